@@ -34,7 +34,7 @@ from foreword.testing import (
     check_tokenizer,
     check_tracker,
 )
-from foreword.tuning.network import Network
+from foreword.tuning.network import HeadNetwork, Network
 from foreword.tuning.strategies.full import Full
 from foreword.types import Batch, Example, Rows, Vocab
 from tests.train import runs
@@ -115,7 +115,7 @@ def test_a_csv_file_is_read_by_the_example_reader(tmp_path: Path) -> None:
 
 
 def test_biases_trains_the_head_and_the_biases_of_the_backbone() -> None:
-    network = Network(nn.Sequential(nn.Linear(2, 3)), nn.Linear(3, 1))  # type: ignore[arg-type]
+    network = HeadNetwork(nn.Sequential(nn.Linear(2, 3)), nn.Linear(3, 1))  # type: ignore[arg-type]
     kinds.load("tuning/strategies", "biases")().prepare(network)
     trained = {name for name, p in network.named_parameters() if p.requires_grad}
     assert trained == {"backbone.0.bias", "head.weight", "head.bias"}

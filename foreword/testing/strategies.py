@@ -11,7 +11,7 @@ from torch import nn
 from foreword.nn.model import neural
 from foreword.testing.models import tiny_model
 from foreword.testing.tokenizers import SENTENCES
-from foreword.tuning.network import Network
+from foreword.tuning.network import HeadNetwork, Network
 from foreword.tuning.strategies._contract import Strategy
 
 
@@ -29,7 +29,7 @@ def check_strategy(strategy: Strategy) -> None:
 def _network() -> Network:
     trained = tiny_model("encoder", SENTENCES)
     backbone = neural(trained.model.backbone)
-    return Network(backbone, nn.Linear(backbone.settings.d_model, 2))
+    return HeadNetwork(backbone, nn.Linear(backbone.settings.d_model, 2))
 
 
 def check_the_rate_is_positive(strategy: Strategy) -> None:

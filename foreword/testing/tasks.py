@@ -67,7 +67,7 @@ def check_the_loss_is_a_sum_and_a_count(task: Task, examples: Sequence[Labelled]
     """Check that parts of a batch have losses and counts that add up to the whole's."""
     labels = task.labels(examples)
     head, random = task.head(16, labels), torch.Generator().manual_seed(1)
-    if head is None:  # it answers in text: outputs are scores of tokens
+    if head is None:  # it answers in text: outputs are nats
         right = torch.arange(len(examples)) % 2
         outputs = torch.randn(len(right), 2, generator=random)
     else:

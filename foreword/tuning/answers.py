@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from foreword.data.rows import positions_within
@@ -14,38 +15,54 @@ from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.layouts._contract import Layout
 from foreword.nn.heads import TokenHead
+from foreword.nn.model import Model, NeuralBackbone
 from foreword.tuning.examples import EncodedTexts, Ragged
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.rows import TOKENS_AT_ONCE, WIDTH, PooledBatch, first_fit
+from foreword.tuning.network import Network
+from foreword.tuning.rows import TOKENS_AT_ONCE, WIDTH, PackedExamples, PooledBatch, first_fit
 from foreword.tuning.tasks._contract import EncodedExample
 from foreword.types import Array, Example, MaxLengths, Tokens, Vocab
 
 CUDA_WIDTH = 64  # on CUDA widths are multiples of this, since kernels are compiled per shape
 
 
-class AnswerHead(nn.Module):
-    """The output layer of pretraining: all logits in training, the likeliest token in evaluation.
+class AnswerNetwork(Network):
+    """A backbone with the output layer of pretraining, which writes the answer token by token.
 
-    In training the logits of a batch's answers are in memory. Those of every dev example would not
-    fit.
+    Its outputs are the likeliest tokens, one for each position of an answer: the logits of every
+    dev example would not fit in memory.
+
+    Args:
+        backbone: the pretrained backbone.
+        head: the output layer of pretraining.
     """
 
-    def __init__(self, token_head: TokenHead) -> None:
-        super().__init__()
-        self.token_head = token_head
+    def __init__(self, backbone: NeuralBackbone, head: TokenHead) -> None:
+        super().__init__(backbone, head)
 
-    def forward(self, states: Tensor) -> Tensor:
-        """Return logits (positions, vocab), or in evaluation ids (positions, 1) as float32.
+    def outputs(self, features: Tensor) -> Tensor:
+        """Return the likeliest token at each position, (positions, 1) float32."""
+        with torch.autocast(features.device.type, enabled=False):
+            logits: Tensor = self.head(features[0])
+        return logits.argmax(-1, keepdim=True).float()
 
-        Args:
-            states: (positions, d_model).
-        """
-        logits: Tensor = self.token_head(states)
-        return logits if self.training else logits.argmax(-1, keepdim=True).float()
+    def training_outputs(self, features: Tensor, targets: Tensor) -> Tensor:
+        """Return the cross-entropy of all targets, () in nats, without holding all logits."""
+        with torch.autocast(features.device.type, enabled=False):
+            weights = torch.ones(len(targets), device=features.device)
+            nats: Tensor = self.head(features[0], targets, weights)
+        return nats
+
+    def initialise_head(self, seed: int) -> None:
+        """Keep the weights of pretraining."""
+
+    def as_model(self) -> Model:
+        """Return the pretrained model that it is."""
+        return Model(self.backbone, nn.ModuleDict({"token": self.head}))
 
 
 @dataclass(frozen=True)
-class AnswerExamples:
+class AnswerExamples(PackedExamples):
     """Encoded examples, each a source and the target that answers it.
 
     Attributes:
@@ -99,9 +116,6 @@ class AnswerExamples:
         targets = Ragged.of(map(target_of, encoded))
         template = replace(template, fresh=())
         return cls(sources, targets, template, prompted.recipe.layout, prompted.vocab)
-
-    def __len__(self) -> int:
-        return len(self.encoded)
 
     @property
     def lengths(self) -> Array:

@@ -13,14 +13,11 @@ from torch import Tensor
 from foreword.nn.model import ModelSettings
 from foreword.runs.sizes import memory_of
 from foreword.train.device import autocast
-from foreword.tuning.answers import AnswerExamples
 from foreword.tuning.network import Network
-from foreword.tuning.rows import PooledBatch, PooledExamples
+from foreword.tuning.rows import CHUNK, PackedExamples
 from foreword.tuning.tasks._contract import Task
 from foreword.types import Array, to_tensors
 
-CHUNK = 256  # examples packed together when no head learns from them
-WINDOW = 16 * CHUNK  # examples sorted by length, so that chunks are of similar ones
 MEMORY_DIVISOR = 8  # cached features may use this fraction, 1/8, of the machine's memory
 
 
@@ -29,18 +26,32 @@ class FeatureBatch:
     """The features of some examples.
 
     Attributes:
-        features: (layers, outputs, width) float32.
+        cached: (layers, outputs, width) float32.
         numbers: the example that each output belongs to, (outputs,) int64.
         targets: the target of each output, (outputs,).
     """
 
-    features: Tensor
+    cached: Tensor
     numbers: Any
     targets: Any
+
+    @property
+    def token_count(self) -> int:
+        """0: the backbone reads nothing."""
+        return 0
 
     def to(self, device: Any) -> FeatureBatch:
         """Return the batch as tensors on `device`."""
         return to_tensors(self, device)
+
+    def features(self, network: Network) -> Tensor:
+        """Return the features."""
+        del network
+        return self.cached
+
+    def features_and_loss(self, network: Network) -> tuple[Tensor, Tensor | float]:
+        """Return the features; there is no loss beside the task's."""
+        return self.features(network), 0.0
 
 
 @dataclass(frozen=True)
@@ -65,7 +76,7 @@ class Features:
     def compute(
         cls,
         network: Network,
-        examples: PooledExamples | AnswerExamples,
+        examples: PackedExamples,
         device: torch.device,
         dtype: torch.dtype,
         done: Callable[[], None],
@@ -82,10 +93,10 @@ class Features:
         network.eval()
         features_by_batch, numbers, targets = [], [], []
         with torch.inference_mode():
-            for chunk in chunks_of(examples):
+            for chunk in examples.chunks():
                 for batch in examples.batches(chunk, device.type):
                     with autocast(device, dtype):
-                        features_by_batch.append(features_of(network, batch.to(device)).cpu())
+                        features_by_batch.append(batch.to(device).features(network).cpu())
                     numbers.append(batch.numbers)
                     targets.append(batch.targets)
                 done()
@@ -110,7 +121,7 @@ class Features:
         at = np.concatenate(pieces)
         yield FeatureBatch(self.features[:, torch.from_numpy(at)], of, self.targets[at])
 
-    def in_backbone_batches(self) -> Iterator[FeatureBatch]:
+    def scoring_batches(self, device: str) -> Iterator[FeatureBatch]:
         """Yield all features, in the batches in which the backbone computed them.
 
         A head rounds a product of many rows differently from one of few, so only these batches
@@ -121,43 +132,12 @@ class Features:
             yield FeatureBatch(self.features[:, torch.from_numpy(at)], of[at], self.targets[at])
 
 
-def features_of(network: Network, batch: PooledBatch) -> Tensor:
-    """Return the features of a batch on the network's device."""
-    hidden = network.run_backbone(batch.batch)
-    return network.features(hidden, batch.rows, batch.columns, batch.lengths)
-
-
-def chunks_of(examples: PooledExamples | AnswerExamples) -> Iterator[Array]:
-    """Yield the numbers of all examples, a chunk at a time, by length within each window.
-
-    The chunks of a window depend on its examples alone, so that a file read by windows gives the
-    same outputs, bit for bit, as the file as a whole.
-    """
-    lengths = examples.lengths
-    for start in range(0, len(examples), WINDOW):
-        numbers = start + np.argsort(lengths[start : start + WINDOW], kind="stable")
-        yield from np.split(numbers, range(CHUNK, len(numbers), CHUNK))
-
-
-def batches_of(
-    examples: PooledExamples | AnswerExamples | Features, device: str
-) -> Iterator[PooledBatch | FeatureBatch]:
-    """Yield every example once, in the batches used for scoring."""
-    if isinstance(examples, Features):
-        yield from examples.in_backbone_batches()
-        return
-    for chunk in chunks_of(examples):
-        yield from examples.batches(chunk, device)
-
-
 def count_chunks(*parts: Sized) -> int:
     """Return the number of chunks of all parts."""
     return sum(-(-len(part) // CHUNK) for part in parts)
 
 
-def fits_in_memory(
-    settings: ModelSettings, task: Task, *parts: PooledExamples | AnswerExamples
-) -> bool:
+def fits_in_memory(settings: ModelSettings, task: Task, *parts: PackedExamples) -> bool:
     """Return whether the features of all examples fit in memory, for a backbone of `settings`."""
     layers = settings.layers + 1 if task.mix_layers else 1
     outputs = sum(

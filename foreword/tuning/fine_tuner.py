@@ -8,11 +8,11 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from foreword import kinds
 from foreword.data.rng import permute
@@ -26,19 +26,18 @@ from foreword.ranges import Count, NonNegative, Ranged
 from foreword.runs.trained_model import TrainedModel
 from foreword.train.budget import Budget
 from foreword.train.device import autocast, choose_precision
-from foreword.train.feed import count_tokens
 from foreword.train.finite import require_finite
 from foreword.train.hooks import Hook
 from foreword.train.loop import Loop, StepOptions
 from foreword.train.optimizers._contract import OptimizerSettings
 from foreword.train.schedules._contract import Schedule
 from foreword.train.warmup import Warmup
-from foreword.tuning.answers import AnswerExamples, AnswerHead
-from foreword.tuning.features import FeatureBatch, Features, batches_of, features_of
-from foreword.tuning.network import Network, scalar_mix
+from foreword.tuning.answers import AnswerNetwork
+from foreword.tuning.features import Features
+from foreword.tuning.network import ExampleSet, HeadNetwork, Network, NetworkBatch, scalar_mix
 from foreword.tuning.pooled import hidden_layer_of
 from foreword.tuning.result import Row
-from foreword.tuning.rows import PooledBatch, PooledExamples
+from foreword.tuning.rows import PackedExamples
 from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.tasks._contract import Task
 from foreword.types import Array, Loss
@@ -84,8 +83,8 @@ class TuneSettings(Ranged):
 class TuneData:
     """The encoded examples and their labels, the same for every seed and settings."""
 
-    train: PooledExamples | AnswerExamples
-    dev: PooledExamples | AnswerExamples
+    train: PackedExamples
+    dev: PackedExamples
     labels: tuple[str, ...]
 
 
@@ -117,12 +116,12 @@ class FineTuner:
         self.dtype = choose_precision(settings.precision, trained.device)
         random_seed = seed if settings.from_scratch else None
         self.network = build_network(trained, task, data.labels, random_seed)
-        initialise_head(self.network, seed)
+        self.network.initialise_head(seed)
         if not settings.from_scratch:
             start_from_pooler(self.network, trained.model)
         settings.strategy.prepare(self.network)
-        self.train: PooledExamples | AnswerExamples | Features = data.train
-        self.dev: PooledExamples | AnswerExamples | Features = data.dev
+        self.train: ExampleSet = data.train
+        self.dev: ExampleSet = data.dev
         if settings.strategy.trains_backbone:
             initialise_new_tokens(self.network, data.train.template.fresh, seed)
         if not (settings.strategy.trains_backbone and data.train.auxiliary):
@@ -192,17 +191,11 @@ class FineTuner:
         """The start and the strategy, for display."""
         return f"{self.start}, {self.strategy}"
 
-    def _loss(self, batch: Any) -> Loss:
-        network = self.network
-        if isinstance(batch, FeatureBatch):
-            return self.task.loss(network.outputs(batch.features), batch.targets)
-        hidden = network.run_backbone(batch.batch)
-        features = network.features(hidden, batch.rows, batch.columns, batch.lengths)
-        outputs = network.outputs(features)
+    def _loss(self, batch: NetworkBatch) -> Loss:
+        features, beside = batch.features_and_loss(self.network)
+        outputs = self.network.training_outputs(features, batch.targets)
         loss = self.task.loss(outputs, batch.targets)
-        if network.token_head is None:
-            return loss
-        return Loss(loss.total + network.token_head.loss(hidden, batch.batch).total, loss.count)
+        return Loss(loss.total + beside, loss.count)
 
     def finish(self) -> Network:
         """Return the network on the CPU, to predict: without the head that only training needed."""
@@ -236,12 +229,12 @@ class ExampleBatches:
         device: type of the network's device.
     """
 
-    examples: PooledExamples | AnswerExamples | Features
+    examples: ExampleSet
     settings: TuneSettings
     seed: int
     device: str
 
-    def ahead(self, step: int) -> Generator[list[Any]]:
+    def ahead(self, step: int) -> Generator[list[NetworkBatch]]:
         """Yield the micro-batches of `step`, `step` + 1, ..."""
         for epoch in itertools.count(step // self._steps):
             order = shuffled_batches(len(self.examples), self.settings.batch, self.seed, epoch)
@@ -252,9 +245,9 @@ class ExampleBatches:
         """Return how often each example has been seen after `steps` steps."""
         return steps / self._steps
 
-    def count_tokens(self, batches: Sequence[Any]) -> int:
+    def count_tokens(self, batches: Sequence[NetworkBatch]) -> int:
         """Return the tokens that the network reads; cached features count none."""
-        return sum(count_tokens(b.batch) for b in batches if not isinstance(b, FeatureBatch))
+        return sum(batch.token_count for batch in batches)
 
     @property
     def _steps(self) -> int:
@@ -327,25 +320,8 @@ def build_network(
     backbone = neural(model.backbone)
     head = task.head(backbone.settings.state_width, labels)
     if head is None:
-        return Network(backbone, AnswerHead(model.token_head))
-    return Network(backbone, head, token_head, scalar_mix(task, backbone.settings))
-
-
-def initialise_head(network: Network, seed: int) -> None:
-    """Initialise linear maps from a normal of `init_std`, biases with 0.
-
-    An `AnswerHead` keeps its pretrained weights.
-    """
-    if isinstance(network.head, AnswerHead):
-        return
-    random = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for module in network.head.modules():
-            if isinstance(module, nn.Linear):
-                normal = torch.randn(module.weight.shape, generator=random)
-                module.weight.copy_(normal * network.backbone.settings.init_std)
-                if module.bias is not None:
-                    module.bias.zero_()
+        return AnswerNetwork(backbone, model.token_head)
+    return HeadNetwork(backbone, head, token_head, scalar_mix(task, backbone.settings))
 
 
 def start_from_pooler(network: Network, pretrained: Model) -> None:
@@ -373,16 +349,9 @@ def shuffled_batches(count: int, batch: int, seed: int, epoch: int) -> list[Arra
     return np.array_split(order, -(-count // batch))
 
 
-def outputs_of(network: Network, batch: PooledBatch | FeatureBatch) -> Tensor:
-    """Return the head's outputs, (outputs, labels) float32."""
-    if isinstance(batch, FeatureBatch):
-        return network.outputs(batch.features)
-    return network.outputs(features_of(network, batch))
-
-
 def predict(
     network: Network,
-    examples: PooledExamples | AnswerExamples | Features,
+    examples: ExampleSet,
     device: torch.device,
     dtype: torch.dtype,
     done: Callable[[int], None] | None = None,
@@ -400,9 +369,10 @@ def predict(
     """
     outputs, numbers = [], []
     with evaluation_mode(network), torch.inference_mode():
-        for batch in batches_of(examples, device.type):
+        for batch in examples.scoring_batches(device.type):
             with autocast(device, dtype):
-                outputs.append(outputs_of(network, batch.to(device)).cpu().numpy())
+                features = batch.to(device).features(network)
+                outputs.append(network.outputs(features).cpu().numpy())
             numbers.append(batch.numbers)
             if done is not None:
                 done(len(batch.numbers))

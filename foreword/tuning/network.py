@@ -1,23 +1,27 @@
-"""The network that is fine-tuned: a backbone with the head of a task."""
+"""The network that is fine-tuned: a backbone with a head, and the batches it reads."""
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from foreword.nn.heads import TokenHead
-from foreword.nn.model import ModelSettings, NeuralBackbone
+from foreword.nn.model import Model, ModelSettings, NeuralBackbone
 from foreword.tuning.scalar_mix import ScalarMix, require_layers
 from foreword.tuning.tasks._contract import Task
-from foreword.types import Batch, Hidden
+from foreword.types import Array, Batch, Hidden
 
 
-class Network(nn.Module):
-    """A pretrained backbone with the head of a task.
+class Network(nn.Module, ABC):
+    """The contract of a backbone with what turns its states into outputs.
 
     Args:
         backbone: the pretrained backbone.
-        head: turns pooled states (outputs, d_model) into outputs (outputs, labels).
+        head: turns pooled states (outputs, d_model) into outputs.
         token_head: the output layer of pretraining, for a language-model loss beside the task's;
             or None.
         scalar_mix: the head reads this mixture of all layers; the last layer if None.
@@ -66,12 +70,90 @@ class Network(nn.Module):
             features = [torch.segment_reduce(f, "mean", lengths=lengths) for f in features]
         return features[0][None] if len(features) == 1 else torch.stack(features)
 
+    @abstractmethod
+    def outputs(self, features: Tensor) -> Tensor:
+        """Return the outputs to score and predict by, (outputs, labels) float32."""
+
+    def training_outputs(self, features: Tensor, targets: Tensor) -> Tensor:
+        """Return what the task's loss reads: the outputs, if nothing else is said.
+
+        Args:
+            features: (layers, outputs, width).
+            targets: the target of each output, (outputs,).
+        """
+        del targets
+        return self.outputs(features)
+
+    @abstractmethod
+    def initialise_head(self, seed: int) -> None:
+        """Initialise what pretraining did not train."""
+
+    @abstractmethod
+    def as_model(self) -> Model | None:
+        """Return the network in the form of a pretrained model; None if its head is a task's."""
+
+
+class HeadNetwork(Network):
+    """A backbone with the head of a task, (outputs, d_model) -> (outputs, labels)."""
+
     def outputs(self, features: Tensor) -> Tensor:
         """Return the head's outputs, (outputs, labels) float32, whatever the backbone's dtype."""
         with torch.autocast(features.device.type, enabled=False):
             states = features[0] if self.scalar_mix is None else self.scalar_mix(features)
             outputs: Tensor = self.head(states)
         return outputs
+
+    def initialise_head(self, seed: int) -> None:
+        """Initialise linear maps from a normal of `init_std`, biases with 0."""
+        random = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for module in self.head.modules():
+                if isinstance(module, nn.Linear):
+                    normal = torch.randn(module.weight.shape, generator=random)
+                    module.weight.copy_(normal * self.backbone.settings.init_std)
+                    if module.bias is not None:
+                        module.bias.zero_()
+
+    def as_model(self) -> None:
+        """Return None."""
+
+
+class NetworkBatch(Protocol):
+    """Examples in the form that a network reads: texts, or features of a frozen backbone."""
+
+    @property
+    def numbers(self) -> Any:
+        """The example that each output belongs to, (outputs,) int64."""
+
+    @property
+    def targets(self) -> Any:
+        """The target of each output, (outputs,)."""
+
+    @property
+    def token_count(self) -> int:
+        """The number of tokens that the backbone reads, before `to`."""
+
+    def to(self, device: Any) -> NetworkBatch:
+        """Return the batch as tensors on `device`."""
+
+    def features(self, network: Network) -> Tensor:
+        """Return the head's input, (layers, outputs, width) float32."""
+
+    def features_and_loss(self, network: Network) -> tuple[Tensor, Tensor | float]:
+        """Return the head's input and, with a `token_head`, the loss beside the task's."""
+
+
+class ExampleSet(Protocol):
+    """Examples that come in batches."""
+
+    def __len__(self) -> int:
+        """The number of examples."""
+
+    def batches(self, numbers: Array, device: str) -> Iterator[NetworkBatch]:
+        """Yield the examples `numbers` in batches for a type of device."""
+
+    def scoring_batches(self, device: str) -> Iterator[NetworkBatch]:
+        """Yield every example once, in the batches used for scoring."""
 
 
 def scalar_mix(task: Task, settings: ModelSettings) -> ScalarMix | None:

@@ -10,8 +10,8 @@ from typing import Any
 
 from foreword.errors import UserError
 from foreword.tuning.examples import LabelledTexts
-from foreword.tuning.features import WINDOW
 from foreword.tuning.predictor import PREDICTION, PROBABILITY, Predictor
+from foreword.tuning.rows import WINDOW
 from foreword.tuning.table import Columns, ExampleTable, example_of, require_columns
 from foreword.tuning.table_writing import SourcedRow, WriteRows
 from foreword.tuning.tasks._contract import Labelled

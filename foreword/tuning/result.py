@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from torch import nn
 
 from foreword import atomic, manifest, plugins, stored
 from foreword.errors import UserError
@@ -25,7 +24,6 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint
 from foreword.train.checkpoint import weights_of
 from foreword.train.finite import require_finite
-from foreword.tuning.answers import AnswerHead
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import Network
 from foreword.tuning.predictor import TunedOn, TunedTask
@@ -155,23 +153,21 @@ def save_network(
     tuned = TunedTask(result.task, result.labels, result.template, tuned_on or TunedOn())
     with atomic.folder(folder) as part:
         tuned.save(part, result.recipe)
-        if isinstance(result.network.head, AnswerHead):
-            _save_run(result, part)
+        model = result.network.as_model()
+        if model is not None:
+            _save_run(result, model, part)
         else:
             save_file(weights, part / "weights.safetensors")
             (part / "recipe.toml").write_text(result.recipe.dumps(), encoding="utf-8")
         if scores is not None:
             (part / SCORES).write_text(stored.dumps(scores), encoding="utf-8")
         result.tokenizer.save(part / "tokenizer")
-        if not isinstance(result.network.head, AnswerHead):
+        if model is None:
             manifest.write(part, KIND, VERSION)
 
 
-def _save_run(result: TuneResult, folder: Path) -> None:
+def _save_run(result: TuneResult, model: Model, folder: Path) -> None:
     """Save the weights as a checkpoint of the recipe's model, with the state of a run."""
-    assert isinstance(result.network.head, AnswerHead)
-    heads = nn.ModuleDict({"token": result.network.head.token_head})
-    model = Model(result.network.backbone, heads)
     checkpoint.save(folder / "checkpoints" / checkpoint.name_of(0), model, None, {"step": 0})
     write_state(folder, {"texts": [], "plugins": plugins.used_by(result.recipe)})
     write_recipe(folder, replace(result.recipe, objective=_tuned_objective(result, model)))

@@ -5,22 +5,28 @@ For a model whose attention cannot keep them apart (Linformer), each row holds o
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from foreword.data.rows import positions_within
 from foreword.layouts.decoder import next_token
 from foreword.layouts.encoder import document_mask
 from foreword.nn.masks import CausalMask
+from foreword.train.feed import count_tokens
 from foreword.tuning.input_template import InputTemplate
+from foreword.tuning.network import Network
 from foreword.tuning.tasks._contract import EncodedExample
 from foreword.types import Array, Batch, Tokens, to_tensors
 
 # Rows are at least this wide, if the template allows, so that short examples share them.
 WIDTH = 128
+CHUNK = 256  # examples packed together when no head learns from them
+WINDOW = 16 * CHUNK  # examples sorted by length, so that chunks are of similar ones
 TOKENS_AT_ONCE = {"cpu": 1 << 14, "cuda": 1 << 16}
 
 
@@ -45,13 +51,75 @@ class PooledBatch:
     targets: Any
     lengths: Any = None
 
+    @property
+    def token_count(self) -> int:
+        """The number of tokens that the backbone reads, before `to`."""
+        return count_tokens(self.batch)
+
     def to(self, device: Any) -> PooledBatch:
         """Return the batch as tensors on `device`."""
         return to_tensors(self, device)
 
+    def features(self, network: Network) -> Tensor:
+        """Return the head's input, (layers, outputs, width) float32."""
+        hidden = network.run_backbone(self.batch)
+        return network.features(hidden, self.rows, self.columns, self.lengths)
+
+    def features_and_loss(self, network: Network) -> tuple[Tensor, Tensor | float]:
+        """Return the head's input and, with a `token_head`, the loss beside the task's."""
+        hidden = network.run_backbone(self.batch)
+        features = network.features(hidden, self.rows, self.columns, self.lengths)
+        if network.token_head is None:
+            return features, 0.0
+        return features, network.token_head.loss(hidden, self.batch).total
+
+
+class PackedExamples(ABC):
+    """The contract of encoded examples that are packed into rows, batch by batch.
+
+    Attributes:
+        encoded: the examples.
+        targets: the target or targets of each example.
+        template: the template they were encoded with.
+        auxiliary: weight of a language-model loss beside the task's; 0 for none.
+    """
+
+    encoded: Sequence[EncodedExample]
+    targets: Any
+    template: InputTemplate
+    auxiliary: float
+
+    def __len__(self) -> int:
+        return len(self.encoded)
+
+    @property
+    @abstractmethod
+    def lengths(self) -> Array:
+        """The number of tokens of each example, (examples,) int64."""
+
+    @abstractmethod
+    def batches(self, numbers: Array, device: str) -> Iterator[PooledBatch]:
+        """Yield the examples `numbers`, packed into rows, at most TOKENS_AT_ONCE tokens a batch."""
+
+    def chunks(self) -> Iterator[Array]:
+        """Yield the numbers of all examples, a chunk at a time, by length within each window.
+
+        The chunks of a window depend on its examples alone, so that a file read by windows gives
+        the same outputs, bit for bit, as the file as a whole.
+        """
+        lengths = self.lengths
+        for start in range(0, len(self), WINDOW):
+            numbers = start + np.argsort(lengths[start : start + WINDOW], kind="stable")
+            yield from np.split(numbers, range(CHUNK, len(numbers), CHUNK))
+
+    def scoring_batches(self, device: str) -> Iterator[PooledBatch]:
+        """Yield every example once, in the batches used for scoring."""
+        for chunk in self.chunks():
+            yield from self.batches(chunk, device)
+
 
 @dataclass(frozen=True)
-class PooledExamples:
+class PooledExamples(PackedExamples):
     """Encoded examples with their targets.
 
     Attributes:
@@ -67,9 +135,6 @@ class PooledExamples:
     targets: Any
     template: InputTemplate
     auxiliary: float = 0.0
-
-    def __len__(self) -> int:
-        return len(self.encoded)
 
     @property
     def lengths(self) -> Array:

@@ -17,9 +17,9 @@ from foreword.evaluation.sampling import GREEDY
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tuning.answers import source_room
 from foreword.tuning.examples import LabelledTexts, batched
-from foreword.tuning.features import CHUNK
 from foreword.tuning.predict import TunedModel, load_tuned
 from foreword.tuning.predictor import PREDICTION, Answers, TunedTask, is_tuned
+from foreword.tuning.rows import CHUNK
 from foreword.tuning.tasks.text_to_text import TextToText
 
 

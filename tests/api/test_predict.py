@@ -19,7 +19,8 @@ from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.evaluation.decoding import generate
 from foreword.evaluation.sampling import Sampling
-from foreword.tuning import features, predict_table
+from foreword.tuning import predict_table
+from foreword.tuning import rows as packed_rows
 from foreword.tuning.predict import TunedModel
 from foreword.tuning.table import read_table
 from foreword.tuning.written import TunedWriter
@@ -77,8 +78,8 @@ def test_a_file_keeps_its_columns_and_order(tuned: Path, tmp_path: Path, ending:
 def test_a_table_read_in_windows_gives_the_outputs_of_the_whole(
     tuned: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(features, "CHUNK", 4)
-    monkeypatch.setattr(features, "WINDOW", 8)
+    monkeypatch.setattr(packed_rows, "CHUNK", 4)
+    monkeypatch.setattr(packed_rows, "WINDOW", 8)
     monkeypatch.setattr(predict_table, "WINDOW", 8)
     model = load(tuned, "cpu")
     assert isinstance(model, TunedModel)

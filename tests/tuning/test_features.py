@@ -12,8 +12,8 @@ import torch
 
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tuning import fine_tuner
-from foreword.tuning.features import Features, count_chunks, features_of, fits_in_memory
-from foreword.tuning.fine_tuner import TuneSettings, build_network, initialise_head, predict
+from foreword.tuning.features import Features, count_chunks, fits_in_memory
+from foreword.tuning.fine_tuner import TuneSettings, build_network, predict
 from foreword.tuning.input_template import template_of
 from foreword.tuning.run import _encode, tune
 from foreword.tuning.strategies.frozen import Frozen
@@ -60,7 +60,7 @@ def test_cached_features_equal_computed_ones(tmp_path: Path, layout: str, task: 
     template = template_of(trained.recipe, trained.vocab, None)
     data = _encode(trained, task, reviews(300, 1), reviews(7, 2), template)
     network = build_network(trained, task, data.labels, None)
-    initialise_head(network, 1)
+    network.initialise_head(1)
     chunks: list[None] = []
     cached = Features.compute(network, data.train, CPU, FP32, lambda: chunks.append(None))
     assert len(chunks) == count_chunks(data.train) == 2
@@ -68,11 +68,11 @@ def test_cached_features_equal_computed_ones(tmp_path: Path, layout: str, task: 
     numbers = np.array([299, 3, 256, 40])
     (batch,) = cached.batches(numbers, "cpu")
     assert batch.numbers.tolist() == numbers.tolist()
-    for n, target, features in zip(numbers, batch.targets, batch.features.unbind(1), strict=True):
+    for n, target, features in zip(numbers, batch.targets, batch.cached.unbind(1), strict=True):
         (alone,) = data.train.batches(np.array([n]), "cpu")
         assert target == alone.targets[0]
         with torch.no_grad():
-            expected = features_of(network, alone.to("cpu"))
+            expected = alone.to("cpu").features(network)
         torch.testing.assert_close(features, expected[:, 0], rtol=1e-4, atol=1e-5)
     outputs = (predict(network, of, CPU, FP32) for of in (cached, data.train))
     np.testing.assert_allclose(*outputs, rtol=1e-4, atol=1e-5)

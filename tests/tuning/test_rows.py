@@ -11,7 +11,7 @@ from torch import Tensor
 from foreword.nn.masks import CausalMask, DocumentMask, FullMask
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tuning import rows
-from foreword.tuning.fine_tuner import build_network, initialise_head, outputs_of
+from foreword.tuning.fine_tuner import build_network
 from foreword.tuning.input_template import Pooling, template_of
 from foreword.tuning.network import Network
 from foreword.tuning.rows import PooledExamples, first_fit
@@ -34,7 +34,7 @@ def examples_of(
 
 def network_of(trained: TrainedModel) -> Network:
     network = build_network(trained, TASK, LABELS, None)
-    initialise_head(network, 1)
+    network.initialise_head(1)
     return network.train()
 
 
@@ -97,7 +97,7 @@ def test_packed_rows_give_the_gradient_of_padded_ones(
 
     order = np.random.default_rng(0).permutation(13)
     packed = [b.to("cpu") for b in examples.batches(order, "cpu")]
-    losses = [TASK.loss(outputs_of(network, b), b.targets) for b in packed]
+    losses = [TASK.loss(network.outputs(b.features(network)), b.targets) for b in packed]
     torch.stack([loss.total for loss in losses]).sum().backward()
     found_gradients = gradients(network)
 
@@ -140,7 +140,7 @@ def test_fixed_shapes_and_small_batches_give_the_same_outputs(
         outputs, shapes = torch.zeros(30, 2), []
         for batch in examples.batches(np.arange(30), device):
             moved = batch.to("cpu")
-            outputs[moved.numbers] = outputs_of(network, moved)
+            outputs[moved.numbers] = network.outputs(moved.features(network))
             source = moved.batch.source or moved.batch
             shapes.append(tuple(source.ids.shape))
         return outputs, shapes

@@ -18,7 +18,7 @@ from foreword.tuning.fine_tuner import (
     shuffled_batches,
 )
 from foreword.tuning.input_template import template_of
-from foreword.tuning.network import Network
+from foreword.tuning.network import HeadNetwork, Network
 from foreword.tuning.result import TuneResult, save_network, summarise
 from foreword.tuning.run import tune, variants
 from foreword.tuning.strategies.frozen import Frozen
@@ -85,9 +85,9 @@ def test_a_frozen_backbone_is_still_without_dropout_after_an_epoch(
     trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     modes, begun = [], []
-    outputs, train = Network.outputs, Frozen.train
+    outputs, train = HeadNetwork.outputs, Frozen.train
 
-    def noting(self: Network, features: torch.Tensor) -> torch.Tensor:
+    def noting(self: HeadNetwork, features: torch.Tensor) -> torch.Tensor:
         modes.append((self.backbone.training, self.head.training))
         return outputs(self, features)
 
@@ -95,7 +95,7 @@ def test_a_frozen_backbone_is_still_without_dropout_after_an_epoch(
         begun.append(network)
         train(self, network)
 
-    monkeypatch.setattr(Network, "outputs", noting)
+    monkeypatch.setattr(HeadNetwork, "outputs", noting)
     monkeypatch.setattr(Frozen, "train", noting_begin)
     monkeypatch.setattr("foreword.tuning.run.fits_in_memory", lambda *parts: False)
     tune(trained, TASK, reviews(8, 1), reviews(4, 2), replace(FAST, strategy=Frozen(), epochs=2))

@@ -90,7 +90,13 @@ class Task(Ranged, ABC):
 
     @abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Loss:
-        """Return the loss, a sum and a count."""
+        """Return the loss, a sum and a count.
+
+        Args:
+            outputs: the head's, (outputs, labels); of a task that answers in text, the
+                cross-entropy that the output layer of pretraining computed, in nats.
+            targets: (outputs,).
+        """
 
     @abstractmethod
     def scores(self, outputs: Array, targets: Array) -> dict[str, float]:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from torch import Tensor
-from torch.nn import functional as F
 
 from foreword.errors import UserError
 from foreword.text.tokenizer import Tokenizer
@@ -90,8 +89,13 @@ class TextToText(Task):
         """Return None: the head is the output layer of pretraining."""
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Loss:
-        """Return the cross-entropy of the answer's tokens, in nats."""
-        total = F.cross_entropy(outputs, targets, reduction="sum")
+        """Return the cross-entropy of the answers' tokens, which the output layer computed.
+
+        Args:
+            outputs: nats, of all tokens or of each.
+            targets: (tokens,).
+        """
+        total = outputs.sum()
         return Loss(total, total.new_tensor(float(len(targets))))
 
     def scores(self, outputs: Array, targets: Any) -> dict[str, float]:

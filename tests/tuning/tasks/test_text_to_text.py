@@ -14,7 +14,7 @@ from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import Sampling
 from foreword.runs.trained_model import open_run
 from foreword.tuning.answers import AnswerExamples
-from foreword.tuning.fine_tuner import TuneSettings
+from foreword.tuning.fine_tuner import TuneSettings, build_network
 from foreword.tuning.input_template import template_of
 from foreword.tuning.predict import load_tuned
 from foreword.tuning.result import save_network
@@ -82,6 +82,29 @@ def test_packed_examples_give_the_outputs_of_each_alone(tmp_path: Path, layout: 
                 where = batch.numbers == n
                 assert batch.targets[where].tolist() == answers.targets[n].tolist()
                 torch.testing.assert_close(states[where], expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("layout", ["encoder_decoder", "prefix"])
+def test_the_fused_loss_equals_that_of_all_logits(tmp_path: Path, layout: str) -> None:
+    answers, prompted = batches(tmp_path, layout, [3, 9, 1])
+    network = build_network(prompted, TextToText(), ("day",), None)
+    (batch,) = (one.to("cpu") for one in answers.batches(np.arange(3), "cpu"))
+    results = []
+    for is_fused in (True, False):
+        features = batch.features(network)
+        if is_fused:
+            loss = TextToText().loss(
+                network.training_outputs(features, batch.targets), batch.targets
+            )
+            assert loss.count == len(batch.targets)
+            total = loss.total
+        else:
+            logits = network.head(features[0])
+            total = torch.nn.functional.cross_entropy(logits, batch.targets, reduction="sum")
+        gradients = torch.autograd.grad(total, list(network.parameters()), allow_unused=True)
+        results.append((total, *(g for g in gradients if g is not None)))
+    for fused, expected in zip(*results, strict=True):
+        torch.testing.assert_close(fused, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_sources_are_cut_and_keep_the_end_token_of_pretraining(tmp_path: Path) -> None:
