@@ -6,11 +6,20 @@ import sys
 from typing import Any
 
 from foreword import stored
-from foreword.display.lines import err, line_of, one_line, progress, say, side_by_side
+from foreword.display.lines import err, line_of, one_line, progress, prompt_and_text, say
 from foreword.display.tables import facts, out, some, table
 
 __all__ = [
-    "emit", "err", "facts", "line_of", "one_line", "out", "progress", "say", "side_by_side", "some",
+    "emit",
+    "err",
+    "facts",
+    "line_of",
+    "one_line",
+    "out",
+    "progress",
+    "prompt_and_text",
+    "say",
+    "some",
     "table",
 ]  # fmt: skip
 

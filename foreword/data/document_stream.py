@@ -84,9 +84,9 @@ class DocumentStream:
         documents, spans = ranges(first, np.maximum(last - first, 0))
         piece_starts = np.maximum(self._starts[documents], starts[spans])
         stops = np.minimum(self._starts[documents + 1], ends[spans])
-        is_there = stops > piece_starts  # a document may be empty
-        documents, spans = documents[is_there], spans[is_there]
-        piece_starts, stops = piece_starts[is_there], stops[is_there]
+        has_tokens = stops > piece_starts  # a document may be empty
+        documents, spans = documents[has_tokens], spans[has_tokens]
+        piece_starts, stops = piece_starts[has_tokens], stops[has_tokens]
         sizes = stops - piece_starts
 
         # The tokens: an index in the shard is that in the stream less the special tokens before it.

@@ -37,7 +37,7 @@ def program() -> str:
     return os.path.relpath(file) if is_script else f"{sys.executable} -m foreword"
 
 
-def side_by_side(before: str, after: str) -> str:
+def prompt_and_text(before: str, after: str) -> str:
     """Return two texts as one line, in a terminal cut to the window.
 
     The first keeps half of the room, or what the second leaves.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from foreword.display.bar import Advance, Bar, rough
-from foreword.display.lines import line_of, say, side_by_side
+from foreword.display.lines import line_of, prompt_and_text, say
 from foreword.runs.stages import EVALUATING, SAVING, TRAINING
 from foreword.train.log import components
 
@@ -60,7 +60,7 @@ class RunDisplay:
             say(line_of(parts, [1, 0, *range(2, len(parts))]))
         else:
             for sample in record["samples"][:1]:  # the log has all, and the report shows them
-                say(side_by_side(sample["prompt"], sample["text"]))
+                say(prompt_and_text(sample["prompt"], sample["text"]))
 
     def _train(self, record: dict[str, Any], progress: float) -> None:
         loss = f"loss {record['loss']:.4f}"

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from foreword.errors import UserError
 from foreword.evaluation.decoding import starts_of
 from foreword.evaluation.prompting import PromptedModel
-from foreword.evaluation.scorer import side_by_side
+from foreword.evaluation.scorer import padded
 from foreword.nn.attention import Attention
 from foreword.nn.block import Block
 from foreword.nn.source_attentions._contract import SourceAttention
@@ -59,7 +59,7 @@ def align(prompted: PromptedModel, source: str, target: str, layer: int | None =
     assert source_ids is not None
     target_ids = np.concatenate([prompted.tokenizer.encode(target), prompted.end_token])
     weights_of_targets = np.ones((1, len(target_ids)), np.float32)
-    example = Example(side_by_side([source_ids]), side_by_side([target_ids]), weights_of_targets)
+    example = Example(padded([source_ids]), padded([target_ids]), weights_of_targets)
     batch = prompted.recipe.layout.arrange(example, prompted.vocab)
     with _recorded_weights(prompted.model.backbone) as recorded:
         prompted.run_backbone(batch)

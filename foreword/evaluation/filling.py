@@ -11,7 +11,7 @@ from foreword.evaluation.beam import Beams, search
 from foreword.evaluation.decoding import Start, stops_of
 from foreword.evaluation.memory_check import require_memory_to_search
 from foreword.evaluation.prompting import PromptedModel
-from foreword.evaluation.scorer import side_by_side
+from foreword.evaluation.scorer import padded
 from foreword.types import Array
 
 LONGEST = 20  # the most tokens in one blank, for models that decide how many
@@ -91,7 +91,7 @@ def _in_place(
 ) -> tuple[tuple[Candidate, ...], ...]:
     masked = ids.copy()
     masked[where] = prompted.vocab.id("[MASK]")
-    tokens = side_by_side([prompted.with_bos_and_eos(masked)])
+    tokens = padded([prompted.with_bos_and_eos(masked)])
     weights = np.zeros(tokens.ids.shape, dtype=np.float32)
     weights[0, where + len(prompted.bos)] = 1.0
     batch = prompted.recipe.layout.arrange(

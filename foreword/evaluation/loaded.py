@@ -11,7 +11,7 @@ from foreword import config
 from foreword.evaluation import decoding, filling, scoring
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import Sampling
-from foreword.evaluation.scorer import side_by_side
+from foreword.evaluation.scorer import padded
 from foreword.nn.model import Model
 from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import TrainedModel, open_run
@@ -119,7 +119,7 @@ class LoadedModel:
     def _states(self, texts: Sequence[str]) -> list[Array]:
         encode, wrap = self.tokenizer.encode, self.trained.with_special_tokens
         wrapped = [wrap(encode(text, special=True)) for text in texts]
-        states = self.trained.encode(side_by_side(wrapped))
+        states = self.trained.encode(padded(wrapped))
         return [row[: len(ids)] for row, ids in zip(states, wrapped, strict=True)]
 
 

@@ -104,12 +104,12 @@ class NeuralScorer:
     def _score(self, items: Sequence[ScoringItem]) -> Array:
         """Return the log-probabilities of the scored tokens, item after item."""
         prompted = self.prompted
-        target = side_by_side([item.target for item in items])
-        weights = side_by_side([item.is_scored for item in items]).ids.astype(np.float32)
+        target = padded([item.target for item in items])
+        weights = padded([item.is_scored for item in items]).ids.astype(np.float32)
         if not weights.any():
             return np.empty(0)
         sources = [item.source for item in items if item.source is not None]
-        source = side_by_side(sources) if sources else None
+        source = padded(sources) if sources else None
         if prompted.fills_in_place:
             assert source is not None
             example = prompted.in_place_example(source, target, weights)
@@ -149,7 +149,7 @@ def _batches(items: Sequence[ScoringItem], tokens: int) -> Iterator[list[int]]:
         yield members
 
 
-def side_by_side(rows: Sequence[Array]) -> Tokens:
+def padded(rows: Sequence[Array]) -> Tokens:
     """Return texts as rows of a batch, the shorter ones padded on the right."""
     width = max(map(len, rows))
     ids = np.zeros((len(rows), width), dtype=np.int64)

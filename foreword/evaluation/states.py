@@ -10,7 +10,7 @@ import torch
 
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
-from foreword.evaluation.scorer import side_by_side
+from foreword.evaluation.scorer import padded
 from foreword.nn.model import neural
 from foreword.train.device import autocast
 from foreword.types import Array
@@ -88,7 +88,7 @@ def vectors(prompted: PromptedModel, words: Sequence[WordInText]) -> Iterator[Wo
 
 def _by_layer(prompted: PromptedModel, rows: Sequence[Array]) -> list[Array]:
     """Return the states of texts by layer, (texts, length, width) float32 each."""
-    batch = prompted.encoding_batch(side_by_side(rows)).to(prompted.device)
+    batch = prompted.encoding_batch(padded(rows)).to(prompted.device)
     with torch.no_grad(), autocast(prompted.device, prompted.dtype):
         hidden = neural(prompted.model.backbone).by_layer(batch)
     return [layer.float().cpu().numpy() for layer in hidden.layers or ()]

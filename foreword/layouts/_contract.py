@@ -1,4 +1,4 @@
-"""The interface of a layout."""
+"""The contract of layouts, the kinds in `layouts/`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class Layout(ABC):
     """The arrangement of an example for an architecture: a kind in `layouts/`.
 
     Attributes:
-        is_causal: no position attends to later ones.
-        predicts_both_directions: each position predicts in both directions.
-        is_two_streams: a query stream predicts.
-        has_source: an encoder reads the source.
-        summary: where to pool a text's states: over the `text` itself; at a token after it that
-            `extract`s; at its `last` token; at the decoder's `start`.
+        is_causal: whether no position attends to later ones.
+        predicts_both_directions: whether each position predicts in both directions (ELMo).
+        is_two_streams: whether a query stream predicts (XLNet).
+        has_source: whether an encoder reads the source.
+        summary: where fine-tuning pools a text's states: over the `text`; at an `extract` token
+            after it; at its `last` token; at the decoder's `start` token.
     """
 
     is_causal: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""The interface of an objective."""
+"""The contract of objectives, the kinds in `objectives/`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Prediction = Literal["in_place", "next", "target"]
 
 @dataclass(frozen=True)
 class SourceForm:
-    """The form of some of an objective's sources.
+    """One form that an objective's sources have.
 
     Attributes:
         mode: the special token before the text that names the objective (UL2), "" for none.
@@ -52,7 +52,7 @@ class Objective(Ranged, ABC):
     """A training objective: a kind in `objectives/`; its fields are its hyper-parameters.
 
     Attributes:
-        predicts_both_directions: each token is predicted once from each side.
+        predicts_both_directions: whether each token is predicted once from each side (ELMo).
     """
 
     predicts_both_directions: ClassVar[bool] = False
@@ -84,7 +84,7 @@ class Objective(Ranged, ABC):
 
     @property
     def token_component(self) -> str:
-        """The component of the loss that is the loss of the predicted tokens, "" for all of it."""
+        """The component of the loss that predicts tokens, "" for the whole loss."""
         return ""
 
     def token_backbone(self, model: Model) -> Backbone:
@@ -125,7 +125,7 @@ class Objective(Ranged, ABC):
         """
 
     def max_lengths(self, length: int, text: int) -> MaxLengths:
-        """Return the greatest lengths of source and target; the text's where tokens stay in place.
+        """Return the greatest lengths of source and target; by default the text's (in place).
 
         Args:
             length: tokens of a row.
@@ -146,8 +146,8 @@ class Objective(Ranged, ABC):
 class Term(Objective):
     """An objective computed from the backbone's states alone, so that several can share them.
 
-    In a sum the term that classifies pairs rearranges the rows, and the other one predicts tokens
-    of the result.
+    In a `sum`, the term that classifies pairs rearranges the rows before the other predicts their
+    tokens.
     """
 
     def relabel(self, rows: Rows, rng: RowRng) -> Rows:
@@ -172,9 +172,9 @@ class Term(Objective):
 
 
 def first_term(counts: Tensor) -> Tensor:
-    """Return the index of the first term with predictions in the step, without a wait; ().
+    """Return the index of the first term with predictions in the step, as a tensor; ().
 
-    The means of all terms are multiplied with its count, which is the loss's.
+    `Loss.count` is its count, and the means of all terms are multiplied by it.
 
     Args:
         counts: predictions of each term, (terms,).

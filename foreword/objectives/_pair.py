@@ -27,17 +27,14 @@ class PairObjective(Term):
 
     @property
     def classifies_pairs(self) -> bool:
-        """Whether a head classifies pairs: yes."""
         return True
 
     @property
     def predicts(self) -> Prediction:
-        """The class of each pair."""
         return "in_place"
 
     @property
     def predicts_tokens(self) -> bool:
-        """Whether a head predicts tokens: no."""
         return False
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
@@ -73,7 +70,6 @@ class PairObjective(Term):
         return float((batch.require(PairLabels).labels >= 0).sum())
 
     def chance_loss(self, vocab: int) -> float:
-        """Return the loss of uniform predictions, in nats."""
         del vocab  # there are two classes
         return math.log(2)
 

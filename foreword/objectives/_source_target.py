@@ -44,9 +44,9 @@ def first_and_last(documents: Array) -> tuple[Array, Array]:
     """Return which tokens begin and which end their document's piece; (batch, length) bool."""
     changes = documents[:, 1:] != documents[:, :-1]
     edge = np.ones((len(documents), 1), dtype=bool)
-    is_there = documents >= 0
-    is_first = np.concatenate([edge, changes], axis=1) & is_there
-    return is_first, np.concatenate([changes, edge], axis=1) & is_there
+    is_token = documents >= 0
+    is_first = np.concatenate([edge, changes], axis=1) & is_token
+    return is_first, np.concatenate([changes, edge], axis=1) & is_token
 
 
 def piece_starts(is_first: Array) -> Array:
@@ -73,8 +73,8 @@ def compact(
         components = (*components, (end, first_and_last(documents)[1]))
     shape = (*documents.shape, len(components))
     ids = np.stack([np.broadcast_to(ids, documents.shape) for ids, _ in components], axis=2)
-    is_there = documents[:, :, None] >= 0
-    is_selected = np.stack([selected for _, selected in components], axis=2) & is_there
+    is_token = documents[:, :, None] >= 0
+    is_selected = np.stack([selected for _, selected in components], axis=2) & is_token
     counts = is_selected.sum((1, 2))
     # In row-major order the selected ids are numbered from 0 in each row.
     row, position, _ = np.nonzero(is_selected)

@@ -31,7 +31,6 @@ class Causal(Term):
 
     @property
     def predicts(self) -> Prediction:
-        """The next token."""
         return "next"
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:

@@ -35,7 +35,6 @@ class Deshuffle(SourceTarget):
 
     @property
     def source_forms(self) -> tuple[SourceForm, ...]:
-        """One form: no mode, no sentinels."""
         return (SourceForm(),)
 
     def max_lengths(self, length: int, text: int) -> MaxLengths:
@@ -52,6 +51,6 @@ class Deshuffle(SourceTarget):
         order = np.argsort(document + rng.uniform(documents.shape[1]), axis=1)
         shuffled = np.take_along_axis(rows.ids, order, axis=1)
         end = vocab.id(self.end) if self.end else None
-        is_there = documents >= 0
-        source = compact(documents, (shuffled, is_there), end=end)
-        return example_of(source, compact(documents, (rows.ids, is_there), end=end))
+        is_token = documents >= 0
+        source = compact(documents, (shuffled, is_token), end=end)
+        return example_of(source, compact(documents, (rows.ids, is_token), end=end))

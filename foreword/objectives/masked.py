@@ -58,7 +58,6 @@ class Masked(Term):
 
     @property
     def predicts(self) -> Prediction:
-        """Masked tokens, in place."""
         return "in_place"
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:

@@ -78,7 +78,7 @@ class Mixture(SourceTarget):
 
     @property
     def end(self) -> str:
-        """The token that ends sources and targets, that of the first objective."""
+        """The end token of the first objective."""
         return self.objectives[0].end
 
     @property
@@ -93,11 +93,6 @@ class Mixture(SourceTarget):
         return tuple(dict.fromkeys(forms))
 
     def require_room(self, length: int) -> None:
-        """Check that each objective fits rows of `length` tokens.
-
-        Raises:
-            ValueError: one does not.
-        """
         require_room("objectives", self.objectives, length)
 
     def max_lengths(self, length: int, text: int) -> MaxLengths:

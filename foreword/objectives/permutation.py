@@ -68,12 +68,10 @@ class Permutation(Term):
 
     @property
     def predicts(self) -> Prediction:
-        """Some tokens, in place, in a random order."""
         return "in_place"
 
     @property
     def predicts_in_order(self) -> bool:
-        """Whether examples carry an order of prediction: yes."""
         return True
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:

@@ -46,7 +46,6 @@ class Prefix(SourceTarget):
 
     @property
     def source_forms(self) -> tuple[SourceForm, ...]:
-        """One form: no mode, no sentinels."""
         return (SourceForm(),)
 
     def max_lengths(self, length: int, text: int) -> MaxLengths:

@@ -53,7 +53,7 @@ class ReplacedToken(Objective):
 
     Also called: RTD, replaced token detection.
     Reference: Clark et al. 2020, sections 2 and 3.2; `mask` as in their code.
-    Differs from the paper: nothing known. The ablations `unigram` and `uniform` are not in it.
+    Differs from the paper: the ablations `unigram` and `uniform` are not in it.
     """
 
     rate: PositiveShare = 0.15
@@ -143,15 +143,15 @@ class ReplacedToken(Objective):
         generated = model.token_head.loss(hidden, batch)
         replacements = original.masked_scatter(is_chosen, model.token_head.sample(hidden, batch))
         detected = _discriminate(model, replace(batch, ids=replacements), original)
-        # Each mean is over the whole step, so the second sum is rescaled to the first's count, or
-        # left as it is in a step in which the generator predicts nothing.
-        whole_step, own = batch.part(TermCounts), torch.stack([generated.count, detected.count])
-        counts = own if whole_step is None else whole_step.counts
+        # Each mean is over the whole step, so the second sum is rescaled to the first's count,
+        # unless the generator predicts nothing in this step.
+        whole_step, local = batch.part(TermCounts), torch.stack([generated.count, detected.count])
+        counts = local if whole_step is None else whole_step.counts
         first = first_term(counts)
         share = self.weight * counts.take(first) / counts[1].clamp(min=1)
         components = {"generator": (generated.total, generated.count), **detected.components}
         total = generated.total + share * detected.total
-        return Loss(total, own.take(first), components, detected.memory)
+        return Loss(total, local.take(first), components, detected.memory)
 
 
 def _discriminate(model: Model, batch: Batch, original: Tensor) -> Loss:

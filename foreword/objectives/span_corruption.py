@@ -72,7 +72,6 @@ class SpanCorruption(SourceTarget):
 
     @property
     def source_forms(self) -> tuple[SourceForm, ...]:
-        """One form, with sentinels."""
         return (SourceForm(has_sentinels=True),)
 
     def max_lengths(self, length: int, text: int) -> MaxLengths:

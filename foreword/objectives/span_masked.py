@@ -85,7 +85,6 @@ class SpanMasked(Term):
 
     @property
     def predicts(self) -> Prediction:
-        """Masked tokens, in place."""
         return "in_place"
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:

@@ -50,7 +50,7 @@ class Sum(Term):
 
     Each term is divided by its own number of predictions in the whole step, however the step is
     split into micro-batches: `TermCounts` holds these numbers, computed before the first forward
-    pass. `Loss.weight` is that of the first term with a prediction in the step; `Loss.components`
+    pass. `Loss.count` is that of the first term with a prediction in the step; `Loss.components`
     holds each term's loss.
 
     Attributes:
@@ -61,7 +61,6 @@ class Sum(Term):
     Also called: multitask.
     Reference: Devlin et al. 2019, appendix A.2: "the sum of the mean masked LM likelihood and the
     mean next sentence prediction likelihood"; Lan et al. 2020, section 3.1.
-    Differs from the paper: nothing.
     """
 
     terms: tuple[Term, ...] = field(
@@ -112,11 +111,6 @@ class Sum(Term):
         return any(term.classifies_pairs for term in self.terms)
 
     def require_room(self, length: int) -> None:
-        """Check that each term fits rows of `length` tokens.
-
-        Raises:
-            ValueError: one does not.
-        """
         require_room("terms", self.terms, length)
 
     def max_lengths(self, length: int, text: int) -> MaxLengths:
@@ -143,12 +137,10 @@ class Sum(Term):
         return example
 
     def count_terms(self, batch: Batch) -> Array:
-        """Return the number of predictions of each term, (terms,) float32; summed over a step."""
         counts = [term.count(batch) for term in self.terms]
         return np.asarray(counts, dtype=np.float32)
 
     def chance_loss(self, vocab: int) -> float:
-        """Return the loss of uniform predictions, in nats."""
         each = [term.chance_loss(vocab) for term in self.terms]
         return math.fsum(map(operator.mul, self.weights or (1.0,) * len(each), each))
 
@@ -162,8 +154,8 @@ class Sum(Term):
     def loss_from_states(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
         """Return the weighted sum of the terms' means, times the first term's prediction count.
 
-        The first term that predicts anything in this step: one without predictions adds nothing and
-        leaves the others as they are. A batch without `TermCounts` is the whole step.
+        The first term is the first that predicts anything in this step; a term without predictions
+        adds nothing. A batch without `TermCounts` is the whole step.
         """
         losses = [term.loss_from_states(model, batch, hidden) for term in self.terms]
         whole_step = batch.part(TermCounts)

@@ -17,10 +17,10 @@ class Progress:
     """The part of a budget that a run has used; stored in every checkpoint.
 
     Attributes:
-        steps: taken.
-        tokens: read, of source and target, without padding.
-        flops: computed.
-        seconds: of wall-clock time.
+        steps: training steps.
+        tokens: tokens of source and target read, without padding.
+        flops: floating-point operations.
+        seconds: wall-clock time.
         epochs: how many times the text was read, by rows.
     """
 
@@ -33,11 +33,11 @@ class Progress:
 
 @dataclass(frozen=True)
 class Budget(Ranged):
-    """An amount of one unit.
+    """The length of a run in one unit.
 
     Attributes:
-        unit: of `amount`.
-        amount: when the run ends.
+        unit: the unit of `amount`.
+        amount: the run ends when this much is used.
     """
 
     unit: Unit
@@ -45,7 +45,7 @@ class Budget(Ranged):
 
     @classmethod
     def of(cls, settings: TrainSettings) -> Budget:
-        """Return the first that is given of hours, flops, tokens, epochs, steps."""
+        """Return the settings' budget: the first set of hours, flops, tokens, epochs, steps."""
         if settings.hours is not None:
             return cls("hours", settings.hours)
         if settings.flops is not None:
@@ -63,7 +63,7 @@ class Budget(Ranged):
         return replace(settings, **{**none, self.unit: amount})
 
     def progress(self, spent: Progress) -> float:
-        """Return the share that is spent, 0 to 1; schedules follow it, so they end on time."""
+        """Return the share that is spent, 0 to 1, which schedules follow."""
         used = {
             "steps": float(spent.steps),
             "epochs": spent.epochs,

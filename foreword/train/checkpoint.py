@@ -3,7 +3,7 @@
 checkpoints/step-00001000/weights.safetensors    the model, each shared tensor once
                           keys-2.npy ...         counts of an n-gram model (`foreword.ngrams`)
                           optimizer.safetensors  its state, by parameter name
-                          memory.safetensors     memory kept from row to row, if any
+                          memory.safetensors     memory passed from row to row, if any
                           state.json             step, budget spent, counters
                           manifest.json          version, sizes and checksums; written last
 """
@@ -26,7 +26,7 @@ from foreword.nn.model import Model
 from foreword.train.finite import require_finite
 
 KIND, VERSION = "checkpoint", 1
-FOR_TRAINING = ("optimizer.safetensors", "memory.safetensors")  # needed to train on alone
+TRAINING_STATE = ("optimizer.safetensors", "memory.safetensors")  # needed only to resume
 
 
 def save(
@@ -63,8 +63,8 @@ def verify(folder: Path, *, with_training_state: bool = True) -> None:
     """Check every file against the manifest.
 
     Args:
-        folder: of the checkpoint.
-        with_training_state: whether to verify also the files that only training needs (twice as
+        folder: the checkpoint.
+        with_training_state: whether to verify also the files that only resuming needs (twice as
             large as the weights); otherwise only their sizes are checked.
 
     Raises:
@@ -72,7 +72,7 @@ def verify(folder: Path, *, with_training_state: bool = True) -> None:
         UserError: it is of another version.
     """
     needed = ("weights.safetensors", "state.json")
-    manifest.verify(folder, KIND, VERSION, needed, () if with_training_state else FOR_TRAINING)
+    manifest.verify(folder, KIND, VERSION, needed, () if with_training_state else TRAINING_STATE)
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
@@ -128,7 +128,7 @@ def _optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tens
         if not isinstance(value, Tensor):
             raise UserError(
                 f"optimizer: its state {path} is of type {type(value).__name__}, and a checkpoint "
-                "holds tensors only; a resumed run would go on differently"
+                "holds tensors only; a resumed run would differ"
             )
     return tensors
 
@@ -147,7 +147,7 @@ def load_optimizer(folder: Path, model: nn.Module, optimizer: Optimizer) -> None
         if name not in parameters:
             raise UserError(f"{folder}: the optimizer's state {path} has no parameter in the model")
         p = parameters[name]
-        # A step count stays where the optimizer made it; the rest lies beside its parameter.
+        # A step count stays on the optimizer's device; the rest goes to the parameter's.
         optimizer.state[p][key] = value if value.ndim == 0 and not p.is_cuda else value.to(p.device)
 
 
@@ -164,11 +164,11 @@ def load_memory(folder: Path, device: torch.device) -> tuple[tuple[Tensor, ...] 
     file = folder / "memory.safetensors"
     if not file.is_file():
         return ()
-    found: dict[int, dict[int, Tensor]] = {}
+    memory: dict[int, dict[int, Tensor]] = {}
     for name, tensor in load_file(file).items():
         micro_batch, _, number = name.partition("/")
-        found.setdefault(int(micro_batch), {})[int(number)] = tensor.to(device)
-    return tuple(tuple(found[m][n] for n in sorted(found[m])) for m in sorted(found))
+        memory.setdefault(int(micro_batch), {})[int(number)] = tensor.to(device)
+    return tuple(tuple(memory[m][n] for n in sorted(memory[m])) for m in sorted(memory))
 
 
 def read_state(folder: Path) -> dict[str, Any]:
@@ -225,10 +225,10 @@ def delete_after(run: Path, step: int) -> Path | None:
 
     Nothing is deleted if there is no other.
     """
-    found = all_in(run)
-    good = [folder for folder in found if _order(folder.name) <= _order(name_of(step))]
+    checkpoints = all_in(run)
+    good = [folder for folder in checkpoints if _order(folder.name) <= _order(name_of(step))]
     if good:
-        for folder in found[len(good) :]:
+        for folder in checkpoints[len(good) :]:
             shutil.rmtree(folder)
     return good[-1] if good else None
 
@@ -236,12 +236,13 @@ def delete_after(run: Path, step: int) -> Path | None:
 def prune(run: Path, keep: int, best: str | None, last: str) -> None:
     """Delete all checkpoints up to `last` except the best and the last `keep`.
 
-    A checkpoint of a later step is damaged, and a resumed run has yet to write it again: it is not
-    counted, so that the complete ones before it stay.
+    A checkpoint of a later step is damaged, since a resumed run will write it again; it is not
+    counted, so that complete ones are kept.
     """
-    for folder in [found for found in all_in(run) if _order(found.name) <= _order(last)][:-keep]:
+    complete = [folder for folder in all_in(run) if _order(folder.name) <= _order(last)]
+    for folder in complete[:-keep]:
         if folder.name != best:
             # Renamed first: a kill leaves no half checkpoint by its name.
             folder.replace(folder.with_name(f".{folder.name}.old"))
-    for left in (run / "checkpoints").glob(".step-*"):  # by this, or by a kill before
+    for left in (run / "checkpoints").glob(".step-*"):  # renamed here, or before a kill
         shutil.rmtree(left, ignore_errors=True)

@@ -14,44 +14,44 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 PRECISIONS = ("auto", "bf16", "fp32")
 
 
-def choose_device(wanted: str, setting: str = "--device") -> torch.device:
+def choose_device(name: str, setting: str = "--device") -> torch.device:
     """Return the device of this name; `auto` is CUDA if there is one, else the CPU.
 
     Args:
-        wanted: the name.
-        setting: what the user sets it by, for messages.
+        name: the name.
+        setting: the option or setting it comes from, for messages.
 
     Raises:
         UserError: there is no such device, or none here.
     """
-    if wanted not in DEVICES:
-        kind = wanted.partition(":")[0]
+    if name not in DEVICES:
+        kind = name.partition(":")[0]
         hint = f"; there is: {', '.join(DEVICES)}"
-        if kind != wanted and kind in DEVICES:
+        if kind != name and kind in DEVICES:
             hint = f"; use '{kind}', of which CUDA_VISIBLE_DEVICES can choose one"
-        raise UserError(f"{setting}: there is no '{wanted}'{hint}")
-    if wanted == "auto":
-        wanted = "cuda" if torch.cuda.is_available() else "cpu"
-    is_there = {
+        raise UserError(f"{setting}: there is no '{name}'{hint}")
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    is_available = {
         "cpu": True,
         "cuda": torch.cuda.is_available(),
         "mps": torch.backends.mps.is_available(),
     }
-    if not is_there[wanted]:
-        raise UserError(f"{setting}: there is no '{wanted}' on this machine; use 'auto' or 'cpu'")
-    return torch.device(wanted)
+    if not is_available[name]:
+        raise UserError(f"{setting}: there is no '{name}' on this machine; use 'auto' or 'cpu'")
+    return torch.device(name)
 
 
-def choose_precision(wanted: str, device: torch.device) -> torch.dtype:
+def choose_precision(name: str, device: torch.device) -> torch.dtype:
     """Return the dtype of this name; `auto` is bf16 if the hardware multiplies it, else fp32.
 
     Raises:
         UserError: there is no such precision.
     """
-    if wanted not in PRECISIONS:
-        raise UserError(f"precision: there is no '{wanted}'{nearest(wanted, PRECISIONS)}")
-    if wanted != "auto":
-        return torch.bfloat16 if wanted == "bf16" else torch.float32
+    if name not in PRECISIONS:
+        raise UserError(f"precision: there is no '{name}'{nearest(name, PRECISIONS)}")
+    if name != "auto":
+        return torch.bfloat16 if name == "bf16" else torch.float32
     if device.type == "cuda":
         # Where it is emulated it is slower than fp32.
         has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
@@ -70,8 +70,8 @@ def autocast(
     Args:
         device: where it runs.
         dtype: to compute in.
-        keeps_casts: cast a weight that is used twice only once. Not for threads that run side by
-            side: they share the cache, and the first to leave its context empties it.
+        keeps_casts: cast a weight that is used twice only once. Not for parallel threads: they
+            share the cache, and the first to leave its context empties it.
     """
     if dtype == torch.float32:
         return nullcontext()
@@ -79,10 +79,10 @@ def autocast(
 
 
 def matmul_flops_per_second(device: torch.device, dtype: torch.dtype) -> float:
-    """Measure the rate of a large matrix product: the best the machine can do."""
+    """Measure the speed of a large matrix product, the best rate of the machine."""
     n = 8192 if device.type == "cuda" else 1024
     a = torch.randn(n, n, device=device).to(dtype)
-    best, count = float("inf"), 10 if device.type == "cuda" else 1  # waiting costs time of its own
+    best, count = float("inf"), 10 if device.type == "cuda" else 1  # synchronising takes time too
     for _ in range(6):
         wait(device)
         start = time.perf_counter()

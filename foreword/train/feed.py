@@ -18,7 +18,7 @@ from foreword.types import Array, Batch, Example, TermCounts, Vocab
 
 # Held-out rows draw their corruption from a seed of their own, the same at every evaluation.
 HELDOUT_SEED = 0x5EED
-DEPTH = 2  # steps whose batches are made before they are asked for
+DEPTH = 2  # steps prepared ahead
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Feed:
         packed: the corpus as rows.
         objective: what to predict.
         layout: how an example is arranged for the model.
-        vocab: of the tokenizer, with the text's counts if the objective asks for them.
+        vocab: of the tokenizer, with the text's counts if the objective needs them.
         rows_per_step: sequences of a step.
         micro_batch: sequences computed at once.
         workers: threads that share a micro-batch.
@@ -46,15 +46,15 @@ class Feed:
     seed: int
     _heldout_counts: dict[int, Array | None] = field(
         default_factory=dict, init=False, repr=False, compare=False
-    )  # of each limit, once it was asked for
+    )  # by limit
 
     def micro_batches(self, step: int) -> list[Batch]:
-        """Return the batches that step number `step` (from 0) is made of."""
+        """Return the micro-batches of a step, counted from 0."""
         size = self.rows_per_step
         return self.batches(np.arange(step * size, (step + 1) * size))
 
     def batches(self, numbers: Array) -> list[Batch]:
-        """Return these rows as micro-batches, each in as many parts as there are workers."""
+        """Return these rows as micro-batches, each split among the workers."""
         pieces = [
             piece
             for rows in np.array_split(numbers, -(-len(numbers) // self.micro_batch))
@@ -84,19 +84,19 @@ class Feed:
         return self.objective.corrupt(rows, RowRng(seed, numbers), self.vocab)
 
     def count_tokens(self, batches: Sequence[Batch]) -> int:
-        """Return the tokens that these batches make the model read, padding aside."""
+        """Return the number of tokens the model reads in these batches, without padding."""
         return sum(map(count_tokens, batches))
 
     def ahead(self, step: int, depth: int = DEPTH) -> Generator[list[Batch]]:
-        """Yield the micro-batches of `step`, `step` + 1, ..., made ahead in a thread."""
+        """Yield the micro-batches of `step`, `step` + 1, ..., prepared ahead in a thread."""
         # The thread fills a queue of at most `depth` steps until this generator is closed.
-        ready: queue.Queue[list[Batch] | BaseException] = queue.Queue(depth)
+        prepared: queue.Queue[list[Batch] | BaseException] = queue.Queue(depth)
         is_over = threading.Event()
 
         def put(item: list[Batch] | BaseException) -> None:
             while not is_over.is_set():
                 with contextlib.suppress(queue.Full):
-                    ready.put(item, timeout=0.1)
+                    prepared.put(item, timeout=0.1)
                     return
 
         def work() -> None:
@@ -105,15 +105,15 @@ class Feed:
                 while not is_over.is_set():
                     put(self.micro_batches(number))
                     number += 1
-            except BaseException as error:  # it is raised again where the batches are used
+            except BaseException as error:  # raised again by the consumer
                 put(error)
 
-        # This side empties it, and raises the thread's error here.
+        # The consumer empties the queue, and raises the thread's error.
         thread = threading.Thread(target=work, name="foreword-feed", daemon=True)
         thread.start()
         try:
             while True:
-                item = ready.get()
+                item = prepared.get()
                 if isinstance(item, BaseException):
                     raise item
                 yield item
@@ -126,8 +126,8 @@ class Feed:
         rows = min(limit, self.packed.rows_per_epoch)
         starts = range(0, rows, self.micro_batch)
         pieces = [np.arange(start, min(start + self.micro_batch, rows)) for start in starts]
-        # A sum of means needs its counts first, the same every time; the batches are too many to
-        # keep in memory, so the first time they are made twice.
+        # A sum of means needs its counts first, the same every time. The batches may be too many to
+        # keep in memory, so the first time they are built twice.
         if limit not in self._heldout_counts:
             batches = (self.batch(piece, HELDOUT_SEED) for piece in pieces)
             self._heldout_counts[limit] = count_all(self.objective, batches)

@@ -1,4 +1,4 @@
-"""Numbers that are not finite: refused where weights are written."""
+"""The check that weights are finite before they are written."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from foreword.errors import NotFiniteError
 
 
 def require_finite(tensors: Mapping[str, Tensor], what: str = "weights") -> None:
-    """Make sure that tensors hold numbers alone, no infinity and no nan.
+    """Check that tensors hold neither infinity nor nan.
 
-    They are read once, on their device: 0.06 s for 113 million numbers on one core.
+    It takes 0.06 s for 113 million values on one core.
 
     Args:
-        tensors: by name.
-        what: they are, for the message.
+        tensors: the tensors by name.
+        what: what they are, for the message.
 
     Raises:
-        NotFiniteError: one does not; the first such is named.
+        NotFiniteError: one does; the message names the first.
     """
-    found = {n: tensor.detach() for n, tensor in tensors.items() if tensor.is_floating_point()}
-    # A finite sum of squares is of finite numbers; an infinite one may be of large ones.
-    if torch.nn.utils.get_total_norm(found.values()).isfinite():
+    floating = {n: tensor.detach() for n, tensor in tensors.items() if tensor.is_floating_point()}
+    # A finite sum of squares proves it; an infinite one may come from large values.
+    if torch.nn.utils.get_total_norm(floating.values()).isfinite():
         return
-    for name, tensor in found.items():
+    for name, tensor in floating.items():
         if not tensor.isfinite().all():
             raise NotFiniteError(f"{what}: {name} is not finite (nan or infinity)")

@@ -17,12 +17,12 @@ def count(model: nn.Module, batch: Batch, loss_fn: Callable[[Batch], Loss]) -> i
     """Count the FLOPs of matrix products, forward and backward, for a batch.
 
     Operations are counted as they are computed, so predictions left out of the softmax cost
-    nothing. A multiply and an add are two. Masked attention counts in full, as is usual. With a
-    memory, the row is one that has it.
+    nothing. A multiply and an add are two. Masked attention counts in full, as is usual. In a
+    model with a memory, the row counted is one that has a memory.
 
-    Compiled blocks run uncompiled here. Under a dispatch mode Dynamo would give them up for good,
-    and the whole training would run uncompiled. cuDNN's recurrences are one operation that the
-    counter does not know, so torch's own are counted.
+    Compiled blocks run uncompiled here: under a dispatch mode, Dynamo would stop compiling them for
+    the rest of the training. cuDNN's recurrences are one operation that the counter does not know,
+    so torch's own are counted.
     """
     device = next(model.parameters()).device
     with (

@@ -1,4 +1,4 @@
-"""What is done between steps, every n-th part of the budget: logging, measuring, saving."""
+"""Hooks: what the loop calls between steps to log, measure and save."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Hook(ABC):
-    """Something to do while a model trains; derive from it to add your own.
+    """Called between training steps; subclass it to add your own.
 
         class Norms(Hook):
             times = 10
@@ -20,24 +20,24 @@ class Hook(ABC):
                 print(loop.state.spent.steps, sum(p.norm() for p in loop.model.parameters()))
 
     Attributes:
-        times: how many times over the whole budget.
+        times: how many times it runs over the whole budget.
     """
 
     times: float = 1
 
     def begin(self, loop: Loop) -> None:  # noqa: B027 - most need no beginning
-        """Called once, before the first step of this process."""
+        """Called before the first step of this process."""
 
     def after_step(self, loop: Loop) -> None:  # noqa: B027 - most need no single step
-        """Called after every step, skipped ones included, before `is_due`."""
+        """Called after every step, skipped ones too, before `is_due`."""
 
     def is_due(self, before: float, after: float, loop: Loop) -> bool:
         """Return whether to run after a step.
 
         Args:
-            before: share of the budget that was spent before the step.
-            after: share that is spent now.
-            loop: that took the step.
+            before: share of the budget spent before the step.
+            after: share spent after it.
+            loop: the loop that took it.
         """
         return crosses_interval(before, after, self.times)
 
@@ -46,7 +46,7 @@ class Hook(ABC):
         """Run the hook. Time spent here does not count as training speed."""
 
     def end(self, loop: Loop) -> None:  # noqa: B027 - most need no end
-        """Called once, after the last step, also when a signal asked to stop."""
+        """Called after the last step, also when a signal stops the training."""
 
 
 def crosses_interval(before: float, after: float, times: float) -> bool:

@@ -18,25 +18,25 @@ def stops_on_signals(loop: Loop) -> Iterator[None]:
 
     A closed terminal may send SIGHUP several times, so that one never leaves at once.
     """
-    # Told from a thread: the handler may have come in the middle of a print, which must end first.
-    asked: SimpleQueue[bool] = SimpleQueue()  # a handler may put while it is being put to
+    # A thread prints the message, since a handler may interrupt a print. The queue is reentrant.
+    requests: SimpleQueue[bool] = SimpleQueue()
 
-    def tell() -> None:
-        if asked.get():
+    def announce() -> None:
+        if requests.get():
             loop.note("stopping: the step is finished and saved first")
 
     def stop(number: signal.Signals) -> None:
         if not loop.is_stopping:
             loop.stop()
-            asked.put(True)
+            requests.put(True)
         elif number in (signal.SIGINT, signal.SIGTERM):
             raise KeyboardInterrupt
 
-    telling = threading.Thread(target=tell, daemon=True)
-    telling.start()
+    announcer = threading.Thread(target=announce, daemon=True)
+    announcer.start()
     try:
         with signals.handled(stop):
             yield
     finally:
-        asked.put(False)
-        telling.join()
+        requests.put(False)
+        announcer.join()

@@ -1,4 +1,4 @@
-"""`metrics.jsonl`: one JSON object a line, appended as a run goes."""
+"""`metrics.jsonl`: one JSON object per line, appended during a run."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from foreword import atomic, config, stored
 from foreword.errors import UserError
 
 FILE = "metrics.jsonl"
-# The fields of every record; all others are components of the loss, or means beside it.
-OWN = (
+# The fields that records share; any other is a component of the loss, or a mean reported with it.
+STANDARD_FIELDS = (
     "kind",
     "offline",
     "step",
@@ -44,7 +44,7 @@ def append(run: Path, record: Mapping[str, Any]) -> None:
 
 
 def read(run: Path) -> list[dict[str, Any]]:
-    """Return the records; a last line that a kill left half-written is skipped.
+    """Return the records; a last line that a kill cut short is skipped.
 
     Raises:
         UserError: another line is broken.
@@ -52,13 +52,13 @@ def read(run: Path) -> list[dict[str, Any]]:
     file = run / FILE
     if not file.is_file():
         return []
-    lines = file.read_bytes().split(b"\n")  # texts may hold what else ends a line
+    lines = file.read_bytes().split(b"\n")  # not splitlines: texts may contain other separators
     records = []
     for number, line in enumerate(lines, start=1):
         try:
             record = json.loads(line.decode(), parse_constant=_refuse)
-            known = _Known.__dataclass_fields__
-            config.build(_Known, {key: v for key, v in record.items() if key in known})
+            known = _RecordFields.__dataclass_fields__
+            config.build(_RecordFields, {key: v for key, v in record.items() if key in known})
             records.append(record)
         except (ValueError, AttributeError, OverflowError, RecursionError, UserError):
             if line.strip() and number < len(lines):
@@ -70,8 +70,8 @@ def read(run: Path) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class _Known:
-    """The fields of a record that are read again, by type."""
+class _RecordFields:
+    """The fields of a record that Foreword reads, with their types."""
 
     kind: str
     step: int
@@ -89,9 +89,9 @@ def _refuse(text: str) -> None:
 
 
 def components(record: Mapping[str, Any]) -> dict[str, float]:
-    """Return the components of a record's loss and the means beside them, by name."""
-    found = {name: value for name, value in record.items() if name not in OWN}
-    return {name: value for name, value in found.items() if isinstance(value, int | float)}
+    """Return the components of a record's loss, and the means reported with it, by name."""
+    others = {name: value for name, value in record.items() if name not in STANDARD_FIELDS}
+    return {name: value for name, value in others.items() if isinstance(value, int | float)}
 
 
 def rewind(run: Path, step: int) -> None:

@@ -1,4 +1,4 @@
-"""The one loop: any family, any device, pretraining and fine-tuning, until the budget is spent."""
+"""The training loop of every family, of pretraining and fine-tuning, on any device."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Batches(Protocol):
 
 @dataclass
 class TrainingState:
-    """Where training stands; stored in every checkpoint.
+    """The counters of a training; stored in every checkpoint.
 
     Attributes:
-        spent: of the budget.
+        spent: the part of the budget that is used.
         skipped: steps whose loss or gradient was not finite, or without predictions.
-        skipped_in_row: steps in a row that were not finite, up to the last.
+        skipped_in_row: the number of latest steps in a row that were not finite.
         best_loss: lowest held-out loss.
         best: name of the checkpoint that had it.
     """
@@ -67,14 +67,14 @@ class TrainingState:
 
 @dataclass(frozen=True)
 class StepOptions:
-    """How steps are taken.
+    """The settings of a training step.
 
     Attributes:
         clip: greatest norm of the gradient; 0 for none.
         dtype: to compute in.
-        dropout_seed: of the whole run.
-        patience: this many non-finite steps in a row end the training.
-        flops: of one step, if they are counted.
+        dropout_seed: the run's seed of dropout.
+        patience: number of non-finite steps in a row that ends the training.
+        flops: of one step; 0 if they are not counted.
         accumulate: how gradients are added over micro-batches.
     """
 
@@ -87,24 +87,24 @@ class StepOptions:
 
 
 class Loop:
-    """Train a model until its budget is spent, calling hooks on the way.
+    """Trains a model until its budget is spent, calling hooks between steps.
 
     Args:
         model: the parameters to train.
         loss_fn: the sum and count of a micro-batch.
-        batches: to train on.
-        optimizer: settings of the optimizer.
+        batches: the data to train on.
+        optimizer: the settings of the optimizer.
         schedule: of the learning rate.
-        budget: when to end.
-        options: how to take a step.
+        budget: when to stop.
+        options: the settings of a step.
         hooks: called after the steps at which they are due, in this order.
-        note: told what a person should know.
+        note: receives messages for the user.
 
     Attributes:
-        state: where training stands.
+        state: the counters of the training.
         memory: what each micro-batch left for the next step; see `foreword.types.Hidden`.
         last: the result of the last step.
-        lr_factor: what the schedule multiplied every learning rate with in the last step.
+        lr_factor: the schedule's factor of all learning rates in the last step.
         step_seconds: spent on steps so far, waiting for data included, in this process.
         last_finite_step: the last step whose weights gave a finite loss.
     """
@@ -145,7 +145,7 @@ class Loop:
         return self._stop.is_set()
 
     def stop(self) -> None:
-        """Ask to end after the step that is being taken."""
+        """Stop after the current step."""
         self._stop.set()
 
     def elapsed(self) -> float:
@@ -182,17 +182,17 @@ class Loop:
         return self.progress >= 1
 
     def _step(self, ahead: Generator[list[Any]]) -> None:
-        """Take one step and count it."""
+        """Take one step and update the counters."""
         start, spent = time.monotonic(), self.state.spent
         batches = next(ahead)
 
-        # Each group of parameters has a peak rate of its own; the schedule is one.
+        # Each parameter group has its own peak rate; one schedule scales them all.
         total_steps = self.budget.total_steps(spent)
         self.lr_factor = self.schedule.factor(self.progress, spent.steps, total_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = group["initial_lr"] * self.lr_factor
 
-        # Rows go on from the memory that the rows before them left.
+        # Pass on the memory that the previous step's rows left.
         if self.memory:
             pairs = zip(batches, self.memory, strict=True)
             batches = [replace(batch, memory=memory) for batch, memory in pairs]
@@ -220,7 +220,7 @@ class Loop:
         self._check(result)
 
     def _check(self, result: StepResult) -> None:
-        """Count a step that was skipped; end where going on is of no use."""
+        """Count a skipped step; stop a training that cannot recover."""
         state = self.state
         if result.is_finite:
             state.skipped_in_row = 0
@@ -231,7 +231,7 @@ class Loop:
         if result.count:
             why = f"loss {result.loss:.4g}, gradient norm {result.grad_norm:.4g}: not finite"
         self.note(f"step {state.spent.steps}: {why}, the step is skipped ({state.skipped} so far)")
-        if result.count:  # else it says nothing of the weights
+        if result.count:  # a step without predictions does not indicate bad weights
             state.skipped_in_row += 1
             require_finite(dict(self.model.named_parameters()))
             if state.skipped_in_row >= self.options.patience:

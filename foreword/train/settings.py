@@ -1,4 +1,4 @@
-"""The settings of training: budget, batch, precision, how often to measure and to save."""
+"""The settings of training: budget, batch, precision, evaluations and checkpoints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from foreword.ranges import (
 
 @dataclass(frozen=True)
 class TrainSettings(Ranged):
-    """How long and how.
+    """The budget, the batch, and how often to measure and save.
 
     The budget is the first one set of `hours`, `flops`, `tokens`, `epochs`, `steps`.
 
@@ -29,8 +29,7 @@ class TrainSettings(Ranged):
         batch: sequences per step, over all micro-batches.
         batch_tokens: tokens per step instead, rounded to whole rows; 0 for `batch`.
         micro_batch: sequences computed at once; 0 chooses the most that fit in memory.
-        workers: threads that share what is computed at once, each with its part of the CPU's
-            cores; 0 chooses.
+        workers: threads that share a micro-batch, each on its part of the CPU's cores; 0 chooses.
         steps: budget in steps.
         epochs: budget in readings of the whole text.
         tokens: budget in tokens read, of source and target; padding is not counted.
@@ -41,10 +40,10 @@ class TrainSettings(Ranged):
         precision: `auto` is bf16 where the hardware multiplies it faster, else fp32.
         device: `auto` is CUDA where there is one, else the CPU; `mps` is untried.
         compile: compile the blocks with torch.compile; `auto` on CUDA.
-        evaluations: number of times that the held-out loss is measured.
-        heldout_rows: most rows of held-out text scored each time.
-        checkpoints: number of times that a checkpoint is written.
-        keep: number of the last checkpoints that are kept, beside the best.
+        evaluations: how many times the held-out loss is measured.
+        heldout_rows: maximum rows of held-out text measured each time.
+        checkpoints: how many checkpoints are written.
+        keep: how many of the last checkpoints are kept, besides the best.
         patience: number of non-finite steps in a row that stops the run.
     """
 

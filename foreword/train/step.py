@@ -20,7 +20,7 @@ from foreword.nn.precision import widest
 from foreword.train.device import autocast
 from foreword.types import Batch, Loss, TermCounts
 
-Memory = tuple[Tensor, ...] | None  # of one micro-batch; see `foreword.types.Hidden`
+Memory = tuple[Tensor, ...] | None  # of a micro-batch; see `foreword.types.Hidden`
 LossFunction = Callable[[Batch], Loss]
 
 
@@ -47,14 +47,14 @@ class StepResult:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """A part of a step's batch, ready to be computed.
+    """A part of a step's batch, with all it needs to be computed.
 
     Attributes:
         batch: numpy or torch.
         loss_fn: the sum and count of a batch.
-        device: of the model.
+        device: the model's device.
         dtype: to compute in.
-        seed: of dropout.
+        seed: the seed of dropout.
     """
 
     batch: Batch
@@ -98,7 +98,7 @@ def backward(
 
 
 def _unsynchronised(loss_fn: LossFunction) -> AbstractContextManager[Any]:
-    """Return the context in which processes add up gradients each for itself."""
+    """Return a context in which gradients are not averaged over processes."""
     return loss_fn.no_sync() if isinstance(loss_fn, DistributedDataParallel) else nullcontext()
 
 
@@ -115,11 +115,10 @@ def train_step(
 ) -> StepResult:
     """Take one optimizer step: the same gradient as one big batch.
 
-    Several processes may take a part of a step's rows each, with `DistributedDataParallel` around
-    the loss and one thread (`backward`). Micro-batches and processes may hold different numbers of
-    predictions, so sums and counts are added and divided once. A step whose loss or gradient is not
-    finite changes nothing, and one without predictions changes nothing either: its mean loss is
-    nan.
+    Several processes may share a step's rows, with `DistributedDataParallel` around the loss and
+    one thread each (`backward`). Micro-batches and processes may hold different numbers of
+    predictions, so sums and counts are added and divided once. A step is skipped if its loss or
+    gradient is not finite, or if nothing is predicted (mean loss nan).
 
     Args:
         model: the parameters to train; their gradients are cleared.
@@ -129,7 +128,7 @@ def train_step(
             `DistributedDataParallel`, or a function.
         clip: greatest norm of the mean gradient; 0 for none.
         dtype: to compute in.
-        seeds: of dropout, one per micro-batch; processes should have other ones.
+        seeds: of dropout, one per micro-batch; they should differ between processes.
         accumulate: how gradients are added over micro-batches.
 
     Raises:
@@ -156,7 +155,7 @@ def train_step(
     grads = [p.grad for p in parameters if p.grad is not None]
     norm = torch.nn.utils.get_total_norm(grads) * processes
 
-    # Divide once. Numbers are read together: each read makes the host wait for the device.
+    # Divide once. All values are read together, since each read waits for the device.
     total, count, norm_of_sum, *components = sums.read(norm)
     divisor = max(count, 1.0)
     loss_value, grad_norm = total / divisor if count else math.nan, norm_of_sum / divisor
@@ -181,13 +180,13 @@ def _processes() -> int:
 
 
 def _counted_over_processes(batches: Sequence[Batch], device: torch.device) -> Sequence[Batch]:
-    """Return the batches with the `TermCounts` of all processes, which a feed has for its own."""
+    """Return the batches with their `TermCounts` summed over all processes."""
     if _processes() == 1:  # the batches of fine-tuning have no parts
         return batches
-    own = batches[0].part(TermCounts)
-    if own is None:
+    local = batches[0].part(TermCounts)
+    if local is None:
         return batches
-    counts = torch.as_tensor(own.counts, device=device).clone()
+    counts = torch.as_tensor(local.counts, device=device).clone()
     distributed.all_reduce(counts)
     return [batch.with_part(TermCounts(counts)) for batch in batches]
 
@@ -210,11 +209,11 @@ class LossSums:
         self._total += loss.total.detach()
         self._count += loss.count
         for name, (total, count) in loss.components.items():
-            both = self._components.setdefault(
+            sums = self._components.setdefault(
                 name, [torch.zeros_like(self._total), torch.zeros_like(self._total)]
             )
-            both[0] += total.detach()
-            both[1] += count
+            sums[0] += total.detach()
+            sums[1] += count
 
     def reduce(self) -> int:
         """Add up the sums of all processes; return how many there are."""
@@ -227,8 +226,8 @@ class LossSums:
     def read(self, *others: Tensor) -> list[float]:
         """Return total, count, `others`, then sum and count of each component."""
         numbers = [self._total, self._count, *others, *chain(*self._components.values())]
-        read: list[float] = torch.stack([n.to(self._total) for n in numbers]).tolist()
-        return read
+        values: list[float] = torch.stack([n.to(self._total) for n in numbers]).tolist()
+        return values
 
     def means(self, components: Sequence[float]) -> dict[str, float]:
         """Return the mean of each component from its sum and count, as `read` gives them."""
@@ -261,7 +260,7 @@ def evaluate(
 ) -> Evaluation:
     """Measure the loss on batches, in evaluation mode and without gradients.
 
-    Each batch receives the memory that the one before it left; the last may have fewer streams.
+    Each batch receives the memory of the batch before it; the last may have fewer streams.
     """
     device = next(model.parameters()).device
     sums = LossSums(device)

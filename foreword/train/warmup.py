@@ -12,15 +12,15 @@ class Warmup(Ranged):
     """A linear rise from near 0 to 1.
 
     Attributes:
-        steps: its length in steps; or
-        share: its length as a share of the budget, if `steps` is 0.
+        steps: its length in steps; 0 for `share`.
+        share: its length as a share of the budget.
     """
 
     steps: CountOrZero = 0
     share: ShareBelowOne = 0.05
 
     def factor_and_rest(self, progress: float, step: int, total: float) -> tuple[float, float]:
-        """Return the factor of the warm-up and the progress of what follows it, each 0 to 1."""
+        """Return the factor of the warm-up and the progress of the budget after it, each 0 to 1."""
         if self.steps:
             length = min(1.0, self.steps / max(total, 1.0))
             rise = min(1.0, (step + 1) / self.steps)

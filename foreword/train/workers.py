@@ -1,8 +1,7 @@
-"""Threads that share a step: on a CPU, each computes micro-batches on cores of its own.
+"""Threads that share a step: on a CPU, each computes micro-batches on its own cores.
 
-Cores that share each operation wait for one another at the end of it, thousands of times a step,
-and small operations are over before the last core has woken. Threads that share the batch wait
-once.
+Cores that share each operation synchronise after it, thousands of times a step, and small
+operations end before the last core has woken. Threads that share the batch synchronise once.
 """
 
 from __future__ import annotations
@@ -21,32 +20,31 @@ from foreword.train.step import Accumulate, MicroBatch, backward
 from foreword.types import Loss
 
 Item = TypeVar("Item")
-Made = TypeVar("Made")
+Output = TypeVar("Output")
 
-# Unless more are requested: each has gradients of its own until they are added, ...
-MOST = 2
-# ... which costs as much as is saved if a worker has fewer tokens than this, measured on two
-# cores with models of 4 to 29 million parameters.
-TOKENS = 1024
+MAX_WORKERS = 2  # by default: each worker holds a copy of the gradients
+# Adding the workers' gradients costs as much as is saved if a worker has fewer tokens than this,
+# measured on two cores with models of 4 to 29 million parameters.
+MIN_TOKENS = 1024
 
 
 def choose_workers(requested: int, device: torch.device, rows: int, length: int) -> int:
-    """Return how many threads share a micro-batch; one has all of a GPU.
+    """Return how many threads share a micro-batch; on a GPU always one.
 
     Args:
-        requested: as many, if there are rows for them; 0 for what is fastest.
+        requested: the number to use, at most one per row; 0 for the fastest.
         device: where they run.
-        rows: of the micro-batch.
-        length: tokens of a row.
+        rows: number of rows of the micro-batch.
+        length: tokens per row.
     """
     if device.type != "cpu":
         return 1
-    fastest = min(MOST, torch.get_num_threads(), max(1, rows * length // TOKENS))
+    fastest = min(MAX_WORKERS, torch.get_num_threads(), max(1, rows * length // MIN_TOKENS))
     return min(requested or fastest, rows)
 
 
 def accumulate_on(workers: int) -> Accumulate:
-    """Return how `workers` threads add the gradients of micro-batches; one is plain `backward`."""
+    """Return the accumulation for a number of threads; `backward` for one."""
     return backward if workers == 1 else ThreadedAccumulation(workers)
 
 
@@ -54,8 +52,8 @@ def accumulate_on(workers: int) -> Accumulate:
 class ThreadedAccumulation:
     """Gradients of micro-batches computed in threads and added in order (`Accumulate`).
 
-    `backward` in two threads would add to the same `.grad` in whatever order they finish, so each
-    thread asks autograd for gradients of its own. The sum is then the same each time.
+    `backward` in two threads would add to the same `.grad` in the order they finish, so each thread
+    computes its gradients separately (`autograd.grad`). The sum is then reproducible.
 
     Attributes:
         workers: number of threads.
@@ -74,11 +72,11 @@ class ThreadedAccumulation:
 
         for start in range(0, len(micro_batches), self.workers):
             jobs = micro_batches[start : start + self.workers]
-            for loss, grads in side_by_side(compute, jobs, self.workers):
+            for loss, grads in map_in_threads(compute, jobs, self.workers):
                 for parameter, grad in zip(parameters, grads, strict=True):
                     if grad is not None:
-                        both = grad if parameter.grad is None else parameter.grad.add_(grad)
-                        parameter.grad = both
+                        total = grad if parameter.grad is None else parameter.grad.add_(grad)
+                        parameter.grad = total
                 yield loss
 
 
@@ -89,7 +87,7 @@ def _gradients(total: Tensor, parameters: Sequence[nn.Parameter]) -> list[Tensor
     """
     storages: set[int] = set()
 
-    def own(grad: Tensor | None, parameter: Tensor) -> Tensor | None:
+    def in_own_storage(grad: Tensor | None, parameter: Tensor) -> Tensor | None:
         if grad is None:
             return None
         if grad.stride() != parameter.stride() or grad.untyped_storage().data_ptr() in storages:
@@ -98,13 +96,17 @@ def _gradients(total: Tensor, parameters: Sequence[nn.Parameter]) -> list[Tensor
         return grad
 
     grads = torch.autograd.grad(total, parameters, allow_unused=True)
-    return [own(grad, parameter) for grad, parameter in zip(grads, parameters, strict=True)]
+    return [
+        in_own_storage(grad, parameter) for grad, parameter in zip(grads, parameters, strict=True)
+    ]
 
 
-def side_by_side(work: Callable[[Item], Made], items: Sequence[Item], workers: int) -> list[Made]:
-    """Return what `work` makes of each item, in order; at most `workers` of them at a time.
+def map_in_threads(
+    work: Callable[[Item], Output], items: Sequence[Item], workers: int
+) -> list[Output]:
+    """Return the output of `work` for each item, in order, computed in `workers` threads.
 
-    One worker, or one item, is this thread with all cores.
+    With one worker or one item, this thread computes it with all cores.
     """
     if min(workers, len(items)) <= 1:
         return [work(item) for item in items]
@@ -117,13 +119,13 @@ def _pool(workers: int) -> ThreadPoolExecutor:
     all_began = threading.Barrier(workers + 1)
 
     def begin() -> None:
-        torch.get_num_threads()  # a thread's first question sets its number, to everyone's
+        torch.get_num_threads()  # the first call in a thread copies the global number to it
         torch.set_num_threads(max(1, cores // workers))
         all_began.wait()
 
     pool = ThreadPoolExecutor(workers, "foreword-worker", initializer=begin)
     for _ in range(workers):
-        pool.submit(int)  # a thread is begun when there is something to do and none is idle
+        pool.submit(int)  # the pool starts a thread per submitted item while none is idle
     all_began.wait()
-    torch.set_num_threads(cores)  # the workers changed everyone's number as well as their own
+    torch.set_num_threads(cores)  # the workers set the global number too
     return pool

@@ -64,15 +64,15 @@ def test_a_closed_terminal_does_not_stop_the_work(monkeypatch: pytest.MonkeyPatc
 
 def test_samples_are_shown_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "one\r\ntwo\n\n\x1b[31mthree\u00a0"
-    assert console.side_by_side("a\nb", text) == "    a⏎b  ->  one ⏎two⏎⏎ [31mthree "
+    assert console.prompt_and_text("a\nb", text) == "    a⏎b  ->  one ⏎two⏎⏎ [31mthree "
     monkeypatch.setattr(console.err, "_force_terminal", True)
     monkeypatch.setattr(console.err, "width", 61)
     for before, after in (("a b " * 30, "c d " * 30), ("a", "漢字" * 60), ("a b " * 30, "c")):
-        line = console.side_by_side(before, after)
+        line = console.prompt_and_text(before, after)
         assert cell_len(line) in (59, 60)
         assert line.startswith(f"    {before[:20].rstrip()}") and line.count("…") in (1, 2)
         assert f"  ->  {after[:10].rstrip()}" in line
-    assert console.side_by_side("short", "text") == "    short  ->  text"
+    assert console.prompt_and_text("short", "text") == "    short  ->  text"
 
 
 def test_a_narrow_window_shows_the_loss_first(

@@ -14,7 +14,7 @@ from foreword import config
 from foreword.errors import UserError
 from foreword.evaluation.alignment import align
 from foreword.evaluation.prompting import PromptedModel
-from foreword.evaluation.scorer import side_by_side
+from foreword.evaluation.scorer import padded
 from foreword.nn.init import initialise
 from foreword.report.alignment import plot_alignment
 from foreword.runs.recipe import Recipe
@@ -135,8 +135,8 @@ def test_encoder_states_of_a_text_do_not_depend_on_others_in_the_batch(
 ) -> None:
     prompted = prompted_of(recipe(kind), bpe)
     texts = [prompted.source_of(bpe.encode(text)) for text in (SOURCE, f"{TARGET} {TARGET}")]
-    together = prompted.encode(side_by_side(texts))
+    together = prompted.encode(padded(texts))
     for ids, states in zip(texts, together, strict=True):
-        alone = prompted.encode(side_by_side([ids]))[0]
+        alone = prompted.encode(padded([ids]))[0]
         assert alone.shape == (len(ids), 16)
         np.testing.assert_allclose(states[: len(ids)], alone, atol=1e-5)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from foreword.nn.dropout import dropout, seeded
-from foreword.train.workers import MOST, TOKENS, choose_workers, side_by_side
+from foreword.train.workers import MAX_WORKERS, MIN_TOKENS, choose_workers, map_in_threads
 
 CPU = torch.device("cpu")
 
@@ -24,7 +24,7 @@ def test_results_are_in_the_order_of_the_items() -> None:
         began.set()
         return n * n
 
-    assert side_by_side(work, range(5), 2) == [0, 1, 4, 9, 16]
+    assert map_in_threads(work, range(5), 2) == [0, 1, 4, 9, 16]
 
 
 def test_at_most_one_item_for_each_worker_runs_at_once() -> None:
@@ -39,14 +39,14 @@ def test_at_most_one_item_for_each_worker_runs_at_once() -> None:
         with lock:
             running[0] -= 1
 
-    side_by_side(work, range(6), 3)
+    map_in_threads(work, range(6), 3)
     assert most == [3]
 
 
 @pytest.mark.parametrize(("items", "workers"), [(1, 2), (3, 1)])
 def test_one_worker_or_one_item_runs_in_the_calling_thread(items: int, workers: int) -> None:
     here = threading.get_ident()
-    made = side_by_side(lambda _: threading.get_ident(), range(items), workers)
+    made = map_in_threads(lambda _: threading.get_ident(), range(items), workers)
     assert made == [here] * items
 
 
@@ -55,14 +55,14 @@ def test_an_error_in_a_thread_is_raised_by_the_caller() -> None:
         raise ValueError(f"item {n}")
 
     with pytest.raises(ValueError, match="item 0"):
-        side_by_side(work, range(2), 2)
+        map_in_threads(work, range(2), 2)
 
 
 CORES = """
 import threading, torch
-from foreword.train.workers import side_by_side
+from foreword.train.workers import map_in_threads
 a = torch.ones(400, 400)
-threads = side_by_side(lambda _: (a @ a, torch.get_num_threads())[1], range(2), 2)
+threads = map_in_threads(lambda _: (a @ a, torch.get_num_threads())[1], range(2), 2)
 later = []
 thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
 thread.start(); thread.join()
@@ -88,7 +88,7 @@ def test_each_thread_draws_dropout_from_its_own_seed() -> None:
             return [first, dropout(x, 0.5)]
 
     barrier = threading.Barrier(2)
-    both = side_by_side(draw, [7, 8], 2)
+    both = map_in_threads(draw, [7, 8], 2)
     barrier = threading.Barrier(1)
     for masks, seed in zip(both, (7, 8), strict=True):
         assert all(map(torch.equal, masks, draw(seed)))
@@ -100,10 +100,10 @@ def test_the_number_of_workers_follows_cores_and_tokens(monkeypatch: pytest.Monk
     for cores, rows, length, expected in (
         (1, 64, 128, 1),
         (2, 64, 128, 2),
-        (16, 64, 128, MOST),
-        (16, 2, TOKENS - 1, 1),
-        (16, 2, TOKENS, 2),
-        (16, 1, 8 * TOKENS, 1),
+        (16, 64, 128, MAX_WORKERS),
+        (16, 2, MIN_TOKENS - 1, 1),
+        (16, 2, MIN_TOKENS, 2),
+        (16, 1, 8 * MIN_TOKENS, 1),
     ):
         monkeypatch.setattr(torch, "get_num_threads", lambda cores=cores: cores)
         assert choose_workers(0, CPU, rows, length) == expected

@@ -40,11 +40,10 @@ def into_bins(sizes: Array, length: int) -> Array:
             pieces = pieces[len(taken) :]
         # ... and the rest into new rows.
         if len(pieces):
-            each = length // size  # pieces per row
-            numbers = rows + np.arange(len(pieces)) // each
+            numbers = rows + np.arange(len(pieces)) // (length // size)
             bins[pieces] = numbers
-            fresh, held = np.unique(numbers, return_counts=True)
+            fresh, pieces_per_row = np.unique(numbers, return_counts=True)
             rows += len(fresh)
-            for count in np.unique(held):
-                opened[length - int(count) * size].append(fresh[held == count])
+            for count in np.unique(pieces_per_row):
+                opened[length - int(count) * size].append(fresh[pieces_per_row == count])
     return bins

@@ -1,4 +1,4 @@
-"""The interface of a packing."""
+"""The contract of packings, the kinds in `data/packing/`."""
 
 from __future__ import annotations
 

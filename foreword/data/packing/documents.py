@@ -80,7 +80,6 @@ class PackedDocuments(Packed):
         self.rows_per_epoch = whole + (padding is not None and rest > 0)
 
     def rows(self, numbers: Array) -> Rows:
-        """Return the rows with these numbers in the order of training, (batch,) int64."""
         numbers = np.asarray(numbers, dtype=np.int64)
         batch, length, total = len(numbers), self._settings.length, len(self._stream)
         # A row across the end of the stream continues at its beginning: two spans each.
@@ -113,13 +112,13 @@ class PackedDocuments(Packed):
         """Return the token after the rows from `starts`, -1 for none; (rows,) int64."""
         total, indices = len(self._stream), starts + self._settings.length
         ids = self._stream.read(indices % total, np.ones_like(indices)).ids
-        is_there = np.ones(len(indices), dtype=bool)
+        has_next = np.ones(len(indices), dtype=bool)
         if self._padding is not None:
-            is_there = indices < total
+            has_next = indices < total
         if self._settings.document_mask:
             last = self._stream.documents_at((indices - 1) % total)
-            is_there &= (last == self._stream.documents_at(indices % total)) & (indices != total)
-        return np.where(is_there, ids, -1)
+            has_next &= (last == self._stream.documents_at(indices % total)) & (indices != total)
+        return np.where(has_next, ids, -1)
 
     def _order(self, numbers: Array) -> Array:
         """Return the row of the endless stream for each number in the order of training."""

@@ -144,7 +144,6 @@ class PackedPairs(Packed):
             raise UserError(f"{shards.prefix}: {ONE_SENTENCE}")
 
     def rows(self, numbers: Array) -> Rows:
-        """Return the rows with these numbers in the order of training, (batch,) int64."""
         numbers = np.asarray(numbers, dtype=np.int64)
         epochs, in_epoch = self._find(numbers)
         batch, length = len(numbers), self._settings.length

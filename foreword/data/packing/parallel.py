@@ -106,7 +106,6 @@ class PackedParallel(Packed):
         self.rows_per_epoch = len(self._epoch(0))
 
     def rows(self, numbers: Array) -> Rows:
-        """Return the rows with these numbers in the order of training, (batch,) int64."""
         numbers = np.asarray(numbers, dtype=np.int64)
         shape = (len(numbers), self._length)
         ids = np.full(shape, self._padding, dtype=np.int64)

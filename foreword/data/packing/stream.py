@@ -90,7 +90,6 @@ class PackedStream(Packed):
             self.rows_per_epoch = int(-(-(self._stops - self._starts).max() // length)) * batch
 
     def rows(self, numbers: Array) -> Rows:
-        """Return the rows with these numbers in the order of training, (batch,) int64."""
         numbers = np.asarray(numbers, dtype=np.int64)
         step, part = np.divmod(numbers, len(self._starts))
         start, size = self._starts[part], (self._stops - self._starts)[part]

@@ -1,4 +1,4 @@
-"""Which parameters weight decay falls on."""
+"""The parameter groups with and without weight decay."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from foreword.nn.bias_table import BiasTable
 def decay_groups(model: nn.Module, decay: float) -> list[dict[str, Any]]:
     """Return the trained parameters in two groups: decayed matrices and embeddings, and the rest.
 
-    The rest are biases of any shape (`BiasTable`), norms and other vectors: BERT's code leaves
-    these alone, XLNet's also its u, v and s, and transformers' Trainer T5's biases of distances.
+    The rest are biases of any shape (`BiasTable`), norms and other vectors: BERT's code does
+    not decay these, XLNet's not its u, v and s, and transformers' Trainer not T5's position bias.
     """
     biases = {
         parameter

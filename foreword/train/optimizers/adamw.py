@@ -15,14 +15,14 @@ from foreword.train.optimizers._decay import decay_groups
 
 @dataclass(frozen=True)
 class AdamW(OptimizerSettings):
-    """Decay on matrices and embeddings only: biases, norms and other vectors are left alone.
+    """Adam with weight decay on matrices and embeddings, not on biases, norms and other vectors.
 
     Attributes:
         lr: peak learning rate.
-        beta1: of the mean of gradients.
-        beta2: of the mean of their squares.
-        eps: added to the root of the latter.
-        decay: weight decay, per step times the learning rate.
+        beta1: decay rate of the mean of gradients.
+        beta2: decay rate of the mean of squared gradients.
+        eps: added to the root of the mean of squares.
+        decay: decoupled weight decay, multiplied by the learning rate; with 0 it is plain Adam.
 
     Also called: Adam.
     Reference: Loshchilov & Hutter 2019.
@@ -35,7 +35,7 @@ class AdamW(OptimizerSettings):
     decay: Decay = 0.01
 
     def build(self, model: nn.Module) -> Optimizer:
-        """The fused optimizer, on the CPU too."""
+        """Return torch's fused optimizer."""
         return torch.optim.AdamW(
             decay_groups(model, self.decay),
             lr=self.lr,

@@ -1,4 +1,4 @@
-"""Muon: momentum whose matrices are made orthogonal, with AdamW for all other parameters."""
+"""Muon: orthogonalised momentum for matrices, AdamW for all other parameters."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class Muon(OptimizerSettings):
     The update of a hidden matrix is the nearest orthogonal matrix to its momentum, by five
     Newton-Schulz iterations in bfloat16, scaled so that its entries have AdamW's usual size
     (0.2 times the square root of the longer side), so AdamW's learning rates carry over.
-    Embeddings, output layers, biases and norms are AdamW's.
+    AdamW updates embeddings, output layers, biases and norms.
 
     Attributes:
         lr: peak learning rate, of the matrices and of the rest.
-        momentum: of the mean of gradients of matrices, with Nesterov's look-ahead.
+        momentum: decay rate of the mean of gradients of matrices, with Nesterov's look-ahead.
         iterations: Newton-Schulz iterations.
         rest: the learning rate of all that AdamW updates, as a multiple of `lr`.
-        beta1: of AdamW's mean of gradients.
-        beta2: of AdamW's mean of their squares.
-        eps: added to the root of the latter.
-        decay: weight decay, per step times the learning rate.
+        beta1: AdamW's decay rate of the mean of gradients.
+        beta2: AdamW's decay rate of the mean of squared gradients.
+        eps: added to the root of the mean of squares.
+        decay: weight decay, multiplied by the learning rate.
 
     Reference: Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks"; the
     scale is Liu et al. 2025, "Muon is Scalable for LLM Training", section 2.2.
@@ -55,7 +55,7 @@ class Muon(OptimizerSettings):
     def build(self, model: nn.Module) -> Optimizer:
         """Return one optimizer over both kinds of parameters."""
         matrices = hidden_matrices(model)
-        others = decay_groups(_Others(model, set(matrices)), self.decay)
+        others = decay_groups(_OtherParameters(model, set(matrices)), self.decay)
         parts: list[Optimizer] = [
             torch.optim.AdamW(
                 others,
@@ -75,7 +75,7 @@ class Muon(OptimizerSettings):
                 adjust_lr_fn="match_rms_adamw",
             )
             parts.insert(0, muon)
-        return parts[0] if len(parts) == 1 else Several(parts)
+        return parts[0] if len(parts) == 1 else CombinedOptimizer(parts)
 
 
 def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
@@ -89,12 +89,12 @@ def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
     ]
 
 
-class _Others(nn.Module):
+class _OtherParameters(nn.Module):
     """A model without some of its parameters, as `decay_groups` sees one."""
 
     def __init__(self, model: nn.Module, left_out: set[nn.Parameter]) -> None:
         super().__init__()
-        self._model, self._left_out = [model], left_out  # in a list, so it is no submodule
+        self._model, self._left_out = [model], left_out  # in a list, so that it is not a submodule
 
     def modules(self, *args: Any, **kwargs: Any) -> Any:
         return self._model[0].modules(*args, **kwargs)
@@ -103,11 +103,11 @@ class _Others(nn.Module):
         return (p for p in self._model[0].parameters(recurse) if p not in self._left_out)
 
 
-class Several(Optimizer):
-    """Optimizers of separate parameters as one: their groups, their states, one step.
+class CombinedOptimizer(Optimizer):
+    """Optimizers of separate parameters as one.
 
     Args:
-        parts: the optimizers; each keeps its own groups, which are this one's too.
+        parts: the optimizers; it has the groups and the states of all.
     """
 
     def __init__(self, parts: list[Optimizer]) -> None:
@@ -121,6 +121,6 @@ class Several(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Take the step of each part."""
+        """Take a step of each optimizer."""
         for part in self.parts:
             part.step()

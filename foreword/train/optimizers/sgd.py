@@ -17,14 +17,14 @@ from foreword.train.optimizers._decay import decay_groups
 
 @dataclass(frozen=True)
 class SGD(OptimizerSettings):
-    """The learning rate times the gradient of the mean loss per prediction.
+    """SGD with momentum, on the gradient of the mean loss per prediction.
 
     Where a paper sums the loss over the steps of a row, its rate is that many times smaller, and
     its clipping that many times larger.
 
     Attributes:
         lr: peak learning rate.
-        momentum: share of the last step that is taken again.
+        momentum: share of the previous step that is added.
         decay: weight decay, added to the gradient, on matrices and embeddings only.
 
     Also called: gradient descent.
@@ -35,6 +35,5 @@ class SGD(OptimizerSettings):
     decay: Decay = 0.0
 
     def build(self, model: nn.Module) -> Optimizer:
-        """The optimizer over the parameters that are trained."""
         groups = decay_groups(model, self.decay)
         return torch.optim.SGD(groups, lr=self.lr, momentum=self.momentum)

@@ -9,10 +9,10 @@ class Schedule(Protocol):
     """The settings of a learning-rate schedule: a kind in `train/schedules/`."""
 
     def factor(self, progress: float, step: int, total: float) -> float:
-        """Return what to multiply the peak learning rate with.
+        """Return the factor of the peak learning rate.
 
         Args:
             progress: share of the budget that is spent, 0 to 1.
-            step: steps done.
+            step: number of steps taken.
             total: number of steps, estimated if the budget is not in steps.
         """

@@ -11,10 +11,10 @@ from foreword.train.warmup import Warmup
 
 @dataclass(frozen=True)
 class Cosine(Ranged):
-    """Warm-up, then half a cosine down to `floor` times the peak (GPT-3: 0.1).
+    """Warm-up, then cosine decay to `floor` times the peak (GPT-3: 0.1).
 
     Attributes:
-        warmup: the rise before: `steps`, or a `share` of the budget.
+        warmup: its length, in `steps` or as a `share` of the budget.
         floor: the least factor, reached when the budget ends.
 
     Also called: cosine annealing.
@@ -24,6 +24,5 @@ class Cosine(Ranged):
     floor: Share = 0.1
 
     def factor(self, progress: float, step: int, total: float) -> float:
-        """Return what to multiply the peak learning rate with."""
         rise, after = self.warmup.factor_and_rest(progress, step, total)
         return rise * (self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * after)))

@@ -13,7 +13,7 @@ class Epochs(Ranged):
     """The budget after the warm-up, divided into equal parts that stand for epochs.
 
     Attributes:
-        warmup: the rise before: `steps`, or a `share` of the budget.
+        warmup: its length, in `steps` or as a `share` of the budget.
         epochs: parts of the budget.
         full: parts at the full rate.
         decay: factor applied at the beginning of each later part.
@@ -34,7 +34,6 @@ class Epochs(Ranged):
             raise ValueError(f"full: must be at most epochs, {self.epochs}, got {self.full}")
 
     def factor(self, progress: float, step: int, total: float) -> float:
-        """Return what to multiply the peak learning rate with."""
         rise, after = self.warmup.factor_and_rest(progress, step, total)
         epoch = min(int(after * self.epochs + 1e-9), self.epochs - 1)
         return rise * max(self.floor, self.decay ** max(epoch + 1 - self.full, 0))

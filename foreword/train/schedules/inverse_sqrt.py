@@ -13,7 +13,7 @@ class InverseSqrt:
     """Warm-up, then peak * sqrt(warm-up steps / step) (Vaswani et al. 2017; T5).
 
     Attributes:
-        warmup: the rise before: `steps`, or a `share` of the budget.
+        warmup: its length, in `steps` or as a `share` of the budget.
 
     Also called: Noam, rsqrt, inverse square root.
     """
@@ -21,7 +21,6 @@ class InverseSqrt:
     warmup: Warmup = Warmup()
 
     def factor(self, progress: float, step: int, total: float) -> float:
-        """Return what to multiply the peak learning rate with."""
         rise, _ = self.warmup.factor_and_rest(progress, step, total)
         first = self.warmup.steps or max(1.0, self.warmup.share * total)
         return rise * math.sqrt(first / max(step + 1, first))

@@ -10,10 +10,10 @@ from foreword.train.warmup import Warmup
 
 @dataclass(frozen=True)
 class Linear(Ranged):
-    """Warm-up, then straight down to `floor` times the peak when the budget ends (BERT).
+    """Warm-up, then linear decay to `floor` times the peak (BERT).
 
     Attributes:
-        warmup: the rise before: `steps`, or a `share` of the budget.
+        warmup: its length, in `steps` or as a `share` of the budget.
         floor: the least factor, reached when the budget ends.
 
     Also called: triangular.
@@ -23,6 +23,5 @@ class Linear(Ranged):
     floor: Share = 0.0
 
     def factor(self, progress: float, step: int, total: float) -> float:
-        """Return what to multiply the peak learning rate with."""
         rise, after = self.warmup.factor_and_rest(progress, step, total)
         return rise * (1 - (1 - self.floor) * after)
