@@ -226,7 +226,7 @@ def _sync(path: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path, *, wait: bool = False, own: Sequence[str] = ()) -> Iterator[None]:
+def locked(path: Path, *, wait: bool = False, owned: Sequence[str] = ()) -> Iterator[None]:
     """Make a folder and lock it against other writers until the block or the process ends.
 
     Readers take no lock. On a file system without locks nobody is kept out.
@@ -234,8 +234,8 @@ def locked(path: Path, *, wait: bool = False, own: Sequence[str] = ()) -> Iterat
     Args:
         path: the folder.
         wait: whether to wait until another process has unlocked it.
-        own: names of files in it that only a removal of the folder deletes. Once they and the lock
-            are all gone, what this process has written since is removed too.
+        owned: names of files in it that are deleted only with the folder. Once they and the lock
+            are gone, what this process has written since is removed too.
 
     Raises:
         UserError: another process has locked it, or the folder cannot be written.
@@ -245,8 +245,8 @@ def locked(path: Path, *, wait: bool = False, own: Sequence[str] = ()) -> Iterat
         _make_folder(path)
         lock = (path / LOCK).open("w")
     with lock:
-        stat, own = os.fstat(lock.fileno()), [name for name in own if (path / name).exists()]
-        with guarded(path, _Lock((stat.st_dev, stat.st_ino), own) if own else None):
+        stat, owned = os.fstat(lock.fileno()), [name for name in owned if (path / name).exists()]
+        with guarded(path, _Lock((stat.st_dev, stat.st_ino), owned) if owned else None):
             try:
                 import fcntl
 
@@ -268,8 +268,8 @@ class _Lock:
         own: the files' names.
     """
 
-    def __init__(self, inode: tuple[int, int], own: Sequence[str]) -> None:
-        self._inode, self._own, self._patience = inode, own, PATIENCE
+    def __init__(self, inode: tuple[int, int], owned: Sequence[str]) -> None:
+        self._inode, self._owned, self._patience = inode, owned, PATIENCE
 
     def is_gone(self, folder: Path) -> bool:
         """Return whether nothing that belongs to this process is left in a folder.
@@ -280,7 +280,7 @@ class _Lock:
             lock = _inode(folder / LOCK)
             if lock not in (None, self._inode):
                 return True
-            exist = [(folder / name).exists() for name in self._own]
+            exist = [(folder / name).exists() for name in self._owned]
             if lock is None and not any(exist):
                 return True
             if all(exist) or self._patience <= 0:

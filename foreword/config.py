@@ -243,9 +243,9 @@ def build(cls: type[Settings], table: Mapping[str, Any], where: str = "") -> Set
         raise UserError(f"{where}.{error}" if where else str(error)) from error
 
 
-def _default_items(of: dataclasses.Field[Any]) -> list[Any]:
+def _default_items(setting: dataclasses.Field[Any]) -> list[Any]:
     """Return the default of a setting that is a list of kinds, as tables."""
-    return _kind_table(of.default) if isinstance(of.default, tuple) else []
+    return _kind_table(setting.default) if isinstance(setting.default, tuple) else []
 
 
 def _below(cls: type, table: Mapping[str, Any], key: str, where: str) -> str:
@@ -260,10 +260,10 @@ def _below(cls: type, table: Mapping[str, Any], key: str, where: str) -> str:
             name = item.get("kind", part.default) if isinstance(item, Mapping) else item
             if name not in kinds.names(part.folder):
                 continue
-            if any(key == own.name for own in dataclasses.fields(kinds.load(part.folder, name))):
+            if any(key == f.name for f in dataclasses.fields(kinds.load(part.folder, name))):
                 path = f"{where}.{f.name}" if where else f.name
-                place = f"{path}[{number}]" if isinstance(value, list) else path
-                return f"; {place}, which is {name}, has it: {place}.{key}"
+                path_of_kind = f"{path}[{number}]" if isinstance(value, list) else path
+                return f"; {path_of_kind}, which is {name}, has it: {path_of_kind}.{key}"
     return ""
 
 

@@ -18,7 +18,7 @@ from annotated_types import Interval
 from foreword import config, kinds
 from foreword.ranges import hints_of, range_of
 
-ENDLESS = 1e6  # an upper end from here on only excludes what cannot be meant
+ENDLESS = 1e6  # an join end from here on only excludes what cannot be meant
 SECTION = re.compile(r"^Attributes:\n((?:[ ]{4}.*\n|\n)*)", re.M)
 ENTRY = re.compile(r"^    (\w+(?:, \w+)*): ((?:.+\n?)(?: {8}.*\n?)*)", re.M)
 
@@ -77,11 +77,11 @@ def kind(folder: str, name: str, roots: Mapping[str, type]) -> KindDescription:
     text = SECTION.sub("", kinds.docstring(folder, name) + "\n")
     text = re.sub(r"^Also called: .*\n", "", text, flags=re.M)
     cls = kinds.load(folder, name)
-    own = settings(cls) if is_dataclass(cls) else []
+    own_settings = settings(cls) if is_dataclass(cls) else []
     others = kinds.other_names(folder, name)
     where = [path for path in set_by(roots).get(folder, []) if path]
     return KindDescription(
-        folder, name, re.sub(r"\n{3,}", "\n\n", text).strip(), others, where, own
+        folder, name, re.sub(r"\n{3,}", "\n\n", text).strip(), others, where, own_settings
     )
 
 
@@ -205,6 +205,6 @@ def _range(number: type, interval: Interval) -> str:
     low = f"from {least:g}" if least is not None else f"above {interval.gt:g}"
     if float(most) >= ENDLESS:
         return f"{noun}{low}"
-    to = " to" if least is not None else ", up to"
+    join = " to" if least is not None else ", up to"
     below = " below" if interval.le is None else ""
-    return f"{noun}{low}{to}{below} {most:g}"
+    return f"{noun}{low}{join}{below} {most:g}"

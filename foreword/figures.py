@@ -75,8 +75,8 @@ def _fonts_for(texts: Iterable[str]) -> tuple[tuple[str, ...], frozenset[str]]:
 
 @lru_cache(maxsize=64)
 def _fonts_of(characters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
-    own = font_manager.findfont(FONT)
-    missing = {c for c in characters if not _has(own, c)}
+    default = font_manager.findfont(FONT)
+    missing = {c for c in characters if not _has(default, c)}
     families = [FONT]
     for entry in _fonts_of_machine():
         if not missing:

@@ -91,8 +91,8 @@ def docstring(folder: str, name: str) -> str:
         line = f":{error.lineno}" if isinstance(error, SyntaxError) else ""
         raise UserError(f"{file}{line}: plug-in: {type(error).__name__}: {error}") from error
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    own = [node for node in classes if node.name.lower() == class_name(name)]
-    texts = [*map(ast.get_docstring, own), ast.get_docstring(tree)]
+    of_kind = [node for node in classes if node.name.lower() == class_name(name)]
+    texts = [*map(ast.get_docstring, of_kind), ast.get_docstring(tree)]
     return next(filter(None, texts), "")
 
 

@@ -140,10 +140,10 @@ class HasParts:
         Raises:
             TypeError: there is none: objective, layout and model do not fit.
         """
-        found = self.part(kind)
-        if found is None:
+        part = self.part(kind)
+        if part is None:
             raise TypeError(f"{type(self).__name__} without a part {kind.__name__}")
-        return found
+        return part
 
     def with_part(self, part: Any) -> Self:
         """Return a copy with this part, in place of one of its type."""

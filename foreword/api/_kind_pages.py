@@ -70,7 +70,7 @@ def kinds_named(word: str) -> list[tuple[str, str]]:
     """Return folder and name of each kind that a word names; `nn/positions/rotary` is one."""
     folder, slash, name = word.rpartition("/")
     if slash:
-        return [(folder, found) for found in kinds.called(folder, name)]
+        return [(folder, kind) for kind in kinds.called(folder, name)]
     return [(one, name) for one in kinds.folders() for name in kinds.called(one, word)]
 
 
@@ -88,9 +88,9 @@ def folder_page(folder: str) -> Page:
     return Page({"folder": folder, "set_by": where, "kinds": lines}, draw)
 
 
-def kind_pages(found: Sequence[tuple[str, str]]) -> Page:
+def kind_pages(names: Sequence[tuple[str, str]]) -> Page:
     """Return the page of kinds: their settings, where they may be used, recipes that have them."""
-    described = [describe.kind(folder, name, _roots()) for folder, name in found]
+    described = [describe.kind(folder, name, _roots()) for folder, name in names]
     recipes = [_recipes(one.folder, one.name) for one in described]
 
     def draw() -> None:
@@ -123,20 +123,20 @@ def _draw_kind(page: KindDescription, recipes: Sequence[str]) -> None:
 
 def section_page(name: str, cls: type) -> Page:
     """Return the page of a section of the recipe, such as `train`."""
-    own = describe.settings(cls)
+    settings = describe.settings(cls)
 
     def draw() -> None:
-        _draw_settings(own)
+        _draw_settings(settings)
         _definitions({"set by": f"--set {name}.NAME=VALUE, or [{name}] in a recipe"})
 
-    return Page({"section": name, "settings": [asdict(one) for one in own]}, draw)
+    return Page({"section": name, "settings": [asdict(one) for one in settings]}, draw)
 
 
-def _draw_settings(own: Sequence[Setting]) -> None:
+def _draw_settings(settings: Sequence[Setting]) -> None:
     """Print settings with their defaults, possible values and meaning."""
     rows = [
         [one.name, "required" if one.is_required else _shown(one.default), one.values, one.meaning]
-        for one in own
+        for one in settings
     ]
     table("", ["setting", "default", "values", "meaning"], rows)
 

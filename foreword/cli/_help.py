@@ -33,7 +33,7 @@ def grouped(verbs: list[str]) -> dict[str, list[str]]:
     return {title: names for title, names in (groups | {"Other": rest}).items() if names}
 
 
-def write_commands(group: TyperGroup, context: Any, to: Any) -> None:
+def write_commands(group: TyperGroup, context: Any, formatter: Any) -> None:
     """Write each group of verbs with their descriptions, wrapped and never cut."""
     for title, names in grouped(group.list_commands(context)).items():
         commands = {name: group.get_command(context, name) for name in names}
@@ -42,9 +42,9 @@ def write_commands(group: TyperGroup, context: Any, to: Any) -> None:
             for name, command in commands.items()
             if command is not None
         ]
-        with to.section(title):
-            to.write_dl(rows, col_max=14)
-    to.write(f"\n{FIRST}")
+        with formatter.section(title):
+            formatter.write_dl(rows, col_max=14)
+    formatter.write(f"\n{FIRST}")
 
 
 def _first_paragraph(text: str) -> str:

@@ -76,9 +76,9 @@ def predict(
         progress=not quiet,
     )
     if json:
-        to = {} if result.out is None else {"out": str(result.out)}
+        written = {} if result.out is None else {"out": str(result.out)}
         rows = {"predictions": result.rows} if result.out is None else {}
-        console.emit({**to, **asdict(result.counts), **rows})
+        console.emit({**written, **asdict(result.counts), **rows})
         return
     if quiet:
         return

@@ -68,16 +68,18 @@ def score(
         return
 
     # A text: each token, and the totals.
-    found = scoring.score(prompted, text or "", source, stride)
+    score_of_text = scoring.score(prompted, text or "", source, stride)
     if json:
         tokens = [
             {"token": token, "nats": -value}
-            for token, value in zip(found.tokens, found.log_probs.tolist(), strict=True)
+            for token, value in zip(
+                score_of_text.tokens, score_of_text.log_probs.tolist(), strict=True
+            )
         ]
-        console.emit({**found.totals.as_row(), "scored": tokens})
+        console.emit({**score_of_text.totals.as_row(), "scored": tokens})
         return
-    _show_tokens(found)
-    _show_totals(found.totals)
+    _show_tokens(score_of_text)
+    _show_totals(score_of_text.totals)
 
 
 def _score_file(
@@ -109,22 +111,22 @@ def _score_file(
         def show(tokens: int, share: float) -> None:
             advance(min(total, done + share * (read - done)), total, f"{tokens:,} tokens")
 
-        for found in score_texts(prompted, texts(), stride, show):
-            totals += found
+        for text_totals in score_texts(prompted, texts(), stride, show):
+            totals += text_totals
             done = read
     if not totals.tokens:
         raise UserError(f"{file}: no token in it can be scored")
     return totals, counts
 
 
-def _show_tokens(found: TextScore) -> None:
+def _show_tokens(score: TextScore) -> None:
     rows = [
         [token, f"{-value:.3f}", f"{-value / math.log(2):.3f}", f"{math.exp(value):.4f}"]
-        for token, value in zip(found.tokens[:MAX_TOKENS_SHOWN], found.log_probs, strict=False)
+        for token, value in zip(score.tokens[:MAX_TOKENS_SHOWN], score.log_probs, strict=False)
     ]
     console.table("", ["token", "nats", "bits", "probability"], rows)
-    if len(found.tokens) > MAX_TOKENS_SHOWN:
-        more = len(found.tokens) - MAX_TOKENS_SHOWN
+    if len(score.tokens) > MAX_TOKENS_SHOWN:
+        more = len(score.tokens) - MAX_TOKENS_SHOWN
         console.say(f"and {more:,} more tokens; --json lists them all")
 
 

@@ -208,8 +208,8 @@ class Comparison:
             with self._recording_failure(piece):
                 was_done = self.seconds_taken(piece) is not None
                 if not was_done:
-                    of = (number, len(pieces))
-                    reporter = _PieceReporter(self.reporter, time_left, piece, of)
+                    position = (number, len(pieces))
+                    reporter = _PieceReporter(self.reporter, time_left, piece, position)
                     reporter.show(0.0, 0.0, "")
                     if not self._run_piece(piece, reporter):
                         return False
@@ -316,7 +316,7 @@ class Comparison:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Keep other processes out of the folder, and write the grid into it."""
-        with atomic.locked(self.out, own=(GRID_FILE,)):
+        with atomic.locked(self.out, owned=(GRID_FILE,)):
             atomic.write_text(self.out / GRID_FILE, config.dumps(config.to_table(self.grid)))
             yield
 

@@ -152,8 +152,8 @@ def _expand(source: str | Path) -> tuple[list[Path], bool]:
     """Return the files of one input, and whether it names them one by one."""
     path = Path(source).expanduser()
     if path.is_dir():
-        found = sorted(path.rglob("*"))
-        return [file for file in found if file.is_file() or not file.exists()], False
+        paths = sorted(path.rglob("*"))
+        return [file for file in paths if file.is_file() or not file.exists()], False
     if path.exists():
         return [path], True
     if path.is_symlink():

@@ -22,7 +22,8 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
     A table too wide for the window continues below, with its first column repeated.
     """
     texts = [[cell(value) for value in row] for row in rows]
-    widths = [max(map(_least_width, of)) + BORDER for of in zip(columns, *texts, strict=True)]
+    cells = zip(columns, *texts, strict=True)  # by column
+    widths = [max(map(_least_width, column)) + BORDER for column in cells]
     for which in _column_groups(widths, out.width - 1):
         grid = Table(title=escape(title) or None, title_justify="left", header_style="bold")
         for n in which:

@@ -94,14 +94,14 @@ def of_counts(
     noun, counted = prediction_name(recipe), sum(count.tokens for count in counts)
     what = f"among {counted:,} {noun}s of the training text; at the {predictions:,} positions that "
     what += "the model predicts"
-    found = [(f"each {noun} by its frequency", nats[0], "unigram counts")]
+    losses = [(f"each {noun} by its frequency", nats[0], "unigram counts")]
     if with_bigrams:
         beside = "before or after" if len(counts) > 1 else "before"
         about = f"each {noun} by its frequency given the one {beside}"
-        found.insert(0, (about, nats[1], "bigram counts"))
+        losses.insert(0, (about, nats[1], "bigram counts"))
     return [
         Baseline(name, float(total) / predictions, predictions, f"{about} {what}")
-        for about, total, name in found
+        for about, total, name in losses
     ]
 
 

@@ -214,32 +214,32 @@ class NgramTable:
         numbers = np.minimum(prefixes, ABSENT)
         # Only n-grams with a seen prefix can be seen; in key order their look-ups share pages.
         where = np.flatnonzero(prefixes >= 0) if len(keys) else np.empty(0, dtype=np.int64)
-        wanted_keys = prefixes[where] * self.header.vocab + words[where]
-        order = np.argsort(wanted_keys)
-        where, wanted_keys = where[order], wanted_keys[order]
-        indices = np.minimum(np.searchsorted(keys, wanted_keys), len(keys) - 1)
-        is_seen = keys[indices] == wanted_keys
+        ngram_keys = prefixes[where] * self.header.vocab + words[where]
+        order = np.argsort(ngram_keys)
+        where, ngram_keys = where[order], ngram_keys[order]
+        indices = np.minimum(np.searchsorted(keys, ngram_keys), len(keys) - 1)
+        is_seen = keys[indices] == ngram_keys
         numbers[where[is_seen]] = indices[is_seen]
         return numbers
 
     def log_probs_of(
-        self, stream: Array, found: Sequence[Array] | None = None, is_first: Array | None = None
+        self, stream: Array, by_order: Sequence[Array] | None = None, is_first: Array | None = None
     ) -> Array:
         """Return the log-probability of each token in its text, (tokens,) float64 nats.
 
         Args:
             stream: concatenated texts, (tokens,).
-            found: what `find` returned for these texts, to save a second search.
+            by_order: what `find` returned for these texts, to save a second search.
             is_first: where texts begin, (tokens,) bool; default at start tokens. The first token
                 is not predicted and gets 0.
         """
         words = np.asarray(stream, dtype=np.int64)
         is_first = words == self.header.start if is_first is None else is_first
-        found = self.find(words, is_first) if found is None else found
+        by_order = self.find(words, is_first) if by_order is None else by_order
         total = self.log_probs[0][words].astype(np.float64)
         for n in range(2, self.header.order + 1):
-            context = _shift(found[n - 2], is_first)
-            total = self._refine(n, total, context, found[n - 1])
+            context = _shift(by_order[n - 2], is_first)
+            total = self._refine(n, total, context, by_order[n - 1])
         return np.where(is_first, 0.0, total)
 
     def log_probs_after(self, contexts: Array, words: Array) -> Array:

@@ -70,7 +70,7 @@ def body(name: str, results: Mapping[str, Any]) -> str:
     sections = [
         f"<h1>{escape(name)}</h1>",
         f'<p class="lead">{escape(lead)}, at equal budgets.</p>',
-        *(f'<p class="meaning">{escape(said)}</p>' for said in comparison_sentences(results)),
+        *(f'<p class="meaning">{escape(text)}</p>' for text in comparison_sentences(results)),
         *(_table(table) for table in results["tables"] if table["title"] != SAMPLES),
         _losses(results),
         _tasks(results),

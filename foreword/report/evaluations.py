@@ -34,10 +34,10 @@ def evaluation_section(one: SavedEvaluation, *, says_meaning: bool = True) -> st
     task = one.task if one.task and one.task != one.name else ""
     command = f"<code>{escape(one.command)}</code>" * bool(one.command)
     origin = " · ".join(part for part in (escape(task), command) if part)
-    said = meaning(one) if says_meaning else ""
+    sentence = meaning(one) if says_meaning else ""
     parts = [
         f"<h2>{escape(heading(one))}</h2>",
-        f'<p class="meaning">{escape(said)}</p>' if said else "",
+        f'<p class="meaning">{escape(sentence)}</p>' if sentence else "",
         tuning.section(one) if tuning.metrics(one) else Table.of_records(one.rows).html(),
         bars_by_order(one),
         *(figure_of(one, drawn) for drawn in one.pictures),

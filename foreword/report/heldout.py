@@ -75,14 +75,16 @@ def held_out_loss(run: RunFolder) -> HeldOutLoss | None:
 
 def _evaluated(run: RunFolder) -> SavedEvaluation | None:
     """Return the evaluation of the run's own held-out text, the one with most predictions."""
-    found = [
+    candidates = [
         one
         for one in run.evaluations
         if one.task == LOSS
         and not one.document.get("text")
         and not math.isnan(number(one.rows[0], "loss"))
     ]
-    return max(found, key=lambda one: _or_zero(number(one.rows[0], "predictions")), default=None)
+    return max(
+        candidates, key=lambda one: _or_zero(number(one.rows[0], "predictions")), default=None
+    )
 
 
 def _both(run: RunFolder, evaluated: SavedEvaluation, best: Record | None) -> str:

@@ -38,11 +38,11 @@ def loss_sentence(rows: Sequence[Record], prediction: str, text: str = "held-out
     has_part = len(rows) > 1 and not str(rows[1].get("what", "")).endswith(" counts")
     model = rows[1] if has_part else rows[0]
     loss = number(model, "loss")
-    said = f"{figure(loss, 3)} nats per {prediction}"
+    measured = f"{figure(loss, 3)} nats per {prediction}"
     if has_part:
         total = figure(number(rows[0], "loss"), 3)
-        said = f"{total} nats, a sum of which its tokens are {said}"
-    text = f"On {text} the loss is {said}"
+        measured = f"{total} nats, a sum of which its tokens are {measured}"
+    text = f"On {text} the loss is {measured}"
     if not (has_part or baselines or model.get("perplexity") is not None):
         return f"{text}."
     text += f": the model gives the right token a probability of {_odds(loss)} (geometric mean)"

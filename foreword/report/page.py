@@ -75,7 +75,7 @@ def body(run: RunFolder) -> str:
     sections = [
         f"<h1>{escape(title(run))}</h1>",
         f'<p class="lead">{escape(sentence(run))}</p>',
-        *(f'<p class="meaning">{escape(said)}</p>' for said in meanings(run, loss)),
+        *(f'<p class="meaning">{escape(text)}</p>' for text in meanings(run, loss)),
         tiles(run, loss),
         f'<p class="note">{escape(loss.note)}</p>' if loss is not None and loss.note else "",
         unknown_note(run),
@@ -119,9 +119,9 @@ def sentence(run: RunFolder) -> str:
 
 def meanings(run: RunFolder, loss: HeldOutLoss | None) -> list[str]:
     """Return what the most telling figures mean: the held-out loss and what pretraining adds."""
-    said = [loss.meaning] if loss is not None and loss.meaning else []
-    said += [f"{one.name}: {text}" for one in run.evaluations if (text := tuning.worth(one))]
-    return said
+    sentences = [loss.meaning] if loss is not None and loss.meaning else []
+    sentences += [f"{one.name}: {text}" for one in run.evaluations if (text := tuning.worth(one))]
+    return sentences
 
 
 def trains_offline(run: RunFolder) -> bool:

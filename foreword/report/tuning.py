@@ -32,8 +32,8 @@ def worth(one: SavedEvaluation) -> str:
 def meaning(one: SavedEvaluation) -> str:
     """Return what the scores mean; "" if the evaluation is not of a fine-tuning."""
     names = metrics(one)
-    said = [score_sentence(one.rows, names[0]), worth(one)] if names else []
-    return " ".join(text for text in said if text)
+    sentences = [score_sentence(one.rows, names[0]), worth(one)] if names else []
+    return " ".join(text for text in sentences if text)
 
 
 def section(one: SavedEvaluation) -> str:
@@ -134,8 +134,8 @@ def _setting(value: object) -> str:
 
 def _count(one: SavedEvaluation, name: str) -> int:
     examples = one.document.get("examples")
-    found = number(examples, name) if isinstance(examples, Mapping) else math.nan
-    return int(found) if found == found else 0
+    count = number(examples, name) if isinstance(examples, Mapping) else math.nan
+    return int(count) if count == count else 0
 
 
 def _colour(row: Record) -> str:

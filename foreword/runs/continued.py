@@ -106,16 +106,16 @@ class StartingModel(TrainedModel):
     def _model(self, assignments: Sequence[str]) -> Any:
         """Return the model's settings, with assignments to those that concern training."""
         table = {"model": config.to_table(self.recipe)["model"]}
-        own = [text for text in assignments if text.startswith("model.")]
-        set_anew = config.build(
-            Recipe, {**config.to_table(self.recipe), **config.assign(table, own)}
+        model_assignments = [text for text in assignments if text.startswith("model.")]
+        changed = config.build(
+            Recipe, {**config.to_table(self.recipe), **config.assign(table, model_assignments)}
         ).model
-        if found := differences(resolved(self.recipe.model), resolved(set_anew)):
+        if changes := differences(resolved(self.recipe.model), resolved(changed)):
             raise UserError(
-                f"--set {own[0]}: the architecture comes from {self.name}; only dropout can be "
-                f"changed: {'; '.join(found)}"
+                f"--set {model_assignments[0]}: the architecture comes from {self.name}; only "
+                f"dropout can be changed: {'; '.join(changes)}"
             )
-        return set_anew
+        return changed
 
     def save(self, run: Path) -> None:
         """Write the weights and the tokenizer that a run starts from into its folder.
@@ -151,18 +151,18 @@ def extend(
         UserError: there is too little text, or a tokenizer that cannot be extended.
     """
     documents = read_documents(texts, read)
-    found = extend_tokenizer(
+    extended = extend_tokenizer(
         starting_model.tokenizer, (document.text for document in documents), number
     )
-    model = starting_model.recipe.build(found.tokenizer.vocab)
+    model = starting_model.recipe.build(extended.tokenizer.vocab)
     _grow(starting_model.model, model)
     by_token = _by_token(starting_model)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name in by_token:
-                for token, pieces in found.replaced.items():
+                for token, pieces in extended.replaced.items():
                     parameter[token] = parameter[list(pieces)].mean(0)
-    return replace(starting_model, tokenizer=found.tokenizer, model=model)
+    return replace(starting_model, tokenizer=extended.tokenizer, model=model)
 
 
 def with_special(trained: TrainedModel, names: Sequence[str]) -> TrainedModel:
@@ -194,13 +194,13 @@ def _grow(old: Model, new: Model) -> None:
             first.copy_(rows[name])
 
 
-def _as_trained(asked: Any, own: Any) -> str:
+def _as_trained(requested: Any, trained: Any) -> str:
     """Return the options that give the objective that a model was trained with."""
-    there = config.to_table(asked) if kinds.name_of(asked) == kinds.name_of(own) else {}
+    there = config.to_table(requested) if kinds.name_of(requested) == kinds.name_of(trained) else {}
     plain = (str, int, float)
     differ = {
         key: value
-        for key, value in config.to_table(own).items()
+        for key, value in config.to_table(trained).items()
         if key in there and value != there[key] and isinstance(value, plain)
     }
     if not differ:

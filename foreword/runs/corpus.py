@@ -151,18 +151,18 @@ def _require_row(recipe: Recipe, run: Path, tokenizer: Tokenizer, texts: Sequenc
 
     Only files so small that there may not be are read.
     """
-    least, found = recipe.packing.length, 0
+    least, tokens = recipe.packing.length, 0
     size = _size(texts, recipe.read)
     if recipe.model.is_count_based or size > _LONG_TOKEN * least:  # a count-based one has no rows
         return
     for document in read_documents(texts, recipe.read):
-        found += sum(map(bool, recipe.bos_and_eos))
+        tokens += sum(map(bool, recipe.bos_and_eos))
         for at in range(0, len(document.text), _PIECE):
-            found += len(tokenizer.encode(document.text[at : at + _PIECE]))
-            if found >= least:
+            tokens += len(tokenizer.encode(document.text[at : at + _PIECE]))
+            if tokens >= least:
                 return
     raise UserError(
-        f"{run / SHARDS / TRAIN}: only {found:,} tokens, but a row needs {least:,}; give more "
+        f"{run / SHARDS / TRAIN}: only {tokens:,} tokens, but a row needs {least:,}; give more "
         "text, or set a smaller packing.length"
     )
 

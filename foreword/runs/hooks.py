@@ -27,11 +27,11 @@ from foreword.train.hooks import Hook
 from foreword.train.loop import Loop
 from foreword.types import Rows
 
-RECORDS = 400  # train records that a whole run writes to its log
+RECORDS = 400  # training records in the log of a whole run
 SAMPLED_ROWS = 3
 CHECKPOINT_SECONDS = 600.0  # maximum time between checkpoints
 
-# Samples of a model from some held-out rows: `{"prompt": ..., "text": ...}` each.
+# Makes samples from held-out rows: `{"prompt": ..., "text": ...}` each.
 Samples = Callable[[Model, Recipe, Tokenizer, Rows, torch.device], list[dict[str, str]]]
 
 
@@ -47,12 +47,12 @@ class ProgressReporter(Protocol):
 
 @dataclass(frozen=True)
 class RunLog:
-    """The log of a run, also shown by its reporter.
+    """The log of a run, which its reporter shows too.
 
     Attributes:
         run: the run folder.
-        reporter: shows every record.
-        stage: shows what is done between steps.
+        reporter: receives every record.
+        stage: shows the work between steps.
     """
 
     run: Path
@@ -61,7 +61,7 @@ class RunLog:
 
     @contextmanager
     def between_steps(self, name: str) -> Iterator[Callable[..., None]]:
-        """Show a stage in place of training; provide a function that takes (done, total)."""
+        """Show a stage in place of training; yield its progress callback, of (done, total)."""
         try:
             yield self.stage(name)
         finally:
@@ -77,17 +77,17 @@ class LogMetrics(Hook):
     """Write loss, learning rate and speed, after the first step and then `RECORDS` times.
 
     Args:
-        to: the log.
-        setup: of the run.
+        run_log: the log to write to.
+        setup: the run.
     """
 
     times = RECORDS
 
-    def __init__(self, to: RunLog, setup: TrainingSetup) -> None:
-        self._log, self._setup = to, setup
+    def __init__(self, run_log: RunLog, setup: TrainingSetup) -> None:
+        self._log, self._setup = run_log, setup
 
     def begin(self, loop: Loop) -> None:
-        """Measure the machine's fastest matrix product and start the first window."""
+        """Measure the machine's peak rate of matrix products and start the first window."""
         self._peak = matmul_flops_per_second(self._setup.device, self._setup.dtype)
         self._start_window(loop)
 
@@ -96,7 +96,7 @@ class LogMetrics(Hook):
         return loop.state.spent.steps == 1 or super().is_due(before, after, loop)
 
     def run(self, loop: Loop) -> None:
-        """Write a record; speeds are means since the last one."""
+        """Write a record; speeds are means since the previous one."""
         state, spent, last = loop.state, loop.state.spent, loop.last
         assert last is not None
         seconds = max(loop.step_seconds - self._seconds, 1e-9)
@@ -126,17 +126,17 @@ class SaveCheckpoints(Hook):
     """Save `train.checkpoints` times, at least every ten minutes, and at the end.
 
     Args:
-        to: the log.
-        recipe: of the run.
+        run_log: the log to write to.
+        recipe: the run's recipe.
     """
 
-    def __init__(self, to: RunLog, recipe: Recipe) -> None:
+    def __init__(self, run_log: RunLog, recipe: Recipe) -> None:
         self.times = recipe.train.checkpoints
-        self._log, self._run, self._keep = to, to.run, recipe.train.keep
+        self._log, self._run, self._keep = run_log, run_log.run, recipe.train.keep
         self._is_due = False
 
     def begin(self, loop: Loop) -> None:
-        """Start the clock; the step that a resumed run begins with is saved already."""
+        """Start the clock; a resumed run's first step is saved already."""
         self._saved_at = time.monotonic()
         self._saved_step = loop.state.spent.steps or -1
 
@@ -147,7 +147,7 @@ class SaveCheckpoints(Hook):
         return self._is_due and loop.last is not None and loop.last.is_finite
 
     def run(self, loop: Loop) -> None:
-        """Save a checkpoint and delete those that need not be kept.
+        """Save a checkpoint and delete old ones.
 
         Raises:
             NotFiniteError: a weight is not finite.
@@ -174,25 +174,29 @@ class MeasureHeldOut(Hook):
     """Measure the held-out loss `train.evaluations` times and at the end; save the best.
 
     Args:
-        to: the log.
-        setup: of the run, with held-out text.
-        bytes_per_token: of that text, for bits per byte.
-        checkpoints: saves the best.
+        run_log: the log to write to.
+        setup: the run, with held-out text.
+        bytes_per_token: bytes per token of that text, for bits per byte.
+        checkpoints: saves the best checkpoint.
     """
 
     def __init__(
-        self, to: RunLog, setup: TrainingSetup, bytes_per_token: float, checkpoints: SaveCheckpoints
+        self,
+        run_log: RunLog,
+        setup: TrainingSetup,
+        bytes_per_token: float,
+        checkpoints: SaveCheckpoints,
     ) -> None:
         self.times = setup.recipe.train.evaluations
-        self._log, self._setup, self._checkpoints = to, setup, checkpoints
+        self._log, self._setup, self._checkpoints = run_log, setup, checkpoints
         self._bytes_per_token = bytes_per_token
 
     def is_due(self, before: float, after: float, loop: Loop) -> bool:
-        """Return whether a measurement is due, as at the end."""
+        """Return whether a measurement is due; one always is at the end."""
         return after >= 1 or super().is_due(before, after, loop)
 
     def run(self, loop: Loop) -> None:
-        """Write the record of the held-out loss; save a checkpoint of the lowest."""
+        """Log the held-out loss; save a checkpoint if it is the lowest."""
         setup, state = self._setup, loop.state
         if setup.heldout is None:
             return
@@ -216,17 +220,17 @@ class ShowSamples(Hook):
     """Show samples from a few held-out rows, as often as the held-out loss is measured.
 
     Args:
-        to: the log.
-        setup: of the run.
+        run_log: the log to write to.
+        setup: the run.
         samples: makes the samples.
     """
 
-    def __init__(self, to: RunLog, setup: TrainingSetup, samples: Samples) -> None:
+    def __init__(self, run_log: RunLog, setup: TrainingSetup, samples: Samples) -> None:
         self.times = setup.recipe.train.evaluations
-        self._log, self._setup, self._samples = to, setup, samples
+        self._log, self._setup, self._samples = run_log, setup, samples
 
     def is_due(self, before: float, after: float, loop: Loop) -> bool:
-        """Return whether a measurement is due, as at the end."""
+        """Return whether a measurement is due; one always is at the end."""
         return after >= 1 or super().is_due(before, after, loop)
 
     def run(self, loop: Loop) -> None:

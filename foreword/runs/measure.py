@@ -31,10 +31,9 @@ class Measure:
     Attributes:
         loss: nats per prediction.
         predictions: number of predictions; a masked language model predicts a share of the tokens.
-        predicts_all: whether every token is predicted, by probabilities, so that it is a loss of
-            the text.
-        has_perplexity: whether the loss is the logarithm of a perplexity: not that of a sum of
-            several losses, nor of scores that are not probabilities.
+        predicts_all: whether it is a loss of the text: every token is predicted, by probabilities.
+        has_perplexity: whether the loss is the logarithm of a perplexity, unlike a sum of several
+            losses, or scores that are not probabilities.
         components: nats per prediction of each term of a sum, and other reported means.
     """
 
@@ -79,7 +78,7 @@ def measure(
         vocab: of the tokenizer.
         rows: maximum rows, or as many tokens for a count-based model; default
             `train.heldout_rows`, or the whole text.
-        streams: parts of the text that a model with memory reads side by side; 0 for as many as in
+        streams: number of streams that a model with memory reads in parallel; 0 for that of
             training.
         dtype: precision of the computation.
         watch: called with the rows done and their total.
@@ -91,8 +90,8 @@ def measure(
         most = None if rows is None else rows * recipe.packing.length
         table, text = table_of(model), texts.NgramTexts.of(shards, vocab, *recipe.bos_and_eos)
         counts, is_normalised = texts.measure(table, text, most), table.header.is_normalised
-        found = Measure(counts.loss, counts.tokens, is_normalised, is_normalised)
-        return found if counts.tokens else None
+        measured = Measure(counts.loss, counts.tokens, is_normalised, is_normalised)
+        return measured if counts.tokens else None
     if shards.tokens_total < recipe.packing.length:
         return None
     feed = heldout_feed(recipe, shards, vocab, streams)
@@ -112,9 +111,9 @@ def measure_rows(
     batches: Iterable[Batch] = feed.heldout(rows)
     if watch is not None:
         batches = _watched(batches, min(rows, feed.packed.rows_per_epoch), watch)
-    found = evaluate(model, batches, partial(recipe.objective.loss, model), dtype)
-    weight, components = int(found.count), found.components
-    return Measure(found.loss, weight, feed.predicts_all, not components, components)
+    evaluated = evaluate(model, batches, partial(recipe.objective.loss, model), dtype)
+    predictions, components = int(evaluated.count), evaluated.components
+    return Measure(evaluated.loss, predictions, feed.predicts_all, not components, components)
 
 
 def _watched(batches: Iterable[Batch], rows: int, watch: Watch) -> Iterator[Batch]:
@@ -125,23 +124,23 @@ def _watched(batches: Iterable[Batch], rows: int, watch: Watch) -> Iterator[Batc
         watch(done, rows)
 
 
-def heldout_record(spent: Progress, found: Measure, bytes_per_token: float) -> dict[str, Any]:
+def heldout_record(spent: Progress, measured: Measure, bytes_per_token: float) -> dict[str, Any]:
     """Return the record of a held-out loss for `metrics.jsonl`.
 
     Args:
         spent: what the run has used so far.
-        found: the measurement.
+        measured: the measurement.
         bytes_per_token: of the text.
     """
     return {
         "kind": "heldout",
         "step": spent.steps,
-        "loss": found.loss,
-        "perplexity": found.perplexity,
-        "bits_per_byte": found.bits_per_byte(bytes_per_token),
-        "predictions": found.predictions,
+        "loss": measured.loss,
+        "perplexity": measured.perplexity,
+        "bits_per_byte": measured.bits_per_byte(bytes_per_token),
+        "predictions": measured.predictions,
         "tokens": spent.tokens,
         "flops": spent.flops,
         "seconds": round(spent.seconds, 3),
-        **found.components,
+        **measured.components,
     }

@@ -197,37 +197,37 @@ def activations_of(setup: TrainingSetup, rows: int, loss_fn: Callable[[Batch], L
 
     Some parts, such as the gradient of the output layer, do not grow with the rows.
     """
-    all_rows, micro = _kept(setup, rows, loss_fn), setup.recipe.train.micro_batch
+    all_rows, micro = _saved_bytes(setup, rows, loss_fn), setup.recipe.train.micro_batch
     if rows == 1:
         return all_rows * micro
-    each = (all_rows - _kept(setup, rows // 2, loss_fn)) / (rows - rows // 2)
+    each = (all_rows - _saved_bytes(setup, rows // 2, loss_fn)) / (rows - rows // 2)
     return round(all_rows + each * (micro - rows))
 
 
-def _kept(setup: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> int:
+def _saved_bytes(setup: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> int:
     """Return the bytes of all tensors that forward keeps for backward, each storage once."""
-    kept: dict[int, int] = {}
-    own = {p.untyped_storage().data_ptr() for p in setup.model.parameters()}
+    saved: dict[int, int] = {}
+    parameters = {p.untyped_storage().data_ptr() for p in setup.model.parameters()}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            kept[storage.data_ptr()] = storage.nbytes()
+        if storage.data_ptr() not in parameters:
+            saved[storage.data_ptr()] = storage.nbytes()
         return tensor.detach()  # an operation's own result would be a reference cycle
 
     batch = setup.feed.batch(np.arange(rows), setup.recipe.train.seed).to(setup.device)
     with saved_tensors_hooks(keep, lambda tensor: tensor), autocast(setup.device, setup.dtype):
         loss_fn(batch)
-    return sum(kept.values())
+    return sum(saved.values())
 
 
 def nbytes(record: Any) -> int:
     """Return the bytes of the arrays in a record, nested ones included, each array once."""
-    found: dict[int, int] = {}
+    sizes: dict[int, int] = {}
 
     def visit(value: Any) -> None:
         if isinstance(value, np.ndarray):
-            found[id(value)] = value.nbytes
+            sizes[id(value)] = value.nbytes
         elif isinstance(value, tuple):
             for item in value:
                 visit(item)
@@ -236,7 +236,7 @@ def nbytes(record: Any) -> int:
                 visit(getattr(value, f.name))
 
     visit(record)
-    return sum(found.values())
+    return sum(sizes.values())
 
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:

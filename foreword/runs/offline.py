@@ -77,15 +77,15 @@ def train_offline(
         _note_budget(recipe, inputs.epochs, reporter)
         write_recipe(run, recipe)
         model, began = recipe.build(vocab), time.monotonic()
-        found = offline_backbone(model).fit(inputs)
+        fitted = offline_backbone(model).fit(inputs)
         try:
             require_finite(checkpoint.weights_of(model))
         except NotFiniteError as error:
             raise non_finite_error(run, recipe, f"training: {error}") from error
         # Measure, and write the log.
         epochs, seconds = inputs.epochs, time.monotonic() - began
-        spent = Progress(epochs, found.tokens, seconds=seconds, epochs=epochs)
-        for note in (*found.notes, f"{_rate(spent):,.0f} tokens/s in {seconds:.1f} s"):
+        spent = Progress(epochs, fitted.tokens, seconds=seconds, epochs=epochs)
+        for note in (*fitted.notes, f"{_rate(spent):,.0f} tokens/s in {seconds:.1f} s"):
             reporter.note(note)
         note_data(run, prepared, model, torch.device("cpu"), recipe.train.precision)
         records = list(_records(recipe, model, tokenizer, prepared, spent, samples))

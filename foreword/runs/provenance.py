@@ -76,9 +76,9 @@ def read_state(run: Path) -> dict[str, Any]:
     """
     file = run / FILE
     state = stored.read(file)
-    wanted = _Known.__dataclass_fields__
+    known = _Known.__dataclass_fields__
     try:
-        config.build(_Known, {key: value for key, value in state.items() if key in wanted})
+        config.build(_Known, {key: value for key, value in state.items() if key in known})
         for key, names in (("data", ("fingerprint",)), ("imported", ("format", "folder"))):
             for name in names:
                 if not isinstance((state.get(key) or {}).get(name, ""), str):

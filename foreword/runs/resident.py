@@ -73,5 +73,5 @@ def _reset() -> bool:
 def _status(name: str) -> int:
     """Return a line of `/proc/self/status` in bytes."""
     lines = STATUS.read_text(encoding="ascii").splitlines()
-    found = next(line for line in lines if line.startswith(f"{name}:"))
-    return int(found.split()[1]) * 1024
+    line = next(line for line in lines if line.startswith(f"{name}:"))
+    return int(line.split()[1]) * 1024

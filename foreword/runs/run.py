@@ -258,7 +258,7 @@ def train_run(
     read_recipe(run)  # raises if it is not a run
     require_run(run)
     with (
-        atomic.locked(run, own=(FILE, RECIPE)),
+        atomic.locked(run, owned=(FILE, RECIPE)),
         naming_text_in_errors(run, read_state(run).get("texts", [])),
     ):
         is_done = _train_run(run, reporter, stage, samples, hooks)
@@ -302,9 +302,9 @@ def _train_run(
 
     # The loop, from the start or from the newest checkpoint.
     bytes_per_token = prepared.bytes_per_token(ends=setup.recipe.ends_texts)
-    to = RunLog(run, reporter, stage)
-    own = _hooks(to, setup, bytes_per_token, samples)
-    loop = training_loop(setup, [*own, *hooks], reporter.note)
+    run_log = RunLog(run, reporter, stage)
+    run_hooks = _hooks(run_log, setup, bytes_per_token, samples)
+    loop = training_loop(setup, [*run_hooks, *hooks], reporter.note)
     if has_begun:
         _resume(run, loop, setup, reporter.note)
     else:
@@ -328,13 +328,13 @@ def _require_device(run: Path, recipe: Recipe) -> None:
 
 
 def _hooks(
-    to: RunLog, setup: TrainingSetup, bytes_per_token: float, samples: Samples | None
+    run_log: RunLog, setup: TrainingSetup, bytes_per_token: float, samples: Samples | None
 ) -> list[Hook]:
     """Return the hooks of every run, in order."""
-    checkpoints = SaveCheckpoints(to, setup.recipe)
-    measure = MeasureHeldOut(to, setup, bytes_per_token, checkpoints)
-    shows = [] if samples is None else [ShowSamples(to, setup, samples)]
-    return [LogMetrics(to, setup), measure, *shows, checkpoints]
+    checkpoints = SaveCheckpoints(run_log, setup.recipe)
+    measure = MeasureHeldOut(run_log, setup, bytes_per_token, checkpoints)
+    shows = [] if samples is None else [ShowSamples(run_log, setup, samples)]
+    return [LogMetrics(run_log, setup), measure, *shows, checkpoints]
 
 
 def _resume(run: Path, loop: Loop, setup: TrainingSetup, note: Callable[[str], None]) -> None:

@@ -229,14 +229,14 @@ def compile_blocks(model: Model) -> None:
         block.compile()
 
 
-def describe_run(ready: TrainingSetup) -> str:
+def describe_run(setup: TrainingSetup) -> str:
     """Return a line that describes the run."""
-    recipe, precision = ready.recipe, ready.recipe.train.precision
+    recipe, precision = setup.recipe, setup.recipe.train.precision
     pieces = -(-recipe.rows_per_step // recipe.train.micro_batch)
     tokens = recipe.rows_per_step * recipe.packing.length
     return (
-        f"{ready.model.count_parameters():,} parameters, vocabulary {ready.vocab.size:,}; "
+        f"{setup.model.count_parameters():,} parameters, vocabulary {setup.vocab.size:,}; "
         f"{tokens:,} tokens a step ({recipe.rows_per_step} rows of {recipe.packing.length}"
         f"{f', in {pieces} micro-batches' if pieces > 1 else ''}); "
-        f"{precision} on {describe(ready.device)}"
+        f"{precision} on {describe(setup.device)}"
     )

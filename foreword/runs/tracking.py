@@ -22,14 +22,14 @@ FILE = "trackers.json"  # in a tracked folder: each tracker's identity, and its 
 Note = Callable[[str], None]
 
 
-def trackers_of(wanted: str | Tracker | Sequence[str | Tracker]) -> list[Tracker]:
+def trackers_of(track: str | Tracker | Sequence[str | Tracker]) -> list[Tracker]:
     """Return trackers by name, each once.
 
     Raises:
         UserError: there is no such tracker, or its package is not installed.
     """
-    found: dict[str, Tracker] = {}
-    for one in [wanted] if isinstance(wanted, str | Tracker) else wanted:
+    trackers: dict[str, Tracker] = {}
+    for one in [track] if isinstance(track, str | Tracker) else track:
         tracker: Tracker = kinds.load("trackers", one)() if isinstance(one, str) else one
         name = kinds.name_of(tracker)
         if tracker.package and importlib.util.find_spec(tracker.package) is None:
@@ -37,8 +37,8 @@ def trackers_of(wanted: str | Tracker | Sequence[str | Tracker]) -> list[Tracker
                 f"--track {name}: the package {tracker.package} is not installed; "
                 "pip install 'foreword[track]'"
             )
-        found[name] = tracker
-    return list(found.values())
+        trackers[name] = tracker
+    return list(trackers.values())
 
 
 @dataclass
@@ -208,8 +208,8 @@ def _read(file: Path) -> dict[str, _Seen]:
     if not file.is_file():
         return {}
     try:
-        found = stored.read(file)["trackers"]
-        return {n: _Seen(str(s["identity"]), dict(s["steps"])) for n, s in found.items()}
+        trackers = stored.read(file)["trackers"]
+        return {n: _Seen(str(s["identity"]), dict(s["steps"])) for n, s in trackers.items()}
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise DamagedError(f"{file}: damaged; delete it to track the run anew") from error
 

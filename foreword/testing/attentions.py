@@ -87,9 +87,9 @@ def assert_same(actual: list[Tensor], expected: list[Tensor]) -> None:
         torch.testing.assert_close(one.double(), other.double(), atol=1e-5, rtol=1e-4)
 
 
-def outcome(out: Tensor, *of: Tensor) -> list[Tensor]:
+def outcome(out: Tensor, *inputs: Tensor) -> list[Tensor]:
     """Return the output and its gradients."""
-    return [out, *torch.autograd.grad(out.square().sum(), of)]
+    return [out, *torch.autograd.grad(out.square().sum(), inputs)]
 
 
 def backbone(attention: AttentionKind, *, is_rotary: bool = True) -> Backbone:
@@ -125,15 +125,15 @@ def check_it_is_dense_attention_under_its_mask(attention: AttentionKind) -> None
         prepared_mask = attention.prepare(mask, None, SHAPE, qkv[0], flex=False)
         for mechanism in mechanisms:
             out = mechanism(*qkv, prepared_mask, D_HEAD**-0.5, 0.0, None)
-            own = mechanism.mask(LENGTH, LENGTH)
-            assert own is not None, "some layers have a mask and some have none"
-            assert_same(outcome(out, *qkv), outcome(dense(*qkv, mask & own), *qkv))
+            mechanism_mask = mechanism.mask(LENGTH, LENGTH)
+            assert mechanism_mask is not None, "some layers have a mask and some have none"
+            assert_same(outcome(out, *qkv), outcome(dense(*qkv, mask & mechanism_mask), *qkv))
 
 
 def check_position_scores_and_biases_are_added(attention: AttentionKind) -> None:
     """Check that a bias and position scores are added, or refused where keys are mixed."""
     mechanism, random = build(attention)[-1], torch.Generator().manual_seed(2)
-    own = mechanism.mask(LENGTH, LENGTH)
+    mechanism_mask = mechanism.mask(LENGTH, LENGTH)
     for is_bias in (True, False):
         qkv, mask = inputs(), MASKS["both"]
         shape = (HEADS, LENGTH, LENGTH) if is_bias else (2, HEADS, LENGTH, LENGTH)
@@ -143,11 +143,11 @@ def check_position_scores_and_biases_are_added(attention: AttentionKind) -> None
             prepared_mask = attention.prepare(mask, bias, SHAPE, qkv[0], flex=False)
             out = mechanism(*qkv, prepared_mask, D_HEAD**-0.5, 0.0, position_scores)
         except UserError:
-            assert own is None, "a bias or position scores are refused"
+            assert mechanism_mask is None, "a bias or position scores are refused"
             continue
-        assert own is not None, "what mixes all keys accepts a bias of single ones"
+        assert mechanism_mask is not None, "what mixes all keys accepts a bias of single ones"
         plus = added if is_bias else added * D_HEAD**-0.5
-        expected = dense(*qkv, mask & own, plus)
+        expected = dense(*qkv, mask & mechanism_mask, plus)
         assert_same(outcome(out, *qkv, added), outcome(expected, *qkv, added))
 
 

@@ -106,10 +106,10 @@ class Case:
         count_based: bool = kinds.load("models", self.model).is_count_based
         return count_based
 
-    def batch(self, of: Rows, **settings: Any) -> Batch:
+    def batch(self, rows: Rows, **settings: Any) -> Batch:
         """Return the batch that this objective and layout make of the rows, as tensors."""
         example = replace(cast(Any, self.instance), **settings).corrupt(
-            of, RowRng(SEED, of.numbers), vocab()
+            rows, RowRng(SEED, rows.numbers), vocab()
         )
         layout = kinds.load("layouts", self.layout)()
         return cast(Batch, layout.arrange(example, vocab()).to("cpu"))

@@ -144,7 +144,7 @@ def check_every_target_is_scored_once(layout: Layout) -> None:
     for form in accepted_forms(layout):
         source, target = _documents()
         batch = _arranged(layout, form)
-        found = np.asarray(batch.targets)[is_scored(batch)].tolist()
+        targets = np.asarray(batch.targets)[is_scored(batch)].tolist()
         if form == "target":  # nothing stands before a text's first token; backward, after its last
             if layout.predicts_both_directions:
                 backward = batch.require(Backward)
@@ -152,7 +152,7 @@ def check_every_target_is_scored_once(layout: Layout) -> None:
                 assert before.tolist() == [i for document in target for i in document[:-1]]
             target = [document[1:] for document in target]
         expected = source if form in ("in_place", "order") else target
-        assert found == [i for document in expected for i in document], f"targets of form {form}"
+        assert targets == [i for document in expected for i in document], f"targets of form {form}"
 
 
 @torch.no_grad()

@@ -67,9 +67,9 @@ def check_objective(objective: Objective, *, shows_targets: bool = False) -> Non
                 check_case(case)
 
 
-def corrupt(objective: Objective, of: Rows) -> Example:
+def corrupt(objective: Objective, rows: Rows) -> Example:
     """Return the example of these rows."""
-    return objective.corrupt(of, RowRng(SEED, of.numbers), vocab())
+    return objective.corrupt(rows, RowRng(SEED, rows.numbers), vocab())
 
 
 def sides(example: Example) -> list[Tokens]:
@@ -149,9 +149,9 @@ def mask_all(objective: Any) -> dict[str, Any]:
     return {key: value for key, value in (("mask", 1.0), ("random", 0.0)) if key in known}
 
 
-def _prediction_order(case: Case, of: Rows, batch: Batch) -> Array:
+def _prediction_order(case: Case, rows: Rows, batch: Batch) -> Array:
     """Return the index in the order of each prediction of a query stream, (batch, predictions)."""
-    order = corrupt(case.instance, of).require(PredictionOrder).order
+    order = corrupt(case.instance, rows).require(PredictionOrder).order
     return np.take_along_axis(order, np.asarray(batch.require(Queries).at), axis=1)
 
 

@@ -110,8 +110,8 @@ def check_plain_text_never_becomes_a_special_token(tokenizer: Tokenizer) -> None
     for text in NASTY:
         ids = tokenizer.encode(text)
         assert ids.dtype == np.int64
-        found = tokenizer.vocab.is_special[ids] & (ids != unknown)
-        assert not found.any(), f"{text!r} becomes a special token"
+        is_special = tokenizer.vocab.is_special[ids] & (ids != unknown)
+        assert not is_special.any(), f"{text!r} becomes a special token"
         together = tokenizer.encode_batch([text, "x"])[0]
         assert together == ids.tolist(), f"{text!r} has other ids beside another text"
 
@@ -120,8 +120,10 @@ def check_prompts_may_name_special_tokens(tokenizer: Tokenizer) -> None:
     """Check that names in a prompt become tokens, and are left out when it is decoded."""
     vocab = tokenizer.vocab
     ids = tokenizer.encode("the [MASK] house <extra_id_2>", special=True)
-    found = [i for i in ids if vocab.is_special[i] and i != vocab.id("[UNK]")]
-    assert found == [vocab.id("[MASK]"), vocab.sentinels[2]], "names in a prompt are not tokens"
+    special_ids = [i for i in ids if vocab.is_special[i] and i != vocab.id("[UNK]")]
+    assert special_ids == [vocab.id("[MASK]"), vocab.sentinels[2]], (
+        "names in a prompt are not tokens"
+    )
     assert "[MASK]" in tokenizer.decode(ids, skip_special=False)
     assert "[MASK]" not in tokenizer.decode(ids)
 

@@ -116,10 +116,12 @@ class Features:
     def batches(self, numbers: Array, device: str) -> Iterator[FeatureBatch]:
         """Yield the features of the examples `numbers`, as one batch."""
         begins, ends = self.begins[numbers], self.begins[numbers + 1]
-        of = np.repeat(numbers, ends - begins)
+        example_numbers = np.repeat(numbers, ends - begins)
         pieces = [np.arange(begin, end) for begin, end in zip(begins, ends, strict=True)]
         at = np.concatenate(pieces)
-        yield FeatureBatch(self.features[:, torch.from_numpy(at)], of, self.targets[at])
+        yield FeatureBatch(
+            self.features[:, torch.from_numpy(at)], example_numbers, self.targets[at]
+        )
 
     def scoring_batches(self, device: str) -> Iterator[FeatureBatch]:
         """Yield all features, in the batches in which the backbone computed them.
@@ -127,9 +129,11 @@ class Features:
         A head rounds a product of many rows differently from one of few, so only these batches
         give bit for bit what backbone and head would give together.
         """
-        of = np.repeat(np.arange(len(self)), np.diff(self.begins))
+        example_numbers = np.repeat(np.arange(len(self)), np.diff(self.begins))
         for at in self.backbone_batches:
-            yield FeatureBatch(self.features[:, torch.from_numpy(at)], of[at], self.targets[at])
+            yield FeatureBatch(
+                self.features[:, torch.from_numpy(at)], example_numbers[at], self.targets[at]
+            )
 
 
 def count_chunks(*parts: Sized) -> int:

@@ -126,12 +126,12 @@ def _answered(
     examples = [
         example_of(row, how.columns, source) for (_, row), source in zip(rows, sources, strict=True)
     ]
-    ready = counts.rows
+    predicted = counts.rows
 
     def done(number: int) -> None:
-        nonlocal ready
-        ready += number
-        report(ready)
+        nonlocal predicted
+        predicted += number
+        report(predicted)
 
     answers = model.answer(
         LabelledTexts.of(
@@ -144,10 +144,10 @@ def _answered(
     )
     # Rows without text keep their place, with empty answers.
     none = dict.fromkeys(model.answer_types(probabilities=how.probabilities))
-    found = iter(answers.rows)
+    answered = iter(answers.rows)
     counts.cut += answers.cut
     for (_, row), example, source in zip(rows, examples, sources, strict=True):
-        answer = none if example is None else next(found)
+        answer = none if example is None else next(answered)
         counts.rows += 1
         if example is None:
             counts.empty += 1

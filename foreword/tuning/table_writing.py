@@ -69,20 +69,20 @@ class _LeftOpen(RawIOBase):
         return self._file.write(data)
 
 
-def write_json_lines(to: TextIO) -> WriteRows:
+def write_json_lines(file: TextIO) -> WriteRows:
     """Return what writes each row as a JSON object of one line."""
 
     def write(rows: Sequence[SourcedRow]) -> None:
         for source, values in rows:
             with _naming(source):
-                to.write(_json(values) + "\n")
+                file.write(_json(values) + "\n")
 
     return write
 
 
-def _write_cells(to: TextIO, kind: str, types: Mapping[str, Any]) -> WriteRows:
+def _write_cells(file: TextIO, kind: str, types: Mapping[str, Any]) -> WriteRows:
     """Return what writes rows of cells; the header is written at once."""
-    writer = csv.writer(to, lineterminator="\n")
+    writer = csv.writer(file, lineterminator="\n")
 
     def write(rows: Sequence[SourcedRow]) -> None:
         for source, values in rows:
@@ -96,7 +96,7 @@ def _write_cells(to: TextIO, kind: str, types: Mapping[str, Any]) -> WriteRows:
                         f"{source}: a cell has a tab or a line break, which TSV cannot hold; use "
                         "--out with .csv or .jsonl"
                     )
-                to.write("\t".join(cells) + "\n")
+                file.write("\t".join(cells) + "\n")
 
     write([SourcedRow("the header", {name: name for name in types})])
     return write

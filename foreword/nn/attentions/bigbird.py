@@ -178,14 +178,14 @@ class BigBirdAttention(AttentionMechanism):
         position_scores: Tensor | None,
     ) -> Tensor:
         """Return (batch, heads, queries, d_head), by `_blocks.attend` or densely."""
-        ready = (
+        prepared = (
             self._prepare(prepared_mask)
             if isinstance(prepared_mask, DeferredMask)
             else prepared_mask
         )
-        if isinstance(ready, BlockMask):
-            return attend(q, k, v, ready, scale, dropout, position_scores)
-        return attend_densely(q, k, v, ready, scale, dropout, position_scores)
+        if isinstance(prepared, BlockMask):
+            return attend(q, k, v, prepared, scale, dropout, position_scores)
+        return attend_densely(q, k, v, prepared, scale, dropout, position_scores)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]  # it samples with numpy
     def _prepare(self, pending: DeferredMask) -> PreparedMask | BlockMask:
@@ -209,15 +209,15 @@ def attended_blocks(settings: BigBird, count: int, layer: int, heads: int) -> Ar
     s = settings
     is_of_paper = s.random_from == "start" and count * s.block in PAPER
     random = np.random.RandomState(s.seed + layer)
-    found = np.full((heads, count, s.window + s.random), -1, dtype=np.int64)
+    blocks = np.full((heads, count, s.window + s.random), -1, dtype=np.int64)
     for n in range(s.ends, count - s.ends):
-        kept = [m for m in _near(s, n) if s.ends <= m < count - s.ends]
-        found[:, n, : len(kept)] = kept
+        window = [m for m in _near(s, n) if s.ends <= m < count - s.ends]
+        blocks[:, n, : len(window)] = window
     draw = _sample_blocks_as_in_paper if is_of_paper else _sample_blocks
     for head, n, drawn in draw(s, count, heads, random):
         inside = [m for m in drawn[: s.random] if m < count - s.ends]
-        found[head, n, s.window : s.window + len(inside)] = inside
-    return found
+        blocks[head, n, s.window : s.window + len(inside)] = inside
+    return blocks
 
 
 def _near(settings: BigBird, n: int) -> range:
