@@ -64,7 +64,7 @@ def align(prompted: PromptedModel, source: str, target: str, layer: int | None =
     with _recorded_weights(prompted.model.backbone) as recorded:
         prompted.run_backbone(batch)
     module, parts = list(recorded.items())[number - 1]
-    weights = torch.cat(parts).double().cpu().numpy()
+    weights = torch.cat(parts).cpu().double().numpy()
     what = "attention"
     if isinstance(module, Attention):
         what = f"cross-attention of layer {number} of {len(recorded)}, mean of its heads"

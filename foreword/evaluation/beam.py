@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,6 +27,7 @@ from foreword.evaluation.memory_check import require_memory_to_search
 from foreword.evaluation.prompting import PromptedModel
 from foreword.nn.cache import select
 from foreword.nn.masks import CausalMask, FullMask
+from foreword.nn.precision import widest
 from foreword.ranges import Count, LengthPenalty, Ranged
 from foreword.types import Array, Batch
 
@@ -129,9 +131,10 @@ class _Search:
         self.ended: list[list[GeneratedTokens]] = [[] for _ in starts]
         # The open searches; the log-probability, the tokens, and theirs of each of their beams.
         self.open = torch.arange(len(starts), device=device)
-        self.totals = torch.zeros(len(starts), 1, dtype=torch.float64, device=device)
+        dtype = widest(device)
+        self.totals = torch.zeros(len(starts), 1, dtype=dtype, device=device)
         self.ids = torch.zeros(len(starts), 1, 0, dtype=torch.long, device=device)
-        self.nats = torch.zeros(len(starts), 1, 0, dtype=torch.float64, device=device)
+        self.nats = torch.zeros(len(starts), 1, 0, dtype=dtype, device=device)
 
     def run(self) -> list[list[GeneratedTokens]]:
         """Return the texts found after each start, best first."""
@@ -176,7 +179,7 @@ class _Search:
         # Score every extension of every beam.
         rows, width, length = self.ids.shape
         size, vocab = self.beams.size, logits.shape[-1]
-        nats = logits.log_softmax(-1).double().view(rows, width, vocab)
+        nats = logits.log_softmax(-1).to(self.totals.dtype).view(rows, width, vocab)
         allowed = nats.masked_fill(self.forbidden[self.open][:, None], float("-inf"))
         if length < self.min_tokens:
             allowed[:, :, self.stops] = float("-inf")
@@ -215,5 +218,7 @@ class _Search:
 
     def _end(self, row: int, ids: Tensor, log_probs: Tensor, stopped: Stopped) -> None:
         """Add a text to those that have ended."""
-        text = GeneratedTokens(ids.cpu().numpy(), log_probs.cpu().numpy(), stopped)
+        text = GeneratedTokens(
+            ids.cpu().numpy(), log_probs.cpu().numpy().astype(np.float64), stopped
+        )
         self.ended[int(self.open[row])].append(text)

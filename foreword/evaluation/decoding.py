@@ -16,6 +16,7 @@ from foreword.evaluation.memory_check import require_memory_to_sample
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import Sampling, sample_tokens
 from foreword.nn.masks import CausalMask, FullMask
+from foreword.nn.precision import widest
 from foreword.types import Array, Batch, Example, Tokens
 
 Stopped = Literal["end", "tokens", "length"]
@@ -221,7 +222,8 @@ def _decode_group(
             allowed[:, stop_ids] = float("-inf")
         if prompted.is_count_based and allowed.isneginf().all(-1).any():
             raise UserError(f"{prompted.name}: after this context only [UNK] has probability")
-        draws = torch.from_numpy(rng.uniform(1)[:, 0]).to(prompted.device)
+        draws = torch.from_numpy(rng.uniform(1)[:, 0])
+        draws = draws.to(widest(prompted.device)).to(prompted.device)
         new = sample_tokens(allowed, sampling, draws)
         ids.append(new)
         log_probs.append(logits.log_softmax(-1).gather(1, new[:, None])[:, 0])

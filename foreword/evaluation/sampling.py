@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from foreword.nn.precision import widest
 from foreword.ranges import Count, CountOrZero, PositiveShare, Ranged, Seed, Temperature
 
 
@@ -41,9 +42,9 @@ def distribution(logits: Tensor, sampling: Sampling) -> Tensor:
         sampling: settings with a temperature above 0.
 
     Returns:
-        Probabilities (batch, vocab) float64.
+        Probabilities (batch, vocab) in the `widest` dtype of the device, float64 if it has it.
     """
-    scores = logits.double()
+    scores = logits.to(widest(logits.device))
     # The greatest becomes 0, so that no temperature above 0 overflows.
     scores = (scores - scores.amax(dim=-1, keepdim=True)) / sampling.temperature
     if 0 < sampling.top_k < scores.shape[-1]:
@@ -65,7 +66,7 @@ def sample_tokens(logits: Tensor, sampling: Sampling, draws: Tensor) -> Tensor:
     Args:
         logits: (batch, vocab) float32.
         sampling: the settings.
-        draws: a uniform number in [0, 1) per row, (batch,) float64.
+        draws: a uniform number in [0, 1) per row, (batch,).
 
     Returns:
         (batch,) int64.
@@ -73,6 +74,9 @@ def sample_tokens(logits: Tensor, sampling: Sampling, draws: Tensor) -> Tensor:
     if sampling.temperature == 0:
         return logits.argmax(-1)
     cumulative = distribution(logits, sampling).cumsum(-1)  # (batch, vocab)
-    # Scaled by the sum, so that rounding cannot leave a draw beyond the last token.
+    # Below 1 in this dtype too, and scaled by the sum, so that rounding cannot leave a draw beyond
+    # the last token.
+    below_one = 1 - torch.finfo(cumulative.dtype).eps / 2
+    draws = draws.to(cumulative.dtype).clamp(max=below_one)
     thresholds = draws[:, None] * cumulative[:, -1:]
     return (cumulative <= thresholds).sum(-1).clamp(max=logits.shape[-1] - 1)

@@ -60,7 +60,7 @@ def gradient_norms(
         on_device = (torch.from_numpy(n).to(states.device) for n in (rows, column[rows]))
         back, is_visible = _distances(batch, *on_device)
         is_measured = (is_visible & (back >= 0)).cpu().numpy()
-        sizes = size.double().cpu().numpy()[rows]
+        sizes = size.cpu().double().numpy()[rows]
         ahead += int((sizes[(is_visible & (back < 0)).cpu().numpy()] > 0).sum())
         distances.append(back.cpu().numpy()[is_measured])
         norms.append(sizes[is_measured])
