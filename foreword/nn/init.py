@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from foreword.nn.attention import Attention
 from foreword.nn.characters import Highway
@@ -13,6 +17,24 @@ from foreword.nn.feedforward import FeedForward
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Model, ModelSettings, neural
 from foreword.nn.positions.t5_bias import T5BiasPositions
+
+
+@contextmanager
+def shapes_only() -> Iterator[None]:
+    """Build modules on the meta device: their tensors have shapes and no numbers.
+
+    The initialisation that PyTorch's modules do themselves is skipped. On the meta device it would
+    run in Python, after an import of torch's compiler that takes a second.
+    """
+    with torch.device("meta"), _Unfilled():
+        yield
+
+
+class _Unfilled(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
 
 
 def initialise(model: Model, seed: int) -> None:

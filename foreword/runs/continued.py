@@ -13,7 +13,7 @@ from torch import nn
 from foreword import config, kinds
 from foreword.data.read_documents import ReadSettings, read_documents
 from foreword.errors import UserError
-from foreword.nn.init import initialise
+from foreword.nn.init import initialise, shapes_only
 from foreword.nn.model import Model
 from foreword.runs.recipe import Recipe
 from foreword.runs.same_model import differences, resolved
@@ -211,7 +211,7 @@ def _as_trained(requested: Any, trained: Any) -> str:
 def _by_token(starting_model: StartingModel) -> set[str]:
     """Return the names of the parameters that have a row for each token."""
     vocab = starting_model.tokenizer.vocab
-    with torch.device("meta"):
+    with shapes_only():
         grown = _shapes(starting_model.recipe.build(replace(vocab, size=vocab.size + 1)))
     there = _shapes(starting_model.model)
     return {name for name, shape in grown.items() if shape != there[name]}

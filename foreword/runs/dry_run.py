@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from foreword.data.rng import RowRng
 from foreword.models.encoder_decoder import EncoderDecoder
+from foreword.nn.init import shapes_only
 from foreword.nn.model import ModelSettings
 from foreword.runs.recipe import Recipe
 from foreword.text.special import ALL, NAMES, SENTINELS
@@ -32,7 +32,7 @@ def dry_run(recipe: Recipe, vocab: Vocab | None = None) -> None:
         UserError: parts do not fit; the setting is named.
     """
     vocab = vocab or dummy_vocab(recipe.tokenizer)
-    with torch.device("meta"):
+    with shapes_only():
         shallow(recipe)[0].build(vocab)
     for name in filter(None, recipe.bos_and_eos):
         vocab.id(name)

@@ -12,7 +12,7 @@ from foreword.data.prepared_text import PreparedText
 from foreword.data.shards import Shards
 from foreword.nn.attention import has_triton
 from foreword.nn.block import Block
-from foreword.nn.init import initialise
+from foreword.nn.init import initialise, shapes_only
 from foreword.nn.model import Model, neural_settings
 from foreword.objectives._model_with_loss import ModelWithLoss
 from foreword.runs.dry_run import shallow
@@ -87,7 +87,7 @@ def set_up_training(
     if prepared.heldout.tokens_total >= recipe.packing.length:
         heldout = heldout_feed(recipe, prepared.heldout, vocab)
     if or_shape and not fits(recipe, vocab):
-        with torch.device("meta"):
+        with shapes_only():
             shape = shallow(recipe)[0].build(vocab)
         return TrainingSetup(recipe, tokenizer, vocab, shape, feed, heldout, device, dtype)
     model = recipe.build(vocab)

@@ -13,6 +13,7 @@ from torch import nn
 
 from foreword.errors import UserError
 from foreword.formatting import byte_size
+from foreword.nn.init import shapes_only
 from foreword.nn.model import Architecture, ModelSettings, neural_settings
 from foreword.nn.stack_settings import StackSettings
 from foreword.runs.dry_run import FEW_LAYERS, dummy_vocab, shallow
@@ -177,7 +178,7 @@ def count_parameters(recipe: Recipe, vocab: Vocab | None = None) -> dict[str, in
 
 def _count(recipe: Recipe, vocab: Vocab) -> dict[str, int]:
     try:
-        with torch.device("meta"):
+        with shapes_only():
             return count_by_part(recipe.build(vocab))
     except (RuntimeError, TypeError) as error:
         if "overflow" not in str(error).lower():

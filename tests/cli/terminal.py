@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
-import sys
+import select
+import termios
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-import pexpect
 import pyte
+
+from tests import forking
 
 PATIENCE = 120.0  # seconds that a command may take on a busy machine
 
@@ -25,6 +28,7 @@ class Terminal:
         columns: width of the window.
         rows: its height.
         environment: variables beside those of the test.
+        is_new_python: whether to start Python for it, rather than to fork.
 
     Attributes:
         printed: all that was written so far, escape codes too.
@@ -38,19 +42,24 @@ class Terminal:
         columns: int = 100,
         rows: int = 30,
         environment: dict[str, str] | None = None,
+        is_new_python: bool = False,
     ) -> None:
         self.printed = ""
         self.screen = pyte.HistoryScreen(columns, rows, history=10_000)
         self._stream = pyte.Stream(self.screen)
         known = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "LINES")}
-        self._child = pexpect.spawn(
-            sys.executable,
-            ["-m", "foreword", *words],
-            dimensions=(rows, columns),
-            env={**known, "TERM": "xterm-256color", **(environment or {})},
-            encoding="utf-8",
-            codec_errors="replace",
+        known |= {"TERM": "xterm-256color", **(environment or {})}
+        self._window, theirs = os.openpty()
+        termios.tcsetwinsize(theirs, (rows, columns))
+        self._command = forking.start(
+            words,
+            dict.fromkeys(range(3), theirs),
+            has_terminal=True,
+            environment=known,
+            is_new_python=is_new_python,
         )
+        os.close(theirs)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def __enter__(self) -> Terminal:
         return self
@@ -61,7 +70,8 @@ class Terminal:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        self._child.close(force=True)
+        self._command.end()
+        os.close(self._window)
 
     def until(self, is_there: Callable[[Terminal], bool]) -> None:
         """Reads until the window shows what is waited for.
@@ -91,17 +101,17 @@ class Terminal:
         for path in Path("/proc").glob("[0-9]*/stat"):
             with suppress(OSError):
                 state, _, _, session = path.read_text().rpartition(")")[2].split()[:4]
-                if int(session) == self._child.pid and state != "Z":
+                if int(session) == self._command.pid and state != "Z":
                     processes.append(int(path.parent.name))
         return processes
 
     def press_ctrl_c(self) -> None:
         """Interrupts, as the key does."""
-        self._child.sendintr()
+        os.write(self._window, b"\x03")
 
     def resize(self, columns: int, rows: int) -> None:
         """Gives the window another size, and tells the command."""
-        self._child.setwinsize(rows, columns)
+        termios.tcsetwinsize(self._window, (rows, columns))
         self.screen.resize(rows, columns)
 
     def wait(self) -> int:
@@ -109,8 +119,7 @@ class Terminal:
         end = time.monotonic() + PATIENCE
         while self._read():
             assert time.monotonic() < end, f"does not end:\n{self.text}"
-        self._child.wait()
-        return int(self._child.exitstatus if self._child.exitstatus is not None else -1)
+        return self._command.wait()
 
     @property
     def lines(self) -> list[str]:
@@ -126,12 +135,13 @@ class Terminal:
 
     def _read(self) -> bool:
         """Whether there may be more."""
-        try:
-            text = self._child.read_nonblocking(65536, timeout=1.0)
-        except pexpect.TIMEOUT:
+        if not select.select([self._window], [], [], 1.0)[0]:
             return True
-        except pexpect.EOF:
+        try:
+            data = os.read(self._window, 65536)
+        except OSError:  # all that had it open have ended
             return False
+        text = self._decoder.decode(data)
         self.printed += text
         self._stream.feed(text)
         return True

@@ -9,8 +9,9 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -19,9 +20,8 @@ from foreword.cli import main
 from foreword.cli.main import run, verbs
 from foreword.errors import UserError
 from foreword.runs.trained_model import is_finished
+from tests import forking
 from tests.train import runs
-
-PROGRAM = "from foreword.cli.main import main; main()"
 
 
 def test_version_prints_the_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,26 +189,32 @@ def test_debug_is_an_option_of_every_verb(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    "words", [["show", "kinds"], ["show", "kinds", "--json"], ["show", "recipes"], ["--help"]]
+    ("words", "is_new_python"),
+    [
+        (["show", "kinds"], False),
+        (["show", "kinds", "--json"], False),
+        (["show", "grids"], False),
+        (["--help"], True),
+    ],
 )
-def test_a_closed_pipe_is_not_an_error(words: list[str]) -> None:
+def test_a_closed_pipe_is_not_an_error(words: list[str], is_new_python: bool) -> None:
     """As in `foreword show kinds | head -1`."""
     read, write = os.pipe()
     os.close(read)
-    done = with_streams(words, stdout=write)
-    os.close(write)
-    assert (done.stderr, done.returncode) == ("", 0)
+    with os.fdopen(write) as stdout:
+        assert with_streams(words, stdout=stdout, is_new_python=is_new_python) == ("", 0)
 
 
 @pytest.mark.parametrize("words", [["show", "kinds"], ["show", "kinds", "--json"], ["--version"]])
 def test_unwritable_output_is_reported_in_one_line(words: list[str]) -> None:
+    is_new_python = words == ["--version"]  # which is quick
     with Path("/dev/full").open("w") as full:
-        done = with_streams(words, stdout=full)
+        found = with_streams(words, stdout=full, is_new_python=is_new_python)
     message = "foreword: the output cannot be written: No space left on device\n"
-    assert (done.stderr, done.returncode) == (message, 2)
-    done = with_streams(words, closed=1)
+    assert found == (message, 2)
+    found = with_streams(words, closed=1, is_new_python=is_new_python)
     message = "foreword: the output cannot be written: Bad file descriptor\n"
-    assert (done.stderr, done.returncode) == (message, 2)
+    assert found == (message, 2)
 
 
 LOST: list[dict[str, Any]] = [
@@ -223,9 +229,10 @@ LOST: list[dict[str, Any]] = [
 def test_unwritable_messages_do_not_stop_the_work(streams: dict[str, Any], tmp_path: Path) -> None:
     text = runs.write_text(tmp_path / "text")
     words = ["tokenizer", "train", str(text), "--kind", "char", "--out", str(tmp_path / "made")]
-    done = with_streams([*words, "--json"], **streams)
+    is_new_python = streams == {"closed": 2}
+    _, status = with_streams([*words, "--json"], **streams, is_new_python=is_new_python)
     assert (tmp_path / "made" / "tokenizer.json").is_file()
-    assert done.returncode == (2 if streams.get("closed") == 12 else 0)
+    assert status == (2 if streams.get("closed") == 12 else 0)
 
 
 def test_training_continues_without_a_standard_error(tmp_path: Path) -> None:
@@ -233,34 +240,36 @@ def test_training_continues_without_a_standard_error(tmp_path: Path) -> None:
     recipe = tmp_path / "tiny.toml"
     recipe.write_text(runs.recipe("encoder", steps=2).dumps())
     words = ["pretrain", str(recipe), "--data", str(text), "--out", str(tmp_path / "run")]
-    assert with_streams(words, stderr="/dev/full", closed=1).returncode == 0
+    assert with_streams(words, stderr="/dev/full", closed=1)[1] == 0
     assert is_finished(tmp_path / "run")
 
 
 def with_streams(
-    words: list[str], *, stdout: Any = subprocess.PIPE, stderr: str = "", closed: int = 0
-) -> subprocess.CompletedProcess[str]:
-    """Run a command, with some streams (the digits of `closed`) closed from the beginning."""
-    closing = "".join(f"os.close({digit}); " for digit in str(closed) if closed)
-    start = f"import os, sys; {closing}os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
-    errors: Any = subprocess.PIPE
-    if stderr == "gone":
-        read, errors = os.pipe()
-        os.close(read)
-    elif stderr:
-        errors = os.open(stderr, os.O_WRONLY)
-    try:
-        return subprocess.run(
-            [sys.executable, "-c", start, "-c", PROGRAM, *words],
-            stdout=stdout,
-            stderr=errors,
-            text=True,
-            check=False,
-            cwd=Path(__file__).parents[2],
-        )
-    finally:
+    words: list[str],
+    *,
+    stdout: IO[Any] | None = None,
+    stderr: str = "",
+    closed: int = 0,
+    is_new_python: bool = False,
+) -> tuple[str, int]:
+    """Run a command, with some streams (the digits of `closed`) closed from the beginning.
+
+    Returns:
+        what it wrote to its standard error, and its status
+    """
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        streams = {0: output.fileno(), 1: (stdout or output).fileno(), 2: errors.fileno()}
+        if stderr == "gone":
+            read, streams[2] = os.pipe()
+            os.close(read)
+        elif stderr:
+            streams[2] = os.open(stderr, os.O_WRONLY)
+        given = {n: file for n, file in streams.items() if not closed or str(n) not in str(closed)}
+        status = forking.start(words, given, is_new_python=is_new_python).wait()
         if stderr:
-            os.close(errors)
+            os.close(streams[2])
+        errors.seek(0)
+        return errors.read().decode(), status
 
 
 def test_help_and_mistakes_do_not_import_torch() -> None:

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from foreword.cli.main import run
 from foreword.runs import sizes
@@ -97,8 +98,6 @@ def test_a_comparison_with_a_cell_beyond_all_memory_is_refused(
     "name", ["gpt3_1.3b", "t5_grid_shared_lm", "albert_base", "elmo", "electra_base"]
 )
 def test_layers_are_counted_without_being_built(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
     recipe = load_recipe(name)
     with torch.device("meta"):
         whole = count_by_part(recipe.build(dummy_vocab(recipe.tokenizer)))
@@ -107,6 +106,18 @@ def test_layers_are_counted_without_being_built(name: str, monkeypatch: pytest.M
     if recipe.model.layers > 2:
         assert shallow(recipe)[0].model.layers == 1
     assert count_parameters(recipe) == whole
+
+
+def test_layers_built_to_be_counted_are_not_initialised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without weights that runs in Python, after an import of torch's compiler."""
+
+    def fill(tensor: torch.Tensor, *given: object) -> None:
+        raise AssertionError("a tensor was filled")
+
+    for name in ("normal_", "uniform_"):
+        monkeypatch.setattr(torch.Tensor, name, fill)
+    assert count_parameters(load_recipe("bert_base"))["embedding"] > 1e7
+    assert sum(count_parameters(load_recipe("elmo")).values()) > 1e7
 
 
 def test_recipes_that_fit_are_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,20 +1,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.comparison import grids
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _unmeasured() -> Iterator[None]:
-    """Skip the measurement of the machine's speed, which takes longer than the tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("foreword.runs.hooks.matmul_flops_per_second", lambda *_: 1e9)
-        yield
 
 
 @pytest.fixture(scope="session")

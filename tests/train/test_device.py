@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from foreword.errors import UserError
-from foreword.train.device import choose_device, choose_precision
+from foreword.train.device import choose_device, choose_precision, matmul_flops_per_second
 
 
 @pytest.mark.parametrize(("is_emulated", "expected"), [(True, "float32"), (False, "bfloat16")])
@@ -30,3 +30,7 @@ def test_unknown_devices_and_precisions_are_refused() -> None:
     with pytest.raises(UserError, match="precision: there is no 'fp16'; did you mean"):
         choose_precision("fp16", torch.device("cpu"))
     assert choose_precision("bf16", torch.device("cpu")) == torch.bfloat16
+
+
+def test_the_speed_of_matrix_products_is_measured() -> None:
+    assert 1e8 < matmul_flops_per_second(torch.device("cpu"), torch.float32) < 1e14

@@ -7,23 +7,16 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from foreword.train import checkpoint, log
+from tests import forking
+from tests.forking import wait_until
 from tests.train import runs
-from tests.train.forking import Commands, wait_until
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-
-
-@pytest.fixture(scope="module")
-def commands() -> Iterator[Commands]:
-    commands = Commands()
-    yield commands
-    commands.close()
 
 
 def pretraining(family: str, text: Path, folder: Path) -> list[str]:
@@ -39,11 +32,12 @@ def words(text: Path, tmp_path: Path) -> list[str]:
 
 
 def test_a_run_killed_at_any_moment_resumes_to_the_same_bytes(
-    words: list[str], commands: Commands, tmp_path: Path
+    words: list[str], tmp_path: Path
 ) -> None:
     output, run, whole = tmp_path / "output", tmp_path / "run", tmp_path / "whole"
+    assert forking.run(["--version"], output) == 0  # all is imported
     begin = time.monotonic()
-    assert commands.run([*words, "--out", str(whole)], output) == 0
+    assert forking.run([*words, "--out", str(whole)], output) == 0
     took = time.monotonic() - begin
     reached = [  # one kill in each stage
         lambda: (run / "recipe.toml").exists(),
@@ -58,34 +52,28 @@ def test_a_run_killed_at_any_moment_resumes_to_the_same_bytes(
     for kill in range(9):
         is_begun = (run / "recipe.toml").exists()
         again = ["resume", str(run)] if is_begun else [*words, "--out", str(run)]
-        process = commands.start(again, output)
+        process = forking.start_into(again, output)
         if kill < len(reached):
             wait_until(reached[kill], took)
         else:
             time.sleep(moments.uniform(0, took))
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
-        status = commands.wait()
+        status = process.end()
         assert status in (0, -signal.SIGKILL), output.read_text()
-    assert commands.run(["resume", str(run)], output) == 0, output.read_text()
+    assert forking.run(["resume", str(run)], output) == 0, output.read_text()
     assert runs.last_bytes(run) == runs.last_bytes(whole)
     assert runs.logged(run, "train") == runs.logged(whole, "train")
     assert sorted(run.rglob(".*")) == [run / ".lock", run / "shards" / ".lock"]
 
 
-def test_a_killed_run_resumes_with_its_memory(
-    commands: Commands, text: Path, tmp_path: Path
-) -> None:
+def test_a_killed_run_resumes_with_its_memory(text: Path, tmp_path: Path) -> None:
     """Checkpoints hold the memory that rows pass to the next."""
     words = pretraining("transformer_xl", text, tmp_path)
     output, run, whole = tmp_path / "output", tmp_path / "run", tmp_path / "whole"
-    assert commands.run([*words, "--out", str(whole)], output) == 0
-    process = commands.start([*words, "--out", str(run)], output)
+    assert forking.run([*words, "--out", str(whole)], output) == 0
+    process = forking.start_into([*words, "--out", str(run)], output)
     wait_until((run / "checkpoints" / checkpoint.name_of(15)).exists)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(process, signal.SIGKILL)
-    assert commands.wait() in (0, -signal.SIGKILL), output.read_text()
-    assert commands.run(["resume", str(run)], output) == 0, output.read_text()
+    assert process.end() in (0, -signal.SIGKILL), output.read_text()
+    assert forking.run(["resume", str(run)], output) == 0, output.read_text()
     assert "memory.safetensors" in runs.last_bytes(whole)
     assert runs.last_bytes(run) == runs.last_bytes(whole)
     assert runs.logged(run, "train") == runs.logged(whole, "train")
@@ -93,21 +81,19 @@ def test_a_killed_run_resumes_with_its_memory(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_training_leaves_with_130(
-    number: signal.Signals, words: list[str], commands: Commands, tmp_path: Path
+    number: signal.Signals, words: list[str], tmp_path: Path
 ) -> None:
     output, run = tmp_path / "output", tmp_path / "run"
-    process = commands.start([*words, "--out", str(run), "--steps", "100000"], output)
+    process = forking.start_into([*words, "--out", str(run), "--steps", "100000"], output)
     wait_until(lambda: (run / log.FILE).exists() and len(log.read(run)) > 0)
-    os.kill(process, number)
-    assert commands.wait() == 130
+    os.kill(process.pid, number)
+    assert process.wait() == 130
     assert output.read_text().splitlines()[-1].endswith(f"foreword resume {run}' continues")
     state = checkpoint.read_state(checkpoint.newest(run))
     assert state["step"] > 0
 
 
-def test_a_run_whose_terminal_is_closed_is_saved(
-    words: list[str], commands: Commands, tmp_path: Path
-) -> None:
+def test_a_run_whose_terminal_is_closed_is_saved(words: list[str], tmp_path: Path) -> None:
     ours, terminal = os.openpty()
     os.set_blocking(ours, False)
     run = tmp_path / "run"
@@ -118,38 +104,36 @@ def test_a_run_whose_terminal_is_closed_is_saved(
         return (run / log.FILE).exists() and len(log.read(run)) > 0
 
     more = ["--out", str(run), "--steps", "100000"]
-    process = commands.start([*words, *more], Path(os.ttyname(terminal)))
+    process = forking.start_into([*words, *more], Path(os.ttyname(terminal)))
     wait_until(has_begun)
     os.close(terminal)
     os.close(ours)
     for _ in range(2):  # the shell sends it, and the system too
-        os.kill(process, signal.SIGHUP)
-    assert commands.wait() == 130
+        os.kill(process.pid, signal.SIGHUP)
+    assert process.wait() == 130
     assert checkpoint.read_state(checkpoint.newest(run))["step"] > 0
 
 
-def test_a_signal_before_training_leaves_with_130(
-    words: list[str], commands: Commands, tmp_path: Path
-) -> None:
+def test_a_signal_before_training_leaves_with_130(words: list[str], tmp_path: Path) -> None:
     text = runs.write_text(tmp_path / "more", files=400)
     output, run = tmp_path / "output", tmp_path / "run"
-    process = commands.start([*words, str(text), "--out", str(run)], output)
+    process = forking.start_into([*words, str(text), "--out", str(run)], output)
     wait_until(lambda: output.exists() and "training the tokenizer" in output.read_text())
-    os.kill(process, signal.SIGTERM)
-    assert commands.wait() == 130
+    os.kill(process.pid, signal.SIGTERM)
+    assert process.wait() == 130
     last = output.read_text().splitlines()[-1]
     assert last.startswith("interrupted; '") and last.endswith(f"foreword resume {run}' continues")
     assert not checkpoint.all_in(run)
-    assert commands.run(["resume", str(run)], output) == 0
+    assert forking.run(["resume", str(run)], output) == 0
 
 
 @pytest.mark.parametrize(("largest_file", "where"), [(10_000, "tokenizer"), (45_000, "step-")])
 def test_a_full_disk_is_reported_in_one_line(
-    largest_file: int, where: str, words: list[str], commands: Commands, tmp_path: Path
+    largest_file: int, where: str, words: list[str], tmp_path: Path
 ) -> None:
     """A limit on the size of files refuses a tokenizer or a checkpoint as a full disk does."""
     output, run = tmp_path / "output", tmp_path / "run"
-    status = commands.run([*words, "--out", str(run)], output, largest_file=largest_file)
+    status = forking.run([*words, "--out", str(run)], output, largest_file=largest_file)
     assert status == 2, output.read_text()
     lines = [line for line in output.read_text().splitlines() if line.startswith("foreword: ")]
     assert len(lines) == 1
@@ -160,4 +144,4 @@ def test_a_full_disk_is_reported_in_one_line(
         assert not run.exists()
     else:
         assert not list((run / "checkpoints").iterdir())  # nothing by halves
-        assert commands.run(["resume", str(run)], output) == 0
+        assert forking.run(["resume", str(run)], output) == 0

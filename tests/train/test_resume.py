@@ -19,12 +19,6 @@ from foreword.train import checkpoint, log
 from tests.train import runs
 
 
-@pytest.fixture(autouse=True)
-def _unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip the measurement of the machine's speed, which takes long."""
-    monkeypatch.setattr("foreword.runs.hooks.matmul_flops_per_second", lambda *_: 1e9)
-
-
 @pytest.mark.parametrize("family", [*runs.FAMILIES, *runs.VARIANTS])
 def test_a_run_resumed_twice_equals_an_uninterrupted_one(
     family: str, text: Path, tmp_path: Path

@@ -1,0 +1,274 @@
+"""Commands in processes of their own, forked from one that has imported their libraries.
+
+Python takes seconds to import torch, and a fork takes milliseconds. The process that forks imports
+the libraries and the rooms under the command line; each command then runs `foreword.__main__`, the
+entry point, with the words, streams, terminal, folder and environment that it was given, and
+imports the command line anew, which looks at them. What Python itself reads from the environment
+as it starts, such as the encoding of the streams, is that of the tests.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import gc
+import io
+import json
+import os
+import pkgutil
+import resource
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from fcntl import ioctl
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+LARGEST = 1 << 20  # bytes of an order
+# Libraries that others import as they are used.
+IMPORTED_LATE = (
+    "matplotlib.backends.backend_svg",
+    "pydantic.type_adapter",
+    "scipy.stats",
+    "torch._dynamo",
+    "torch.profiler._cupti_monitor",
+    "typer.core",
+)
+LEFT_OUT = ("__main__", "api", "cli", "demo", "display", "interop", "testing", "trackers")
+
+
+class Command:
+    """A command that was started.
+
+    Args:
+        answers: where its id is to be read, and its status once it has ended.
+
+    Attributes:
+        pid: its process.
+    """
+
+    def __init__(self, answers: IO[str]) -> None:
+        self._answers = answers
+        self.pid = int(answers.readline())
+        self._status: int | None = None
+
+    def wait(self) -> int:
+        """Return its exit status; negative for a signal."""
+        if self._status is None:
+            with self._answers:
+                self._status = int(self._answers.readline())
+        return self._status
+
+    def end(self) -> int:
+        """Kill it unless it has ended, and return its status."""
+        if self._status is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+        return self.wait()
+
+
+def start(
+    words: Sequence[str],
+    streams: Mapping[int, int],
+    *,
+    has_terminal: bool = False,
+    environment: Mapping[str, str] | None = None,
+    largest_file: int = 0,
+    is_new_python: bool = False,
+) -> Command:
+    """Start a command.
+
+    Args:
+        words: after `foreword`.
+        streams: what its standard input (0), output (1) and errors (2) are; others are closed.
+        has_terminal: whether these are a terminal, which it is to have for itself.
+        environment: its variables; by default those of this process.
+        largest_file: bytes that a file may have, as on a disk that is full; 0 for any.
+        is_new_python: whether to start Python for it, which takes seconds.
+    """
+    order = {
+        "words": list(words),
+        "streams": list(streams),
+        "has_terminal": has_terminal,
+        "environment": dict(os.environ if environment is None else environment),
+        "largest_file": largest_file,
+        "is_new_python": is_new_python,
+        "folder": str(Path.cwd()),
+    }
+    read, write = os.pipe()
+    socket.send_fds(_server(), [json.dumps(order).encode()], [write, *streams.values()])
+    os.close(write)
+    return Command(os.fdopen(read))
+
+
+def start_into(words: Sequence[str], output: Path, *, largest_file: int = 0) -> Command:
+    """Start a command that appends all that it prints to a file."""
+    with output.open("a") as file, Path(os.devnull).open() as null:
+        streams = {0: null.fileno(), 1: file.fileno(), 2: file.fileno()}
+        return start(words, streams, largest_file=largest_file)
+
+
+def run(words: Sequence[str], output: Path, *, largest_file: int = 0) -> int:
+    """Run a command that appends all that it prints to a file, and return its status."""
+    return start_into(words, output, largest_file=largest_file).wait()
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Wait until a condition holds, at most `seconds`."""
+    end = time.monotonic() + seconds
+    while not is_so() and time.monotonic() < end:
+        time.sleep(0.002)
+
+
+@functools.cache
+def _server() -> socket.socket:
+    """Start the process that forks; it ends when this one does."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.forking", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            cwd=Path(__file__).parents[1],
+        )
+
+    def end() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(end)
+    return ours
+
+
+def serve(orders: socket.socket) -> None:
+    """Start the commands that are ordered, until nobody orders any more."""
+    import_libraries()
+    while True:
+        message, files, _, _ = socket.recv_fds(orders, LARGEST, 4)
+        if not message:
+            return
+        if not os.fork():
+            order = json.loads(message)
+            orders.close()
+            if not (command := os.fork()):
+                become(order, files)
+                run_and_leave(order["words"])
+            watch(command, files)
+        for file in files:
+            os.close(file)
+        while any_ended():
+            pass
+
+
+def any_ended() -> bool:
+    """Return whether a child had ended, which is none now."""
+    try:
+        return os.waitpid(-1, os.WNOHANG)[0] != 0
+    except ChildProcessError:
+        return False
+
+
+def watch(command: int, files: Sequence[int]) -> None:
+    """Write the id of a command and, when it has ended, its status; then end."""
+    for file in files[1:]:
+        os.close(file)
+    os.write(files[0], f"{command}\n".encode())
+    status = os.waitstatus_to_exitcode(os.waitpid(command, 0)[1])
+    os.write(files[0], f"{status}\n".encode())
+    os._exit(0)
+
+
+def import_libraries() -> None:
+    """Import what takes long, except for the command line and what shows its progress."""
+    import torch
+
+    import foreword
+    from foreword.runs import hooks
+
+    torch.set_num_threads(1)
+    for name in IMPORTED_LATE:
+        with suppress(ImportError):
+            import_module(name)
+    for room in pkgutil.iter_modules(foreword.__path__, "foreword."):
+        if room.name.partition(".")[2] not in LEFT_OUT:
+            folder = import_module(room.name)
+            for module in pkgutil.walk_packages(getattr(folder, "__path__", ()), f"{room.name}."):
+                import_module(module.name)
+    assert not {"foreword.cli", "foreword.display"} & sys.modules.keys()
+    hooks.matmul_flops_per_second = lambda *_: 1e9  # takes long to measure
+    gc.freeze()  # the collector of each command would go through it all
+
+
+def become(order: dict[str, Any], files: Sequence[int]) -> None:
+    """Take over what an order gives: streams, terminal, environment, folder and words."""
+    given = dict(zip(order["streams"], files[1:], strict=True))
+    for number in range(3):
+        if number in given:
+            os.dup2(given[number], number)
+        else:
+            os.close(number)
+    for file in files:
+        os.close(file)
+    if order["has_terminal"]:
+        os.setsid()
+        ioctl(0, termios.TIOCSCTTY, 0)
+    os.environ.clear()
+    os.environ.update(order["environment"])
+    os.chdir(order["folder"])
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if order["largest_file"]:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (order["largest_file"],) * 2)
+    if order["is_new_python"]:
+        python = [sys.executable, "-m", "foreword", *order["words"]]
+        os.execve(sys.executable, python, order["environment"])
+    sys.stdin, sys.stdout, sys.stderr = map(_opened, range(3))
+
+
+def run_and_leave(words: Sequence[str]) -> NoReturn:
+    """Run the command and end as Python does, but for the slow taking down of all its modules."""
+    sys.argv = ["foreword", *words]
+    status = 0
+    try:
+        runpy.run_module("foreword", run_name="__main__", alter_sys=True)
+    except SystemExit as left:
+        status = int(left.code or 0)
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            status = 120
+    os._exit(status)
+
+
+def _opened(number: int) -> Any:
+    """Return a standard stream, made as Python makes it; None for one that is closed."""
+    try:
+        os.fstat(number)
+    except OSError:
+        return None
+    is_raw = bool(os.environ.get("PYTHONUNBUFFERED")) and number > 0
+    file = open(number, "wb" if number else "rb", 0 if is_raw else -1, closefd=False)  # noqa: SIM115
+    return io.TextIOWrapper(
+        file,
+        encoding="utf-8",
+        errors="backslashreplace" if number == 2 else "strict",
+        line_buffering=number == 2 or os.isatty(number),
+        write_through=is_raw,
+    )
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    with socket.socket(fileno=int(sys.argv[1])) as orders:
+        serve(orders)
