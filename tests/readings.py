@@ -21,7 +21,7 @@ def shards(documents: Sequence[Array]) -> Shards:
 
 
 def reading(documents: Sequence[Array], vocab: Vocab, folder: Path, **more: Any) -> OfflineInputs:
-    """Read once, each document begun by `<s>`, if nothing else is said."""
+    """Read once, each document begun by `<s>`, by default."""
     settings: dict[str, Any] = {
         "bos": "<s>",
         "eos": "",

@@ -55,8 +55,8 @@ def test_parts_of_recipes_are_compatible_and_special_tokens_exist(name: str) -> 
     assert around <= {"", *special.NAMES}
     length = recipe.packing.length
     ids = np.full((1, length), 300)
-    places = np.arange(length)[None]
-    rows = as_pairs(Rows(ids, np.zeros_like(ids), places, np.arange(1)))
+    position_ids = np.arange(length)[None]
+    rows = as_pairs(Rows(ids, np.zeros_like(ids), position_ids, np.arange(1)))
     example = recipe.objective.corrupt(rows, RowRng(1, rows.numbers), words)
     batch = recipe.layout.arrange(example, words)
     assert batch.weights.sum() > 0

@@ -98,7 +98,7 @@ def test_flipped_bits_of_files_and_their_manifest_are_found(folder: Path) -> Non
         (folder / name).write_bytes(data)
 
 
-def test_of_unread_files_only_the_size_is_checked(folder: Path) -> None:
+def test_files_that_are_not_read_are_checked_by_size(folder: Path) -> None:
     (folder / "c.bin").write_bytes(bytes(100))
     verify(folder, "c.bin")
     with pytest.raises(DamagedError, match="does not match its checksum"):

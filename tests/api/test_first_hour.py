@@ -107,8 +107,8 @@ def test_dev_examples_that_are_trained_on_are_counted(
         text = "\n".join(["text\tlabel", *lines])
         (tmp_path / f"{name}.tsv").write_text(text, encoding="utf-8")
     tune(run, tmp_path / "train.tsv", tmp_path / "dev.tsv", seeds=1, epochs=1, name="overlap")
-    said = " ".join(capsys.readouterr().err.split())
-    assert "3 of the 4 dev examples are training examples too" in said
+    err = " ".join(capsys.readouterr().err.split())
+    assert "3 of the 4 dev examples are training examples too" in err
     one = [Labelled(str(n), "1") for n in range(200)]
     assert overlap_note([[Labelled("7", "1")]], one) is None
     assert overlap_note([[Labelled("7", "1", "pair")]], one[7:8]) is None
@@ -143,7 +143,7 @@ def test_a_folder_that_is_replaced_needs_a_writable_parent(
     assert tried[0].parent == tmp_path
 
 
-def test_what_is_in_the_way_in_a_run_is_moved_away(run: Path, tmp_path: Path) -> None:
+def test_a_file_in_the_way_of_a_result_must_be_moved_away(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(run, copy, ignore=shutil.ignore_patterns("evaluations"))
     (copy / "evaluations").write_text("a file", encoding="utf-8")

@@ -121,7 +121,7 @@ def test_rows_without_text_keep_their_place_and_are_named(tuned: Path, tmp_path:
         ({"out": "out.txt"}, "tables are .tsv, .csv"),
     ],
 )
-def test_what_does_not_fit_is_refused_before_the_work(
+def test_unfit_inputs_are_refused_before_predicting(
     arguments: dict[str, Any], message: str, tuned: Path, tmp_path: Path
 ) -> None:
     source = tmp_path / "in.tsv"

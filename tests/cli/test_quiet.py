@@ -14,7 +14,7 @@ from tests.tuning.runs import reviews
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("quiet")
     runs.write_text(folder / "text")
     (folder / "tiny.toml").write_text(runs.recipe("encoder").dumps())
@@ -24,32 +24,39 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def said_by(capsys: pytest.CaptureFixture[str], place: Path, line: str, status: int = 0) -> str:
+def output_of(capsys: pytest.CaptureFixture[str], folder: Path, line: str, status: int = 0) -> str:
     """Run a command with `--quiet`, and return what it writes to the error stream."""
     capsys.readouterr()
-    assert run([*line.format(place=place).split(), "--quiet"]) == status
+    assert run([*line.format(folder=folder).split(), "--quiet"]) == status
     return capsys.readouterr().err
 
 
-def test_quiet_leaves_the_result_alone(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pretrain = "pretrain {place}/tiny.toml --data {place}/text --out {place}/run"
-    done = said_by(capsys, place, pretrain)
+def test_quiet_leaves_the_result_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pretrain = "pretrain {folder}/tiny.toml --data {folder}/text --out {folder}/run"
+    done = output_of(capsys, folder, pretrain)
     assert done.startswith("done: ") and done.count("\n") == 1
-    assert said_by(capsys, place, "resume {place}/run") == done
-    assert said_by(capsys, place, f"{pretrain}2 --json") == ""
-    tune = "tune {place}/run --train {place}/train.tsv --dev {place}/dev.tsv --epochs 1 --seeds 1"
-    assert said_by(capsys, place, f"{tune} --json") == ""
-    assert said_by(capsys, place, "evaluate {place}/run --json") == ""
-    assert said_by(capsys, place, "prepare {place}/text --out {place}/shards --kind char") == ""
-    assert said_by(capsys, place, "tokenizer train {place}/text --out {place}/t --kind char") == ""
-    assert said_by(capsys, place, "check {place}/tiny.toml --data {place}/text") == ""
-    assert said_by(capsys, place, "probe {place}/run --kind gradient_reach --json") == ""
-    assert said_by(capsys, place, "score {place}/run --file {place}/text/0.txt --json") == ""
+    assert output_of(capsys, folder, "resume {folder}/run") == done
+    assert output_of(capsys, folder, f"{pretrain}2 --json") == ""
+    tune = (
+        "tune {folder}/run --train {folder}/train.tsv --dev {folder}/dev.tsv --epochs 1 --seeds 1"
+    )
+    assert output_of(capsys, folder, f"{tune} --json") == ""
+    assert output_of(capsys, folder, "evaluate {folder}/run --json") == ""
+    assert (
+        output_of(capsys, folder, "prepare {folder}/text --out {folder}/shards --kind char") == ""
+    )
+    assert (
+        output_of(capsys, folder, "tokenizer train {folder}/text --out {folder}/t --kind char")
+        == ""
+    )
+    assert output_of(capsys, folder, "check {folder}/tiny.toml --data {folder}/text") == ""
+    assert output_of(capsys, folder, "probe {folder}/run --kind gradient_reach --json") == ""
+    assert output_of(capsys, folder, "score {folder}/run --file {folder}/text/0.txt --json") == ""
 
 
-def test_quiet_leaves_errors(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    line = "pretrain {place}/tiny.toml --data {place}/nowhere --out {place}/never"
-    assert "nowhere" in said_by(capsys, place, line, status=2)
+def test_quiet_leaves_errors(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = "pretrain {folder}/tiny.toml --data {folder}/nowhere --out {folder}/never"
+    assert "nowhere" in output_of(capsys, folder, line, status=2)
 
 
 def test_every_verb_that_shows_progress_can_be_quiet() -> None:

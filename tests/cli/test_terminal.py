@@ -21,9 +21,9 @@ COLOUR = re.compile(r"\x1b\[(\d+;)*(3|4|9|10)\d[\d;]*m")
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Texts, recipes, labelled examples, a grid, and two runs."""
-    folder = tmp_path_factory.mktemp("place")
+    folder = tmp_path_factory.mktemp("made")
     text = runs.write_text(folder / "text")
     (folder / "tiny.toml").write_text(runs.recipe("encoder").dumps())
     words = ["pretrain", str(folder / "tiny.toml"), "--data", str(text)]
@@ -47,9 +47,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def words_of(place: Path, out: Path, line: str) -> list[str]:
-    """A command line, with its places filled in."""
-    return line.format(place=place, out=out).split()
+def words_of(made: Path, out: Path, line: str) -> list[str]:
+    """A command line, with its folders filled in."""
+    return line.format(made=made, out=out).split()
 
 
 def check(terminal: Terminal, columns: int) -> None:
@@ -62,25 +62,25 @@ def check(terminal: Terminal, columns: int) -> None:
     assert "fault" not in terminal.text
 
 
-TUNE = "tune {place}/run --train {place}/train.tsv --dev {place}/dev.tsv --out {out}"
+TUNE = "tune {made}/run --train {made}/train.tsv --dev {made}/dev.tsv --out {out}"
 VERBS = {
-    "pretrain": ("{place}/tiny.toml --data {place}/text --out {out}", 100, "training"),
-    "prepare": ("{place}/text --out {out} --kind word", 40, "cutting text into tokens"),
-    "tokenizer": ("train {place}/text --out {out} --vocab 150", 30, "training the tokenizer"),
+    "pretrain": ("{made}/tiny.toml --data {made}/text --out {out}", 100, "training"),
+    "prepare": ("{made}/text --out {out} --kind word", 40, "cutting text into tokens"),
+    "tokenizer": ("train {made}/text --out {out} --vocab 150", 30, "training the tokenizer"),
     "tune": (f"{TUNE[5:]} --name {{out.parent.name}} --epochs 1", 60, "tuning"),
-    "compare": ("{place}/grid/grid.toml --out {out}", 80, "masked"),
-    "evaluate": ("{place}/run", 25, "measuring"),
-    "translate": ("{place}/translator --source {place}/some.en --tokens 9", 200, "translating"),
-    "probe": ("{place}/run --kind gradient_reach", 50, "probing run"),
-    "score": ("{place}/run --file {place}/text/0.txt", 40, "scoring"),
+    "compare": ("{made}/grid/grid.toml --out {out}", 80, "masked"),
+    "evaluate": ("{made}/run", 25, "measuring"),
+    "translate": ("{made}/translator --source {made}/some.en --tokens 9", 200, "translating"),
+    "probe": ("{made}/run --kind gradient_reach", 50, "probing run"),
+    "score": ("{made}/run --file {made}/text/0.txt", 40, "scoring"),
 }
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_runs_to_its_end_on_one_live_line(verb: str, place: Path, tmp_path: Path) -> None:
+def test_a_verb_runs_to_its_end_on_one_live_line(verb: str, made: Path, tmp_path: Path) -> None:
     line, columns, stage = VERBS[verb]
     colourless = {"NO_COLOR": "1"} if columns == 40 else {}
-    words = [verb, *words_of(place, tmp_path / "out", line)]
+    words = [verb, *words_of(made, tmp_path / "out", line)]
     with Terminal(words, columns=columns, environment=colourless) as terminal:
         assert terminal.wait() == 0, terminal.text
         check(terminal, columns)
@@ -89,16 +89,16 @@ def test_a_verb_runs_to_its_end_on_one_live_line(verb: str, place: Path, tmp_pat
 
 
 @pytest.mark.parametrize("verb", ["pretrain", "tune"])
-def test_a_dumb_terminal_gets_plain_lines(verb: str, place: Path, tmp_path: Path) -> None:
-    words = [verb, *words_of(place, tmp_path / "out", VERBS[verb][0])]
+def test_a_dumb_terminal_gets_plain_lines(verb: str, made: Path, tmp_path: Path) -> None:
+    words = [verb, *words_of(made, tmp_path / "out", VERBS[verb][0])]
     with Terminal(words, environment={"TERM": "dumb"}) as terminal:
         assert terminal.wait() == 0, terminal.text
         assert "\x1b" not in terminal.printed
         assert ("training the tokenizer" if verb == "pretrain" else "accuracy") in terminal.text
 
 
-def test_a_narrowed_window_keeps_a_run_on_one_line(place: Path, tmp_path: Path) -> None:
-    words = ["pretrain", *words_of(place, tmp_path / "run", VERBS["pretrain"][0])]
+def test_a_narrowed_window_keeps_a_run_on_one_line(made: Path, tmp_path: Path) -> None:
+    words = ["pretrain", *words_of(made, tmp_path / "run", VERBS["pretrain"][0])]
     with Terminal([*words, "--steps", ENDLESS], columns=120) as terminal:
         terminal.shows("tokens/s  lr")
         terminal.resize(30, 20)
@@ -120,8 +120,8 @@ def test_a_narrowed_window_keeps_a_run_on_one_line(place: Path, tmp_path: Path) 
         check(terminal, 40)
 
 
-def test_fine_tuning_survives_a_resize_and_ends_at_ctrl_c(place: Path, tmp_path: Path) -> None:
-    words = words_of(place, tmp_path / "out", f"{TUNE} --name never --epochs 5000")
+def test_fine_tuning_survives_a_resize_and_ends_at_ctrl_c(made: Path, tmp_path: Path) -> None:
+    words = words_of(made, tmp_path / "out", f"{TUNE} --name never --epochs 5000")
     with Terminal(words, columns=80, environment={"NO_COLOR": "1"}) as terminal:
         terminal.until(lambda it: any("of about" in one for one in it.live_lines()))
         terminal.resize(40, 30)
@@ -150,26 +150,26 @@ def interrupt(terminal: Terminal, columns: int = 100) -> None:
     ("line", "stage"),
     [
         (
-            "tokenizer train {place}/odd.txt --out {out} --kind unigram --vocab 20000",
+            "tokenizer train {made}/odd.txt --out {out} --kind unigram --vocab 20000",
             "choosing the vocabulary  1 s",
         ),
         (
-            "prepare {place}/long.txt --out {out} --tokenizer {place}/run/tokenizer",
+            "prepare {made}/long.txt --out {out} --tokenizer {made}/run/tokenizer",
             "cutting text into tokens",
         ),
-        ("evaluate {place}/run --file {place}/long.txt", "measuring the loss"),
+        ("evaluate {made}/run --file {made}/long.txt", "measuring the loss"),
     ],
     ids=["a tokenizer", "worker processes", "an evaluation"],
 )
-def test_ctrl_c_ends_a_verb_at_once(line: str, stage: str, place: Path, tmp_path: Path) -> None:
-    with Terminal(words_of(place, tmp_path / "out", line)) as terminal:
+def test_ctrl_c_ends_a_verb_at_once(line: str, stage: str, made: Path, tmp_path: Path) -> None:
+    with Terminal(words_of(made, tmp_path / "out", line)) as terminal:
         terminal.until(lambda it: any(stage in one for one in it.live_lines()))
         interrupt(terminal)
     assert not (tmp_path / "out").exists() or not any((tmp_path / "out").glob("*[!.lock]"))
 
 
-def test_a_comparison_stopped_by_ctrl_c_continues(place: Path, tmp_path: Path) -> None:
-    words = ["compare", *words_of(place, tmp_path / "out", VERBS["compare"][0]), "--steps"]
+def test_a_comparison_stopped_by_ctrl_c_continues(made: Path, tmp_path: Path) -> None:
+    words = ["compare", *words_of(made, tmp_path / "out", VERBS["compare"][0]), "--steps"]
     with Terminal([*words, ENDLESS]) as terminal:
         terminal.until(lambda it: any("loss" in one for one in it.live_lines()))
         terminal.press_ctrl_c()

@@ -244,7 +244,9 @@ def test_bigbird_draws_other_blocks_for_each_head_and_layer() -> None:
     assert not torch.equal(one[0], one[1])
     assert not torch.equal(one, other)
     middle = one[:, 60:64].sum(-1)
-    assert (middle == 4 * (3 + 3 + 1) + 2).all()  # near, drawn, first, and a last one of two places
+    assert (
+        middle == 4 * (3 + 3 + 1) + 2
+    ).all()  # near, drawn, first, and a last one of two positions
 
 
 @pytest.mark.parametrize(

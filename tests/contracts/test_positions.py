@@ -59,12 +59,12 @@ def ids(batch: int, length: int, seed: int = 1) -> Tensor:
     return torch.randint(0, SIZE, (batch, length), generator=torch.Generator().manual_seed(seed))
 
 
-def places(first: int, length: int, batch: int) -> Tensor:
+def position_ids(first: int, length: int, batch: int) -> Tensor:
     return torch.arange(first, first + length).expand(batch, -1)
 
 
 def plain(tokens: Tensor, mask: Mask) -> Batch:
-    return Batch(tokens, places(0, tokens.shape[1], len(tokens)), mask)
+    return Batch(tokens, position_ids(0, tokens.shape[1], len(tokens)), mask)
 
 
 @every_position
@@ -121,11 +121,15 @@ def test_caching_the_source_changes_nothing(position: str) -> None:
     model, source, row = build("encoder_decoder", position), ids(2, 13), ids(2, 9, seed=2)
     read = plain(source, FullMask())
     expected = model(replace(plain(row, CausalMask()), source=read, cross_mask=FullMask())).states
-    first = Batch(row[:, :4], places(0, 4, 2), CausalMask(), source=read, cross_mask=FullMask())
+    first = Batch(
+        row[:, :4], position_ids(0, 4, 2), CausalMask(), source=read, cross_mask=FullMask()
+    )
     hidden = model(first)
     actual = [hidden.states]
     for n in range(4, 9):
-        batch = Batch(row[:, n : n + 1], places(n, 1, 2), CausalMask(n), cross_mask=FullMask())
+        batch = Batch(
+            row[:, n : n + 1], position_ids(n, 1, 2), CausalMask(n), cross_mask=FullMask()
+        )
         hidden = model(batch, hidden.cache)
         actual.append(hidden.states)
     torch.testing.assert_close(torch.cat(actual, 1), expected, **CLOSE)

@@ -34,8 +34,8 @@ def test_permute_takes_no_memory_per_row() -> None:
 def test_permute_sends_each_index_everywhere() -> None:
     n = 12
     moved = np.stack([permute(np.arange(n), n, key) for key in range(3000)])
-    for place in range(n):
-        assert_even(np.bincount(moved[:, place], minlength=n))
+    for position in range(n):
+        assert_even(np.bincount(moved[:, position], minlength=n))
     # Neighbours do not stay neighbours.
     assert_even(np.bincount((moved[:, 1] - moved[:, 0]) % n, minlength=n)[1:])
 

@@ -107,7 +107,7 @@ def test_damaged_parquet_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("documents", "expected", "places"),
+    ("documents", "expected", "lines"),
     [
         ("file", ["one\ntwo\n\n \nthree"], [None]),
         ("paragraph", ["one\ntwo", "three"], [1, 5]),
@@ -115,7 +115,7 @@ def test_damaged_parquet_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_plain_text_is_split_into_documents(
-    tmp_path: Path, documents: str, expected: list[str], places: list[int | None]
+    tmp_path: Path, documents: str, expected: list[str], lines: list[int | None]
 ) -> None:
     path = tmp_path / "a.md"
     path.write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n\r\n \r\nthree\r\n")
@@ -123,7 +123,7 @@ def test_plain_text_is_split_into_documents(
     counts = ReadCounts()
     actual = list(read_documents([path], settings, counts))
     assert [d.text for d in actual] == expected
-    assert [d.source for d in actual] == [str(path) if n is None else f"{path}:{n}" for n in places]
+    assert [d.source for d in actual] == [str(path) if n is None else f"{path}:{n}" for n in lines]
     assert counts.empty_documents == (2 if documents == "line" else 0)
     assert counts.bytes_read == path.stat().st_size
 

@@ -112,7 +112,7 @@ def test_a_stage_that_goes_on_keeps_its_time_and_is_announced_once() -> None:
     assert printed == ["training"]
 
 
-def test_what_lasts_no_moment_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stage_that_ends_at_once_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = _Screen()
     monkeypatch.setattr(sys, "stderr", screen)
     with Bar(screen.write, is_live=True, is_coloured=False) as bar:

@@ -93,7 +93,7 @@ def test_the_part_of_a_loss_that_predicts_tokens_has_a_name() -> None:
     assert ReplacedToken(replacements="uniform").token_component == ""
 
 
-def test_of_electras_loss_the_generators_stands_beside_counts(make: Made) -> None:
+def test_electra_compares_its_generators_loss_with_counts(make: Made) -> None:
     prompted, prepared = make("encoder", objective=ReplacedToken(generator=1.0))
     whole, generator, unigram = heldout.on_prepared(prompted, prepared)
     assert generator.what.endswith(": generator")

@@ -49,9 +49,9 @@ def tiny_run(folder: Path, name: str) -> Path:
 def export(tuned: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     capsys.readouterr()
     status = command(["export", str(tuned), "--out", str(out), "--json"])
-    said = capsys.readouterr()
-    assert status == 0, said.err
-    facts: dict[str, Any] = json.loads(said.out)
+    output = capsys.readouterr()
+    assert status == 0, output.err
+    facts: dict[str, Any] = json.loads(output.out)
     return facts
 
 
@@ -73,9 +73,9 @@ def test_the_pipeline_gives_our_labels_and_probabilities(
     texts = [text for text, _ in EXAMPLES[:3]]
     labels, shares = load_tuned(tuned, "cpu").predict(texts)
     classify = transformers.pipeline("text-classification", str(tmp_path / "hf"), device="cpu")
-    found = classify(texts, batch_size=3)
-    assert [one["label"] for one in found] == labels
-    assert [one["score"] for one in found] == pytest.approx(shares.max(1).tolist(), abs=1e-4)
+    predicted = classify(texts, batch_size=3)
+    assert [one["label"] for one in predicted] == labels
+    assert [one["score"] for one in predicted] == pytest.approx(shares.max(1).tolist(), abs=1e-4)
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "xlnet", "gpt2"])
@@ -89,9 +89,9 @@ def test_pairs_are_told_apart_as_in_tuning(
     firsts, seconds = [p[0] for p in PAIRS[:2]], [p[2] for p in PAIRS[:2]]
     labels, shares = load_tuned(tuned, "cpu").predict(firsts, seconds)
     given = [{"text": a, "text_pair": b} for a, b in zip(firsts, seconds, strict=True)]
-    found = classify(given)
-    assert [one["label"] for one in found] == labels
-    assert [one["score"] for one in found] == pytest.approx(shares.max(1).tolist(), abs=1e-4)
+    predicted = classify(given)
+    assert [one["label"] for one in predicted] == labels
+    assert [one["score"] for one in predicted] == pytest.approx(shares.max(1).tolist(), abs=1e-4)
 
 
 def test_a_number_is_the_output_of_one_label(
@@ -103,8 +103,10 @@ def test_a_number_is_the_output_of_one_label(
     export(tuned, tmp_path / "hf", capsys)
     classify = transformers.pipeline("text-classification", str(tmp_path / "hf"), device="cpu")
     assert classify.model.config.problem_type == "regression"
-    found = classify("the cat sat", function_to_apply="none")[0]["score"]
-    assert found == pytest.approx(load_tuned(tuned, "cpu").outputs(["the cat sat"])[0, 0], rel=1e-3)
+    predicted = classify("the cat sat", function_to_apply="none")[0]["score"]
+    assert predicted == pytest.approx(
+        load_tuned(tuned, "cpu").outputs(["the cat sat"])[0, 0], rel=1e-3
+    )
 
 
 def test_another_head_is_refused_with_the_settings_that_fit(
@@ -112,9 +114,9 @@ def test_another_head_is_refused_with_the_settings_that_fit(
 ) -> None:
     tuned = tune(tiny_run(tmp_path / "run", "bert"), EXAMPLES, EXAMPLES, **FAST).out
     assert command(["export", str(tuned), "--out", str(tmp_path / "hf")]) == 2
-    said = capsys.readouterr().err
-    assert "BertForSequenceClassification computes something else; tune with" in said
-    assert "--set task.pooling=first --set task.hidden_layer=tanh" in said
+    output = capsys.readouterr().err
+    assert "BertForSequenceClassification computes something else; tune with" in output
+    assert "--set task.pooling=first --set task.hidden_layer=tanh" in output
     assert not (tmp_path / "hf").exists()
     assert command(["export", str(tuned), "--out", str(tmp_path / "a"), "--format", "arpa"]) == 2
     assert "a fine-tuned model is exported as hf" in capsys.readouterr().err

@@ -36,12 +36,12 @@ def test_tied_stacks_are_saved_once_and_read_back(tmp_path: Path) -> None:
     assert len(checkpoint.weights_of(one)) < len(checkpoint.weights_of(build(1, tied_stacks=False)))
     checkpoint.save(tmp_path / "step", one, None, {"step": 1})
     checkpoint.load_weights(tmp_path / "step", other)
-    places = torch.arange(7)[None]
+    position_ids = torch.arange(7)[None]
     batch = Batch(
-        places,
-        places,
+        position_ids,
+        position_ids,
         CausalMask(),
-        source=Batch(places, places, FullMask()),
+        source=Batch(position_ids, position_ids, FullMask()),
         cross_mask=FullMask(),
     )
     with torch.no_grad():

@@ -35,7 +35,7 @@ MASKS: dict[str, Mask] = {
     "causal": CausalMask(),
     "same document": SAME,
     "window": WindowMask(2),
-    "one place": WindowMask(0),
+    "one position": WindowMask(0),
     "causal and same document": CausalMask() & SAME,
     "causal or prefix": CausalMask() | PREFIX,
     "prefix decoder": (CausalMask() | PREFIX) & SAME,
@@ -46,7 +46,7 @@ MASKS: dict[str, Mask] = {
     "blocks": BlockSparseMask(torch.tensor([[[1, 0, 1], [1, 1, 0], [0, 0, 1]]]).bool(), 3) & SAME,
     "ordered": PermutationMask(ORDER) & SAME,
     "ordered, before itself": PermutationMask(ORDER, includes_self=False),
-    "carried": MemoryMask(CausalMask(), 3),
+    "memory": MemoryMask(CausalMask(), 3),
 }
 
 
@@ -99,7 +99,7 @@ SEEN = (
     "causal",
     "same document",
     "window",
-    "one place",
+    "one position",
     "causal and same document",
     "causal or prefix",
     "prefix decoder",

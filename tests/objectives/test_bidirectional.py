@@ -44,8 +44,10 @@ def test_no_prediction_sees_its_target(case: Case) -> None:
         after = scores(model, case.batch(replace(given, ids=ids)))
         inside = given.documents == given.documents[row, column]
         inside[np.arange(len(ids)) != row] = False
-        place = np.arange(ids.shape[1])
-        for one, other, seen in zip(before, after, (place >= column, place <= column), strict=True):
+        position = np.arange(ids.shape[1])
+        for one, other, seen in zip(
+            before, after, (position >= column, position <= column), strict=True
+        ):
             assert np.array_equal((one != other).any(-1).numpy(), inside & seen)
 
 

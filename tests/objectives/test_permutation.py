@@ -33,7 +33,7 @@ def spans(is_target: Array) -> list[int]:
 def test_full_rows_have_the_same_number_of_targets(rate: float, max_span: int) -> None:
     is_target = corrupt(rate=rate, max_span=max_span).weights > 0
     assert set(is_target.sum(1)) == {round(rate * LENGTH)}
-    # But for the row's ends, where spans do not fit, each place is as likely as any.
+    # But for the row's ends, where spans do not fit, each position is as likely as any.
     ordinary = is_target[:, 10:36].mean(), is_target[:, 50:86].mean()
     assert ordinary == pytest.approx((rate, rate), rel=0.1)
 
@@ -75,11 +75,11 @@ def test_a_prediction_sees_only_context_and_earlier_targets() -> None:
     ids = given.ids.copy()
     before = states(ids)
     of_queries = order[np.flatnonzero(order >= 0)]
-    for place in range(29):
+    for position in range(29):
         changed = ids.copy()
-        changed[0, place] = cases.FIRST + (ids[0, place] - cases.FIRST + 7) % 40
+        changed[0, position] = cases.FIRST + (ids[0, position] - cases.FIRST + 7) % 40
         moved = (states(changed) - before).abs().amax(-1).numpy() > 1e-5
-        assert (moved == (of_queries > order[place])).all()
+        assert (moved == (of_queries > order[position])).all()
 
 
 def test_predictions_depend_on_the_order() -> None:

@@ -39,10 +39,10 @@ def corrupt(of: Rows, **settings: Any) -> Example:
 
 
 def build(**settings: Any) -> Model:
-    """Wider than the contracts' model, so that a quarter of it is something."""
-    body = Transformer(d_model=32, layers=2, heads=4, dropout=0.0, attention_dropout=0.0,
-        init_std=0.2, segments=2, normalise_embedding=True)  # fmt: skip
-    backbone = body.build(SIZE)
+    """Build a model wide enough for a generator of a quarter of its width."""
+    settings_of_model = Transformer(d_model=32, layers=2, heads=4, dropout=0.0, init_std=0.2,
+        attention_dropout=0.0, segments=2, normalise_embedding=True)  # fmt: skip
+    backbone = settings_of_model.build(SIZE)
     model = Model(backbone, ReplacedToken(**settings).heads(backbone, vocab()))
     initialise(model, SEED)
     return model

@@ -131,13 +131,13 @@ def test_the_boundary_head_reads_boundaries_and_position_alone() -> None:
     one, gelu, norm, two, _, last = head.layers
     chosen = np.asarray(batch.weights > 0)
     for row, start, end in spans(chosen):
-        for place in range(start, end):
-            p = head.position_embedding.weight[place - start]
+        for position in range(start, end):
+            p = head.position_embedding.weight[position - start]
             h = torch.cat([states[row, start - 1], states[row, end], p])
             h = norm(gelu(one(h)))
             h = last(gelu(two(h)))
             logits = token.weight @ h + token.bias
-            total = total + F.cross_entropy(logits, batch.targets[row, place])
+            total = total + F.cross_entropy(logits, batch.targets[row, position])
     loss = CASE.loss(model, batch)
     torch.testing.assert_close(loss.components["boundary"][0], total)
     (gradient,) = torch.autograd.grad(total, states)

@@ -19,7 +19,7 @@ from foreword.nn.positions.rotary import Rotary
 from foreword.types import Array, Batch
 
 from . import weights
-from .test_transformers import D_MODEL, HEADS, assert_same, config, model, places, tokens
+from .test_transformers import D_MODEL, HEADS, assert_same, config, model, position_ids, tokens
 
 transformers = pytest.importorskip("transformers")
 modeling_big_bird = pytest.importorskip("transformers.models.big_bird.modeling_big_bird")
@@ -63,7 +63,7 @@ def within(attention: Tensor) -> Mask:
 
 def logits(ours: Model, ids: Tensor, attention: Tensor) -> Tensor:
     scores: Tensor = ours.token_head(
-        ours.backbone(Batch(ids, places(ids), within(attention))).states
+        ours.backbone(Batch(ids, position_ids(ids), within(attention))).states
     )
     return scores
 
@@ -138,7 +138,7 @@ def modernbert(theirs: weights.Theirs) -> dict[str, Tensor]:
     return table
 
 
-# Up to (5 + 2 random) * block = 72 places all is attended to; beyond, rows are of whole blocks or
+# Up to (5 + 2 random) * block = 72 positions attention is dense; beyond, rows are of whole blocks or
 # not. In evaluation `transformers` replaces every random block by the first one, which then counts
 # several times, so ours is held against its training mode; there is no dropout.
 @pytest.mark.parametrize("lengths", [(72, 60), (73, 73), (136, 90), (250, 250)])
@@ -216,12 +216,12 @@ def test_longformer_has_the_logits_of_transformers(
     taken = weights.Theirs(theirs)
     weights.load(ours, longformer(taken), taken)
     ids, attention = tokens(lengths, seed=16)
-    seen_by_all = (places(ids) < global_tokens).long()
+    seen_by_all = (position_ids(ids) < global_tokens).long()
     expected = theirs(
         ids,
         attention_mask=attention,
         global_attention_mask=seen_by_all,
-        position_ids=places(ids),
+        position_ids=position_ids(ids),
         token_type_ids=torch.zeros_like(ids),
     ).logits
     assert_same(logits(ours, ids, attention), expected, attention)

@@ -21,7 +21,7 @@ from .weights import Theirs, load, randomise
 
 transformers = pytest.importorskip("transformers")
 
-LAYERS, PLACES = 2, 12
+LAYERS, POSITIONS = 2, 12
 VOCAB = vocab().size
 
 
@@ -33,7 +33,7 @@ def theirs(kind: str, d_model: int, heads: int, embedding: int, **more: int) -> 
         num_hidden_layers=LAYERS,
         num_attention_heads=heads,
         intermediate_size=4 * d_model,
-        max_position_embeddings=PLACES,
+        max_position_embeddings=POSITIONS,
         layer_norm_eps=1e-5,
         **more,
     )
@@ -99,7 +99,7 @@ def test_generator_and_discriminator_equal_those_of_transformers() -> None:
         heads=4,
         d_embedding=16,
         norm_position="post",
-        position=Learned(PLACES),
+        position=Learned(POSITIONS),
         segments=2,
         normalise_embedding=True,
     )
@@ -108,13 +108,13 @@ def test_generator_and_discriminator_equal_those_of_transformers() -> None:
     load(ours, table, first)
 
     random = np.random.default_rng(3)
-    ids = torch.from_numpy(random.integers(0, VOCAB, (3, PLACES)))
-    segments = torch.from_numpy(np.sort(random.integers(0, 2, (3, PLACES)), axis=1))
+    ids = torch.from_numpy(random.integers(0, VOCAB, (3, POSITIONS)))
+    segments = torch.from_numpy(np.sort(random.integers(0, 2, (3, POSITIONS)), axis=1))
     attended = torch.ones_like(ids)
     attended[1, 8:] = 0
     documents = attended - 1
-    places = torch.arange(PLACES).expand(3, -1)
-    batch = Batch(ids, places, DocumentMask(documents, documents), segments=segments)
+    position_ids = torch.arange(POSITIONS).expand(3, -1)
+    batch = Batch(ids, position_ids, DocumentMask(documents, documents), segments=segments)
     given = {"input_ids": ids, "attention_mask": attended, "token_type_ids": segments}
     with torch.no_grad():
         replaced_logits = ours.heads["replaced"](ours.backbone(batch).states)[..., 0]

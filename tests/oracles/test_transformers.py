@@ -45,7 +45,7 @@ def within(queries: Tensor, keys: Tensor) -> Mask:
     return FullMask() if keys.all() and queries.all() else DocumentMask(queries - 1, keys - 1)
 
 
-def places(ids: Tensor) -> Tensor:
+def position_ids(ids: Tensor) -> Tensor:
     return torch.arange(ids.shape[1]).expand_as(ids)
 
 
@@ -93,9 +93,9 @@ def test_bert_has_the_logits_of_transformers(lengths: tuple[int, int], has_segme
     taken = weights.Theirs(theirs)
     weights.load(ours, weights.bert(taken, LAYERS), taken)
     ids, attention = tokens(lengths, seed=2)
-    segments = (places(ids) >= ids.shape[1] // 3).long() if has_segments else None
+    segments = (position_ids(ids) >= ids.shape[1] // 3).long() if has_segments else None
     expected = theirs(ids, attention_mask=attention, token_type_ids=segments).logits
-    batch = Batch(ids, places(ids), within(attention, attention), segments=segments)
+    batch = Batch(ids, position_ids(ids), within(attention, attention), segments=segments)
     assert_same(ours.token_head(ours.backbone(batch).states), expected, attention)
 
 
@@ -125,7 +125,7 @@ def test_gpt2_has_the_logits_of_transformers(lengths: tuple[int, int]) -> None:
     theirs, ours = gpt2()
     ids, attention = tokens(lengths, seed=4)
     expected = theirs(ids, attention_mask=attention).logits
-    batch = Batch(ids, places(ids), CausalMask() & within(attention, attention))
+    batch = Batch(ids, position_ids(ids), CausalMask() & within(attention, attention))
     assert_same(ours.token_head(ours.backbone(batch).states), expected, attention)
 
 
@@ -183,9 +183,13 @@ def test_t5_has_the_logits_of_transformers(lengths: tuple[int, int], version: st
     source, attention = tokens(lengths, seed=7)
     target, counts = tokens((17, 17), seed=8)
     expected = theirs(source, attention_mask=attention, decoder_input_ids=target).logits
-    read = Batch(source, places(source), within(attention, attention))
+    read = Batch(source, position_ids(source), within(attention, attention))
     batch = Batch(
-        target, places(target), CausalMask(), source=read, cross_mask=within(counts, attention)
+        target,
+        position_ids(target),
+        CausalMask(),
+        source=read,
+        cross_mask=within(counts, attention),
     )
     assert_same(ours.token_head(ours.backbone(batch).states), expected, counts)
 
@@ -223,5 +227,5 @@ def test_llama_has_the_logits_of_transformers(lengths: tuple[int, int]) -> None:
     weights.load(ours, weights.llama(taken, LAYERS), taken)
     ids, attention = tokens(lengths, seed=10)
     expected = theirs(ids, attention_mask=attention).logits
-    batch = Batch(ids, places(ids), CausalMask() & within(attention, attention))
+    batch = Batch(ids, position_ids(ids), CausalMask() & within(attention, attention))
     assert_same(ours.token_head(ours.backbone(batch).states), expected, attention)

@@ -53,10 +53,10 @@ def test_bert_has_both_losses_of_transformers() -> None:
 
     random = torch.Generator().manual_seed(2)
     ids, targets = torch.randint(0, 61, (2, 3, 24), generator=random)
-    places = torch.arange(24).expand(3, -1)
+    position_ids = torch.arange(24).expand(3, -1)
     lengths = torch.tensor([24, 17, 9])[:, None]
-    documents = torch.where(places < lengths, 0, -1)
-    segments = ((places >= lengths // 2) & (documents == 0)).long()
+    documents = torch.where(position_ids < lengths, 0, -1)
+    segments = ((position_ids >= lengths // 2) & (documents == 0)).long()
     counts = (torch.rand(3, 24, generator=random) < 0.3) & (documents == 0)
     classes = torch.tensor([1, 0, 1])  # 1 is a random second text
     expected = theirs(
@@ -68,12 +68,12 @@ def test_bert_has_both_losses_of_transformers() -> None:
     ).loss
     batch = Batch(
         ids,
-        places,
+        position_ids,
         DocumentMask(documents, documents),
         targets,
         counts.float(),
         segments=segments,
-        parts=(PairLabels(torch.where(places == 0, classes[:, None], -1)),),
+        parts=(PairLabels(torch.where(position_ids == 0, classes[:, None], -1)),),
     )
     loss = Sum().loss(ours, batch)
     torch.testing.assert_close(loss.total / loss.count, expected, atol=1e-5, rtol=1e-5)

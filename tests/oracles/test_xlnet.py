@@ -69,8 +69,8 @@ def ids(seed: int, length: int = LENGTH) -> Tensor:
 
 
 def plain(tokens: Tensor, mask: Mask, **more: object) -> Batch:
-    places = torch.arange(tokens.shape[1]).expand_as(tokens)
-    return Batch(tokens, places, mask, **more)  # type: ignore[arg-type]
+    position_ids = torch.arange(tokens.shape[1]).expand_as(tokens)
+    return Batch(tokens, position_ids, mask, **more)  # type: ignore[arg-type]
 
 
 def segments() -> Tensor:

@@ -43,7 +43,7 @@ def test_a_loss_no_better_than_counts_is_said_to_be_none() -> None:
     )
 
 
-def test_of_a_sum_of_losses_the_part_of_the_tokens_is_compared() -> None:
+def test_a_sum_of_losses_compares_the_token_loss() -> None:
     rows = [row("BERT", 5.0, None), row("BERT: masked", 4.38), row("unigram counts", 6.51)]
     output = loss_sentence(rows, "masked token")
     assert "the loss is 5.00 nats, a sum of which its tokens are 4.38 nats per masked" in output
@@ -57,17 +57,17 @@ def test_a_missing_loss_has_no_meaning() -> None:
 
 def test_pretraining_that_helps_adds_points_with_their_interval() -> None:
     rows = [tuned("pretrained", 0.80, 0.01), tuned("from scratch", 0.75, 0.01)]
-    said = worth_sentence(rows, "accuracy", 872)
-    assert said.startswith("Pretraining adds 5.0 points of accuracy over the same network")
-    assert "(95% interval +2.7 to +7.3)" in said
-    assert "872 examples" in said and "± 3.3 points" in said
+    message = worth_sentence(rows, "accuracy", 872)
+    assert message.startswith("Pretraining adds 5.0 points of accuracy over the same network")
+    assert "(95% interval +2.7 to +7.3)" in message
+    assert "872 examples" in message and "± 3.3 points" in message
 
 
 def test_an_interval_that_includes_zero_shows_nothing() -> None:
     rows = [tuned("pretrained", 0.76, 0.03), tuned("from scratch", 0.75, 0.03)]
-    said = worth_sentence(rows, "accuracy", 0)
-    assert "includes zero, so these runs do not show that pretraining helps" in said
-    assert "adds" not in said
+    message = worth_sentence(rows, "accuracy", 0)
+    assert "includes zero, so these runs do not show that pretraining helps" in message
+    assert "adds" not in message
 
 
 def test_pretraining_that_hurts_costs_points() -> None:
@@ -77,16 +77,16 @@ def test_pretraining_that_hurts_costs_points() -> None:
 
 def test_one_seed_has_no_interval_and_may_be_chance() -> None:
     rows = [tuned("pretrained", 0.8, None, 1), tuned("from scratch", 0.7, None, 1)]
-    said = worth_sentence(rows, "accuracy", 872)
-    assert "with one seed there is no interval" in said and "±" not in said
+    message = worth_sentence(rows, "accuracy", 872)
+    assert "with one seed there is no interval" in message and "±" not in message
 
 
 def test_scores_stand_beside_those_without_a_network() -> None:
     bag = {"start": "no network", "strategy": "bag of words", "accuracy": 0.82}
     chance = {"start": "no model", "strategy": "majority class", "accuracy": 0.5}
-    said = score_sentence([tuned("pretrained", 0.8, 0.1), bag, chance], "accuracy")
-    assert "80.0 % accuracy" in said and "majority class 50.0 % accuracy" in said
-    assert said.endswith("It is no better than bag of words.")
+    message = score_sentence([tuned("pretrained", 0.8, 0.1), bag, chance], "accuracy")
+    assert "80.0 % accuracy" in message and "majority class 50.0 % accuracy" in message
+    assert message.endswith("It is no better than bag of words.")
 
 
 def test_a_correlation_is_not_said_in_points() -> None:

@@ -159,7 +159,7 @@ def test_a_hugging_face_folder_is_extended_by_means_of_pieces(
     assert assert_extended(before, other, 6) == expected
 
 
-def test_of_the_model_only_dropout_can_be_set(trained: Path) -> None:
+def test_only_dropout_of_the_model_can_be_set(trained: Path) -> None:
     starting_model = open_starting_model(str(trained))
     laid = starting_model.with_recipe(runs.build(table()), ["model.dropout=0.3", "train.batch=2"])
     assert laid.recipe.model.dropout == 0.3

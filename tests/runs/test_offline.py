@@ -54,7 +54,7 @@ def changed(of: Recipe, **components: Any) -> Recipe:
     return config.build(Recipe, config.to_table(of) | components)
 
 
-class Watcher(Quiet):
+class Recorder(Quiet):
     """A progress reporter that keeps notes and records."""
 
     def __init__(self) -> None:
@@ -81,8 +81,8 @@ def begin(folder: Path, of: Recipe | None = None, text: str | None = None) -> Pa
     return folder / "run"
 
 
-def finish(run: Path, watcher: Quiet | None = None) -> TrainedModel:
-    assert running.train_run(run, watcher or Quiet(), stage, samples)
+def finish(run: Path, reporter: Quiet | None = None) -> TrainedModel:
+    assert running.train_run(run, reporter or Quiet(), stage, samples)
     return open_run(run, "cpu")
 
 
@@ -95,17 +95,17 @@ def files(run: Path) -> dict[str, str]:
     }
 
 
-Done = Callable[[str], tuple[Path, Watcher]]
+Done = Callable[[str], tuple[Path, Recorder]]
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
     """Return a finished run of a kind, with its progress reporter."""
-    made: dict[str, tuple[Path, Watcher]] = {}
+    made: dict[str, tuple[Path, Recorder]] = {}
 
-    def of(kind: str) -> tuple[Path, Watcher]:
+    def of(kind: str) -> tuple[Path, Recorder]:
         if kind not in made:
-            made[kind] = begin(tmp_path_factory.mktemp(kind), recipe(kind)), Watcher()
+            made[kind] = begin(tmp_path_factory.mktemp(kind), recipe(kind)), Recorder()
             finish(*made[kind])
         return made[kind]
 
@@ -143,9 +143,9 @@ def test_a_table_is_memory_mapped(run: Path) -> None:
 
 @every_kind
 def test_an_offline_run_has_the_records_of_any_run(done: Done, kind: str) -> None:
-    run, watcher = done(kind)
+    run, reporter = done(kind)
     records = log.read(run)
-    assert records == watcher.records
+    assert records == reporter.records
     assert [record["kind"] for record in records] == ["train", "heldout", "samples"]
     train, heldout, shown = records
     assert train["offline"] and train["tokens"] == heldout["tokens"] > 0
@@ -163,8 +163,8 @@ def test_an_offline_run_has_the_records_of_any_run(done: Done, kind: str) -> Non
 
 @every_kind
 def test_notes_report_what_was_read_and_how_fast(done: Done, kind: str) -> None:
-    _, watcher = done(kind)
-    first, trained, second, *_, last = watcher.notes
+    _, reporter = done(kind)
+    first, trained, second, *_, last = reporter.notes
     assert "tokens to train on" in first
     assert "tokenizer trained on 240 of 240 documents" in trained
     assert {"ngram": "3-grams: ", "word_vectors": "different ones, 2 times"}[kind] in second
@@ -242,9 +242,9 @@ def test_a_damaged_checkpoint_is_trained_again(tmp_path: Path, done: Done, kind:
     with pytest.raises(UserError, match=f"{FILES[kind]} does not match"):
         open_run(run, "cpu")
     assert not is_finished(run)
-    watcher = Quiet()
-    finish(run, watcher)
-    assert watcher.notes[0] == f"{folder}: damaged; the model is trained again"
+    reporter = Quiet()
+    finish(run, reporter)
+    assert reporter.notes[0] == f"{folder}: damaged; the model is trained again"
     assert files(run) == files(done(kind)[0])
 
 
@@ -255,10 +255,10 @@ def test_resuming_a_finished_run_changes_nothing(done: Done, kind: str) -> None:
     settled = (run / "recipe.toml").read_text(encoding="utf-8")
     (run / "recipe.toml").write_text(recipe(kind).dumps(), encoding="utf-8")  # as older ones are
     before = (folder / "manifest.json").stat().st_mtime_ns
-    watcher = Quiet()
-    finish(run, watcher)
+    reporter = Quiet()
+    finish(run, reporter)
     assert (folder / "manifest.json").stat().st_mtime_ns == before
-    assert not watcher.notes
+    assert not reporter.notes
     assert read_recipe(run) == recipe(kind)
     (run / "recipe.toml").write_text(settled, encoding="utf-8")
 
@@ -283,9 +283,9 @@ def test_a_start_from_weights_is_refused(tmp_path: Path, kind: str) -> None:
 def test_a_budget_without_effect_is_noted(
     tmp_path: Path, train: dict[str, Any], message: str
 ) -> None:
-    watcher = Quiet()
-    finish(begin(tmp_path, changed(recipe(), train=train)), watcher)
-    assert [note for note in watcher.notes if "budget" in note] == [message] * bool(message)
+    reporter = Quiet()
+    finish(begin(tmp_path, changed(recipe(), train=train)), reporter)
+    assert [note for note in reporter.notes if "budget" in note] == [message] * bool(message)
 
 
 @pytest.mark.parametrize("train", [{}, {"steps": 500}, {"epochs": 1.5}, {"hours": 1}])
@@ -313,9 +313,9 @@ def test_scores_without_normalisation_have_no_perplexity(tmp_path: Path) -> None
 
 
 def test_too_little_text_for_discounts_is_noted(tmp_path: Path) -> None:
-    run, watcher = begin(tmp_path, text="a b a b\nb a c\nc a b\na a\n"), Quiet()
-    running.train_run(run, watcher, stage)
-    assert any("too few 3-grams to estimate discounts from" in note for note in watcher.notes)
+    run, reporter = begin(tmp_path, text="a b a b\nb a c\nc a b\na a\n"), Quiet()
+    running.train_run(run, reporter, stage)
+    assert any("too few 3-grams to estimate discounts from" in note for note in reporter.notes)
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ def test_models_of_every_kind_can_be_compared(name: str) -> None:
     assert differences(resolved(model()), resolved(model())) == []
 
 
-def test_of_a_recurrent_model_only_training_may_differ() -> None:
+def test_a_recurrent_model_may_differ_only_in_training() -> None:
     lstm = kinds.load("models", "lstm")
     assert differences(resolved(lstm(dropout=0.1)), resolved(lstm(dropout=0.2))) == []
-    found = differences(resolved(lstm(layers=1)), resolved(lstm(layers=2)))
-    assert found == ["model.layers is 2, not 1"]
+    actual = differences(resolved(lstm(layers=1)), resolved(lstm(layers=2)))
+    assert actual == ["model.layers is 2, not 1"]
 
 
 def test_derived_widths_of_a_transformer_are_compared_by_value() -> None:

@@ -55,8 +55,8 @@ def test_all_records_and_the_recipe_are_tracked(wandb: None, begun: Path) -> Non
 def test_a_killed_run_continues_the_same_tracker_run_without_going_back(
     wandb: None, begun: Path
 ) -> None:
-    watcher = runs.Quiet(6, runs.kill)
-    with pytest.raises(runs.Killed), tracked(begun, trackers_of("wandb"), watcher) as reporter:
+    inner = runs.Quiet(6, runs.kill)
+    with pytest.raises(runs.Killed), tracked(begun, trackers_of("wandb"), inner) as reporter:
         runs.train_run(begun, reporter)  # type: ignore[arg-type]
     assert heard()[-1] == ("finish", 1)
     resume(begun, track="wandb", progress=False)
@@ -77,9 +77,9 @@ def test_a_tracker_that_fails_is_told_once_and_training_goes_on(
 ) -> None:
     stand_in.FAILS.append(True)
     assert resume(begun, track="wandb").is_done
-    said = capsys.readouterr().err
-    assert said.count("wandb: tracks no more: the network is gone; training goes on") == 1
-    assert said.count("tracks no more") == 1
+    err = capsys.readouterr().err
+    assert err.count("wandb: tracks no more: the network is gone; training goes on") == 1
+    assert err.count("tracks no more") == 1
 
 
 def test_a_missing_package_is_refused_before_anything_is_written(
@@ -89,9 +89,9 @@ def test_a_missing_package_is_refused_before_anything_is_written(
     text = runs.write_text(tmp_path / "text")
     words = ["pretrain", "gpt2_tiny", "--data", str(text), "--out", str(tmp_path / "run")]
     assert command([*words, "--track", "wandb"]) == 2
-    said = capsys.readouterr().err
-    assert "the package wandb is not installed; pip install 'foreword[track]'" in said
-    assert said.count("\n") == 1 and not (tmp_path / "run").exists()
+    err = capsys.readouterr().err
+    assert "the package wandb is not installed; pip install 'foreword[track]'" in err
+    assert err.count("\n") == 1 and not (tmp_path / "run").exists()
     assert command([*words, "--track", "tensorbord"]) == 2
     assert "did you mean 'tensorboard'?" in capsys.readouterr().err
 
@@ -133,17 +133,17 @@ def test_tensorboard_reads_what_was_tracked(begun: Path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    watcher = runs.Quiet(6, runs.kill)
+    inner = runs.Quiet(6, runs.kill)
     trackers = trackers_of("tensorboard")
-    with pytest.raises(runs.Killed), tracked(begun, trackers, watcher) as reporter:
+    with pytest.raises(runs.Killed), tracked(begun, trackers, inner) as reporter:
         runs.train_run(begun, reporter)  # type: ignore[arg-type]
     resume(begun, track="tensorboard", progress=False)
 
-    found = EventAccumulator(str(begun / "tensorboard"), {"scalars": 0, "tensors": 0})
-    found.Reload()
-    scalars = [(event.step, event.value) for event in found.Scalars("train/loss")]
+    events = EventAccumulator(str(begun / "tensorboard"), {"scalars": 0, "tensors": 0})
+    events.Reload()
+    scalars = [(event.step, event.value) for event in events.Scalars("train/loss")]
     assert scalars == [(step, pytest.approx(loss)) for step, loss in expected(begun, "train")]
-    texts = found.Tensors("samples/text_summary")
+    texts = events.Tensors("samples/text_summary")
     assert [t.step for t in texts] == [r["step"] for r in log.read(begun) if r["kind"] == "samples"]
-    (recipe, *_) = found.Tensors("recipe/text_summary")
+    (recipe, *_) = events.Tensors("recipe/text_summary")
     assert b"[model]" in recipe.tensor_proto.string_val[0]

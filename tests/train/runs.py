@@ -237,9 +237,9 @@ def begin(made: Recipe, text: Path, run: Path) -> Path:
     return run
 
 
-def train_run(run: Path, watcher: Quiet | None = None) -> bool:
+def train_run(run: Path, reporter: Quiet | None = None) -> bool:
     """Train to the end; return whether the run is done."""
-    return running.train_run(run, watcher or Quiet(), stage)
+    return running.train_run(run, reporter or Quiet(), stage)
 
 
 def kill() -> None:

@@ -114,10 +114,10 @@ def test_a_damaged_checkpoint_does_not_count_as_kept(text: Path, tmp_path: Path)
     latest = checkpoint.all_in(run)[-1]
     good = save_at(run, latest, step=6)
     spoil(latest / "weights.safetensors")
-    watcher = runs.Quiet(good + 2, runs.kill)
+    reporter = runs.Quiet(good + 2, runs.kill)
     with pytest.raises(runs.Killed):
-        runs.train_run(run, watcher)
-    assert any("checksum; the one before it is used" in note for note in watcher.notes)
+        runs.train_run(run, reporter)
+    assert any("checksum; the one before it is used" in note for note in reporter.notes)
     assert checkpoint.newest(run).name == checkpoint.name_of(good + 1)
     assert runs.train_run(run)
 

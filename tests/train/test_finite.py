@@ -62,9 +62,9 @@ def test_a_run_that_blows_up_goes_back_to_weights_that_gave_a_loss(
     text: Path, tmp_path: Path
 ) -> None:
     run = blown_up(text, tmp_path / "run", keep=30)
-    watcher = runs.Quiet()
+    reporter = runs.Quiet()
     with pytest.raises(TrainingStoppedError) as stopped:
-        runs.train_run(run, watcher)
+        runs.train_run(run, reporter)
     error, good = str(stopped.value), checkpoint.newest(run)
     assert "\n" not in error and "not finite" in error
     assert f"the last good checkpoint is {good};" in error
@@ -123,11 +123,11 @@ def test_a_held_out_loss_of_nan_is_never_the_best(
 
     monkeypatch.setattr(Causal, "loss", loss)
     run = runs.begin(runs.recipe(steps=4, evaluations=2), text, tmp_path / "run")
-    watcher = runs.Quiet()
-    assert runs.train_run(run, watcher)
+    reporter = runs.Quiet()
+    assert runs.train_run(run, reporter)
     state = checkpoint.read_state(checkpoint.newest(run))
     assert state["best"] is None and state["best_loss"] is None
-    assert sum("the held-out loss is not finite" in note for note in watcher.notes) == 2
+    assert sum("the held-out loss is not finite" in note for note in reporter.notes) == 2
 
 
 def test_vectors_that_are_not_finite_are_not_saved(
@@ -143,7 +143,7 @@ def test_vectors_that_are_not_finite_are_not_saved(
     monkeypatch.setattr(WordVectorsBackbone, "fit", fit)
     run = test_offline.begin(tmp_path, test_offline.recipe("word_vectors"))
     with pytest.raises(TrainingStoppedError, match=r"training: weights: .*; no checkpoint yet; "):
-        train_run(run, test_offline.Watcher(), test_offline.stage)
+        train_run(run, test_offline.Recorder(), test_offline.stage)
     assert checkpoint.all_in(run) == []
 
 

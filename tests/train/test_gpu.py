@@ -33,9 +33,9 @@ def test_a_run_on_a_gpu_learns_and_resumes(family: str, tmp_path: Path) -> None:
     text = runs.write_text(tmp_path / "text", files=20)
     made = runs.build(table(family, steps=40))
     whole = runs.begin(made, text, tmp_path / "whole")
-    watcher = runs.Quiet()
-    runs.train_run(whole, watcher)
-    assert any("bf16 on NVIDIA" in note for note in watcher.notes)
+    reporter = runs.Quiet()
+    runs.train_run(whole, reporter)
+    assert any("bf16 on NVIDIA" in note for note in reporter.notes)
     losses = [record["loss"] for record in runs.logged(whole, "train")]
     assert losses[-1] < losses[0] - 0.5
     run = runs.begin(made, text, tmp_path / "run")

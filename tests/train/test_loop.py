@@ -20,13 +20,13 @@ def test_a_run_learns_in_each_precision(precision: str, text: Path, tmp_path: Pa
     table = runs.table("decoder", steps=60, precision=precision, batch=8, micro_batch=8)
     table["optimizer"] = {"kind": "adamw", "lr": 1e-2}
     run = runs.begin(runs.build(table), text, tmp_path / "run")
-    watcher = runs.Quiet()
-    runs.train_run(run, watcher)
+    reporter = runs.Quiet()
+    runs.train_run(run, reporter)
     losses = [record["loss"] for record in runs.logged(run, "train")]
     heldout = [record["loss"] for record in runs.logged(run, "heldout")]
     assert sum(losses[-5:]) / 5 < losses[0] - 0.8
     assert heldout[-1] < heldout[0]
-    assert any(f"{precision} on cpu" in note for note in watcher.notes)
+    assert any(f"{precision} on cpu" in note for note in reporter.notes)
     stored = checkpoint.load_file(checkpoint.all_in(run)[-1] / "weights.safetensors")
     assert {tensor.dtype for tensor in stored.values()} == {torch.float32}
 
@@ -38,9 +38,9 @@ def test_files_not_read_and_bytes_replaced_are_reported(tmp_path: Path) -> None:
     (text / "latin.txt").write_bytes("caf\xe9 .\n".encode("latin-1"))
     table = runs.table(steps=1)
     table["read"]["errors"] = "replace"
-    watcher = runs.Quiet()
-    runs.train_run(runs.begin(runs.build(table), text, tmp_path / "run"), watcher)
-    summary = next(note for note in watcher.notes if "tokens to train on" in note)
+    reporter = runs.Quiet()
+    runs.train_run(runs.begin(runs.build(table), text, tmp_path / "run"), reporter)
+    summary = next(note for note in reporter.notes if "tokens to train on" in note)
     for words in ("1 empty files", "1 files not read", "1 bytes replaced"):
         assert words in summary
 
@@ -68,11 +68,11 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(
 ) -> None:
     break_loss(monkeypatch, {4, 7})
     run = runs.begin(runs.recipe(checkpoints=12, keep=12, **IN_TURN), text, tmp_path / "run")
-    watcher = runs.Quiet()
-    assert runs.train_run(run, watcher)
+    reporter = runs.Quiet()
+    assert runs.train_run(run, reporter)
     skipped = {record["step"]: record["skipped"] for record in runs.logged(run, "train")}
     assert [skipped[n] for n in (3, 4, 6, 7, 12)] == [0, 1, 1, 2, 2]
-    assert sum("not finite, the step is skipped" in note for note in watcher.notes) == 2
+    assert sum("not finite, the step is skipped" in note for note in reporter.notes) == 2
     assert [r["loss"] for r in log.read(run) if r["kind"] == "train" and r["step"] == 4] == [None]
     weights = [
         (run / "checkpoints" / checkpoint.name_of(n) / "weights.safetensors").read_bytes()

@@ -132,11 +132,11 @@ def test_a_signal_saves_the_run_and_ends_it(
     runs.train_run(whole)
     run = runs.begin(made, text, tmp_path / "run")
     before = signal.getsignal(number)
-    watcher = runs.Quiet(5, sends(number, number))  # twice, as `timeout` does
-    assert not runs.train_run(run, watcher)
+    reporter = runs.Quiet(5, sends(number, number))  # twice, as `timeout` does
+    assert not runs.train_run(run, reporter)
     assert signal.getsignal(number) is before
     assert checkpoint.all_in(run)[-1].name == checkpoint.name_of(5)
-    assert sum("saved" in note for note in watcher.notes) == 1
+    assert sum("saved" in note for note in reporter.notes) == 1
     assert runs.train_run(run)
     assert runs.last_bytes(run) == runs.last_bytes(whole)
 

@@ -131,7 +131,7 @@ def test_the_auxiliary_loss_applies_to_decoders_only(tmp_path: Path, layout: str
         for share in (0.0, 0.5)
     ]
     losses = [result.epochs[0]["train_loss"] for result in results]
-    if layout == "decoder":  # half the nats of a token, which start as those of a guess
+    if layout == "decoder":  # half the nats of a token, which start at chance
         chance_loss = 0.5 * math.log(trained.vocab.size)
         assert losses[1] - losses[0] == pytest.approx(chance_loss, rel=0.1)
     else:
