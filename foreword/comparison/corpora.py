@@ -1,4 +1,4 @@
-"""Tokenizers and token shards, each made once and shared by all cells that agree on them.
+"""Tokenizers and token shards, each made once and shared by the cells with equal settings.
 
 folder/  tokenizer-KIND.json tokenizer-KIND/   shards-KIND.json shards-KIND/
 """

@@ -25,7 +25,7 @@ class Cell:
     """A recipe to compare, with settings that override its own.
 
     Attributes:
-        recipe: name of a shipped recipe, or of a file beside the grid.
+        recipe: name of a shipped recipe, or of a file next to the grid.
         label: name in tables and plots; default: the recipe's name.
         set: settings that override the recipe's, a table like a recipe.
     """
@@ -87,7 +87,7 @@ class Grid(Ranged):
 
     Attributes:
         cells: the recipes to train.
-        description: one line for people.
+        description: one line.
         data: files, folders, patterns, relative to the grid; or one folder of token shards.
         heldout: files, folders, patterns to hold out; then all of `data` is trained on.
         budget: budget of each cell, which replaces that of its recipe.
@@ -225,7 +225,7 @@ def read_examples(task: GridTask) -> TaskExamples:
 
 
 def _recipe_path(folder: Path, recipe: str) -> str:
-    """Return the path of a recipe file beside the grid, or the name of a shipped recipe."""
+    """Return the path of a recipe file next to the grid, or the name of a shipped recipe."""
     is_file = recipe.endswith(".toml") and (folder / recipe).is_file()
     return str(folder / recipe) if is_file else recipe
 

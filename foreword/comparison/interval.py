@@ -62,7 +62,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Return what describes these values."""
+        """Return the spread of values."""
         deviation = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
         return cls(float(np.mean(values)), deviation, len(values))
 

@@ -51,10 +51,10 @@ class RunResult:
         seed: seed of pretraining.
         run: the run folder.
         parameters: number of the model's parameters, heads included.
-        bytes: size of the checkpoint on disk, without what only training needs.
-        steps: steps taken.
+        bytes: size of the checkpoint on disk, without what only resuming needs.
+        steps: number of steps.
         tokens: tokens read.
-        flops: FLOPs computed.
+        flops: FLOPs of training.
         seconds: training time, evaluation included.
         tokens_per_second: median of those logged.
         heldout_loss: nats per prediction of the cell's own objective, at the end.
@@ -201,7 +201,7 @@ class Results:
 
 
 def gather(comparison: Comparison) -> Results:
-    """Read the results of a comparison as far as it is done."""
+    """Read the results of a comparison's finished pieces."""
     runs, scores = [], []
     dev: dict[str, int] = {}
     assert comparison.grid.budget is not None
@@ -274,9 +274,9 @@ def _metrics(row: dict[str, Any]) -> dict[str, float]:
     return {key: v for key, v in row.items() if is_score(key) and not key.endswith("_std")}
 
 
-def _interval_table(of: Interval | None) -> dict[str, float | int | None] | None:
+def _interval_table(interval: Interval | None) -> dict[str, float | int | None] | None:
     """Return an interval as JSON values, which have no nan."""
-    if of is None:
+    if interval is None:
         return None
-    half = None if math.isnan(of.half_width) else of.half_width
-    return {"mean": of.mean, "half": half, "count": of.count}
+    half = None if math.isnan(interval.half_width) else interval.half_width
+    return {"mean": interval.mean, "half": half, "count": interval.count}

@@ -1,6 +1,6 @@
-"""A cache of results by the settings and data that they are made of.
+"""A cache of results, keyed by the settings and data that they are made from.
 
-So nothing is done twice, and nothing stale is used. Beside each result is a JSON file with its key,
+So nothing is done twice, and nothing stale is used. Each result has a JSON file with its key,
 `{"key": {...}}`. Keys are compared as values, not as text, so that a setting added later, with
 its default, changes nothing.
 """

@@ -6,8 +6,8 @@
           scratch/    fine-tunings of the same networks from random weights
           table.md results.csv results.json plot.png
 
-What was done before in the same folder is found and kept. So a comparison that was killed
-continues, and of a changed grid only what differs is run.
+Finished work in the same folder is reused: a killed comparison continues, and of a changed grid
+only the changes are run.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Comparison:
         self.failures: list[Failure] = []
 
     def work(self) -> list[Work]:
-        """Return all pieces in order; a cell is fine-tuned as soon as it is pretrained."""
+        """Return all pieces in order; each cell is fine-tuned right after its pretraining."""
         pieces = []
         for seed in range(1, self.grid.seeds + 1):
             for cell in self.grid.cells:
@@ -167,7 +167,7 @@ class Comparison:
 
         Raises:
             UserError: a cell, which is named, cannot use the text (then the folder is left as it
-                was, unless something was made); or another process is at work in the folder.
+                was, unless something was made); or another process works in the folder.
         """
         before = running.names_in(self.out)
         try:
@@ -184,7 +184,7 @@ class Comparison:
             raise
 
     def run(self, after_piece: Callable[[], None] = lambda: None) -> bool:
-        """Run the pieces that are not done; one that fails is recorded, and the others go on.
+        """Run the pieces that are not done; a failure is recorded, and the others are run.
 
         Args:
             after_piece: called after each piece that was run.
@@ -193,7 +193,7 @@ class Comparison:
             False if a signal stopped it.
 
         Raises:
-            UserError: another process is at work in the folder.
+            UserError: another process works in the folder.
         """
         with self._locked():
             return self._run(after_piece)
@@ -343,7 +343,7 @@ def _require_cell(recipe: Recipe, texts: Sequence[str]) -> None:
     running.require_machine(recipe)
     require_form(recipe, texts)
     require_memory(recipe, machines=MACHINES)
-    if not is_prepared(texts):  # whose vocabulary is not the recipe's
+    if not is_prepared(texts):  # prepared text has its own vocabulary
         dry_run(recipe)
 
 
@@ -371,10 +371,10 @@ def _free_memory() -> None:
 
 
 class _PieceReporter:
-    """The progress reporter of one piece, which shows that of the whole comparison.
+    """The progress reporter of one piece, shown as progress of the whole comparison.
 
     Args:
-        comparison: shows the progress of the comparison.
+        comparison: receives the progress of the comparison.
         time_left: estimates the time left.
         piece: the piece.
         number_and_total: number of the piece from 0, and of all pieces.
@@ -401,7 +401,7 @@ class _PieceReporter:
         )
 
     def stage(self, name: str) -> Callable[..., None]:
-        """Show a stage before training, then the piece itself as far as it is."""
+        """Show a stage before training; during training, the piece's progress."""
         if name in LOOP_STAGES:
             self.show(*self._shown)
             return lambda *_: None

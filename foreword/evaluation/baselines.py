@@ -1,4 +1,4 @@
-"""What counting alone reaches on a model's own predictions: the same tokens at the same positions.
+"""Count-based baselines on a model's own predictions: the same tokens at the same positions.
 
 A masked language model predicts some of the tokens, a T5 targets with sentinels, a decoder the ends
 of texts too. So the tokens to predict are counted in the training text as the objective makes
@@ -38,7 +38,7 @@ class Baseline:
         name: `unigram counts` or `bigram counts`.
         loss: nats per prediction.
         predictions: the number of predictions.
-        about: what was counted and what is predicted, for people.
+        about: what was counted and what is predicted, as a sentence.
     """
 
     name: str
@@ -96,8 +96,8 @@ def of_counts(
     what += "the model predicts"
     losses = [(f"each {noun} by its frequency", nats[0], "unigram counts")]
     if with_bigrams:
-        beside = "before or after" if len(counts) > 1 else "before"
-        about = f"each {noun} by its frequency given the one {beside}"
+        side = "before or after" if len(counts) > 1 else "before"
+        about = f"each {noun} by its frequency given the one {side}"
         losses.insert(0, (about, nats[1], "bigram counts"))
     return [
         Baseline(name, float(total) / predictions, predictions, f"{about} {what}")
@@ -138,9 +138,9 @@ def _count(
 def _training_pairs(
     recipe: Recipe, shards: Shards, vocab: Vocab, with_bigrams: bool
 ) -> Iterator[tuple[Pairs, ...]]:
-    """Yield the predictions of training: of its text once, or with other masks until asked to stop.
+    """Yield the predictions of training: one epoch, or with masking as many as the caller reads.
 
-    Of a text that is masked anew in each epoch, several epochs predict every token about once.
+    Where each epoch masks other tokens, several epochs predict every token about once.
     """
     if recipe.model.is_count_based:
         yield from _ngram_pairs(recipe, shards, vocab, MAX_COUNTED)

@@ -153,7 +153,7 @@ class _Search:
             if limit is not None and int(positions.max()) >= limit:
                 stopped = "length"
                 break
-            # Go on with the new tokens alone, which attend to all cached tokens of their beams.
+            # Continue with the new tokens alone, which attend to all cached tokens of their beams.
             cache = select(hidden.cache, rows)
             new = self.ids[:, :, -1].reshape(-1, 1)
             self.batch = Batch(new, positions, CausalMask(self.length + n), cross_mask=cross)
@@ -184,7 +184,7 @@ class _Search:
         if length < self.min_tokens:
             allowed[:, :, self.stops] = float("-inf")
         scores = (self.totals[:, :, None] + allowed).flatten(1)
-        # Take enough of the best that `size` of them are no stop token.
+        # Take enough of the best that `size` of them are not stop tokens.
         best, flat = scores.topk(min(size * (1 + len(self.stops)), scores.shape[1]), -1)
         beam, token = flat // vocab, flat % vocab
         is_stop = torch.isin(token, self.stops)

@@ -65,7 +65,7 @@ def by_memory(
 
     - A model with a memory reads rows of training's length and keeps `memory` states, which may be
       more than in training.
-    - A model without one reads the last `memory` tokens again in each row, before fewer new ones.
+    - A model without one rereads the last `memory` tokens in each row, followed by fewer new ones.
 
     So each prediction sees at least `memory` tokens and at most a row more.
 
@@ -92,8 +92,8 @@ def by_memory(
     length = recipe.packing.length
     for memory in memories:
         if memory < 0 or (memory >= length and not recipe.model.has_memory):
-            room = "must not be negative" if memory < 0 else f"can have at most {length - 1}"
-            raise UserError(f"--memory {memory}: {room}; a row has {length} tokens")
+            reason = "must not be negative" if memory < 0 else f"can have at most {length - 1}"
+            raise UserError(f"--memory {memory}: {reason}; a row has {length} tokens")
     # Measure the loss with each memory, on the same streams.
     text = _as_streams(prompted, shards, length + max(memories), rows)
 
@@ -130,12 +130,12 @@ def _windows(text: Array, new: int, repeated: int) -> Iterator[Batch]:
     """Yield batches of `new` tokens, each after up to `repeated` tokens that are not predicted."""
     last = text.shape[1] - 1
     for start in range(0, last, new):
-        before, stop = min(repeated, start), min(start + new, last)
-        ids = text[:, start - before : stop]
+        context, stop = min(repeated, start), min(start + new, last)
+        ids = text[:, start - context : stop]
         weights = np.ones(ids.shape, dtype=np.float32)
-        weights[:, :before] = 0.0
+        weights[:, :context] = 0.0
         positions = np.broadcast_to(np.arange(ids.shape[1]), ids.shape).copy()
-        targets = text[:, start - before + 1 : stop + 1]
+        targets = text[:, start - context + 1 : stop + 1]
         yield Batch(ids.copy(), positions, CausalMask(), targets.copy(), weights)
 
 

@@ -206,7 +206,7 @@ def _decode_group(
     stop_ids = torch.from_numpy(stops).to(prompted.device)
     rng = RowRng(sampling.seed, np.array([start.number for start in starts], dtype=np.int64))
     positions = batch.positions[:, -1:]
-    # What changes from token to token: positions, unfinished rows, and the tokens of all rows.
+    # The state of decoding: positions, unfinished rows, and the tokens of all rows.
     is_unfinished = torch.ones(rows, dtype=torch.bool, device=prompted.device)
     ids: list[Tensor] = []
     log_probs: list[Tensor] = []
@@ -236,7 +236,7 @@ def _decode_group(
             stopped = "length"
             break
         cross = None if batch.cross_mask is None else FullMask()
-        # Go on with the new token alone, which attends to all cached tokens.
+        # Continue with the new token alone, which attends to all cached tokens.
         batch = Batch(new[:, None], positions, CausalMask(length + n), cross_mask=cross)
     return _cut(torch.stack(ids, 1).cpu().numpy(), torch.stack(log_probs, 1), stops, stopped)
 
@@ -273,8 +273,8 @@ def _cut(ids: Array, log_probs: Tensor, stops: Array, stopped: Stopped) -> list[
 def next_token_batch(prompted: PromptedModel, starts: Sequence[Start]) -> Batch:
     """Return the batch whose last position predicts the token after each start.
 
-    The layout arranges the target with one more token, the only one with weight; the batch is cut
-    after the position that predicts it.
+    The layout arranges the target with one more token, the only one that is scored; the batch is
+    cut after the position that predicts it.
 
     Args:
         prompted: the model.

@@ -1,6 +1,6 @@
 """Entropies by counting: the losses of unigram and bigram models, as baselines.
 
-They are drawn as lines beside a learning curve. A network whose held-out loss stays above the
+They are lines in the plot of a learning curve: a network whose held-out loss stays above the
 bigram's has learned less than a table of counts.
 """
 
@@ -79,7 +79,7 @@ class BigramCounts:
         first = self.pairs // self.vocab
         count_of_first = np.bincount(first, weights=self.pair_counts, minlength=self.vocab)
         pairs_of_first = np.bincount(first, minlength=self.vocab)
-        # Look the pairs up.
+        # Look up the pairs.
         at = np.searchsorted(self.pairs, pairs)
         at = np.minimum(at, max(0, len(self.pairs) - 1))
         is_seen = self.pairs[at] == pairs if len(self.pairs) else np.zeros(pairs.shape, bool)

@@ -38,9 +38,9 @@ class HeldOut:
         has_perplexity: whether the exponential of the loss is a perplexity; it is not for a sum of
             losses, or for scores that are not probabilities.
         components: the loss of each term of a sum, and other means.
-        unknown: share of the text's tokens that are [UNK]; these have a low loss, so the more there
-            are, the less comparable the loss is.
-        about: what the figure is, for people; "" if it needs no words.
+        unknown: share of the text's tokens that are [UNK]; these have a low loss, so a high share
+            makes the loss less comparable.
+        about: what the figure is, as a sentence; "" if obvious.
     """
 
     what: str

@@ -150,7 +150,7 @@ def _batches(items: Sequence[ScoringItem], tokens: int) -> Iterator[list[int]]:
 
 
 def padded(rows: Sequence[Array]) -> Tokens:
-    """Return texts as rows of a batch, the shorter ones padded on the right."""
+    """Return texts as rows of a batch, padded on the right."""
     width = max(map(len, rows))
     ids = np.zeros((len(rows), width), dtype=np.int64)
     documents = np.full_like(ids, -1)

@@ -45,18 +45,18 @@ class StartingModel(TrainedModel):
         Heads that the recipe's objective does not use are dropped, and a note says so.
 
         Args:
-            recipe: everything but the model's settings.
+            recipe: all settings but the model's.
             assignments: `--set` of settings that concern training alone, such as `model.dropout`.
 
         Raises:
             UserError: the recipe's objective, layout or packing does not fit the model.
         """
         # Layout, row length and special tokens must suit the model.
-        layout, own = kinds.name_of(recipe.layout), kinds.name_of(self.recipe.layout)
-        if layout != own:
+        layout, trained = kinds.name_of(recipe.layout), kinds.name_of(self.recipe.layout)
+        if layout != trained:
             raise UserError(
                 f"layout.kind: the recipe's is '{layout}', and {self.name} was trained with "
-                f"'{own}'; choose a recipe of that layout"
+                f"'{trained}'; choose a recipe of that layout"
             )
         limit = self.recipe.model.limit
         if limit is not None and recipe.max_sequence(recipe.packing.length) > limit:
@@ -73,34 +73,34 @@ class StartingModel(TrainedModel):
                     f'use --set packing.{side}="" or another special token'
                 )
         # The recipe's model, with the weights of this one.
-        laid = replace(recipe, model=self._model(assignments), tokenizer=self.recipe.tokenizer)
-        model = laid.build(self.tokenizer.vocab)
-        left = _carry_over(self.model, model)
-        # Only heads may be left over; nothing may be missing.
-        there, wanted = _shapes(self.model), _shapes(model)
-        lacking = sorted(name for name, shape in wanted.items() if there.get(name) != shape)
-        if lacking or not all(name.startswith("heads.") for name in left):
-            raise self._misfit(recipe, lacking or left)
-        notes = (f"heads left behind: {', '.join(left)}",) if left else ()
-        return replace(self, recipe=laid, model=model, notes=self.notes + notes)
+        combined = replace(recipe, model=self._model(assignments), tokenizer=self.recipe.tokenizer)
+        model = combined.build(self.tokenizer.vocab)
+        unused = _copy_matching(self.model, model)
+        # Only heads may be unused, and nothing may be missing.
+        available, required = _shapes(self.model), _shapes(model)
+        missing = sorted(name for name, shape in required.items() if available.get(name) != shape)
+        if missing or not all(name.startswith("heads.") for name in unused):
+            raise self._mismatch(recipe, missing or unused)
+        notes = (f"heads left behind: {', '.join(unused)}",) if unused else ()
+        return replace(self, recipe=combined, model=model, notes=self.notes + notes)
 
-    def _misfit(self, recipe: Recipe, names: list[str]) -> UserError:
+    def _mismatch(self, recipe: Recipe, names: list[str]) -> UserError:
         """Return the error for an objective whose parameters are missing or of another shape."""
-        kind, own = kinds.name_of(recipe.objective), kinds.name_of(self.recipe.objective)
-        way = _as_trained(recipe.objective, self.recipe.objective)
+        kind, trained = kinds.name_of(recipe.objective), kinds.name_of(self.recipe.objective)
+        options = _as_trained(recipe.objective, self.recipe.objective)
         new = {name.split(".")[1] for name in names} - set(self.model.heads)
         published = self.provenance.get("imported", {}).get("heads_apart", ())
-        if apart := [head for head in published if head in new]:
-            head, folder = apart[0], self.provenance["imported"]["folder"]
+        if separate := [head for head in published if head in new]:
+            head, folder = separate[0], self.provenance["imported"]["folder"]
             again = "" if self.is_foreign else "import it again, "
             return UserError(
                 f"objective.kind: '{kind}' needs a {head}, which {self.name} lacks; put the folder "
                 f"of the {head} trained with it into {folder}, as {head}/, {again}and start from "
-                f"that; or use {way}"
+                f"that; or use {options}"
             )
         return UserError(
             f"objective.kind: '{kind}' needs heads that {self.name} lacks "
-            f"({', '.join(names[:2])}): it was trained with '{own}'; use {way}"
+            f"({', '.join(names[:2])}): it was trained with '{trained}'; use {options}"
         )
 
     def _model(self, assignments: Sequence[str]) -> Any:
@@ -196,12 +196,13 @@ def _grow(old: Model, new: Model) -> None:
 
 def _as_trained(requested: Any, trained: Any) -> str:
     """Return the options that give the objective that a model was trained with."""
-    there = config.to_table(requested) if kinds.name_of(requested) == kinds.name_of(trained) else {}
+    is_same_kind = kinds.name_of(requested) == kinds.name_of(trained)
+    given = config.to_table(requested) if is_same_kind else {}
     plain = (str, int, float)
     differ = {
         key: value
         for key, value in config.to_table(trained).items()
-        if key in there and value != there[key] and isinstance(value, plain)
+        if key in given and value != given[key] and isinstance(value, plain)
     }
     if not differ:
         return "a recipe with that objective"
@@ -213,21 +214,21 @@ def _by_token(starting_model: StartingModel) -> set[str]:
     vocab = starting_model.tokenizer.vocab
     with shapes_only():
         grown = _shapes(starting_model.recipe.build(replace(vocab, size=vocab.size + 1)))
-    there = _shapes(starting_model.model)
-    return {name for name, shape in grown.items() if shape != there[name]}
+    shapes = _shapes(starting_model.model)
+    return {name for name, shape in grown.items() if shape != shapes[name]}
 
 
-def _carry_over(old: Model, new: Model) -> list[str]:
+def _copy_matching(old: Model, new: Model) -> list[str]:
     """Copy parameters of the same name and shape into `new`; return the names of the others."""
     parameters = checkpoint.stored_tensors(new)
-    left = []
+    unused = []
     with torch.no_grad():
         for name, value in checkpoint.stored_tensors(old).items():
             if name in parameters and parameters[name].shape == value.shape:
                 parameters[name].copy_(value)
             else:
-                left.append(name)
-    return left
+                unused.append(name)
+    return unused
 
 
 def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:

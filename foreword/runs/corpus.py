@@ -52,7 +52,7 @@ def require_form(recipe: Recipe, texts: Sequence[str]) -> None:
         UserError: a packing of pairs gets no pairs; the setting is named.
     """
     if is_prepared(texts):
-        return  # its own settings made it
+        return  # prepared with settings of its own
     if recipe.packing.needs_pairs and not recipe.read.target:
         raise UserError(
             f"read.target: packing '{kinds.name_of(recipe.packing)}' requires parallel text; name "
@@ -78,7 +78,7 @@ def require_sentences(recipe: Recipe, texts: Sequence[str]) -> None:
     if is_prepared(texts) or not recipe.packing.labels_pairs or read.target:
         return
     if _size(texts, read) <= _LONG_TOKEN * recipe.packing.length:
-        return  # too little text in any case, which is said later
+        return  # too little text in any case; a later check says so
     for document in read_documents(texts, read):
         if len(list(itertools.islice(sentences.iterate([document.text]), 2))) > 1:
             return
@@ -92,7 +92,7 @@ def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, Prepared
     Raises:
         UserError: the text is missing, of another tokenizer, or a single token repeated.
     """
-    # What the run reads, as its `run.json` says.
+    # What the run reads, from its `run.json`.
     provenance = read_state(run)
     texts, given = provenance.get("texts"), provenance.get("tokenizer")
     if not texts:
@@ -134,7 +134,7 @@ def _tokenizer(
     folder = run / "tokenizer"
     if (folder / "tokenizer.json").is_file():
         tokenizer = Tokenizer.load(folder)
-        if not (folder / manifest.FILE).is_file():  # a kill came just before it
+        if not (folder / manifest.FILE).is_file():  # killed just before it was written
             tokenizer.save(folder)
         return tokenizer
     if given is not None:
@@ -149,7 +149,7 @@ def _tokenizer(
 def _require_row(recipe: Recipe, run: Path, tokenizer: Tokenizer, texts: Sequence[str]) -> None:
     """Check that the text fills a row before anything is tokenized or held out.
 
-    Only files so small that there may not be are read.
+    Files are read only if they are small enough to be too short.
     """
     least, tokens = recipe.packing.length, 0
     size = _size(texts, recipe.read)
@@ -186,11 +186,11 @@ def naming_text_in_errors(run: Path, texts: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        for side, of in ((TRAIN, ""), (HELDOUT, "what is held out of ")):
-            shards, colon, wrong = str(error).partition(": ")
+        for side, prefix in ((TRAIN, ""), (HELDOUT, "what is held out of ")):
+            shards, colon, message = str(error).partition(": ")
             if shards == str(run / SHARDS / side):
                 more = f" and {len(texts) - 1} more" if texts[1:] else ""
-                raise UserError(f"{of}{texts[0]}{more}{colon}{wrong}") from error
+                raise UserError(f"{prefix}{texts[0]}{more}{colon}{message}") from error
         raise
 
 
@@ -200,13 +200,13 @@ def is_prepared(texts: Sequence[str]) -> bool:
 
 
 def describe_text(prepared: PreparedText, tokenizer: Tokenizer) -> list[str]:
-    """Return a line on the text, with its defects, and one on the tokenizer's training if known."""
+    """Return a line on the text and its defects, and one on the tokenizer's training if known."""
     train, heldout = prepared.counts["train"], prepared.counts["heldout"]
-    odd = data_warnings(prepared.manifest["read"]["counts"], train.unknown + heldout.unknown)
+    defects = data_warnings(prepared.manifest["read"]["counts"], train.unknown + heldout.unknown)
     read = (
         f"{train.documents + heldout.documents:,} documents: {train.tokens:,} tokens to train on, "
         f"{heldout.tokens:,} held out"
-        + "".join(f"; {count:,} {what}" for what, count in odd.items())
+        + "".join(f"; {count:,} {what}" for what, count in defects.items())
     )
     trained = describe(tokenizer)
     return [read, f"tokenizer trained on {trained}"] if trained else [read]

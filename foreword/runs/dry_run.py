@@ -16,11 +16,11 @@ from foreword.text.special import ALL, NAMES, SENTINELS
 from foreword.text.tokenizers._contract import TokenizerKind
 from foreword.types import Example, Rows, Vocab
 
-FEW_LAYERS = 24  # stands for all layers of a model with more than twice as many
+FEW_LAYERS = 24  # built in place of all layers of a model with more than twice as many
 
 
 def dry_run(recipe: Recipe, vocab: Vocab | None = None) -> None:
-    """Build the model without weights and arrange a dummy example, to check that all parts fit.
+    """Check that all parts fit: build the model without weights, and arrange a dummy example.
 
     The model is built on torch's meta device, where weights take no memory.
 
@@ -47,7 +47,7 @@ def shallow(recipe: Recipe) -> tuple[Recipe, dict[str, int]]:
     layers = {"layers": model.layers}
     if isinstance(model, EncoderDecoder):
         if model.decoder_layers == model.layers:
-            model = replace(model, decoder_layers=None)  # as many as of the encoder
+            model = replace(model, decoder_layers=None)  # the encoder's number
         layers["decoder_layers"] = model.decoder_layers or 0
     deep = {name: number for name, number in layers.items() if number > 2 * FEW_LAYERS}
     few: dict[str, Any] = dict.fromkeys(deep, FEW_LAYERS)

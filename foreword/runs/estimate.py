@@ -42,8 +42,8 @@ class Estimate:
         tokens_per_step: tokens that the model reads, source and target, without padding.
         flops_per_step: floating-point operations, counted.
         seconds_per_step: measured, without evaluations and checkpoints.
-        rows_timed: rows of the timed steps; 0 if the machine is too small for the model, and all
-            numbers are by arithmetic.
+        rows_timed: rows of the timed steps; 0 if the model is too large for this machine, and all
+            numbers are computed by arithmetic.
         steps: steps of the whole budget.
         epochs: passes over the text in these steps.
     """
@@ -78,7 +78,7 @@ def estimate(setup: TrainingSetup, share: float = 1.0) -> Estimate:
     if next(model.parameters()).is_meta:
         return _by_arithmetic(setup, share)
     model.train()
-    # Operations and activations, on as many rows as do not take too long.
+    # FLOPs and activations, on fewer rows if a step would take too long.
     loss_fn = setup.loss_fn
     rows = _rows_to_time(setup, loss_fn)
     batches = setup.feed.batches(np.arange(rows))
@@ -86,7 +86,7 @@ def estimate(setup: TrainingSetup, share: float = 1.0) -> Estimate:
     flops_per_step = sum(flops.count(model, batch, loss_fn) for batch in batches) * scale
     activations = activations_of(setup, rows, loss_fn)
     parameters = count_by_part(model)
-    # Time and memory, of steps as training takes them.
+    # Time and memory of real training steps.
     if recipe.train.compile == "on":
         compile_blocks(model)
     first_loss, seconds = _time(setup, batches, loss_fn)
@@ -131,24 +131,24 @@ def _by_arithmetic(setup: TrainingSetup, share: float) -> Estimate:
 def steps_of(
     budget: Budget, tokens: float, operations: float, seconds: float, epochs: float
 ) -> int:
-    """Return the number of steps that a budget pays for, given the cost of each."""
-    price = {
+    """Return the number of steps in a budget, given the cost of each."""
+    cost = {
         "steps": 1.0,
         "epochs": epochs,
         "tokens": tokens,
         "flops": operations,
         "hours": seconds / 3600,
     }
-    return max(1, math.ceil(budget.amount / price[budget.unit] - 1e-9))
+    return max(1, math.ceil(budget.amount / cost[budget.unit] - 1e-9))
 
 
 def _rows_to_time(setup: TrainingSetup, loss_fn: Callable[[Batch], Loss]) -> int:
     """Return the number of rows to time: a micro-batch, or fewer if a step would take too long.
 
-    If possible more than one, since the constant cost of a step must not be scaled up.
+    If possible more than one, so that the constant cost of a step is not scaled up.
     """
     rows, most = 1, setup.recipe.train.micro_batch
-    if setup.device.type == "cuda":  # short in any case, and each size would be compiled
+    if setup.device.type == "cuda":  # fast, and each size would be compiled
         return most
     _forward_backward(setup, rows, loss_fn)  # the first is slow
     while rows < most and _forward_backward(setup, rows, loss_fn) < STEP_SECONDS / 2:

@@ -27,9 +27,9 @@ from foreword.train.step import evaluate, train_step
 from foreword.train.workers import accumulate_on
 from foreword.types import Batch, Loss
 
-PROGRAM = 400_000_000  # about what Python, torch and libraries take, where it is not measured
-STEPS, ROUNDS = 3, 2  # steps and an evaluation; further ones add little to a process's memory
-STEPS_OF_ROWS = DEPTH + 2  # those that wait, the one computed, the one being made
+PROGRAM = 400_000_000  # about what Python, torch and libraries take; used if not measured
+STEPS, ROUNDS = 3, 2  # a round is steps and an evaluation; further ones add little memory
+STEPS_OF_ROWS = DEPTH + 2  # those prepared ahead, the current one, the one in preparation
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class MemoryUse:
         gradients: the gradients of each worker; once more where several micro-batches are added.
         optimizer: the optimizer's state after a step.
         activations: what backward needs of one micro-batch.
-        allocator: what else the process came to hold in a few steps: temporary copies, and freed
-            memory kept for the next step.
+        allocator: the rest, measured over a few steps: temporary copies, and freed memory kept for
+            the next step.
         available: memory of the device.
     """
 
@@ -76,7 +76,7 @@ def memory_taken(
 
     Args:
         setup: the set-up of training; nothing else holds an optimizer of its model.
-        rows: rows of a step that does not take too long.
+        rows: rows whose step does not take too long.
         activations: bytes of a micro-batch, from `activations_of`.
         loss_fn: returns the sum and count of a batch.
     """
@@ -86,23 +86,23 @@ def memory_taken(
     state = round(
         weights * state_per_weight(recipe.optimizer)
     )  # measured by a step, which loads all code
-    # Peaks of one or two numbers of rows, and what stands in them beside weights and state.
+    # Peaks at one or two numbers of rows, and their memory besides weights and state.
     most = min(train.micro_batch, max(rows, 2 * train.workers))
-    if train.micro_batch <= 2 * most:  # a line through two would cost as much, and chance more
+    if train.micro_batch <= 2 * most:  # two smaller ones would take as long and be less exact
         most = train.micro_batch
     counts = [most] if most == train.micro_batch else [most // 2, most]
     peaks = [_peak(setup, count, loss_fn) for count in counts]
     start = peaks[-1].start
-    program, beside = PROGRAM, [activations]
+    program, others = PROGRAM, [activations]
     if start is not None:
         program = start - weights
-        beside = [
+        others = [
             peak.rise - state - weights * min(train.workers, count)
             for peak, count in zip(peaks, counts, strict=True)
         ]
     # Extrapolated to a whole micro-batch.
-    all_beside = extrapolate(beside, counts, train.micro_batch)
-    activations = min(activations, max(all_beside, 0))  # they are not all there at the peak
+    all_others = extrapolate(others, counts, train.micro_batch)
+    activations = min(activations, max(all_others, 0))  # not all are held at the peak
     batch = setup.feed.batch(np.arange(1), train.seed)
     on_cpu = setup.device.type == "cpu"
     return MemoryUse(
@@ -112,7 +112,7 @@ def memory_taken(
         gradients=weights * (train.workers + (recipe.rows_per_step > train.micro_batch)),
         optimizer=state,
         activations=activations,
-        allocator=max(0, all_beside - activations),
+        allocator=max(0, all_others - activations),
         available=memory_of(setup.device),
     )
 
@@ -120,9 +120,8 @@ def memory_taken(
 def extrapolate(measured: Sequence[int], counts: Sequence[int], rows: int) -> int:
     """Return the bytes of a micro-batch of `rows`, by the line through one or two smaller ones.
 
-    What a row adds is no less than nothing, and no more than its share of all that was measured,
-    for a part is there however few the rows: a slope beyond these is chance, and would grow with
-    the distance.
+    The slope is at least 0 and at most the mean per row, since some memory does not depend on the
+    rows: a slope beyond these is noise, which extrapolation would amplify.
 
     Args:
         measured: bytes at each of `counts`.
@@ -137,7 +136,7 @@ def extrapolate(measured: Sequence[int], counts: Sequence[int], rows: int) -> in
 def _peak(setup: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> Peak:
     """Measure the peak of a run with this many rows at once: count, steps, an evaluation.
 
-    On a CPU the steps run in other threads, which reuse little of what counting FLOPs held.
+    On a CPU the steps run in other threads, which reuse little of the memory of counting FLOPs.
     """
     batches, heldout = setup.feed.batches(np.arange(rows)), []
     if setup.heldout is not None:

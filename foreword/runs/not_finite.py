@@ -1,4 +1,4 @@
-"""The end of a run whose numbers are not finite, and its message."""
+"""The error that ends a run whose weights or losses are not finite."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def non_finite_error(
         begun_step: the step that this process began from; -1 for a new run.
     """
     good, lr = checkpoint.delete_after(run, last_finite_step), recipe.optimizer.lr
-    if good is None and (left := checkpoint.all_in(run)):
+    if good is None and (only := checkpoint.all_in(run)):
         return TrainingStoppedError(
-            f"{why}; the only checkpoint, {left[-1]}, gave no finite loss: start a new run with a "
+            f"{why}; the only checkpoint, {only[-1]}, gave no finite loss: start a new run with a "
             f"lower optimizer.lr than {lr:g}"
         )
     where = "no checkpoint yet" if good is None else f"the last good checkpoint is {good}"

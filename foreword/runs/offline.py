@@ -60,7 +60,7 @@ def train_offline(
         TrainingStoppedError: what was learned is not finite.
         UserError: the text, the budget or the recipe does not fit the model, or the disk is full.
     """
-    # Nothing to do, or nothing that can be done.
+    # Check that there is something to train.
     if is_finished(run):
         return
     if (run / START).exists():
@@ -89,14 +89,14 @@ def train_offline(
             reporter.note(note)
         note_data(run, prepared, model, torch.device("cpu"), recipe.train.precision)
         records = list(_records(recipe, model, tokenizer, prepared, spent, samples))
-        log.rewind(run, 0)  # of an attempt killed before its checkpoint was complete
+        log.rewind(run, 0)  # left by a run killed before its checkpoint was complete
         for record in records:
             log.append(run, record)
             reporter.record(record, 1.0)
         # The checkpoint comes last: with it the run is complete.
         name = checkpoint.name_of(epochs)
         losses = [record["loss"] for record in records if record["kind"] == "heldout"]
-        best = next(filter(math.isfinite, losses), None)  # an impossible text's is infinite
+        best = next(filter(math.isfinite, losses), None)  # an impossible text has infinite loss
         state = TrainingState(spent, best_loss=best, best=None if best is None else name)
         checkpoint.save(run / "checkpoints" / name, model, None, state.dump())
 

@@ -28,7 +28,7 @@ class Recipe:
     """Every part of a run.
 
     Attributes:
-        description: one line for people.
+        description: one line.
         family: name of the model family in the literature (`BERT`), the same for all sizes.
         paper: its paper (`Devlin et al. 2019`).
         tokenizer: a kind in `text/tokenizers/`.
@@ -66,7 +66,7 @@ class Recipe:
                 f"packing.length: rows of {length} tokens, but model.attention projects rows of "
                 f"exactly {exact}; set model.attention.length={length}"
             )
-        # Order: a memory needs consecutive rows.
+        # Order: a memory requires consecutive rows.
         if self.model.has_memory and not self.packing.is_contiguous:
             raise UserError(
                 "packing.kind: this model carries memory between rows; use packing 'stream'"
@@ -105,7 +105,7 @@ class Recipe:
         return max(length, self.layout.max_length(self.objective.max_lengths(length, text)))
 
     def rows_in_words(self) -> str:
-        """Return the length of rows in words, and what objective and layout make of it."""
+        """Return the length of rows for messages, and of sequences if these are longer."""
         length = self.packing.length
         words, longest = f"rows of {length} tokens", self.max_sequence(length)
         if longest == length:

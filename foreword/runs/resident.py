@@ -11,17 +11,17 @@ import torch
 from foreword import allocator
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-PEAK = "5"  # what resets the peak, written to CLEAR: proc(5)
+PEAK = "5"  # written to CLEAR, it resets the peak: proc(5)
 
 
 class Peak:
     """A context that measures the peak of memory within it.
 
-    On a GPU, what the caching allocator reserves and the context takes, memory of other processes
-    included; else the process's resident set, with the pages of mapped files that were read.
+    On a GPU: the caching allocator's reserved memory, the context and other processes. Else: the
+    process's resident set, with the pages of mapped files that were read.
 
     Attributes:
-        start: bytes at the beginning; None if this system does not tell.
+        start: bytes at the beginning; None if the system does not report them.
         most: bytes at the peak.
 
     Args:
@@ -44,7 +44,7 @@ class Peak:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats(self.device)
             self.start = _used(self.device)
-            self._beside = self.start - torch.cuda.memory_reserved(self.device)
+            self._outside = self.start - torch.cuda.memory_reserved(self.device)
         else:
             allocator.return_freed()
             self.start = _status("VmRSS") if _reset() else None
@@ -52,7 +52,7 @@ class Peak:
 
     def __exit__(self, *_: object) -> None:
         if self.device.type == "cuda":
-            self.most = self._beside + torch.cuda.max_memory_reserved(self.device)
+            self.most = self._outside + torch.cuda.max_memory_reserved(self.device)
         elif self.start is not None:
             self.most = _status("VmHWM")
 

@@ -164,7 +164,7 @@ def require_machine(recipe: Recipe) -> None:
 def require_free(run: Path) -> None:
     """Check that a run can begin in a folder, which may hold the rest of one killed at its start.
 
-    Such files are known by the `run.json` that the killed run began with.
+    Such files are recognised by the killed run's `run.json`.
 
     Raises:
         UserError: the folder holds something else.
@@ -183,7 +183,7 @@ def require_free(run: Path) -> None:
 
 
 def require_not_a_run(folder: Path) -> None:
-    """Make sure that a folder can be written, and is not a run, a tuned model or a part of one.
+    """Check that a folder can be written, and is not a run, a tuned model or a part of one.
 
     Raises:
         UserError: it cannot, or it is.
@@ -287,8 +287,8 @@ def _train_run(
         train_offline(run, recipe, tokenizer, prepared, reporter, stage, samples)
         return True
 
+    # Model and batches; every `auto` is resolved and saved.
     stage("building the model")
-    # Model and batches; every `auto` is resolved and written down.
     setup = set_up_training(recipe, tokenizer, prepared)
     if setup.recipe != recipe:
         write_recipe(run, setup.recipe)
@@ -317,7 +317,7 @@ def _train_run(
 
 
 def _require_device(run: Path, recipe: Recipe) -> None:
-    """Check that a run that has begun finds its device again, since it cannot change it."""
+    """Check that this machine has the device that the run was begun on."""
     try:
         choose_device(recipe.train.device)
     except UserError:

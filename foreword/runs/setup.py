@@ -28,7 +28,7 @@ from foreword.train.loop import Loop, StepOptions
 from foreword.train.workers import accumulate_on, choose_workers
 from foreword.types import Vocab
 
-DROPOUT = 0xD0  # tells the seed of dropout from the run's
+DROPOUT = 0xD0  # mixed into the run's seed for dropout
 COUNTED_ROWS = 8  # rows whose FLOPs are counted on a GPU
 
 
@@ -71,8 +71,8 @@ def set_up_training(
         recipe: of the run.
         tokenizer: of the run.
         prepared: its text.
-        or_shape: for a model too large for this machine, build only a few layers on torch's meta
-            device.
+        or_shape: whether to build a model too large for this machine in part, without weights: a
+            few layers on torch's meta device.
 
     Raises:
         UserError: the text is shorter than a row, or the tokenizer lacks what the objective needs.
@@ -204,13 +204,13 @@ def on_cpu_in_fp32(recipe: Recipe) -> Recipe:
 def _rows_that_fit(recipe: Recipe, device: torch.device, dtype: torch.dtype) -> int:
     """Return the power of two of sequences whose activations take a quarter of the memory.
 
-    About 16 values and 2 bytes of dropout masks for each of d_model are kept for backward, a layer
-    and token: 34 bytes in 16 bits (Korthikanti et al. 2022, section 4.1). Gradients and slack take
+    Backward needs about 16 values and 2 bytes of dropout masks per layer, token and unit of
+    d_model: 34 bytes in 16 bits (Korthikanti et al. 2022, section 4.1). Gradients and slack take
     as much again.
     """
     model = neural_settings(recipe.model)
-    kept = 16 * dtype.itemsize + 2
-    row = 2 * kept * model.d_model * model.depth * recipe.packing.length
+    bytes_per_value = 16 * dtype.itemsize + 2
+    row = 2 * bytes_per_value * model.d_model * model.depth * recipe.packing.length
     rows = max(1, memory_of(device) // 4 // row)
     return 1 << (int(rows).bit_length() - 1)
 

@@ -138,7 +138,7 @@ def modernbert(theirs: weights.Theirs) -> dict[str, Tensor]:
     return table
 
 
-# Up to (5 + 2 random) * block = 72 positions attention is dense; beyond, rows are of whole blocks or
+# Up to (5 + 2 random) * block = 72 positions attention is dense; longer rows are whole blocks or
 # not. In evaluation `transformers` replaces every random block by the first one, which then counts
 # several times, so ours is held against its training mode; there is no dropout.
 @pytest.mark.parametrize("lengths", [(72, 60), (73, 73), (136, 90), (250, 250)])
