@@ -80,7 +80,6 @@ class ELMo(ModelSettings):
         return 2 * self.layers
 
     def build(self, vocab: int) -> Backbone:
-        """Return the backbone for a vocabulary of `vocab` ids."""
         return ElmoBackbone(self, vocab)
 
 

@@ -45,7 +45,6 @@ class EncoderDecoder(StackSettings):
         return self.layers + (self.decoder_layers or self.layers)
 
     def build(self, vocab: int) -> Backbone:
-        """Return the backbone for a vocabulary of `vocab` ids."""
         return EncoderDecoderBackbone(self, vocab)
 
 
@@ -93,11 +92,9 @@ class EncoderDecoderBackbone(SourceBackbone):
         return Hidden(output.states, output.cache, layers=layers)
 
     def with_layer_gradients(self, batch: Batch) -> Hidden:
-        """Like `by_layer`, whose states serve for gradients too."""
         return self.by_layer(batch)
 
     def encode(self, source: Batch) -> Tensor:
-        """Return the encoder's states of a source, (batch, length, d_model)."""
         return self._encode(source).states
 
     def _encode(self, source: Batch, *, keeps_layers: bool = False) -> StackOutput:

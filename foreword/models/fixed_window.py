@@ -45,7 +45,6 @@ class FixedWindow(ModelSettings):
         return self.d_model + self.direct * self.window * self.embedding_width
 
     def build(self, vocab: int) -> Backbone:
-        """Return the backbone for a vocabulary of `vocab` ids."""
         return FixedWindowBackbone(self, vocab)
 
 
@@ -68,7 +67,6 @@ class FixedWindowBackbone(NeuralBackbone):
         return replace(self.by_layer(batch, cache), layers=None)
 
     def by_layer(self, batch: Batch, cache: Any = None) -> Hidden:
-        """Like `forward`, with the states of each layer."""
         settings = self.settings
         assert isinstance(settings, FixedWindow)
         x = self.embedding(batch, self.position)
@@ -86,7 +84,6 @@ class FixedWindowBackbone(NeuralBackbone):
         return Hidden(states, words[:, words.shape[1] - cached :], layers=tuple(layers))
 
     def with_layer_gradients(self, batch: Batch) -> Hidden:
-        """Like `by_layer`, whose states serve for gradients too."""
         return self.by_layer(batch)
 
     def _mask_documents(self, windows: Tensor, positions: Tensor) -> Tensor:

@@ -66,7 +66,6 @@ class Seq2Seq(ModelSettings):
         return 2 * self.layers
 
     def build(self, vocab: int) -> Backbone:
-        """Return the backbone for a vocabulary of `vocab` ids."""
         return Seq2seqBackbone(self, vocab)
 
 
@@ -158,7 +157,6 @@ class Seq2seqBackbone(SourceBackbone):
         return Hidden(self.dropout(joined), after if one_per_row else None)
 
     def encode(self, source: Batch) -> Tensor:
-        """Return the encoder's states of a source, (batch, length, d_model)."""
         spans = _document_spans(source)
         states, _ = self._encode(self.embedding(source, self.position), spans)
         return spans.join(states, (source.ids.shape[0], source.ids.shape[1]))

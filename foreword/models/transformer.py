@@ -53,7 +53,6 @@ class Transformer(StackSettings):
         return self.memory > 0
 
     def build(self, vocab: int) -> Backbone:
-        """Return the backbone for a vocabulary of `vocab` ids."""
         return TransformerBackbone(self, vocab)
 
 
@@ -79,7 +78,6 @@ class TransformerBackbone(MemoryBackbone):
         return self._run(batch, cache, keeps_layers=False)
 
     def by_layer(self, batch: Batch, cache: Any = None) -> Hidden:
-        """Like `forward`, with the states of each layer."""
         return self._run(batch, cache, keeps_layers=True)
 
     def _run(self, batch: Batch, cache: Any, *, keeps_layers: bool) -> Hidden:
@@ -104,7 +102,6 @@ class TransformerBackbone(MemoryBackbone):
         self.stack.memory_length = length
 
     def with_layer_gradients(self, batch: Batch) -> Hidden:
-        """Like `by_layer`, whose states serve for gradients too."""
         return self.by_layer(batch)
 
     def _query_stream(self, batch: Batch, queries: Queries) -> QueryStream:

@@ -68,7 +68,6 @@ class WordVectors(ModelSettings, OfflineArchitecture):
     subsample: ShareBelowOne = 1e-3
 
     def build(self, vocab: int) -> Backbone:
-        """Return the backbone for a vocabulary of `vocab` ids."""
         return WordVectorsBackbone(self, vocab)
 
     def require_packages(self) -> None:

@@ -55,12 +55,10 @@ class FullMask(Mask):
     """All pairs: the encoder's mask."""
 
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
-        """Return True."""
         return (i >= 0) & (j >= 0)
 
     @property
     def sees_itself(self) -> bool:
-        """True."""
         return True
 
 
@@ -113,7 +111,6 @@ class PrefixMask(Mask):
     is_prefix: Any
 
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
-        """Return whether the key is in the prefix."""
         return self.is_prefix[b, j] & (i >= 0)
 
 
@@ -142,7 +139,6 @@ class GlobalMask(Mask):
     offset: int = 0
 
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
-        """Return whether query or key is global."""
         return (i + self.offset < self.count) | (j < self.count)
 
 
@@ -159,7 +155,6 @@ class BlockSparseMask(Mask):
     size: int
 
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
-        """Return whether the query's block sees the key's block."""
         return self.table[h % self.table.shape[0], i // self.size, j // self.size]
 
 
@@ -183,7 +178,6 @@ class PermutationMask(Mask):
 
     @property
     def sees_itself(self) -> bool:
-        """`includes_self`."""
         return self.includes_self
 
 
@@ -213,12 +207,10 @@ class AndMask(Mask):
     right: Mask
 
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
-        """Return whether both masks allow the pair."""
         return self.left.allows(b, h, i, j) & self.right.allows(b, h, i, j)
 
     @property
     def sees_itself(self) -> bool:
-        """True if both masks do."""
         return self.left.sees_itself and self.right.sees_itself
 
 
@@ -230,10 +222,8 @@ class OrMask(Mask):
     right: Mask
 
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
-        """Return whether one of the masks allows the pair."""
         return self.left.allows(b, h, i, j) | self.right.allows(b, h, i, j)
 
     @property
     def sees_itself(self) -> bool:
-        """True if one of the masks does."""
         return self.left.sees_itself or self.right.sees_itself

@@ -34,7 +34,6 @@ class ARPA:
     """
 
     def write(self, trained: TrainedModel, out: Path) -> ExchangeResult:
-        """See `Format`."""
         if not trained.recipe.model.is_count_based:
             raise UserError(f"{trained.run}: not an n-gram model, and ARPA files hold n-grams only")
         atomic.require_writable(out, is_folder=False)
@@ -52,7 +51,6 @@ class ARPA:
         return ExchangeResult({"file": str(out), **sizes, "bytes": out.stat().st_size})
 
     def read(self, source: str, run: Path) -> ExchangeResult:
-        """See `Format`."""
         # Read the file and make a tokenizer of its words.
         file = Path(source)
         table, words = arpa.read(file)

@@ -30,7 +30,6 @@ class HF:
     download: bool = False
 
     def write(self, trained: TrainedModel, out: Path) -> ExchangeResult:
-        """See `Format`."""
         trained, dropped = exporting.without_boundary_head(trained)
         family = exporting.export(trained, out, self.family)
         difference = exporting.check(trained, out, family)
@@ -39,7 +38,6 @@ class HF:
         return ExchangeResult(facts | difference, (*notes, *unchecked(difference)))
 
     def read(self, source: str, run: Path) -> ExchangeResult:
-        """See `Format`."""
         if self.family:
             raise UserError("--family is for export; an imported folder names its own family")
         folder = _download(source) if self.download else Path(source)

@@ -35,7 +35,6 @@ class Word2Vec:
     binary: bool = False
 
     def write(self, trained: TrainedModel, out: Path) -> ExchangeResult:
-        """See `Format`."""
         atomic.require_writable(out, is_folder=False)
         if out.exists():
             raise UserError(f"{out}: already exists; choose another --out")
@@ -48,7 +47,6 @@ class Word2Vec:
         )
 
     def read(self, source: str, run: Path) -> ExchangeResult:
-        """See `Format`."""
         # Read the file and make a tokenizer of its words; of a word named twice the first counts.
         path = Path(source)
         words, vectors = file.read(path)

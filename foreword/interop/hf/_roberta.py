@@ -63,7 +63,6 @@ class LikeRoberta(Family):
         }
 
     def objective(self, weights: Mapping[str, Tensor]) -> Table:
-        """Return masked language modelling."""
         return {"kind": "masked"}
 
     def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
@@ -71,7 +70,6 @@ class LikeRoberta(Family):
         return encoder.document_packing(table)
 
     def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
-        """Yield the mapping of each parameter."""
         yield from encoder.backbone(design, self.prefix)
         yield encoder.position(self.prefix, skipped=vocab.id("[PAD]") + 1)
         if design.model.segments:

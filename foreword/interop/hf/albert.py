@@ -82,7 +82,6 @@ class ALBERT(Family):
         return encoder.document_packing(table)
 
     def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
-        """Yield the mapping of each parameter."""
         yield from encoder.embeddings(self.prefix)
         yield encoder.position(self.prefix)
         yield encoder.segment(self.prefix)

@@ -66,7 +66,6 @@ class BERT(Family):
         return encoder.pair_packing(table) if is_pair else encoder.document_packing(table)
 
     def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
-        """Yield the mapping of each parameter."""
         yield from encoder.backbone(design, self.prefix)
         yield encoder.position(self.prefix)
         yield encoder.segment(self.prefix)

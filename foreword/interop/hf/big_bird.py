@@ -83,7 +83,6 @@ class BigBird(Family):
         }
 
     def objective(self, weights: Mapping[str, Tensor]) -> Table:
-        """Return masked language modelling."""
         return {"kind": "masked"}
 
     def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:

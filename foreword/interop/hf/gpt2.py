@@ -42,7 +42,6 @@ class GPT2(Family):
     ignored_keys = (*decoder.IGNORED_KEYS, "reorder_and_upcast_attn")
 
     def objective(self, weights: Mapping[str, Tensor]) -> Table:
-        """Return causal language modelling."""
         return {"kind": "causal"}
 
     def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
@@ -58,7 +57,6 @@ class GPT2(Family):
         return {**super().describe(design, vocab), "n_ctx": design.model.limit}
 
     def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
-        """Yield the mapping of each parameter."""
         yield from map_each(
             {"embedding.token": "wte", "stack.position.table": "wpe"},
             "backbone.",

@@ -126,7 +126,6 @@ class ModernBERT(Family):
         }
 
     def objective(self, weights: Mapping[str, Tensor]) -> Table:
-        """Return masked language modelling."""
         return {"kind": "masked"}
 
     def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
@@ -134,7 +133,6 @@ class ModernBERT(Family):
         return encoder.document_packing({"position": {"length": 1024}})
 
     def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
-        """Yield the mapping of each parameter."""
         kind = ("weight",)
         embeddings = {"token": "tok_embeddings", "norm": "norm"}
         yield from map_each(embeddings, "backbone.embedding.", "model.embeddings.", kind)

@@ -39,7 +39,6 @@ class OpenAIGPT(Family):
     ignored_keys = decoder.IGNORED_KEYS
 
     def objective(self, weights: Mapping[str, Tensor]) -> Table:
-        """Return causal language modelling."""
         return {"kind": "causal"}
 
     def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
@@ -51,7 +50,6 @@ class OpenAIGPT(Family):
         return decoder.bos_and_eos(design)
 
     def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
-        """Yield the mapping of each parameter."""
         tables = {"embedding.token": "tokens_embed", "stack.position.table": "positions_embed"}
         yield from map_each(tables, "backbone.", self.prefix, ("weight",))
         yield from decoder.blocks(design, self.prefix)

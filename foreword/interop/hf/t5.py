@@ -113,7 +113,6 @@ class T5(Family):
         return design.packing.bos, design.objective.end
 
     def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
-        """Yield the mapping of each parameter."""
         yield ParameterMap(("backbone.embedding.token.weight",), (self.embedding,))
         if not design.model.tied:
             yield ParameterMap(("heads.token.weight",), ("lm_head.weight",))

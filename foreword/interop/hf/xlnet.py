@@ -105,7 +105,6 @@ class XLNet(Family):
         return {"kind": "stream", "length": 512, "eos": "</s>"}
 
     def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
-        """Yield the mapping of each parameter."""
         model = design.model
         d_model, d_head, layers = model.d_model, model.head_width, range(model.layers)
         by_head, layer = (model.heads, d_head), f"{self.prefix}layer."

@@ -23,5 +23,4 @@ class Softmax(LMHeadKind):
     bias: bool = False
 
     def build(self, states: HeadInput, embedding: Embedding, *, is_tied: bool) -> VocabularyHead:
-        """Return the head."""
         return TokenHead(states, embedding, is_tied=is_tied, bias=self.bias)

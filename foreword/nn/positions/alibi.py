@@ -26,7 +26,6 @@ class ALiBi(PositionKind):
     def build(
         self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool
     ) -> PositionScheme:
-        """Return the module, without parameters."""
         return AlibiPositions(heads)
 
 

@@ -31,7 +31,6 @@ class Rotary(PositionKind):
     def build(
         self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool
     ) -> PositionScheme:
-        """Return the module, without parameters."""
         if d_head % 2:
             raise ValueError(
                 f"d_head: rotary positions require an even number, got {d_head}; its default "

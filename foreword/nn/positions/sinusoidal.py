@@ -30,7 +30,6 @@ class Sinusoidal(PositionKind):
     def build(
         self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool
     ) -> PositionScheme:
-        """Return the module, without parameters."""
         if width % 2:
             raise ValueError(f"d_model: sinusoidal positions require an even number, got {width}")
         return SinusoidalPositions(self.base, width)

@@ -15,5 +15,4 @@ class None_:  # noqa: N801 (None is Python's)
     """
 
     def build(self, d_model: int) -> SourceAttention | None:
-        """Return None."""
         return None

@@ -33,7 +33,6 @@ class Full(Ranged):
     lr: Annotated[float, Interval(ge=0, le=10)] = 0.0
 
     def peak_lr(self, settings: ModelSettings) -> float:
-        """Return the peak learning rate for a backbone of these settings."""
         if self.lr:
             return self.lr
         scale = 5.0 if settings.init == "t5" else 1.0

@@ -86,7 +86,6 @@ class NegativeSampling(Ranged):
         return words.astype(np.int64)
 
     def scorer(self, counts: Array) -> Scorer:
-        """See `VectorOutput`."""
         return noise_scorer(counts, self.exponent)
 
 

@@ -56,5 +56,4 @@ class NegativeSamplingGensim(Ranged):
         )
 
     def scorer(self, counts: Array) -> Scorer:
-        """See `VectorOutput`."""
         return noise_scorer(counts, self.exponent)
