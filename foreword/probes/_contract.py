@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from foreword.data.shards import Shards
@@ -52,6 +52,9 @@ class Finding:
         details: the full measurements, as plotted; all rows have the same keys.
         notes: remarks on the figures, one line each.
         plot: plots the details on an empty matplotlib figure.
+        measure: what `scores` are, such as "accuracy"; "" without scores.
+        scores: one number for each model by its label, which a curve over training shows; None
+            where it cannot be computed.
     """
 
     title: str
@@ -59,6 +62,8 @@ class Finding:
     details: Sequence[Row]
     notes: Sequence[str]
     plot: Callable[[Any], None]
+    measure: str = ""
+    scores: Mapping[str, float | None] = field(default_factory=dict)
 
 
 class Probe(Protocol):

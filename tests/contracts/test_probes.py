@@ -18,6 +18,7 @@ from foreword.evaluation.prompting import PromptedModel
 from foreword.kinds import Part
 from foreword.models.ngram import NGram
 from foreword.nn.model import Model
+from foreword.objectives.span_corruption import SpanCorruption
 from foreword.probes._contract import Finding, Probe, ProbedModel
 from foreword.runs.trained_model import open_run
 from foreword.testing.probes import PROBE_CHECKS
@@ -31,12 +32,29 @@ Make = Callable[[str], Path]
 MEASURES = {  # the function that measures, once all models are checked
     "analogies": "_count_right",
     "gradient_reach": "_measure_norms",
+    "minimal_pairs": "_count_by_paradigm",
     "similarity": "_correlation",
     "word_in_context": "_pairs_by_layer",
 }
 
 
-def build(name: str, **settings: Any) -> Any:
+# Files of the probes that require some, by setting: name and content.
+FILES = {
+    "minimal_pairs": {
+        "files": (
+            "pairs.jsonl",
+            '{"sentence_good": "the bank of the river", "sentence_bad": "the bank the of river"}\n'
+            '{"sentence_good": "he sat by the bank", "sentence_bad": "he sat bank the by"}\n',
+        )
+    },
+}
+
+
+def build(name: str, folder: Path) -> Any:
+    settings = {}
+    for setting, (file, content) in FILES.get(name, {}).items():
+        (folder / file).write_text(content, encoding="utf-8")
+        settings[setting] = str(folder / file)
     return config.build_kind(Part("probes"), {"kind": name, **settings}, "probe")
 
 
@@ -44,17 +62,33 @@ def probed(run: Path, of: Path) -> ProbedModel:
     return ProbedModel(run.name, PromptedModel.of(open_run(run, "cpu")), (str(of),))
 
 
-def measure_two(name: str, make: Make, of: Path) -> tuple[list[ProbedModel], Finding]:
+def measure_two(probe: Probe, make: Make, of: Path) -> tuple[list[ProbedModel], Finding]:
     models = [probed(make(family), of) for family in ("decoder", "lstm")]
-    return models, build(name).measure(models)
+    return models, probe.measure(models)
+
+
+def counts(of: ProbedModel) -> PromptedModel:
+    """Return a model of counts, without states or gradients."""
+    backbone = NGram().build(of.trained.vocab.size)
+    model = Model(backbone, nn.ModuleDict({"token": backbone.build_token_head()}))
+    return replace(of.trained, model=model, recipe=replace(of.trained.recipe, model=NGram()))
+
+
+def answering(of: ProbedModel) -> PromptedModel:
+    """Return a model that gives a text a probability as the answer to a source only."""
+    recipe = replace(of.trained.recipe, objective=SpanCorruption())
+    return replace(of.trained, recipe=recipe)
+
+
+UNSUPPORTED = {"minimal_pairs": answering}  # by probe; default: `counts`
 
 
 @every_probe
 @pytest.mark.parametrize("check", PROBE_CHECKS, ids=lambda check: check.__name__)
 def test_every_probe_keeps_the_contract(
-    check: Callable[[Probe, Sequence[str]], None], name: str
+    check: Callable[[Probe, Sequence[str]], None], name: str, tmp_path: Path
 ) -> None:
-    check(kinds.load("probes", name)(), words())
+    check(build(name, tmp_path), words())
 
 
 def test_probes_are_a_folder_of_kinds() -> None:
@@ -67,11 +101,12 @@ def test_a_plot_of_too_many_runs_shows_the_first_and_notes_it(
     name: str,
     make_run: Make,  # noqa: F811
     text: Path,  # noqa: F811
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for module in (name, "_marks"):
         monkeypatch.setattr(f"foreword.probes.{module}.MAX_RUNS", 1)
-    _, result = measure_two(name, make_run, text)
+    _, result = measure_two(build(name, tmp_path), make_run, text)
     figure = Figure(layout="constrained")
     result.plot(figure)
     assert len(figure.legends[0].get_texts()) == 1
@@ -83,6 +118,7 @@ def test_an_unsupported_model_is_refused_before_any_is_measured(
     name: str,
     make_run: Make,  # noqa: F811
     text: Path,  # noqa: F811
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*_: object) -> None:
@@ -91,11 +127,9 @@ def test_an_unsupported_model_is_refused_before_any_is_measured(
     module = importlib.import_module(f"foreword.probes.{name}")
     monkeypatch.setattr(module, MEASURES[name], fail)
     one = probed(make_run("decoder"), text)
-    counts = NGram().build(one.trained.vocab.size)
-    model = Model(counts, nn.ModuleDict({"token": counts.build_token_head()}))
-    other = replace(one, trained=replace(one.trained, model=model, source=Path("counts")))
-    with pytest.raises(UserError, match=r"^counts: "):
-        build(name).measure([one, other])
+    other = replace(one, trained=replace(UNSUPPORTED.get(name, counts)(one), source=Path("other")))
+    with pytest.raises(UserError, match=r"^other: "):
+        build(name, tmp_path).measure([one, other])
 
 
 def test_the_fixture_tokenizer_knows_the_words(tokenizer: Tokenizer) -> None:  # noqa: F811

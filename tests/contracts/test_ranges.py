@@ -35,6 +35,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "Mixture": {"objectives": (SpanCorruption(),), "modes": (), "shares": (1.0,)},
     "Grid": {"cells": (Cell("bert_tiny"),)},
     "GridTask": {"name": "task", "train": "train.tsv", "dev": "dev.tsv"},
+    "MinimalPairs": {"files": "pairs.jsonl"},
     "Budget": {"unit": "steps", "amount": 10},
 }
 # One element each, where the default has none.

@@ -1,0 +1,50 @@
+"""95 % confidence intervals of what probes measure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from scipy.stats import norm
+
+from foreword.types import Array
+
+LEVEL = 0.95
+SEED, DRAWS = 1, 10_000
+
+
+def wilson(correct: float, count: int) -> tuple[float, float]:
+    """Return the Wilson score interval of a share, which holds for shares near 0 and 1 too.
+
+    Args:
+        correct: number of successes; a tie may count one half.
+        count: number of trials, at least 1.
+
+    Reference: Wilson 1927.
+    """
+    z = float(norm.ppf((1 + LEVEL) / 2))
+    share = correct / count
+    middle = share + z * z / (2 * count)
+    half = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    scale = 1 + z * z / count
+    low = (middle - half) / scale if correct > 0 else 0.0  # without rounding errors at the ends
+    high = (middle + half) / scale if correct < count else 1.0
+    return low, high
+
+
+def bootstrap(
+    statistic: Callable[[Array], float], count: int, draws: int = DRAWS
+) -> tuple[float, float]:
+    """Return the percentile interval of a statistic over draws with replacement.
+
+    Args:
+        statistic: takes the indices of a draw, (count,) int64.
+        count: number of items drawn from, and number drawn.
+        draws: number of draws.
+    """
+    rng = np.random.default_rng(SEED)
+    values = [statistic(rng.integers(0, count, count)) for _ in range(draws)]
+    tail = (1 - LEVEL) / 2
+    low, high = np.nanquantile(values, [tail, 1 - tail])
+    return float(low), float(high)

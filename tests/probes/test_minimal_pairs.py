@@ -1,0 +1,199 @@
+"""Minimal pairs, against probabilities computed by hand and against scipy."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from foreword import config
+from foreword.errors import UserError
+from foreword.evaluation.prompting import PromptedModel
+from foreword.evaluation.scorer import padded
+from foreword.kinds import Part
+from foreword.probes._contract import Finding, ProbedModel
+from foreword.probes._intervals import bootstrap, wilson
+from foreword.probes.minimal_pairs import MinimalPair, MinimalPairs, read_minimal_pairs
+from foreword.runs import run as running
+from foreword.runs.recipe import Recipe
+from foreword.runs.trained_model import open_run
+from foreword.testing.models import tiny_model
+from tests.train.runs import Quiet, stage
+
+# Unigrams of 8 words: "the" 4/8, "cat" 2/8, "dog" 1/8, "ran" 1/8; a sentence's probability is their
+# product.
+TEXT = "the the the the cat cat dog ran"
+PAIRS = {
+    "nouns": [
+        ("the cat", "the dog"),  # 4/8 * 2/8 > 4/8 * 1/8: right
+        ("dog cat", "cat cat"),  # 1/8 * 2/8 < 2/8 * 2/8: wrong
+        ("ran cat", "cat dog"),  # 1/8 * 2/8 = 2/8 * 1/8: a tie
+        ("cat the", "ran the"),  # right
+    ],
+    "verbs": [("the ran", "the cat")],  # wrong
+}
+
+
+def write_pairs(file: Path, paradigms: dict[str, list[tuple[str, str]]]) -> Path:
+    rows = [
+        {"sentence_good": good, "sentence_bad": bad, "UID": name}
+        for name, pairs in paradigms.items()
+        for good, bad in pairs
+    ]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def unigrams(tmp_path_factory: pytest.TempPathFactory) -> PromptedModel:
+    """Return a model of relative frequencies."""
+    folder = tmp_path_factory.mktemp("unigrams")
+    file = folder / "text.txt"
+    file.write_text(TEXT, encoding="utf-8")
+    recipe = config.build(
+        Recipe,
+        {
+            "model": {"kind": "ngram", "order": 1, "smoothing": "maximum_likelihood"},
+            "objective": "causal",
+            "layout": "decoder",
+            "packing": {"kind": "documents", "length": 8, "bos": "<s>", "eos": ""},
+            "tokenizer": {"kind": "word", "min_count": 1},
+            "prepare": {"heldout": 0.0},
+            "train": {"device": "cpu"},
+        },
+    )
+    run = folder / "run"
+    running.start(recipe, running.Inputs((str(file),)), run)
+    running.train_run(run, Quiet(), stage)
+    return PromptedModel.of(open_run(run, "cpu"))
+
+
+def measure(trained: PromptedModel, file: Path, limit: int = 0) -> Finding:
+    return MinimalPairs(str(file), limit).measure([ProbedModel("m", trained)])
+
+
+def test_accuracy_is_that_computed_by_hand_and_ties_count_one_half(
+    unigrams: PromptedModel, tmp_path: Path
+) -> None:
+    found = measure(unigrams, write_pairs(tmp_path / "pairs.jsonl", PAIRS))
+    accuracies = {row["paradigm"]: (row["accuracy"], row["ties"]) for row in found.details}
+    assert accuracies == {"nouns": (2.5 / 4, 1), "verbs": (0.0, 0), "all paradigms": (2.5 / 5, 1)}
+    assert found.scores == {"m": 2.5 / 5} and found.measure == "accuracy"
+
+
+def test_a_masked_model_is_scored_by_its_pseudo_log_likelihood(tmp_path: Path) -> None:
+    sentences = ["the cat ran", "the dog ran", "cat the"]
+    trained = PromptedModel.of(tiny_model("encoder", sentences))
+    file = write_pairs(tmp_path / "pairs.jsonl", {"p": [("the cat ran", "the dog ran")]})
+    found = measure(trained, file)
+    # Each token is masked alone.
+    nats = []
+    for sentence in sentences[:2]:
+        ids = trained.with_bos_and_eos(trained.tokenizer.encode(sentence))
+        total = 0.0
+        for position in range(1, len(ids) - 1):
+            masked = ids.copy()
+            masked[position] = trained.vocab.id("[MASK]")
+            states = trained.run_backbone(trained.encoding_batch(padded([masked]))).states
+            log_probs = trained.logits(states).log_softmax(-1)
+            total -= float(log_probs[0, position, ids[position]])
+        nats.append(total)
+    assert found.rows[0]["accuracy"] == float(nats[0] < nats[1])
+    assert found.notes[0] == "m: pseudo-log-likelihood of 1 pairs; ties: 0"
+
+
+def test_unknown_words_make_ties_and_are_noted(
+    make_run: Callable[[str], Path], tmp_path: Path
+) -> None:
+    trained = PromptedModel.of(open_run(make_run("decoder"), "cpu"))
+    # A long pair beside a short one, so that the batches differ.
+    pairs = [("the xyzzy", "the plugh"), ("the bank of the river", "the river of the bank")]
+    found = measure(trained, write_pairs(tmp_path / "pairs.jsonl", {"p": pairs}))
+    assert found.notes[0] == "m: log-likelihood of 2 pairs; ties: 1; with unknown tokens: 1"
+
+
+def test_limit_takes_the_first_pairs_of_each_paradigm(tmp_path: Path) -> None:
+    file = write_pairs(tmp_path / "pairs.jsonl", PAIRS)
+    first = [MinimalPair(*pair) for pair in PAIRS["nouns"][:2]]
+    assert read_minimal_pairs(str(file), 2) == {
+        "nouns": first,
+        "verbs": [MinimalPair("the ran", "the cat")],
+    }
+
+
+def test_folders_patterns_and_compressed_files_are_read(tmp_path: Path) -> None:
+    folder = tmp_path / "blimp"
+    write_pairs(folder / "nouns.jsonl", {"nouns": PAIRS["nouns"]})
+    plain = write_pairs(folder / "verbs.jsonl", {"verbs": PAIRS["verbs"]})
+    with gzip.open(folder / "verbs.jsonl.gz", "wb") as file:
+        file.write(plain.read_bytes())
+    plain.unlink()
+    (folder / "SOURCE.txt").write_text("not pairs", encoding="utf-8")
+    assert list(read_minimal_pairs(str(folder), 0)) == ["nouns", "verbs"]
+    assert list(read_minimal_pairs(str(folder / "n*"), 0)) == ["nouns"]
+
+
+def test_the_file_names_a_paradigm_without_a_name(tmp_path: Path) -> None:
+    file = tmp_path / "agreement.tsv"
+    file.write_text("sentence_good\tsentence_bad\nhe runs\the run\n", encoding="utf-8")
+    assert list(read_minimal_pairs(str(file), 0)) == ["agreement"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"sentence_good": "a"}\n', r"pairs.jsonl:1: no sentence in sentence_good or"),
+        ('{"sentence_good": "a", "sentence_bad": " "}\n', r"pairs.jsonl:1: no sentence"),
+        ('{"sentence_good": "a",\n', r"pairs.jsonl:1: not JSON"),
+        ("", r"pairs.jsonl: is empty"),
+    ],
+)
+def test_broken_files_are_refused_in_one_line(tmp_path: Path, content: str, message: str) -> None:
+    file = tmp_path / "pairs.jsonl"
+    file.write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=message) as error:
+        read_minimal_pairs(str(file), 0)
+    assert "\n" not in str(error.value)
+
+
+def test_a_command_without_pairs_or_with_an_unsuited_model_is_refused(
+    make_run: Callable[[str], Path],
+    refused: Callable[..., str],
+    tmp_path: Path,
+) -> None:
+    file = write_pairs(tmp_path / "pairs.jsonl", PAIRS)
+    run = make_run("encoder_decoder")
+    words = ("probe", run, "--kind", "minimal_pairs")
+    assert "probe.files: MinimalPairs needs this setting" in refused(*words)
+    assert "no such file or folder" in refused(*words, "--set", f"files={tmp_path}/none")
+    assert "no .tsv or .csv" in refused(*words, "--set", f"files={run / 'checkpoints'}")
+    assert "as the answer to a source" in refused(*words, "--set", f"files={file}")
+
+
+@pytest.mark.parametrize(("correct", "count"), [(0, 7), (3, 10), (50, 100), (12, 12)])
+def test_the_wilson_interval_is_scipys(correct: int, count: int) -> None:
+    interval = binomtest(correct, count).proportion_ci(0.95, method="wilson")
+    assert wilson(correct, count) == pytest.approx((interval.low, interval.high), abs=1e-12)
+
+
+def test_the_bootstrap_interval_of_a_mean_is_near_the_normal_one() -> None:
+    values = np.random.default_rng(0).normal(size=400)
+
+    def mean(indices: Sequence[int]) -> float:
+        return float(values[indices].mean())
+
+    error = values.std() / math.sqrt(len(values))
+    expected = values.mean() - 1.96 * error, values.mean() + 1.96 * error
+    assert bootstrap(mean, len(values), 2_000) == pytest.approx(expected, abs=0.15 * error)
+
+
+def test_settings_come_from_a_table() -> None:
+    table = {"kind": "minimal_pairs", "files": "blimp", "limit": 5}
+    assert config.build_kind(Part("probes"), table, "probe") == MinimalPairs("blimp", 5)
