@@ -150,13 +150,18 @@ class Comparison:
         self.corpora = Corpora(grid.data, out / "data", reporter.stage, grid.heldout, read)
         self.failures: list[Failure] = []
 
+    def tasks_of(self, cell: Cell) -> tuple[GridTask, ...]:
+        """Return the tasks that a cell is fine-tuned on; a count-based one has no weights to."""
+        is_count_based = self.recipes[cell.name, 1].model.is_count_based
+        return () if is_count_based else self.grid.tasks
+
     def work(self) -> list[Work]:
         """Return all pieces in order; each cell is fine-tuned right after its pretraining."""
         pieces = []
         for seed in range(1, self.grid.seeds + 1):
             for cell in self.grid.cells:
                 pieces.append(Work(cell, seed))
-                for task in self.grid.tasks:
+                for task in self.tasks_of(cell):
                     pieces.append(Work(cell, seed, task))
                     if task.scratch and seed == 1:
                         pieces.append(Work(cell, seed, task, is_scratch=True))

@@ -197,6 +197,8 @@ def _pretraining(results: Results) -> MarkdownTable:
 def _fine_tuning(results: Results) -> MarkdownTable:
     """Return the table of scores: a row per cell and per chance baseline, a column per start."""
     grid = results.comparison.grid
+    if not grid.tasks:
+        return MarkdownTable("Fine-tuning", (), ())
     # The columns: each task's score, and from scratch where it is tuned so.
     columns = ["cell"]
     for task in grid.tasks:
@@ -205,6 +207,9 @@ def _fine_tuning(results: Results) -> MarkdownTable:
     # A row per cell that has scores.
     rows = []
     for cell in grid.cells:
+        if not results.comparison.tasks_of(cell):
+            rows.append((cell.name, *["not applicable"] * (len(columns) - 1)))
+            continue
         row = []
         for task in grid.tasks:
             row.append(results.task_interval(cell.name, task, "pretrained"))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from foreword.cli.main import run as command
+from foreword.comparison import tables
 from foreword.comparison.grid import load_grid
 from foreword.comparison.results import gather
 from foreword.comparison.run import Comparison
@@ -63,6 +64,17 @@ def test_the_forecast_names_a_budget_that_a_cell_does_not_support(
     assert status == 2
     assert [bool(cell["error"]) for cell in cells] == [False, False, True]
     assert "use --set train.epochs=5" in cells[2]["error"]
+
+
+def test_fine_tuning_is_not_applicable_to_a_count_based_cell(folder: Path, tmp_path: Path) -> None:
+    (folder / "ngram.toml").write_text(offline.recipe("ngram").dumps(), encoding="utf-8")
+    grid = load_grid(write(folder, cells=[{"recipe": "ngram.toml"}], tasks=[grids.TASK]))
+    comparison = Comparison(grid, tmp_path / "out", Quiet())
+    comparison.prepare()
+    assert comparison.run() and not comparison.failures
+    made = {table.title: table.rows for table in tables.tables(gather(comparison))}
+    assert made["Fine-tuning"] == (("ngram", "not applicable", "not applicable"),)
+    assert not [note for note in tables.notes(gather(comparison)) if "not done" in note]
 
 
 def test_a_damaged_offline_cell_is_trained_again(folder: Path, tmp_path: Path) -> None:
