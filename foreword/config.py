@@ -63,11 +63,14 @@ def _names(folder: Path) -> list[str]:
 
 
 def _find(name: str, folder: Path, what: str) -> Path:
-    if name.endswith(".toml") and Path(name).is_file():
-        return Path(name)
-    shipped = folder / f"{name.removesuffix('.toml')}.toml"
-    if "/" not in name and shipped.is_file():
-        return shipped
+    if name.endswith(".toml"):
+        if Path(name).is_file():
+            return Path(name)
+        shipped = Path(name).stem
+        if shipped in _names(folder):
+            raise UserError(f"there is no file {name}; the shipped {what} is '{shipped}'")
+    elif name in _names(folder):
+        return folder / f"{name}.toml"
     raise UserError(
         f"no {what} '{name}', neither a .toml file nor shipped"
         f"{nearest(name.removesuffix('.toml'), _names(folder))}"

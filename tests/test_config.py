@@ -247,8 +247,11 @@ def test_recipes_are_found_by_path_and_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert config.find_recipe("bert_base") == config.RECIPES / "bert_base.toml"
-    assert config.find_recipe("bert_base.toml") == config.RECIPES / "bert_base.toml"
     monkeypatch.chdir(tmp_path)
+    for name in ("bert_base.toml", "my/bert_base.toml"):  # a file is not replaced by another
+        message = f"there is no file {name}; the shipped recipe is 'bert_base'"
+        with pytest.raises(UserError, match=message):
+            config.find_recipe(name)
     own = recipe(tmp_path, "bert_base.toml", "")
     assert config.find_recipe("bert_base.toml").resolve() == own
     assert config.find_recipe("bert_base") == config.RECIPES / "bert_base.toml"

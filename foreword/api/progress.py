@@ -30,6 +30,9 @@ class ProgressDisplay(Protocol):
     def note(self, text: str) -> None:
         """Show a message of one line."""
 
+    def warn(self, text: str) -> None:
+        """Show a message that is shown even where others are not wanted."""
+
     def stage(self, name: str) -> Callable[..., None]:
         """Begin the stage `name`; return a callback of its progress: done, total and notes."""
 
@@ -38,7 +41,7 @@ class ProgressDisplay(Protocol):
 
 
 class Quiet:
-    """A `ProgressDisplay` that shows nothing."""
+    """A `ProgressDisplay` that shows warnings alone."""
 
     def __enter__(self) -> Quiet:
         return self
@@ -48,6 +51,10 @@ class Quiet:
 
     def note(self, text: str) -> None:
         """Ignore it."""
+
+    def warn(self, text: str) -> None:
+        """Print a line."""
+        lines.say(text)
 
     def stage(self, name: str) -> Callable[..., None]:
         """Ignore it."""
@@ -81,6 +88,10 @@ class LiveProgress:
         self._bar.__exit__(kind, error, at)
 
     def note(self, text: str) -> None:
+        """Print a line."""
+        self._display.note(text)
+
+    def warn(self, text: str) -> None:
         """Print a line."""
         self._display.note(text)
 

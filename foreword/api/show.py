@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from foreword import config, kinds
 from foreword.api import _arguments, _kind_pages
 from foreword.api._arguments import Settings
@@ -66,6 +68,11 @@ def _called(what: str) -> Page:
     if family:
         return recipes_page(family)
     if not found:
+        from foreword.report.comparison import is_comparison
+        from foreword.runs.trained_model import is_run
+
+        if is_run(Path(what)) or is_comparison(Path(what)):
+            raise UserError(f"{what}: 'foreword report {what}' shows what was trained")
         named = [name for folder in kinds.folders() for name in kinds.names(folder)]
         folders = [folder.rpartition("/")[2] for folder in kinds.folders()]
         words = [*folders, *_kind_pages.sections(), *named, *config.recipe_names()]

@@ -200,7 +200,7 @@ def tune(
     with atomic.guarded(trained.run):
         used = {"task": {"kind": task, **config.to_table(made)}, **config.to_table(several[0])}
         place = trained.run / "tracking" / evaluation.stem
-        tracking = Tracking(place, evaluation.stem, shown.note, lambda: used)
+        tracking = Tracking(place, evaluation.stem, shown.warn, lambda: used)
         with closing(tracking, trackers), shown:
             result = tuning.tune(
                 trained, made, mixture, dev_examples, several,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -15,16 +15,13 @@ from foreword.cli._options import PathText
 from foreword.cli._reading import Reading
 from foreword.ranges import Count, CountOrZero
 
-if TYPE_CHECKING:
-    pass
-
 
 def evaluate(
     run: Run,
     reading: Reading,
-    file: Annotated[
+    data: Annotated[
         list[PathText] | None,
-        typer.Option("--file", "--data", help="Text to use; default: the run's held-out text."),
+        typer.Option("--data", "--file", help="Text to use; default: the run's held-out text."),
     ] = None,
     rows: Annotated[
         Count | None, typer.Option(help="Maximum number of rows; default: all.")
@@ -48,7 +45,7 @@ def evaluate(
 
     result = work(
         run,
-        file,
+        data,
         rows=rows,
         streams=streams,
         memory=None if memory is None else _numbers(memory),

@@ -51,7 +51,10 @@ class ReadSettings:
         if self.errors not in ("strict", "replace"):
             raise ValueError(f"errors: strict or replace, got {self.errors!r}")
         if self.target and self.target == self.field:
-            raise ValueError(f"target: must differ from field, {self.field!r}")
+            raise ValueError(
+                f"target: must differ from field, {self.field!r}; name both sides, "
+                "such as field 'en' and target 'de'"
+            )
         if self.blank_lines and self.documents != "line":
             raise ValueError(f"blank_lines: requires documents=line, got {self.documents!r}")
 

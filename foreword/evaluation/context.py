@@ -117,7 +117,7 @@ def _as_streams(prompted: PromptedModel, shards: Shards, visible: int, rows: int
     if shards.tokens_total < visible:
         raise UserError(
             f"{shards.tokens_total} tokens of held-out text are too few for a memory of "
-            f"{visible - length} and rows of {length}; name a longer text with --file"
+            f"{visible - length} and rows of {length}; name a longer text with --data"
         )
     streams = max(1, min(STREAMS, rows, shards.tokens_total // (STEPS * visible)))
     packed = Stream(length, prompted.recipe.packing.eos).open(shards, prompted.vocab, 0, streams)

@@ -68,12 +68,11 @@ class HeldOut:
         }
 
 
-def run_shards(run: Path, option: str = "--file") -> PreparedText:
+def run_shards(run: Path) -> PreparedText:
     """Return the token shards that a run was trained on.
 
     Args:
         run: the run's folder.
-        option: the command-line option that names a text instead.
 
     Raises:
         UserError: they are missing.
@@ -82,19 +81,17 @@ def run_shards(run: Path, option: str = "--file") -> PreparedText:
     is_given = len(texts) == 1 and (Path(texts[0]) / "prepared.json").is_file()
     folder = Path(texts[0]) if is_given else run / "shards"
     if not (folder / "prepared.json").is_file():
-        raise UserError(
-            f"{folder}: the run's token shards are not there; name a text with {option}"
-        )
+        raise UserError(f"{folder}: the run's token shards are not there; name a text with --data")
     return PreparedText.load(folder)
 
 
-def shards_of(prompted: PromptedModel, run: Path, option: str = "--file") -> PreparedText:
+def shards_of(prompted: PromptedModel, run: Path) -> PreparedText:
     """Return the token shards of a run, checked against the model's tokenizer.
 
     Raises:
         UserError: they are missing, or were made with another tokenizer.
     """
-    prepared = run_shards(run, option)
+    prepared = run_shards(run)
     if prepared.manifest["tokenizer"]["fingerprint"] != prompted.tokenizer.fingerprint:
         raise UserError(f"{prepared.folder}: these shards were made with another tokenizer")
     return prepared
@@ -251,9 +248,9 @@ def _measure(
         raise UserError(
             f"{shards.tokens_total} tokens of held-out text do not fill one row of "
             f"{recipe.packing.length}; name a "
-            "longer text with --file"
+            "longer text with --data"
             if shards.tokens_total
-            else "there is no held-out text; name a text with --file"
+            else "there is no held-out text; name a text with --data"
         )
     return HeldOut(
         prompted.family,

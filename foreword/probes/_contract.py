@@ -39,7 +39,7 @@ class ProbedModel:
             with heldout.shards_of_texts(self.trained, self.texts) as (shards, _):
                 yield shards
         else:
-            yield heldout.shards_of(self.trained, self.trained.run, "--data").heldout
+            yield heldout.shards_of(self.trained, self.trained.run).heldout
 
 
 @dataclass(frozen=True)

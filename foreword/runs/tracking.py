@@ -161,9 +161,18 @@ class _Tracked:
 
 @contextmanager
 def tracked(
-    run: Path, trackers: Sequence[Tracker], reporter: ProgressReporter
+    run: Path,
+    trackers: Sequence[Tracker],
+    reporter: ProgressReporter,
+    warn: Note | None = None,
 ) -> Iterator[ProgressReporter]:
     """Track a run within a `with` block; provide the reporter to train it with.
+
+    Args:
+        run: the run folder.
+        trackers: where its records go too.
+        reporter: where they go first.
+        warn: told of a tracker that failed; default: the reporter.
 
     Raises:
         UserError: it is not a run, or a tracker cannot begin.
@@ -175,7 +184,7 @@ def tracked(
     tracking = Tracking(
         run,
         run.absolute().name,
-        reporter.note,
+        warn or reporter.note,
         lambda: config.to_table(read_recipe(run)),
         lambda: log.read(run),
     )

@@ -100,6 +100,11 @@ class TrainedModel:
             )
 
 
+def is_run(folder: Path) -> bool:
+    """Return whether a folder is that of a run."""
+    return (folder / "run.json").is_file() and (folder / "recipe.toml").is_file()
+
+
 def is_checkpoint(folder: Path) -> bool:
     """Return whether a path names one of a run's checkpoints: `checkpoints/step-*`."""
     return folder.parent.name == "checkpoints"

@@ -62,6 +62,8 @@ def test_a_given_progress_receives_stages_and_records(tmp_path: Path) -> None:
         def note(self, text: str) -> None:
             pass
 
+        warn = note
+
         def stage(self, name: str) -> Any:
             self.stages.append(name)
             return lambda *_: None

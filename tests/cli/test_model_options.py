@@ -136,7 +136,7 @@ def test_evaluate_saves_its_result_and_report_shows_it(
     decoder = runs / "decoder"
     text = tmp_path / "more.txt"
     text.write_text("\n".join(TEXTS * 20), encoding="utf-8")
-    assert "--file" in refused(capsys, "evaluate", str(decoder))
+    assert "--data" in refused(capsys, "evaluate", str(decoder))
     result = told(capsys, "evaluate", str(decoder), "--file", str(text))
     kept = decoder / "evaluations" / "evaluate-more.txt.json"
     assert json.loads(kept.read_text(encoding="utf-8")) == result

@@ -120,7 +120,7 @@ def test_a_number_out_of_range_is_refused_in_one_line(
         ("tune RUN --train x --dev y --out @", "--out"),
         ("compare ladder --data @ --hours 1 --out y", "--data"),
         ("compare ladder --tasks @ --hours 1 --out y", "--tasks"),
-        ("evaluate RUN --data @", "--file"),
+        ("evaluate RUN --data @", "--data"),
         ("score RUN --file @", "--file"),
         ("probe @ --kind similarity", "RUN"),
         ("export @ --out y", "RUN"),

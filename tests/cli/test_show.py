@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import is_dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,3 +126,13 @@ def test_every_folder_says_how_its_kinds_are_chosen(
 ) -> None:
     assert run(["show", folder]) == 0
     assert re.search(r"^ *chosen by +\S", capsys.readouterr().out, re.M)
+
+
+@pytest.mark.parametrize("files", [("run.json", "recipe.toml"), ("grid.toml", "results.json")])
+def test_a_run_or_a_comparison_is_shown_by_report(
+    files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in files:
+        (tmp_path / name).write_text("")
+    assert run(["show", str(tmp_path)]) == 2
+    assert f"'foreword report {tmp_path}' shows what was trained" in capsys.readouterr().err

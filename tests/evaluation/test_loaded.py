@@ -86,7 +86,7 @@ def test_the_held_out_loss_of_a_run_has_count_based_baselines(
     text.write_text("\n\n".join(lines), encoding="utf-8")
     prompted = make_prompted_run("decoder")
     run = Path(prompted.name)
-    with pytest.raises(UserError, match="--file"):
+    with pytest.raises(UserError, match="--data"):
         heldout.on_run(prompted, run)
     prepare([text], tokenizer, run / "shards", PrepareSettings(heldout=0.2))
     losses = heldout.on_run(prompted, run)

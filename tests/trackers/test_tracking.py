@@ -72,11 +72,12 @@ def test_a_tracker_that_comes_later_is_told_the_earlier_records(wandb: None, beg
     assert logged("train/loss") == expected(begun, "train")
 
 
+@pytest.mark.parametrize("progress", [True, False])
 def test_a_tracker_that_fails_is_told_once_and_training_goes_on(
-    wandb: None, begun: Path, capsys: pytest.CaptureFixture[str]
+    wandb: None, begun: Path, capsys: pytest.CaptureFixture[str], progress: bool
 ) -> None:
     stand_in.FAILS.append(True)
-    assert resume(begun, track="wandb").is_done
+    assert resume(begun, track="wandb", progress=progress).is_done
     err = capsys.readouterr().err
     assert err.count("wandb: tracks no more: the network is gone; training goes on") == 1
     assert err.count("tracks no more") == 1
