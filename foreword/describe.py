@@ -200,11 +200,11 @@ def _in_words(hint: Any) -> str:
 def _range(number: type, interval: Interval) -> str:
     """Return a range in few words: `above 0, up to 1`; ends that exclude nothing are left out."""
     noun = "whole, " if number is int else ""
-    least: Any = interval.ge
-    most: Any = interval.le if interval.le is not None else interval.lt
-    low = f"from {least:g}" if least is not None else f"above {interval.gt:g}"
-    if float(most) >= ENDLESS:
+    lower: Any = interval.ge
+    upper: Any = interval.le if interval.le is not None else interval.lt
+    low = f"from {lower:g}" if lower is not None else f"above {interval.gt:g}"
+    if float(upper) >= ENDLESS:
         return f"{noun}{low}"
-    join = " to" if least is not None else ", up to"
+    join = " to" if lower is not None else ", up to"
     below = " below" if interval.le is None else ""
-    return f"{noun}{low}{join}{below} {most:g}"
+    return f"{noun}{low}{join}{below} {upper:g}"

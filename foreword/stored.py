@@ -28,9 +28,9 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
     atomic.write_text(path, dumps(content))
 
 
-def dumps(document: Mapping[str, Any]) -> str:
+def dumps(table: Mapping[str, Any]) -> str:
     """Return the text of a file that `read` reads."""
-    content = _finite({key: value for key, value in document.items() if key != CHECKSUM})
+    content = _finite({key: value for key, value in table.items() if key != CHECKSUM})
     return to_json({**content, CHECKSUM: _checksum(content)}, indent=1) + "\n"
 
 
@@ -96,7 +96,7 @@ def read(path: Path, *, is_foreign: bool = False) -> dict[str, Any]:
 
     # Parse the file.
     try:
-        document = json.loads(
+        table = json.loads(
             path.read_text(encoding="utf-8"),
             object_pairs_hook=_without_duplicates,
             parse_float=number,
@@ -109,18 +109,18 @@ def read(path: Path, *, is_foreign: bool = False) -> dict[str, Any]:
         raise DamagedError(f"{path}: damaged: nested too deeply") from error
     except ValueError as error:
         raise DamagedError(f"{path}: damaged: not the JSON that was written") from error
-    if not isinstance(document, dict):
+    if not isinstance(table, dict):
         raise DamagedError(f"{path}: damaged: not a JSON object")
     # Verify its checksum, or its numbers if it has none.
-    if CHECKSUM not in document:
+    if CHECKSUM not in table:
         if is_out_of_range and not is_foreign:
             raise DamagedError(f"{path}: damaged: a number that is not finite, or too large")
-    elif document[CHECKSUM] != _checksum({k: v for k, v in document.items() if k != CHECKSUM}):
+    elif table[CHECKSUM] != _checksum({k: v for k, v in table.items() if k != CHECKSUM}):
         raise DamagedError(
             f"{path}: does not match its checksum: damaged, or edited; if it was edited on "
             f'purpose, delete "{CHECKSUM}" from it'
         )
-    return document
+    return table
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -68,11 +68,11 @@ class ComparisonResult(Result):
             return [tables.forecast_table(self.forecast)]
         return tables.tables(self.results)
 
-    def as_document(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return all numbers, for programs: as in `results.json`, or the forecast."""
         if self.forecast is not None:
-            return self.forecast.as_document()
-        return tables.as_document(self.results)
+            return self.forecast.as_json()
+        return tables.as_json(self.results)
 
     def _facts(self) -> Mapping[str, Any]:
         return {"folder": self.out, "done": self.is_done, "failed": self.failures or None}
@@ -141,8 +141,8 @@ def compare(
     if is_prepared(loaded.data) and given:
         _arguments.refuse(given, f"{loaded.data[0]} holds prepared text, which was read already")
     folder = _arguments.path(out, "--out")
-    with progress_of(progress, announces=True) as shown:
-        comparison = Comparison(loaded, folder, ComparisonProgress(shown))
+    with progress_of(progress, announces=True) as display:
+        comparison = Comparison(loaded, folder, ComparisonProgress(display))
         comparison.prepare()
         with atomic.guarded(folder):
             if dry_run:
@@ -163,18 +163,18 @@ class ComparisonProgress:
         shown: shows the progress.
     """
 
-    def __init__(self, shown: ProgressDisplay) -> None:
-        self._shown, self._work = shown, ""
+    def __init__(self, display: ProgressDisplay) -> None:
+        self._display, self._work = display, ""
         self._advance: Callable[..., None] = lambda *_: None
 
     def note(self, text: str) -> None:
         """Show a line."""
-        self._shown.note(text)
+        self._display.note(text)
 
     def stage(self, name: str) -> Callable[..., None]:
         """Begin a stage before the work."""
         self._work = ""
-        return self._shown.stage(name)
+        return self._display.stage(name)
 
     def show_progress(self, progress: CellProgress) -> None:
         """Show how far this piece of work is, with the time left of all."""
@@ -182,5 +182,5 @@ class ComparisonProgress:
         least = "" if progress.is_all else "at least "
         left = f"{least}{rough(progress.seconds_left)} left in all" if progress.seconds_left else ""
         if work != self._work:
-            self._work, self._advance = work, self._shown.stage(work)
+            self._work, self._advance = work, self._display.stage(work)
         self._advance(progress.share, 1.0, left, progress.note)

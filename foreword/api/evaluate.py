@@ -31,18 +31,18 @@ class EvaluationResult(Result):
 
     Attributes:
         file: where it is saved.
-        document: what was saved: `rows`, `components`, `notes`, ...
+        content: what was saved: `rows`, `components`, `notes`, ...
         by_order: for count-based models, the n-grams seen and never seen, saved beside it.
     """
 
     file: Path
-    document: Mapping[str, Any]
+    content: Mapping[str, Any]
     by_order: Mapping[str, Any] | None = None
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         """The model's row first, then the baselines'."""
-        rows: list[dict[str, Any]] = self.document["rows"]
+        rows: list[dict[str, Any]] = self.content["rows"]
         return rows
 
     @property
@@ -52,7 +52,7 @@ class EvaluationResult(Result):
         return loss
 
     def _facts(self) -> Mapping[str, Any]:
-        return {"saved to": self.file, **self.document.get("components", {})}
+        return {"saved to": self.file, **self.content.get("components", {})}
 
     def _rows(self) -> Sequence[Mapping[str, Any]]:
         return self.rows
@@ -100,29 +100,33 @@ def evaluate(
         _arguments.refuse(given, "requires --data")
 
     # Open the model and the text.
-    shown = progress_of(progress)
+    display = progress_of(progress)
     loaded = load(_arguments.path(run, "RUN"), device)
     for note in loaded.trained.notes:
-        shown.note(note)
+        display.note(note)
     recipe = loaded.trained.recipe
     recipe = replace(recipe, read=_arguments.read_as(recipe.read, given))
     prompted = replace(loaded.trained, recipe=recipe)
-    folder, most = loaded.trained.run, rows or heldout.ALL
+    folder, max_rows = loaded.trained.run, rows or heldout.ALL
     atomic.require_writable(folder / "evaluations", is_folder=True, remedy=atomic.MOVE_AWAY)
 
     # Measure the loss, and see what a count-based model knows of each order.
     by_order: list[dict[str, Any]] = []
-    with atomic.guarded(folder), shown, _opened(prompted, folder, files, shown) as (text, shards):
+    with (
+        atomic.guarded(folder),
+        display,
+        _opened(prompted, folder, files, display) as (text, shards),
+    ):
         losses: Sequence[HeldOut | MemoryLoss]
         if memory is not None:
-            shown.stage("measuring the loss")
-            losses = context.by_memory(prompted, shards[0], list(memory), shards[1], most)
+            display.stage("measuring the loss")
+            losses = context.by_memory(prompted, shards[0], list(memory), shards[1], max_rows)
         elif text is None:
-            losses = heldout.on_shards(prompted, shards, most, streams, shown.stage)
+            losses = heldout.on_shards(prompted, shards, max_rows, streams, display.stage)
         else:
-            losses = heldout.on_prepared(prompted, text, most, streams, shown.stage)
+            losses = heldout.on_prepared(prompted, text, max_rows, streams, display.stage)
         if prompted.is_count_based and memory is None:
-            shown.stage("counting n-grams")
+            display.stage("counting n-grams")
             by_order = [one.as_row() for one in sparsity.by_order(prompted, shards[0])]
 
         # Save the results.
@@ -132,17 +136,17 @@ def evaluate(
         about |= {"prediction": prediction_name(recipe)}
         about |= {"text": files[0] if len(files) == 1 else list(files)} if files else {}
         about |= {} if rows is None else {"max_rows": rows}
-        document = _document(name, about, losses, by_memory=memory is not None)
-        file = _save(folder, document)
+        content = _content(name, about, losses, by_memory=memory is not None)
+        file = _save(folder, content)
         orders = None
         if by_order:
             changes = {"name": f"{name}-by-order", "task": "n-grams seen and never seen"}
-            orders = {**document, **changes, "rows": by_order, "notes": []}
+            orders = {**content, **changes, "rows": by_order, "notes": []}
             _save(folder, orders)
-    return EvaluationResult(file, document, orders)
+    return EvaluationResult(file, content, orders)
 
 
-def _document(
+def _content(
     name: str,
     about: Mapping[str, Any],
     losses: Sequence[HeldOut | MemoryLoss],
@@ -150,7 +154,7 @@ def _document(
     by_memory: bool,
 ) -> dict[str, Any]:
     """Return the result that is saved."""
-    document: dict[str, Any] = {
+    content: dict[str, Any] = {
         "name": name,
         "task": "held-out loss by memory" if by_memory else "held-out loss",
         **about,
@@ -159,8 +163,8 @@ def _document(
     }
     first = losses[0]
     if isinstance(first, HeldOut) and first.components:
-        document["components"] = first.components
-    return document | {"notes": _notes(losses)}
+        content["components"] = first.components
+    return content | {"notes": _notes(losses)}
 
 
 def _notes(losses: Sequence[HeldOut | MemoryLoss]) -> list[str]:
@@ -173,20 +177,20 @@ def _notes(losses: Sequence[HeldOut | MemoryLoss]) -> list[str]:
     return notes
 
 
-def _save(run: Path, document: Mapping[str, Any]) -> Path:
+def _save(run: Path, content: Mapping[str, Any]) -> Path:
     """Write a result into the run's `evaluations`; return the file."""
-    path = run / "evaluations" / f"{document['name']}.json"
-    atomic.write_text(path, stored.to_json(document, indent=1) + "\n")
+    path = run / "evaluations" / f"{content['name']}.json"
+    atomic.write_text(path, stored.to_json(content, indent=1) + "\n")
     return path
 
 
 @contextmanager
 def _opened(
-    prompted: PromptedModel, run: Path, files: Sequence[str], shown: ProgressDisplay
+    prompted: PromptedModel, run: Path, files: Sequence[str], display: ProgressDisplay
 ) -> Iterator[tuple[PreparedText | None, tuple[Shards, float]]]:
     """Yield the run's text if no other is named, and the shards with their bytes per token."""
     if files:
-        with heldout.shards_of_texts(prompted, files, shown.note, shown.stage) as shards:
+        with heldout.shards_of_texts(prompted, files, display.note, display.stage) as shards:
             yield None, shards
     else:
         text = heldout.shards_of(prompted, run)

@@ -119,7 +119,7 @@ def predict(
         atomic.require_writable(target, is_folder=False)
         if target.exists():
             raise UserError(f"{target}: already exists; choose another --out")
-    shown = progress_of(progress)
+    display = progress_of(progress)
     model = _open(tuned, device, precision)
     used = Columns(
         model.tuned_on.text if text is None else text,
@@ -135,8 +135,8 @@ def predict(
 
     # Predict a window of rows at a time.
     rows: list[dict[str, Any]] = []
-    with shown, _writing(out, target, types, rows) as write:
-        advance = shown.stage("predicting")
+    with display, _writing(out, target, types, rows) as write:
+        advance = display.stage("predicting")
 
         def report(done: int) -> None:
             if total is not None:
@@ -145,7 +145,7 @@ def predict(
         counts = predict_table(model, table, how, write, report)
     notes = _notes(counts, model.max_tokens)
     for note in notes:
-        shown.note(note)
+        display.note(note)
     return PredictionResult(target, rows, counts, notes)
 
 

@@ -112,15 +112,15 @@ def prepare(
     find_apart(heldout_texts, find_files(texts, None, read), None, read)
 
     # Load or train the tokenizer, and write the shards.
-    shown = progress_of(progress)
-    with shown:
+    display = progress_of(progress)
+    with display:
         if tokenizer is not None:
             made = Tokenizer.load(_arguments.path(tokenizer, "--tokenizer"))
         else:
             table = {"kind": kind or "wordpiece"} | ({} if vocab is None else {"vocab": vocab})
             table = config.assign(table, _arguments.assignments(settings))
-            made = _tokenizer(shown, texts, read, folder, table)
-        advance = shown.stage("cutting text into tokens")
+            made = _tokenizer(display, texts, read, folder, table)
+        advance = display.stage("cutting text into tokens")
 
         def show(done: int, total: int) -> None:
             advance(done, total, f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
@@ -130,7 +130,7 @@ def prepare(
 
 
 def _tokenizer(
-    shown: ProgressDisplay,
+    display: ProgressDisplay,
     texts: Sequence[str],
     read: ReadSettings,
     out: Path,
@@ -143,7 +143,7 @@ def _tokenizer(
     existing = _existing_tokenizer(out, files, read)
     if existing is not None and _settings_of(existing) == trainer:
         return existing
-    return train_tokenizer(trainer, files, read, shown.stage)
+    return train_tokenizer(trainer, files, read, display.stage)
 
 
 def _settings_of(tokenizer: Tokenizer) -> TokenizerKind | None:

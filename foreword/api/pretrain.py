@@ -138,7 +138,7 @@ def pretrain(
         raise UserError("give data, which takes paths, or texts, which takes the texts themselves")
     running.require_free(run)
     trackers = trackers_of(track)
-    shown = progress_of(progress, announces=True)
+    display = progress_of(progress, announces=True)
 
     def wanted() -> RunRequest:
         return request(
@@ -155,7 +155,7 @@ def pretrain(
             tokenizer=None if tokenizer is None else str(_arguments.path(tokenizer, "--tokenizer")),
             from_=None if from_ is None else str(_arguments.path(from_, "--from")),
             extend_vocabulary=extend_vocabulary,
-            note=shown.note,
+            note=display.note,
         )
 
     file = run.with_name(f"{run.name}.jsonl")
@@ -164,7 +164,7 @@ def pretrain(
             raise UserError(f"{file}: already exists; choose another out")
         data = _arguments.write_texts(texts, file)
     try:
-        return _start(wanted(), run, shown, hooks=hooks, trackers=trackers)
+        return _start(wanted(), run, display, hooks=hooks, trackers=trackers)
     finally:
         if texts is not None and not run.exists():  # it could not begin
             file.unlink()
@@ -218,8 +218,8 @@ def resume(
     trackers = trackers_of(track)
     if changed := _arguments.assignments(settings):
         override(folder, changed)
-    shown = progress_of(progress, announces=True)
-    return _train(folder, shown, hooks=hooks, trackers=trackers)
+    display = progress_of(progress, announces=True)
+    return _train(folder, display, hooks=hooks, trackers=trackers)
 
 
 def _train(

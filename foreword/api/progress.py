@@ -65,10 +65,10 @@ class Quiet:
 
 
 class LiveProgress:
-    """A `ProgressDisplay` of a live line, and messages above it.
+    """A `ProgressDisplay` with a live line, and messages above it.
 
     Args:
-        announces: whether each stage is a line where there is no live one.
+        announces: whether each stage is announced by a line where nothing can be live.
     """
 
     def __init__(self, *, announces: bool = True) -> None:
@@ -104,13 +104,13 @@ class LiveProgress:
         self._display.record(record, progress)
 
 
-def progress_of(shown: bool | ProgressDisplay, *, announces: bool = False) -> ProgressDisplay:
-    """Return what shows the progress: True for the usual, False for none.
+def progress_of(progress: bool | ProgressDisplay, *, announces: bool = False) -> ProgressDisplay:
+    """Return a progress display: a live one for True, a quiet one for False.
 
     Args:
-        shown: what the caller of a function gave.
+        progress: the argument `progress` of the API's functions.
         announces: as in `LiveProgress`.
     """
-    if isinstance(shown, bool):
-        return LiveProgress(announces=announces) if shown else Quiet()
-    return shown
+    if isinstance(progress, bool):
+        return LiveProgress(announces=announces) if progress else Quiet()
+    return progress

@@ -49,7 +49,7 @@ class TuningResult(Result):
         evaluation: file of the scores.
         title: of the scores.
         rows: one per variant: mean and standard deviation over seeds, and the majority class's.
-        document: the scores as the file has them.
+        content: the scores as the file has them.
         result: all that fine-tuning returned; None if it was done by an earlier call.
     """
 
@@ -57,7 +57,7 @@ class TuningResult(Result):
     evaluation: Path
     title: str
     rows: list[dict[str, Any]]
-    document: Mapping[str, Any]
+    content: Mapping[str, Any]
     result: TuneResult | None = None
 
     def load(self, device: str = "auto") -> TunedModel | TunedWriter | LoadedModel:
@@ -191,20 +191,20 @@ def tune(
     if (done := finished.find(folder, evaluation, name, request)) is not None:
         return TuningResult(folder, evaluation, done["title"], done["rows"], done)
     results.require_free(evaluation, folder)
-    shown = progress_of(progress)
+    display = progress_of(progress)
     overlap = overlap_note(training, dev_examples)
     for note in [*trained.notes, *([overlap] if overlap else [])]:
-        shown.note(note)
+        display.note(note)
     if added := missing_special_tokens(trained.recipe, trained.vocab):
-        shown.note(f"special tokens added for the input template: {', '.join(added)}")
+        display.note(f"special tokens added for the input template: {', '.join(added)}")
     with atomic.guarded(trained.run):
         used = {"task": {"kind": task, **config.to_table(made)}, **config.to_table(several[0])}
         place = trained.run / "tracking" / evaluation.stem
-        tracking = Tracking(place, evaluation.stem, shown.warn, lambda: used)
-        with closing(tracking, trackers), shown:
+        tracking = Tracking(place, evaluation.stem, display.warn, lambda: used)
+        with closing(tracking, trackers), display:
             result = tuning.tune(
                 trained, made, mixture, dev_examples, several,
-                shown.stage("tuning"), lambda row: tracking.record(_record(row)),
+                display.stage("tuning"), lambda row: tracking.record(_record(row)),
             )  # fmt: skip
 
         # Record where the examples came from, and write the model and its scores.
@@ -218,11 +218,11 @@ def tune(
             examples=result.examples | {"skipped": skipped + skipped_dev},
             settings=result.settings | {"data": source},
         )
-        document = {**results.to_document(result, name, command()), "request": request}
+        content = {**results.to_document(result, name, command()), "request": request}
         form = TunedOn(text, pair, tuple(reading.prefixes), reading.are_pairs(train))
-        results.save_network(result, folder, form, document)
-        stored.write(evaluation, document)
-    return TuningResult(folder, evaluation, document["title"], result.rows, document, result)
+        results.save_network(result, folder, form, content)
+        stored.write(evaluation, content)
+    return TuningResult(folder, evaluation, content["title"], result.rows, content, result)
 
 
 def _record(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def compare(
     if result.exit_status == INTERRUPTED:
         return _say_stopped(out)
     if json:
-        console.emit(result.as_document())
+        console.emit(result.as_json())
     else:
         _show(result)
     return result.exit_status

@@ -103,21 +103,21 @@ def _pretrain(walkthrough: Any, say: Callable[[str], None], progress: ProgressDi
     if walkthrough.is_pretrained():
         say("   done before")
         return True
-    with progress as shown:
-        display = _DemoDisplay(shown, say)
-        return bool(walkthrough.pretrain(display, display.stage))
+    with progress as display:
+        reporter = _DemoReporter(display, say)
+        return bool(walkthrough.pretrain(reporter, reporter.stage))
 
 
-class _DemoDisplay:
+class _DemoReporter:
     """A live bar, and a line per evaluation."""
 
-    def __init__(self, shown: ProgressDisplay, say: Callable[[str], None]) -> None:
-        self._shown, self._say = shown, say
+    def __init__(self, display: ProgressDisplay, say: Callable[[str], None]) -> None:
+        self._display, self._say = display, say
         self._advance: Callable[..., None] = lambda *_: None
 
     def stage(self, name: str) -> Callable[..., None]:
         """Begin a stage."""
-        self._advance = self._shown.stage(name)
+        self._advance = self._display.stage(name)
         return self._advance
 
     def note(self, text: str) -> None:

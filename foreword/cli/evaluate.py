@@ -53,10 +53,10 @@ def evaluate(
         progress=not quiet,
         **asdict(reading),
     )
-    documents = [result.document, *([] if result.by_order is None else [result.by_order])]
+    documents = [result.content, *([] if result.by_order is None else [result.by_order])]
     if json:
         by_order = {} if result.by_order is None else {"by_order": result.by_order["rows"]}
-        console.emit(dict(result.document) | by_order)
+        console.emit(dict(result.content) | by_order)
     else:
         _show(documents, result.file.parent)
 

@@ -51,7 +51,7 @@ def tune(
     )
     if json:
         saved = {"evaluation": str(result.evaluation), "out": str(result.out)}
-        console.emit(dict(result.document) | saved)
+        console.emit(dict(result.content) | saved)
     else:
         _show(result)
         if result.result is None:
@@ -79,11 +79,11 @@ def _show(result: TuningResult) -> None:
     for row in rows:
         if layers := _layers(row):
             console.say(f"{row['start']}, {row['strategy']}: {layers}")
-    count = result.document["examples"]
+    count = result.content["examples"]
     first = rows[0]
     console.say(
         f"{count['train']:,} training examples, {count['dev']:,} dev examples; "
-        f"{count['cut']:,} cut to {result.document['max_tokens']} tokens, "
+        f"{count['cut']:,} cut to {result.content['max_tokens']} tokens, "
         f"{count['skipped']:,} rows skipped (no text or no label); "
         f"{_count(first['seeds'], 'seed')}, scored after {_count(first['epochs'], 'epoch')}; "
         "± is the standard deviation over seeds"

@@ -70,7 +70,7 @@ class ComparisonForecast:
         """Whether every cell has a forecast."""
         return not any(cell.note or cell.error for cell in self.cells)
 
-    def as_document(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return all numbers, for programs."""
         cells = [asdict(cell) for cell in self.cells]
         return {"cells": cells, "seconds": self.seconds, "seeds": self.seeds}

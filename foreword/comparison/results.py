@@ -170,7 +170,7 @@ class Results:
             return interval(next(iter(by_seed.values())))
         return interval([sum(values) / len(values) for values in by_seed.values()])
 
-    def as_document(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return all numbers as JSON values."""
         failures = [
             {"work": str(failure.work), "error": failure.error, "is_fault": failure.is_fault}

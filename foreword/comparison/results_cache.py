@@ -94,6 +94,6 @@ def store(folder: Path, name: str, key: Any, content: dict[str, Any] | None = No
         file = folder / (f"{slug}.json" if number == 1 else f"{slug}-{number}.json")
         if not file.exists() and not file.with_suffix("").exists():
             break
-    document = {**(content or {}), "key": config.to_table(key)}
-    stored.write(file, document)
+    table = {**(content or {}), "key": config.to_table(key)}
+    stored.write(file, table)
     return file

@@ -135,10 +135,10 @@ def _describe_dev_size(task: GridTask, results: Results) -> str:
     return f"{text}, so up to ± {half_width_of_share(count):.3f} ({LEVEL:.0%}, binomial)"
 
 
-def as_document(results: Results) -> dict[str, Any]:
+def as_json(results: Results) -> dict[str, Any]:
     """Return the content of `results.json`: all numbers, tables and notes."""
     as_dicts = [asdict(table) for table in tables(results)]
-    return {**results.as_document(), "tables": as_dicts, "notes": notes(results)}
+    return {**results.as_json(), "tables": as_dicts, "notes": notes(results)}
 
 
 def write(results: Results) -> None:
@@ -152,7 +152,7 @@ def write(results: Results) -> None:
     parts += [table.markdown() for table in tables(results)]
     parts.append("".join(f"- {note}\n" for note in notes(results)))
     atomic.write_text(out / "table.md", "\n".join(parts))
-    stored.write(out / "results.json", as_document(results))
+    stored.write(out / "results.json", as_json(results))
     atomic.write_text(out / "results.csv", _csv(results))
 
 

@@ -61,7 +61,7 @@ def facts(pairs: Mapping[str, Any]) -> None:
         out.print(f"{name:<{width}}  {cell(value)}", markup=False)
 
 
-def some(names: Sequence[str], most: int = 12) -> str:
-    """Return names in a row, at most `most` of them, with the number of the others."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def some(names: Sequence[str], limit: int = 12) -> str:
+    """Return names in a row, at most `limit` of them, with the number of the others."""
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more

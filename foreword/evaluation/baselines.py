@@ -115,7 +115,7 @@ def _count(
     """Count the predictions of the training text; one table per direction of prediction."""
     unigrams: list[Array] = []
     keys: list[list[Array]] = []
-    read, most = 0, min(total, MAX_COUNTED if with_bigrams else MAX_MASKED)
+    read, limit = 0, min(total, MAX_COUNTED if with_bigrams else MAX_MASKED)
     for directions in pairs:
         unigrams = unigrams or [np.zeros(vocab.size, np.int64) for _ in directions]
         keys = keys or [[] for _ in directions]
@@ -124,8 +124,8 @@ def _count(
             if with_bigrams:
                 keys[n].append(context * vocab.size + target)
         read += len(directions[0][1])
-        watch(min(read, most), most)
-        if read >= most:
+        watch(min(read, limit), limit)
+        if read >= limit:
             break
     tables = []
     for of_direction, one in zip(keys, unigrams, strict=True):
@@ -169,11 +169,11 @@ def _heldout_pairs(
 
 
 def _ngram_pairs(
-    recipe: Recipe, shards: Shards, vocab: Vocab, most: int
+    recipe: Recipe, shards: Shards, vocab: Vocab, max_tokens: int
 ) -> Iterator[tuple[Pairs, ...]]:
     """Yield all tokens of texts with the one before, as n-gram models read them."""
     texts = NgramTexts.of(shards, vocab, *recipe.bos_and_eos)
-    end = min(len(texts), most)
+    end = min(len(texts), max_tokens)
     for at in range(0, end, CHUNK):
         overlap = min(at, 1)
         ids = texts.read(at - overlap, min(at + CHUNK, end)).astype(np.int64)

@@ -72,25 +72,25 @@ def fill(
         UserError: a tensor is missing, has another shape than `config.json` implies, is not
             finite, or has no counterpart.
     """
-    left = dict(weights)
+    remaining = dict(weights)
     ours = dict(model.named_parameters())
     with torch.no_grad():
         for parameter_map in family.parameter_maps(design, vocab):
             parameters = [ours.pop(name) for name in parameter_map.ours]
             expected = parameter_map.to_hf(p.detach() for p in parameters)
             theirs = [
-                _take(left, name, tuple(like.shape))
+                _take(remaining, name, tuple(like.shape))
                 for name, like in zip(parameter_map.theirs, expected, strict=True)
             ]
             parts = parameter_map.from_hf(theirs, [len(p) for p in parameters])
             for parameter, part in zip(parameters, parts, strict=True):
                 parameter.copy_(part)
     assert not ours, f"not filled: {sorted(ours)}"
-    return _require_none_left(left, design, family, weights)
+    return _require_none_left(remaining, design, family, weights)
 
 
-def _take(left: dict[str, Tensor], name: str, shape: tuple[int, ...]) -> Tensor:
-    tensor = left.pop(name, None)
+def _take(remaining: dict[str, Tensor], name: str, shape: tuple[int, ...]) -> Tensor:
+    tensor = remaining.pop(name, None)
     if tensor is None:
         raise UserError(f"{WEIGHTS}: has no tensor {name}, which config.json requires")
     if tuple(tensor.shape) != shape:
@@ -109,22 +109,22 @@ def _take(left: dict[str, Tensor], name: str, shape: tuple[int, ...]) -> Tensor:
 
 
 def _require_none_left(
-    left: dict[str, Tensor], design: Design, family: Family, weights: Mapping[str, Tensor]
+    remaining: dict[str, Tensor], design: Design, family: Family, weights: Mapping[str, Tensor]
 ) -> list[str]:
     # Tied tensors, copies and zeros that only their files hold.
     for name, original in family.tied_tensors(design).items():
-        copy = left.pop(name, None)
+        copy = remaining.pop(name, None)
         if copy is not None and not torch.equal(copy, weights[original]):
             raise UserError(f"{WEIGHTS}: {name} should equal {original} and does not")
     for name, original in family.copied_tensors(design).items():
-        if name in left and torch.equal(left[name], weights[original]):
-            del left[name]
+        if name in remaining and torch.equal(remaining[name], weights[original]):
+            del remaining[name]
     for name in family.zero_tensors(design):
-        if left.pop(name, torch.zeros(1)).any():
+        if remaining.pop(name, torch.zeros(1)).any():
             raise UserError(f"{WEIGHTS}: {name} should be 0 and is not")
     # Heads that are not imported; anything else is refused.
-    dropped = family.dropped_tensors(list(left))
-    if names := sorted(left.keys() - set(dropped)):
+    dropped = family.dropped_tensors(list(remaining))
+    if names := sorted(remaining.keys() - set(dropped)):
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         raise UserError(
             f"{WEIGHTS}: holds {', '.join(names[:3])}{more}, for which Foreword's "

@@ -46,8 +46,8 @@ class TwoStreams(Layout):
                 "(permutation)"
             )
         order, is_target = ranks.order, example.weights > 0
-        most = int(is_target.sum(1).max())
-        at = np.argsort(~is_target, axis=1, kind="stable")[:, :most]  # (batch, predictions)
+        predictions = int(is_target.sum(1).max())
+        at = np.argsort(~is_target, axis=1, kind="stable")[:, :predictions]  # (batch, predictions)
         documents = document_mask(source.documents, source.documents)
         return Batch(
             ids=source.ids,

@@ -99,12 +99,12 @@ class NgramLoss:
         return self.nats / max(1, self.tokens)
 
 
-def measure(table: NgramTable, texts: NgramTexts, most: int | None = None) -> NgramLoss:
-    """Return the loss of the table on the texts, or on their first `most` tokens.
+def measure(table: NgramTable, texts: NgramTexts, max_tokens: int | None = None) -> NgramLoss:
+    """Return the loss of the table on the texts, or on their first `max_tokens` tokens.
 
     Every document is read whole: the rows of a packing would cut documents.
     """
-    order, end = table.header.order, min(len(texts), most or len(texts))
+    order, end = table.header.order, min(len(texts), max_tokens or len(texts))
     nats, tokens = 0.0, 0
     ngrams, unseen = np.zeros(order, dtype=np.int64), np.zeros(order, dtype=np.int64)
     is_known = table.seen_words()

@@ -97,9 +97,9 @@ class Mixture(SourceTarget):
 
     def max_lengths(self, length: int, text: int) -> MaxLengths:
         """Return the greatest lengths of its objectives, mode tokens included."""
-        most = longest(self.objectives, length, text)
+        lengths = longest(self.objectives, length, text)
         mode = 1 if any(self.modes) else 0
-        return MaxLengths(most.source + mode, most.target, most.joined + mode)
+        return MaxLengths(lengths.source + mode, lengths.target, lengths.joined + mode)
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Return the examples of all rows, each made by its sampled objective.

@@ -100,14 +100,14 @@ class SpanMasked(Term):
         inputs = mask_tokens(rows.ids, is_masked, is_random, random_ids, vocab)
         return in_place(rows, inputs, chosen)
 
-    def lengths(self, draws: Array, most: Array | int) -> Array:
-        """Return lengths in words from uniform draws: geometric, truncated at `most`."""
+    def lengths(self, draws: Array, max_words: Array | int) -> Array:
+        """Return lengths in words from uniform draws: geometric, truncated at `max_words`."""
         if self.stop == 1:
             return np.ones(draws.shape, dtype=np.int64)
         # The inverse of the distribution function 1 - (1 - stop)^length, rescaled to end at `most`.
-        mass = -np.expm1(np.log1p(-self.stop) * most)
+        mass = -np.expm1(np.log1p(-self.stop) * max_words)
         lengths = np.ceil(np.log1p(-draws * mass) / np.log1p(-self.stop)).astype(np.int64)
-        return np.asarray(np.clip(lengths, 1, most))
+        return np.asarray(np.clip(lengths, 1, max_words))
 
     def _spans(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Array:
         """Return where the span of each token starts, -1 outside of spans; (batch, length) int64.
@@ -117,25 +117,25 @@ class SpanMasked(Term):
         text = _WordBoundaries.of(rows, vocab)
         start = np.full(rows.ids.shape, -1, dtype=np.int64)
         column = np.arange(rows.ids.shape[1])
-        left = number_to_mask(text.candidates, self.rate)  # (batch,): tokens still to choose
-        most = np.full(len(left), self.longest, dtype=np.int64)  # longer spans no longer fit
-        while (left > 0).any():
+        remaining = number_to_mask(text.candidates, self.rate)  # (batch,): tokens still to choose
+        max_words = np.full(len(remaining), self.longest, dtype=np.int64)  # that may still fit
+        while (remaining > 0).any():
             # Sample a length, then one of the positions where such a span fits.
             draws = rng.uniform(2)
-            words = self.lengths(draws[:, 0], np.maximum(most, 1))
+            words = self.lengths(draws[:, 0], np.maximum(max_words, 1))
             ends = text.ends(words)
             fits = text.fits(start >= 0, ends)
             options = fits.sum(1)
             number = np.minimum((draws[:, 1] * options).astype(np.int64), options - 1)
             first = np.asarray((fits.cumsum(1) > number[:, None]).argmax(1))
             # Where it fits nowhere, the row gets shorter spans from now on.
-            most = np.where((left > 0) & (options == 0), words - 1, most)
+            max_words = np.where((remaining > 0) & (options == 0), words - 1, max_words)
             # Place the span, cut to what the row still needs.
-            end = text.cut(first, np.take_along_axis(ends, first[:, None], axis=1)[:, 0], left)
-            is_placed = (left > 0) & (options > 0)
+            end = text.cut(first, np.take_along_axis(ends, first[:, None], axis=1)[:, 0], remaining)
+            is_placed = (remaining > 0) & (options > 0)
             is_inside = is_placed[:, None] & (column >= first[:, None]) & (column < end[:, None])
             start = np.where(is_inside, first[:, None], start)
-            left = np.where(most < 1, 0, left - np.where(is_placed, end - first, 0))
+            remaining = np.where(max_words < 1, 0, remaining - np.where(is_placed, end - first, 0))
         return start
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
@@ -229,8 +229,8 @@ class _WordBoundaries:
         has_edges[:, 1:] &= (self.documents[:, :-1] == after[:, 1:]) & (after[:, 1:] >= 0)
         return np.asarray(self.first & is_free & has_edges)
 
-    def cut(self, at: Array, ends: Array, most: Array) -> Array:
-        """Return the ends (batch,) of spans from `at`, cut to the words that fill `most` tokens."""
+    def cut(self, at: Array, ends: Array, max_tokens: Array) -> Array:
+        """Return the ends (batch,) of spans from `at`, cut to the words that fill `max_tokens`."""
         row = np.arange(len(at))
-        last = np.minimum(at + np.maximum(most, 1), ends) - 1
+        last = np.minimum(at + np.maximum(max_tokens, 1), ends) - 1
         return np.asarray(self.starts[row, self.word[row, last] + 1])

@@ -24,70 +24,72 @@ LOSS = "held-out loss"  # the task of an evaluation of the loss
 SCREEN_DPI = 96
 
 
-def evaluation_section(one: SavedEvaluation, *, says_meaning: bool = True) -> str:
+def evaluation_section(evaluation: SavedEvaluation, *, says_meaning: bool = True) -> str:
     """Return an evaluation as a table with its plots and notes.
 
     Args:
-        one: the evaluation.
+        evaluation: the evaluation.
         says_meaning: whether to begin with what the figures mean.
     """
-    task = one.task if one.task and one.task != one.name else ""
-    command = f"<code>{escape(one.command)}</code>" * bool(one.command)
+    task = evaluation.task if evaluation.task and evaluation.task != evaluation.name else ""
+    command = f"<code>{escape(evaluation.command)}</code>" * bool(evaluation.command)
     origin = " · ".join(part for part in (escape(task), command) if part)
-    sentence = meaning(one) if says_meaning else ""
+    sentence = meaning(evaluation) if says_meaning else ""
     parts = [
-        f"<h2>{escape(heading(one))}</h2>",
+        f"<h2>{escape(heading(evaluation))}</h2>",
         f'<p class="meaning">{escape(sentence)}</p>' if sentence else "",
-        tuning.section(one) if tuning.metrics(one) else Table.of_records(one.rows).html(),
-        bars_by_order(one),
-        *(figure_of(one, drawn) for drawn in one.pictures),
-        *(f'<p class="note">{escape(note)}</p>' for note in one.notes),
+        tuning.section(evaluation)
+        if tuning.metrics(evaluation)
+        else Table.of_records(evaluation.rows).html(),
+        bars_by_order(evaluation),
+        *(figure_of(evaluation, drawn) for drawn in evaluation.pictures),
+        *(f'<p class="note">{escape(note)}</p>' for note in evaluation.notes),
         f'<p class="note">{origin}</p>',
     ]
     return "".join(parts)
 
 
-def heading(one: SavedEvaluation) -> str:
+def heading(evaluation: SavedEvaluation) -> str:
     """Return the heading of an evaluation."""
-    if not one.title and one.task == LOSS:
-        text = _text(one)
+    if not evaluation.title and evaluation.task == LOSS:
+        text = _text(evaluation)
         return f"Loss on {text}" if text else "Held-out loss"
-    return one.title or one.name.replace("-", " ").replace("_", " ").capitalize()
+    return evaluation.title or evaluation.name.replace("-", " ").replace("_", " ").capitalize()
 
 
-def meaning(one: SavedEvaluation) -> str:
+def meaning(evaluation: SavedEvaluation) -> str:
     """Return what the figures of an evaluation mean, in words; "" if nothing is known to say."""
-    if one.task == LOSS:
-        prediction = str(one.document.get("prediction") or "prediction")
-        return loss_sentence(one.rows, prediction, _text(one) or "held-out text")
-    return tuning.meaning(one)
+    if evaluation.task == LOSS:
+        prediction = str(evaluation.content.get("prediction") or "prediction")
+        return loss_sentence(evaluation.rows, prediction, _text(evaluation) or "held-out text")
+    return tuning.meaning(evaluation)
 
 
-def _text(one: SavedEvaluation) -> str:
+def _text(evaluation: SavedEvaluation) -> str:
     """Return the text of an evaluation; "" for the run's own held-out text."""
-    text = one.document.get("text", "")
+    text = evaluation.content.get("text", "")
     return ", ".join(map(str, text)) if isinstance(text, list) else str(text)
 
 
-def bars_by_order(one: SavedEvaluation) -> str:
+def bars_by_order(evaluation: SavedEvaluation) -> str:
     """Return bar charts by order of n-grams; "" for another evaluation."""
-    if not all({"order", *BY_ORDER} <= row.keys() for row in one.rows):
+    if not all({"order", *BY_ORDER} <= row.keys() for row in evaluation.rows):
         return ""
-    labels = [cell(row["order"]) for row in one.rows]
+    labels = [cell(row["order"]) for row in evaluation.rows]
     figures = []
     for column, caption in BY_ORDER.items():
-        values = [number(row, column) for row in one.rows]
-        title = escape(f"{one.name}: {caption}", quote=True)
+        values = [number(row, column) for row in evaluation.rows]
+        title = escape(f"{evaluation.name}: {caption}", quote=True)
         plot = responsive(partial(plot_columns, labels, values, "order", title))
         figures.append(f"<figcaption>{escape(caption)}</figcaption>{plot}")
     cards = "".join(f'<figure class="card">{figure}</figure>' for figure in figures)
     return f'<div class="pair">{cards}</div>'
 
 
-def figure_of(one: SavedEvaluation, drawn: Picture) -> str:
+def figure_of(evaluation: SavedEvaluation, drawn: Picture) -> str:
     """Return a plot as an HTML figure with its data inline, so the page stays one file."""
     data = base64.b64encode(drawn.png).decode("ascii")
-    alt = escape(f"{one.task or one.name}: {drawn.label or 'plot'}", quote=True)
+    alt = escape(f"{evaluation.task or evaluation.name}: {drawn.label or 'plot'}", quote=True)
     caption = f"<figcaption>{escape(drawn.label)}</figcaption>" if drawn.label else ""
     width = f' width="{pixels}"' if (pixels := screen_width(drawn.png)) else ""
     image = f'<img src="data:image/png;base64,{data}"{width} alt="{alt}">'

@@ -45,7 +45,7 @@ class SavedEvaluation:
         rows: flat records; their keys are the columns.
         notes: remarks on the figures, a line each.
         pictures: plots named after the file: `NAME.png`, `NAME-line-3.png`.
-        document: the whole content of the file.
+        content: the whole content of the file.
     """
 
     name: str
@@ -55,7 +55,7 @@ class SavedEvaluation:
     rows: tuple[Record, ...]
     notes: tuple[str, ...] = ()
     pictures: tuple[Picture, ...] = ()
-    document: Record = field(default_factory=dict)
+    content: Record = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ def _evaluations(folder: Path, unread: list[str]) -> list[SavedEvaluation]:
                 rows=tuple(rows),
                 notes=tuple(map(str, notes)) if isinstance(notes, list) else (),
                 pictures=tuple(pictures[path.stem]),
-                document=value,
+                content=value,
             )
         )
     return evaluations

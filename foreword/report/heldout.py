@@ -50,7 +50,7 @@ def held_out_loss(run: RunFolder) -> HeldOutLoss | None:
         best = run.heldout[-1]  # without a loss, but with components
     evaluated = _evaluated(run)
     if evaluated is not None:
-        components = evaluated.document.get("components")
+        components = evaluated.content.get("components")
         row = evaluated.rows[0]
         return HeldOutLoss(
             loss=number(row, "loss"),
@@ -79,7 +79,7 @@ def _evaluated(run: RunFolder) -> SavedEvaluation | None:
         one
         for one in run.evaluations
         if one.task == LOSS
-        and not one.document.get("text")
+        and not one.content.get("text")
         and not math.isnan(number(one.rows[0], "loss"))
     ]
     return max(
@@ -89,7 +89,7 @@ def _evaluated(run: RunFolder) -> SavedEvaluation | None:
 
 def _both(run: RunFolder, evaluated: SavedEvaluation, best: Record | None) -> str:
     """Return why the loss of the evaluation and that of the curve differ; "" if they do not."""
-    row, document = evaluated.rows[0], evaluated.document
+    row, document = evaluated.rows[0], evaluated.content
     if best is None or math.isnan(number(best, "loss")):
         return ""
     is_same_text = number(row, "predictions") == number(best, "predictions")

@@ -15,57 +15,59 @@ from foreword.report.tables import Table
 from foreword.tuning.result import RUN_COLUMNS, is_score
 
 
-def metrics(one: SavedEvaluation) -> list[str]:
+def metrics(evaluation: SavedEvaluation) -> list[str]:
     """Return the scores of an evaluation, the most telling first; empty without fine-tuning."""
-    first = one.rows[0]
+    first = evaluation.rows[0]
     names = [str(name) for name in first if is_score(name) and not str(name).endswith("_std")]
     has_scores = "start" in first and "strategy" in first
     return [name for name in names if isinstance(first[name], float)] if has_scores else []
 
 
-def worth(one: SavedEvaluation) -> str:
+def worth(evaluation: SavedEvaluation) -> str:
     """Return what pretraining was worth; "" if the evaluation does not tell."""
-    names = metrics(one)
-    return worth_sentence(one.rows, names[0], _count(one, "dev")) if names else ""
+    names = metrics(evaluation)
+    return worth_sentence(evaluation.rows, names[0], _count(evaluation, "dev")) if names else ""
 
 
-def meaning(one: SavedEvaluation) -> str:
+def meaning(evaluation: SavedEvaluation) -> str:
     """Return what the scores mean; "" if the evaluation is not of a fine-tuning."""
-    names = metrics(one)
-    sentences = [score_sentence(one.rows, names[0]), worth(one)] if names else []
+    names = metrics(evaluation)
+    sentences = [score_sentence(evaluation.rows, names[0]), worth(evaluation)] if names else []
     return " ".join(text for text in sentences if text)
 
 
-def section(one: SavedEvaluation) -> str:
+def section(evaluation: SavedEvaluation) -> str:
     """Return the chart, the table and how the scores were made."""
-    names = metrics(one)
-    how = f'<p class="note">{escape(_how(one))}</p>'
-    return chart(one, names[0]) + table(one, names).html() + how
+    names = metrics(evaluation)
+    how = f'<p class="note">{escape(_how(evaluation))}</p>'
+    return chart(evaluation, names[0]) + table(evaluation, names).html() + how
 
 
-def chart(one: SavedEvaluation, metric: str) -> str:
+def chart(evaluation: SavedEvaluation, metric: str) -> str:
     """Return the chart of a metric: a point per variant, its deviation over seeds as a bar."""
     scores = [
         CellScores(variant_name(row), ((number(row, metric), deviation),), _colour(row))
-        for row in one.rows
+        for row in evaluation.rows
         if not math.isnan(number(row, metric))
         for deviation in (number(row, f"{metric}_std"),)
     ]
     if not scores:
         return ""
-    title = escape(f"{one.title or one.name}: {metric}", quote=True)
+    title = escape(f"{evaluation.title or evaluation.name}: {metric}", quote=True)
     plot = responsive(lambda size: plot_scores(scores, metric, title, size=size), is_large=True)
-    caption = f"{metric.capitalize()} on the dev examples{_deviation_words(one.rows, metric)}"
+    caption = (
+        f"{metric.capitalize()} on the dev examples{_deviation_words(evaluation.rows, metric)}"
+    )
     return f'<figure class="card"><figcaption>{escape(caption)}</figcaption>{plot}</figure>'
 
 
-def table(one: SavedEvaluation, names: Sequence[str]) -> Table:
+def table(evaluation: SavedEvaluation, names: Sequence[str]) -> Table:
     """Return the scores with their deviations, a row per variant and baseline."""
     # Settings that differ between the variants have columns; the others are in the note.
-    varied = [key for key in ("lr", "epochs", "seeds") if len(_values(one.rows, key)) > 1]
-    others = [str(key) for row in one.rows for key in row if _is_other(str(key), names)]
+    varied = [key for key in ("lr", "epochs", "seeds") if len(_values(evaluation.rows, key)) > 1]
+    others = [str(key) for row in evaluation.rows for key in row if _is_other(str(key), names)]
     others = list(dict.fromkeys(others))
-    if any(number(row, "skipped_steps") > 0 for row in one.rows):
+    if any(number(row, "skipped_steps") > 0 for row in evaluation.rows):
         others.append("skipped_steps")
     columns = ["", *names, *varied, *others]
     rows = [
@@ -74,7 +76,7 @@ def table(one: SavedEvaluation, names: Sequence[str]) -> Table:
             *(_with_deviation(row, name) for name in names),
             *(_setting(row.get(key)) for key in (*varied, *others)),
         ]
-        for row in one.rows
+        for row in evaluation.rows
     ]
     heads = [column.replace("_", " ") for column in columns]
     return Table(heads, rows, [False, *[True] * (len(columns) - 1)])
@@ -106,19 +108,22 @@ def _deviation_words(rows: Sequence[Record], metric: str) -> str:
     return f"; bars: ± one standard deviation over {' or '.join(map(str, seeds))} seeds"
 
 
-def _how(one: SavedEvaluation) -> str:
+def _how(evaluation: SavedEvaluation) -> str:
     """Return how the scores were made: examples, epochs, seeds, learning rate."""
     parts = []
-    train, dev = _count(one, "train"), _count(one, "dev")
+    train, dev = _count(evaluation, "train"), _count(evaluation, "dev")
     if train and dev:
         parts.append(f"{train:,} training examples, {dev:,} scored")
     for key, words in (("epochs", "epochs"), ("seeds", "seeds"), ("lr", "learning rate")):
-        values = _values(one.rows, key)
+        values = _values(evaluation.rows, key)
         if len(values) == 1:
             counted = words[:-1] if values[0] == "1" else words
             parts.append(f"{values[0]} {counted}" if key != "lr" else f"{words} {values[0]}")
     has_deviation = any(
-        not math.isnan(number(row, key)) for row in one.rows for key in row if key.endswith("_std")
+        not math.isnan(number(row, key))
+        for row in evaluation.rows
+        for key in row
+        if key.endswith("_std")
     )
     parts += ["±: standard deviation over seeds of fine-tuning"] * has_deviation
     return "; ".join(parts)
@@ -132,8 +137,8 @@ def _setting(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else cell(value)
 
 
-def _count(one: SavedEvaluation, name: str) -> int:
-    examples = one.document.get("examples")
+def _count(evaluation: SavedEvaluation, name: str) -> int:
+    examples = evaluation.content.get("examples")
     count = number(examples, name) if isinstance(examples, Mapping) else math.nan
     return int(count) if count == count else 0
 

@@ -87,16 +87,16 @@ def measure(
         The measurement, or None if the text is too short.
     """
     if recipe.model.is_count_based:
-        most = None if rows is None else rows * recipe.packing.length
+        limit = None if rows is None else rows * recipe.packing.length
         table, text = table_of(model), texts.NgramTexts.of(shards, vocab, *recipe.bos_and_eos)
-        counts, is_normalised = texts.measure(table, text, most), table.header.is_normalised
+        counts, is_normalised = texts.measure(table, text, limit), table.header.is_normalised
         measured = Measure(counts.loss, counts.tokens, is_normalised, is_normalised)
         return measured if counts.tokens else None
     if shards.tokens_total < recipe.packing.length:
         return None
     feed = heldout_feed(recipe, shards, vocab, streams)
-    most = recipe.train.heldout_rows if rows is None else rows
-    return measure_rows(recipe, model, feed, most, dtype, watch)
+    limit = recipe.train.heldout_rows if rows is None else rows
+    return measure_rows(recipe, model, feed, limit, dtype, watch)
 
 
 def measure_rows(

@@ -22,7 +22,7 @@ class Peak:
 
     Attributes:
         start: bytes at the beginning; None if the system does not report them.
-        most: bytes at the peak.
+        peak: bytes at the peak.
 
     Args:
         device: the device whose memory is measured.
@@ -31,12 +31,12 @@ class Peak:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.start: int | None = None
-        self.most = 0
+        self.peak = 0
 
     @property
     def rise(self) -> int:
         """Bytes from the start to the peak."""
-        return self.most - (self.start or 0)
+        return self.peak - (self.start or 0)
 
     def __enter__(self) -> Self:
         gc.collect()
@@ -52,9 +52,9 @@ class Peak:
 
     def __exit__(self, *_: object) -> None:
         if self.device.type == "cuda":
-            self.most = self._outside + torch.cuda.max_memory_reserved(self.device)
+            self.peak = self._outside + torch.cuda.max_memory_reserved(self.device)
         elif self.start is not None:
-            self.most = _status("VmHWM")
+            self.peak = _status("VmHWM")
 
 
 def _used(device: torch.device) -> int:

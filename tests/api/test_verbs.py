@@ -67,7 +67,7 @@ def test_tune_accepts_examples_given_in_python(run: Path) -> None:
     result = tune(run, EXAMPLES, EXAMPLES[:4], seeds=1, epochs=1, progress=False)
     assert result.out == run / "tuned" / "data"
     assert 0 <= result.rows[0]["accuracy"] <= 1
-    assert result.document["settings"]["data"]["train"] == "12 examples given in Python"
+    assert result.content["settings"]["data"]["train"] == "12 examples given in Python"
     assert "accuracy" in repr(result)
     tuned = result.load("cpu")
     assert isinstance(tuned, TunedModel)
@@ -76,7 +76,7 @@ def test_tune_accepts_examples_given_in_python(run: Path) -> None:
 
 
 def test_the_report_says_that_only_some_rows_were_evaluated(run: Path) -> None:
-    assert evaluate(run, rows=1, progress=False).document["max_rows"] == 1
+    assert evaluate(run, rows=1, progress=False).content["max_rows"] == 1
     page = write_page(run).read_text(encoding="utf-8")
     assert "at most the first 1 rows of the held-out text" in page
     evaluate(run, progress=False)

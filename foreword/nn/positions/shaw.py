@@ -40,8 +40,8 @@ class ShawPositions(PositionScheme):
 
     def __init__(self, distance: int, d_head: int, layers: int, *, is_causal: bool) -> None:
         super().__init__()
-        self.least, self.most = -distance, 0 if is_causal else distance
-        self.count = self.most - self.least + 1
+        self.min_distance, self.max_distance = -distance, 0 if is_causal else distance
+        self.count = self.max_distance - self.min_distance + 1
         self.table = nn.Embedding(layers * self.count, d_head)
 
     def scores(
@@ -54,6 +54,6 @@ class ShawPositions(PositionScheme):
         by_distance = q @ table.t()  # (batch, heads, queries, distances)
         keys = torch.arange(positions.keys, device=q.device)
         distance = keys - positions.queries[..., None]  # (queries, keys) or (batch, queries, keys)
-        at = distance.clamp(self.least, self.most) - self.least
+        at = distance.clamp(self.min_distance, self.max_distance) - self.min_distance
         at = at[:, None] if at.ndim == 3 else at
         return by_distance.gather(3, at.expand(*q.shape[:3], -1))
