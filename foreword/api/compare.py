@@ -160,7 +160,7 @@ class ComparisonProgress:
     """Shows a comparison: each piece of work as a stage.
 
     Args:
-        shown: shows the progress.
+        display: shows the progress.
     """
 
     def __init__(self, display: ProgressDisplay) -> None:
