@@ -1,6 +1,6 @@
 """Atomic writes: a kill or a power cut at any moment leaves the old or the new, never half.
 
-A file or folder is written beside its final path, under a name that begins with a dot, until it is
+A file or folder is written next to its final path, under a name that begins with a dot, until it is
 whole and flushed to the disk; then it is renamed, and the folder that holds the name is flushed.
 """
 
@@ -69,18 +69,18 @@ def writing(path: Path, mode: Literal["w", "wb"] = "w") -> Iterator[Any]:
     """
     _require_no_device(path)
     path = _resolve_link(path)
-    beside = path.with_name(f".{path.name}.part")
+    part = path.with_name(f".{path.name}.part")
     encoding, newline = ("utf-8", "\n") if mode == "w" else (None, None)
     with user_errors(path):
         _make_folder(path.parent)
         try:
-            with beside.open(mode, encoding=encoding, newline=newline) as file:
+            with part.open(mode, encoding=encoding, newline=newline) as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            beside.replace(path)
+            part.replace(path)
         finally:
-            beside.unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
         _sync(path.parent)
 
 
@@ -229,7 +229,7 @@ def _sync(path: Path) -> None:
 def locked(path: Path, *, wait: bool = False, owned: Sequence[str] = ()) -> Iterator[None]:
     """Make a folder and lock it against other writers until the block or the process ends.
 
-    Readers take no lock. On a file system without locks nobody is kept out.
+    Readers take no lock. On a file system without locks it has no effect.
 
     Args:
         path: the folder.
@@ -261,7 +261,7 @@ def locked(path: Path, *, wait: bool = False, owned: Sequence[str] = ()) -> Iter
 
 
 class _Lock:
-    """The lock of a folder, and files that stay beside it.
+    """The lock of a folder, and files that stay with it.
 
     Args:
         inode: the lock's inode.
@@ -291,7 +291,7 @@ class _Lock:
 
 @contextmanager
 def guarded(folder: Path, lock: _Lock | None = None) -> Iterator[None]:
-    """Keep a folder that somebody removes from being made again in part.
+    """Keep a folder that the user removes from being recreated in part.
 
     Within the block, every write of this module into the folder checks that it is still the folder
     of the beginning.

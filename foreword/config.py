@@ -100,7 +100,7 @@ def load(cls: type[Settings], path: Path, *over: Mapping[str, Any]) -> Settings:
 def read(path: Path) -> Table:
     """Return the table of a TOML recipe, merged over the recipe that it `extends`.
 
-    `extends` names a file beside this one, or a shipped recipe.
+    `extends` names a file next to this one, or a shipped recipe.
 
     Raises:
         UserError: the file is missing, is not TOML, or extends itself.
@@ -126,8 +126,8 @@ def _layers(path: Path, seen: tuple[Path, ...] = ()) -> list[tuple[Path, Table]]
         return [(path, table)]
     if not isinstance(parent, str):
         raise UserError(f"{path}: extends: expected the name of a recipe, got {parent!r}")
-    beside = path.parent / parent
-    below = beside if beside.is_file() else find_recipe(parent)
+    sibling = path.parent / parent
+    below = sibling if sibling.is_file() else find_recipe(parent)
     return [(path, table), *_layers(below, (*seen, path.resolve()))]
 
 

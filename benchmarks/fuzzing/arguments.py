@@ -22,7 +22,7 @@ def lines(sandbox: Sandbox) -> dict[str, Callable[[], list[str]]]:
 
     def run(name: str = "") -> str:
         families = ("bert", "gpt2", "t5", "linformer", "ngram", "word2vec", "translator", "elmo")
-        copied = sandbox.copy(name or sandbox.draw.choice(families))
+        copied = sandbox.copy(name or sandbox.rng.choice(families))
         return str(copied.rename(copied.with_name("run")))
 
     text, out = at("text.txt"), sandbox.out
@@ -63,7 +63,7 @@ def lines(sandbox: Sandbox) -> dict[str, Callable[[], list[str]]]:
         ],
         "show": lambda: [
             "show",
-            sandbox.draw.choice(("kinds", "recipes", "families", "bert_tiny")),
+            sandbox.rng.choice(("kinds", "recipes", "families", "bert_tiny")),
         ],
         "compare": lambda: [
             *("compare", "objectives", "--data", text, "--steps", "2", "--out", out, "--dry-run")
@@ -72,51 +72,51 @@ def lines(sandbox: Sandbox) -> dict[str, Callable[[], list[str]]]:
 
 
 def arguments(sandbox: Sandbox) -> list[Command]:
-    """A command line with one to three mistakes; now and then in a process of its own."""
-    draw, known = sandbox.draw, lines(sandbox)
-    words = known[draw.choice(list(known))]()
-    for _ in range(draw.choice((1, 1, 2, 3))):
-        words = mutate(words, draw)
-    is_process = draw.random() < 0.02
+    """A command line with one to three mistakes; sometimes in a new process."""
+    rng, known = sandbox.rng, lines(sandbox)
+    words = known[rng.choice(list(known))]()
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        words = mutate(words, rng)
+    is_process = rng.random() < 0.02
     return [Command([word.replace("\x00", "") for word in words], is_process=is_process)]
 
 
-def mutate(words: list[str], draw: random.Random) -> list[str]:
+def mutate(words: list[str], rng: random.Random) -> list[str]:
     """The words with one mistake; the verb stays mostly."""
     if len(words) < 2:
-        return [*words, draw.choice(WILD_WORDS)]
+        return [*words, rng.choice(WILD_WORDS)]
     words = list(words)
-    at = draw.randrange(1, len(words)) if draw.random() < 0.97 else 0
-    how = draw.randrange(8)
+    at = rng.randrange(1, len(words)) if rng.random() < 0.97 else 0
+    how = rng.randrange(8)
     if how == 0:
         del words[at]
     elif how == 1:
         words.insert(at, words[at])
     elif how == 2:
-        other = draw.randrange(1, len(words))
+        other = rng.randrange(1, len(words))
         words[at], words[other] = words[other], words[at]
     elif how == 3:
-        words[at : at + 1] = [f"--{draw.choice(('jsn', 'out', 'device', 'seed', 'x', 'help'))}"]
+        words[at : at + 1] = [f"--{rng.choice(('jsn', 'out', 'device', 'seed', 'x', 'help'))}"]
     elif how == 4:
-        words += ["--set", draw.choice(SETTINGS)]
+        words += ["--set", rng.choice(SETTINGS)]
     elif how == 5:
         words += [
-            draw.choice(("--device", "--json", "--precision", "--field", "--errors", "--tokens"))
+            rng.choice(("--device", "--json", "--precision", "--field", "--errors", "--tokens"))
         ]
-        words += [draw.choice(WILD_WORDS)] if draw.random() < 0.7 else []
+        words += [rng.choice(WILD_WORDS)] if rng.random() < 0.7 else []
     else:  # a value most often, for that is where most mistakes are made
         values = [n for n in range(1, len(words)) if words[n - 1].startswith("--")] or [at]
-        words[draw.choice(values)] = draw.choice(WILD_WORDS)
+        words[rng.choice(values)] = rng.choice(WILD_WORDS)
     return words
 
 
 def interrupted(sandbox: Sandbox) -> list[Command]:
-    """A run that gets Ctrl-C at some moment, and is resumed or begun anew."""
+    """A run that gets Ctrl-C at some moment, and is resumed or started again."""
     data = ["--data", str(sandbox.fixtures / "text.txt"), "--documents", "paragraph"]
     small = ["--set", "train.batch=2", "--set", "tokenizer.vocab=400", "--steps", "300"]
-    words = ["pretrain", sandbox.draw.choice(("gpt2_tiny", "bert_tiny")), *data, *small]
+    words = ["pretrain", sandbox.rng.choice(("gpt2_tiny", "bert_tiny")), *data, *small]
     words += ["--set", "prepare.heldout=0.1", "--out", sandbox.out]
-    after = sandbox.draw.uniform(0.05, 9.0)
+    after = sandbox.rng.uniform(0.05, 9.0)
     return [
         Command(words, is_process=True, interrupt=after),
         Command(["resume", sandbox.out]),

@@ -20,11 +20,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-SECONDS = 60  # a command may take
-BYTES = 3 << 30  # of data that a command may hold beside what the warmed process holds
-FILE_BYTES = 256 << 20  # that a command may write into one file
-LATE = 124  # the status that stands for a command that took too long
-LONGEST = 1_500  # characters of the one line that a refusal is
+SECONDS = 60  # time limit of a command
+BYTES = 3 << 30  # limit of a command's data, besides that of the warmed process
+FILE_BYTES = 256 << 20  # limit of a file that a command writes
+LATE = 124  # status of a command that exceeded its time limit
+LONGEST = 1_500  # maximum characters of an error message
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class Command:
     """A command line and how it is run.
 
     Attributes:
-        words: after `foreword`.
-        needs: run only if the first command was accepted.
-        reads_back: one of several ways to use what was made; one at least must be accepted.
-        is_process: a process of its own, in the place of a forked one.
+        words: the arguments of `foreword`.
+        needs: whether to run it only if the first command succeeded.
+        reads_back: whether it uses the output; at least one such command must succeed.
+        is_process: whether it runs in a new process instead of a fork.
         interrupt: seconds after which the process gets SIGINT; None for never.
     """
 
@@ -48,25 +48,25 @@ class Command:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """Where a case is made.
+    """The folder and the random numbers of a case.
 
     Attributes:
-        folder: its own.
-        fixtures: what was made for all cases: texts, shards, runs; never written to.
-        draw: its random numbers.
+        folder: the case's folder.
+        fixtures: texts, shards and runs shared by all cases; never written to.
+        rng: the case's random numbers.
     """
 
     folder: Path
     fixtures: Path
-    draw: random.Random
+    rng: random.Random
 
     @property
     def out(self) -> str:
-        """What it may write."""
+        """The path that commands may write to."""
         return str(self.folder / "out")
 
     def copy(self, name: str) -> Path:
-        """A copy of a fixture in the case's own folder."""
+        """Copy a fixture into the case's folder; return the copy."""
         source, target = self.fixtures / name, self.folder / Path(name).name
         if source.is_dir():
             shutil.copytree(source, target, symlinks=True)
@@ -75,7 +75,7 @@ class Sandbox:
         return target
 
     def write(self, name: str, content: bytes | str) -> Path:
-        """A file in the case's own folder."""
+        """Write a file into the case's folder; return its path."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
@@ -84,25 +84,25 @@ class Sandbox:
 
 @dataclass
 class Result:
-    """What came of a case.
+    """The result of a case.
 
     Attributes:
-        commands: those that were run.
-        statuses: of each.
-        findings: what should not have been, one line each, with its signature in front.
-        said: the end of the last command's error stream.
-        seconds: that the slowest command took.
+        commands: the commands that were run.
+        statuses: the exit status of each.
+        findings: violations, one line each, beginning with a signature.
+        last_error: the last line of the last command's error stream.
+        seconds: time of the slowest command.
     """
 
     commands: list[list[str]] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
-    said: str = ""
+    last_error: str = ""
     seconds: float = 0.0
 
     @property
     def was_accepted(self) -> bool:
-        """Whether the first command did what it was asked."""
+        """Whether the first command succeeded."""
         return self.statuses[:1] == [0]
 
 
@@ -110,12 +110,12 @@ Maker = Callable[[Sandbox], list[Command]]
 
 
 def run_case(make: Maker, sandbox: Sandbox, *, shows: bool = False) -> Result:
-    """Makes a case and runs it; returns what came of it.
+    """Make a case, run it and return its result.
 
     Args:
-        make: makes the commands, and their files.
-        sandbox: of the case.
-        shows: whether what commands print is shown.
+        make: makes the commands and their files.
+        sandbox: the case's folder and random numbers.
+        shows: whether to show the commands' output.
     """
     for name in ("home", "tmp"):
         (sandbox.folder / name).mkdir(parents=True, exist_ok=True)
@@ -135,7 +135,7 @@ def run_case(make: Maker, sandbox: Sandbox, *, shows: bool = False) -> Result:
         if command.reads_back:
             read_back.append(status)
     if read_back and 0 not in read_back:
-        result.findings.append(f"accepted, and then nothing reads it: {result.said}")
+        result.findings.append(f"accepted, and then nothing reads it: {result.last_error}")
     result.findings += _written_elsewhere(sandbox.folder, before, result.commands)
     left = sorted(path.name for path in (sandbox.folder / "tmp").iterdir())
     if left and min(result.statuses) >= 0 and LATE not in result.statuses:
@@ -144,17 +144,17 @@ def run_case(make: Maker, sandbox: Sandbox, *, shows: bool = False) -> Result:
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
-    """Size and time of each file below a folder, by its path."""
-    found = {}
+    """Return size and time of each file below a folder, by its path."""
+    files = {}
     for path in folder.rglob("*"):
         if path.is_symlink() or not path.is_dir():
             state = path.lstat()
-            found[str(path)] = (state.st_size, state.st_mtime_ns)
-    return found
+            files[str(path)] = (state.st_size, state.st_mtime_ns)
+    return files
 
 
 def _run(command: Command, folder: Path, result: Result, *, shows: bool) -> tuple[int, str]:
-    """Runs one command; returns its status, and where an internal error arose."""
+    """Run a command; return its status, and the traceback of an internal error."""
     begun = time.monotonic()
     with (folder / "tmp.out").open("wb") as out, (folder / "tmp.err").open("wb") as err:
         run = _in_process if command.is_process else _in_fork
@@ -172,16 +172,15 @@ def _run(command: Command, folder: Path, result: Result, *, shows: bool) -> tupl
 
 
 def _in_process(command: Command, out: int, err: int) -> tuple[int, int, str]:
-    """The command as a person starts it; interrupted where that is asked for.
+    """Run a command in a new process, interrupted if it says so.
 
     Returns:
-        The process's id, its status, and nothing.
+        The process's id, its status, and "".
     """
     words = [sys.executable, "-P", "-m", "foreword", *command.words]
     encoded = [os.fsencode(word) for word in words]
-    nothing = subprocess.DEVNULL
     process = subprocess.Popen(
-        encoded, stdin=nothing, stdout=out, stderr=err, start_new_session=True
+        encoded, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
     )
     try:
         if command.interrupt is not None:
@@ -195,10 +194,10 @@ def _in_process(command: Command, out: int, err: int) -> tuple[int, int, str]:
 
 
 def _in_fork(command: Command, out: int, err: int) -> tuple[int, int, str]:
-    """The command in a fork of this process, which has imported all that it needs.
+    """Run a command in a fork of this process, which has imported all it needs.
 
     Returns:
-        The fork's id, its status, and where an internal error arose.
+        The fork's id, its status, and the traceback of an internal error.
     """
     reading, writing = os.pipe()
     child = os.fork()
@@ -226,35 +225,35 @@ def _in_fork(command: Command, out: int, err: int) -> tuple[int, int, str]:
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     was_ended = signal.alarm(0) == 0 and status == -signal.SIGKILL
     os.set_blocking(reading, False)  # a process that the command left behind may hold the pipe
-    with os.fdopen(reading, encoding="utf-8", errors="replace") as said:
-        fault = said.read() or ""
+    with os.fdopen(reading, encoding="utf-8", errors="replace") as faults:
+        fault = faults.read() or ""
     return child, (LATE if was_ended else status), fault
 
 
 def _end_session(leader: int) -> list[str]:
-    """Ends what a process left behind of its session; returns their command lines."""
-    found = []
+    """Kill the processes left in a session; return their command lines."""
+    command_lines = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             fields = (entry / "stat").read_text().rpartition(")")[2].split()
             name = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             if int(fields[3]) == leader and fields[0] != "Z":
                 os.kill(int(entry.name), signal.SIGKILL)
-                found.append(name[:200])
+                command_lines.append(name[:200])
         except OSError:  # it has ended
             continue
-    return found
+    return command_lines
 
 
-def _call(words: list[str], tell: Callable[[str], Any]) -> int:
-    """Runs a command line within this process; tells where an internal error arose."""
+def _call(words: list[str], report: Callable[[str], Any]) -> int:
+    """Run a command line within this process; report the traceback of an internal error."""
     from foreword.cli import main
 
     fail: Callable[..., int] = main._fail
 
     def note(text: str, status: int, *, is_debug: bool) -> int:
         if status == 1:
-            tell(traceback.format_exc())
+            report(traceback.format_exc())
         return fail(text, status, is_debug=is_debug)
 
     main._fail = note
@@ -262,7 +261,7 @@ def _call(words: list[str], tell: Callable[[str], Any]) -> int:
 
 
 def _limit() -> None:
-    """Limits what this process may take, so that one case cannot take the machine down."""
+    """Limit the resources of this process, to protect the machine."""
     held = int(re.findall(r"VmData:\s+(\d+)", Path("/proc/self/status").read_text())[0]) << 10
     resource.setrlimit(resource.RLIMIT_DATA, (held + BYTES, held + BYTES))
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
@@ -270,32 +269,32 @@ def _limit() -> None:
 
 
 def _check(command: Command, status: int, fault: str, folder: Path, result: Result) -> None:
-    """Adds what should not have been after a command."""
+    """Add the violations of a command to the findings."""
     out, err = (
         (folder / name).read_text(encoding="utf-8", errors="replace")
         for name in ("tmp.out", "tmp.err")
     )
     add, lines = result.findings.append, [line for line in err.splitlines() if line.strip()]
-    result.said = lines[-1] if lines else ""
+    result.last_error = lines[-1] if lines else ""
     allowed = {0, 2} if command.interrupt is None else {0, 2, 130}
     if status == LATE:
         add(f"takes longer than {SECONDS} s")
     elif status == -signal.SIGINT and command.interrupt is not None and not lines:
         pass  # before Python itself listens
     elif status < 0:
-        add(f"ends by signal {-status}: {result.said}")
+        add(f"ends by signal {-status}: {result.last_error}")
     elif status not in allowed:
-        add(f"status {status}: {result.said}{_where(fault)}")
+        add(f"status {status}: {result.last_error}{_where(fault)}")
     elif "Traceback (most recent call last)" in err + out:
-        add(f"a traceback on the screen: {result.said}")
+        add(f"a traceback on the screen: {result.last_error}")
     if "Warning: " in err:
         add(f"a warning on the screen: {next(x for x in lines if 'Warning: ' in x)}")
     if status == 2:
-        said = [line for line in lines if line.startswith("foreword: ")]
-        if len(said) != 1 or lines[-1] != said[0]:
+        messages = [line for line in lines if line.startswith("foreword: ")]
+        if len(messages) != 1 or lines[-1] != messages[0]:
             add(f"refused, but not in one last line: {lines[-2:]}")
-        elif len(said[0]) > LONGEST:
-            add(f"refused in a line of {len(said[0]):,} characters: {said[0][:200]}")
+        elif len(messages[0]) > LONGEST:
+            add(f"refused in a line of {len(messages[0]):,} characters: {messages[0][:200]}")
     if status == 0 and "--json" in command.words and "--help" not in command.words:
         try:
             json.loads(out, parse_constant=_refuse)

@@ -35,34 +35,32 @@ SLOW_TO_SCORE = 50_000  # bytes for a masked model
 
 def text(sandbox: Sandbox) -> list[Command]:
     """A file of text, whole or broken, given to a verb that reads text."""
-    draw = sandbox.draw
-    suffix = draw.choice((".txt", ".md", ".jsonl", ".parquet", ".txt", ".jsonl", ""))
-    packed = draw.choice(("", "", "", ".gz", ".zst"))
-    content = (
-        damaged(_content(suffix, draw), draw) if draw.random() < 0.25 else _content(suffix, draw)
-    )
+    rng = sandbox.rng
+    suffix = rng.choice((".txt", ".md", ".jsonl", ".parquet", ".txt", ".jsonl", ""))
+    packed = rng.choice(("", "", "", ".gz", ".zst"))
+    content = damaged(_content(suffix, rng), rng) if rng.random() < 0.25 else _content(suffix, rng)
     if packed == ".gz":
         content = gzip.compress(content, mtime=0)
     elif packed == ".zst":
         content = pa.compress(content, codec="zstd", asbytes=True)
-    if draw.random() < 0.1:
-        content = damaged(content, draw)
+    if rng.random() < 0.1:
+        content = damaged(content, rng)
     path = str(sandbox.write(f"in/some{suffix}{packed}", content))
-    options = draw.choice(
+    options = rng.choice(
         ([], [], *[["--errors", "replace"]] * 4, ["--field", "body"], ["--documents", "line"])
     )
-    if draw.random() < 0.1:
-        path = str(sandbox.folder / "in" / draw.choice(("*", "*.nothing", "", "**/*", "[")))
+    if rng.random() < 0.1:
+        path = str(sandbox.folder / "in" / rng.choice(("*", "*.nothing", "", "**/*", "[")))
     return [Command([*_reader(sandbox, path), *options])]
 
 
 def _reader(sandbox: Sandbox, path: str) -> list[str]:
     """A verb, and the file where it reads it."""
     words = ["--set", "train.batch=2", "--set", "tokenizer.vocab=400", "--steps", "1"]
-    recipe = sandbox.draw.choice(("gpt2_tiny", "bert_tiny", "ngram_tiny", "word2vec_tiny"))
+    recipe = sandbox.rng.choice(("gpt2_tiny", "bert_tiny", "ngram_tiny", "word2vec_tiny"))
     if recipe in ("ngram_tiny", "word2vec_tiny"):
         words = []
-    run = sandbox.fixtures / sandbox.draw.choice(("gpt2", "ngram", "bert"))
+    run = sandbox.fixtures / sandbox.rng.choice(("gpt2", "ngram", "bert"))
     if Path(path).is_file() and Path(path).stat().st_size > SLOW_TO_SCORE:
         run = sandbox.fixtures / "gpt2"  # a masked model reads a row for each token
     ways: tuple[Callable[[], list[str]], ...] = (
@@ -82,19 +80,19 @@ def _reader(sandbox: Sandbox, path: str) -> list[str]:
             sandbox.out,
         ],
     )
-    return sandbox.draw.choice(ways)()
+    return sandbox.rng.choice(ways)()
 
 
-def _content(suffix: str, draw: random.Random) -> bytes:
-    """A file as its suffix says, with odd things in it."""
-    lines = sentences(draw, draw.choice((0, 1, 30, 200, 400, 400, 400)))
-    for _ in range(draw.randint(0, 4)):
-        lines.insert(draw.randint(0, len(lines)), draw.choice(ODD) * draw.choice((1, 1, 50)))
+def _content(suffix: str, rng: random.Random) -> bytes:
+    """Return the content of a file of this format, with oddities."""
+    lines = sentences(rng, rng.choice((0, 1, 30, 200, 400, 400, 400)))
+    for _ in range(rng.randint(0, 4)):
+        lines.insert(rng.randint(0, len(lines)), rng.choice(ODD) * rng.choice((1, 1, 50)))
     if suffix == ".jsonl":
-        return "\n".join(_record(line, draw) for line in lines).encode()
+        return "\n".join(_record(line, rng) for line in lines).encode()
     if suffix == ".parquet":
         sink = io.BytesIO()
-        columns = draw.choice(
+        columns = rng.choice(
             (
                 {"text": pa.array(lines, pa.string())},
                 {"text": pa.array([None, *lines[1:]], pa.string())},
@@ -106,16 +104,16 @@ def _content(suffix: str, draw: random.Random) -> bytes:
         )
         parquet.write_table(pa.table(columns), sink)
         return sink.getvalue()
-    glue = draw.choice(("\n", "\n", "\n\n", "\n\n", "\r\n", "\r", " ", "\x00"))
-    encoding = draw.choice((*["utf-8"] * 8, "utf-16", "utf-8-sig", "utf-32-le"))
-    return glue.join(lines * draw.choice((1, 1, 1, 20))).encode(encoding)
+    glue = rng.choice(("\n", "\n", "\n\n", "\n\n", "\r\n", "\r", " ", "\x00"))
+    encoding = rng.choice((*["utf-8"] * 8, "utf-16", "utf-8-sig", "utf-32-le"))
+    return glue.join(lines * rng.choice((1, 1, 1, 20))).encode(encoding)
 
 
-def _record(line: str, draw: random.Random) -> str:
-    how = draw.random()
+def _record(line: str, rng: random.Random) -> str:
+    how = rng.random()
     if how < 0.998:
-        return json.dumps({"text": line}, ensure_ascii=draw.random() < 0.5)
-    return draw.choice(
+        return json.dumps({"text": line}, ensure_ascii=rng.random() < 0.5)
+    return rng.choice(
         (
             *('{"text": null}', '{"text": 3}', "[]", "3", '"text"', "{}", '{"text": ["a"]}', "{"),
             *(
@@ -135,70 +133,68 @@ def _record(line: str, draw: random.Random) -> str:
     )
 
 
-def damaged(content: bytes, draw: random.Random) -> bytes:
+def damaged(content: bytes, rng: random.Random) -> bytes:
     """Bytes changed, lost, put in or cut off."""
-    for _ in range(draw.choice((1, 1, 2, 8))):
-        at = draw.randrange(len(content) + 1)
-        how = draw.randrange(5)
+    for _ in range(rng.choice((1, 1, 2, 8))):
+        at = rng.randrange(len(content) + 1)
+        how = rng.randrange(5)
         if how == 0:
             content = content[:at]
         elif how == 1:
-            content = content[:at] + bytes([draw.randrange(256)]) + content[at + 1 :]
+            content = content[:at] + bytes([rng.randrange(256)]) + content[at + 1 :]
         elif how == 2:
-            content = content[:at] + b"\x00" * draw.choice((1, 100)) + content[at:]
+            content = content[:at] + b"\x00" * rng.choice((1, 100)) + content[at:]
         elif how == 3:
-            content = content[:at] + draw.randbytes(draw.choice((1, 40))) + content[at:]
+            content = content[:at] + rng.randbytes(rng.choice((1, 40))) + content[at:]
         else:
-            content = content[:at] + content[at + draw.choice((1, 10, 1_000)) :]
+            content = content[:at] + content[at + rng.choice((1, 10, 1_000)) :]
     return content
 
 
 def table(sandbox: Sandbox) -> list[Command]:
     """Labelled text, with odd rows, columns and labels, to fine-tune on."""
-    draw = sandbox.draw
-    task = draw.choice(("classify", "classify", "regress", "text_to_text"))
-    form = draw.choice((".tsv", ".csv", ".jsonl"))
+    rng = sandbox.rng
+    task = rng.choice(("classify", "classify", "regress", "text_to_text"))
+    form = rng.choice((".tsv", ".csv", ".jsonl"))
     files = []
     for name in ("train", "dev"):
-        content = _table(task, form, draw).encode("utf-8", "surrogatepass")
-        if draw.random() < 0.15:
-            content = damaged(content, draw)
+        content = _table(task, form, rng).encode("utf-8", "surrogatepass")
+        if rng.random() < 0.15:
+            content = damaged(content, rng)
         files += [f"--{name}", str(sandbox.write(f"in/{name}{form}", content))]
-    run = sandbox.copy(draw.choice(("bert", "gpt2", "elmo", "linformer", "translator")))
+    run = sandbox.copy(rng.choice(("bert", "gpt2", "elmo", "linformer", "translator")))
     run = run.rename(run.with_name("run"))
     words = ["tune", str(run), *files, "--task", task, "--seeds", "1", "--epochs", "1"]
-    if draw.random() < 0.2:
-        words += ["--pair", draw.choice(("second", "text", "label", ""))]
-    if draw.random() < 0.1:
+    if rng.random() < 0.2:
+        words += ["--pair", rng.choice(("second", "text", "label", ""))]
+    if rng.random() < 0.1:
         words += ["--compare"]
-    if draw.random() < 0.1:
-        words += ["--max-length", draw.choice(("2", "5", "0", "-1", "100000"))]
-    return [Command([*words, "--out", sandbox.out, *draw.choice(([], ["--json"]))])]
+    if rng.random() < 0.1:
+        words += ["--max-length", rng.choice(("2", "5", "0", "-1", "100000"))]
+    return [Command([*words, "--out", sandbox.out, *rng.choice(([], ["--json"]))])]
 
 
-def _table(task: str, form: str, draw: random.Random) -> str:
+def _table(task: str, form: str, rng: random.Random) -> str:
     """Rows of a task, some of them odd."""
     rows = []
-    for line in sentences(draw, draw.choice((0, 1, 6, 20, 20, 20))):
+    for line in sentences(rng, rng.choice((0, 1, 6, 20, 20, 20))):
         words = line.split()
-        label = f"{draw.uniform(0, 5):.2f}" if task == "regress" else draw.choice("ab")
-        if draw.random() < 0.02:
-            label = draw.choice(("", "nan", "inf", "1e400", "x" * 3_000, " ", *ODD))
-        if draw.random() < 0.04:
-            line = draw.choice(("", "x" * 30_000, "ba " * 3_000, *ODD))
-        rows.append({"text": line, "second": draw.choice(words), "label": label})
+        label = f"{rng.uniform(0, 5):.2f}" if task == "regress" else rng.choice("ab")
+        if rng.random() < 0.02:
+            label = rng.choice(("", "nan", "inf", "1e400", "x" * 3_000, " ", *ODD))
+        if rng.random() < 0.04:
+            line = rng.choice(("", "x" * 30_000, "ba " * 3_000, *ODD))
+        rows.append({"text": line, "second": rng.choice(words), "label": label})
     if form == ".jsonl":
-        return "\n".join(_jsons(row, draw) for row in rows)
+        return "\n".join(_jsons(row, rng) for row in rows)
     glue = "\t" if form == ".tsv" else ","
-    head = ["text", "second", "label"] if draw.random() < 0.97 else ["text", "text", "x"]
+    head = ["text", "second", "label"] if rng.random() < 0.97 else ["text", "text", "x"]
     lines = [glue.join(head), *(glue.join(row.values()) for row in rows)]
-    return draw.choice(("\n", "\n", "\r\n")).join(lines)
+    return rng.choice(("\n", "\n", "\r\n")).join(lines)
 
 
-def _jsons(row: dict[str, str], draw: random.Random) -> str:
+def _jsons(row: dict[str, str], rng: random.Random) -> str:
     values: dict[str, object] = dict(row)
-    if draw.random() < 0.02:
-        values[draw.choice(list(values))] = draw.choice((None, 3, [], {}, [[]], True, 1e400))
-    return (
-        json.dumps(values) if draw.random() < 0.995 else draw.choice(("", "{", "[]", "null", "7"))
-    )
+    if rng.random() < 0.02:
+        values[rng.choice(list(values))] = rng.choice((None, 3, [], {}, [[]], True, 1e400))
+    return json.dumps(values) if rng.random() < 0.995 else rng.choice(("", "{", "[]", "null", "7"))

@@ -14,19 +14,19 @@ QUICK = ("train.batch=2", "train.evaluations=1", "train.heldout_rows=2", "train.
 OFFLINE = ("ngram", "word2vec")
 
 
-def sentences(draw: random.Random, count: int) -> list[str]:
+def sentences(rng: random.Random, count: int) -> list[str]:
     """Sentences of made-up words, some of them frequent."""
     syllables = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
-    words = ["".join(draw.choices(syllables, k=draw.randint(1, 4))) for _ in range(200)]
+    words = ["".join(rng.choices(syllables, k=rng.randint(1, 4))) for _ in range(200)]
     weights = [1 / (n + 5) for n in range(len(words))]
-    made = (draw.choices(words, weights, k=draw.randint(4, 12)) for _ in range(count))
+    made = (rng.choices(words, weights, k=rng.randint(4, 12)) for _ in range(count))
     return [" ".join(sentence).capitalize() + "." for sentence in made]
 
 
 def write_texts(folder: Path) -> None:
     """Writes the texts and tables."""
-    draw = random.Random(1)
-    made = sentences(draw, 600)
+    rng = random.Random(1)
+    made = sentences(rng, 600)
     paragraphs = [" ".join(made[n : n + 6]) for n in range(0, len(made), 6)]
     (folder / "text.txt").write_text("\n\n".join(paragraphs) + "\n", encoding="utf-8")
     (folder / "other.txt").write_text("\n".join(made[:40]) + "\n", encoding="utf-8")
@@ -36,7 +36,7 @@ def write_texts(folder: Path) -> None:
         lines = [" ".join(one.split()[::step]) for one in made[:200]]
         (folder / "pairs" / f"train.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
     for name in ("train", "dev"):
-        rows = [f"{draw.choice(made)}\t{'ab'[n % 2]}" for n in range(12)]
+        rows = [f"{rng.choice(made)}\t{'ab'[n % 2]}" for n in range(12)]
         table = "\n".join(["text\tlabel", *rows]) + "\n"
         (folder / f"{name}.tsv").write_text(table, encoding="utf-8")
 

@@ -26,25 +26,25 @@ RUNS = (
 
 
 def folder(sandbox: Sandbox) -> list[Command]:
-    """Something of Foreword's or of others, damaged in one to three places, and what reads it."""
-    draw = sandbox.draw
-    what = draw.choice((*RUNS, "shards", "tokenizer", "hf", "vectors.txt", "counts.arpa"))
+    """Damage a folder of Foreword or of others one to three times, and read it."""
+    rng = sandbox.rng
+    what = rng.choice((*RUNS, "shards", "tokenizer", "hf", "vectors.txt", "counts.arpa"))
     copied = sandbox.copy(what)
     target = copied.rename(copied.with_name("run" if what in RUNS else f"in-{what}"))
-    for _ in range(draw.choice((1, 1, 2, 3))):
-        damage(target, draw)
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        damage(target, rng)
     return [Command(words) for words in _readers(sandbox, what, target)]
 
 
-def damage(target: Path, draw: random.Random) -> None:
-    """Changes one thing in a file or below a folder."""
+def damage(target: Path, rng: random.Random) -> None:
+    """Damage a file, or one below a folder."""
     if not target.exists():
         return
     paths = [target] if target.is_file() else sorted(target.rglob("*"))
     files = [path for path in paths if path.is_file() and not path.is_symlink()]
     if not files:
         return
-    path, how = draw.choice(files), draw.random()
+    path, how = rng.choice(files), rng.random()
     if how < 0.1:
         path.unlink()
     elif how < 0.15:
@@ -54,35 +54,35 @@ def damage(target: Path, draw: random.Random) -> None:
         path.write_bytes(b"")
     elif how < 0.25:
         path.unlink()
-        path.symlink_to(draw.choice((path, path.parent, Path("/dev/null"), Path("nowhere"))))
+        path.symlink_to(rng.choice((path, path.parent, Path("/dev/null"), Path("nowhere"))))
     elif how < 0.3 and target.is_dir():
-        shutil.copyfile(draw.choice(files), path.with_name("more"))
+        shutil.copyfile(rng.choice(files), path.with_name("more"))
         path.with_name("more").replace(path)
     elif how < 0.65 and path.suffix in (".json", ".jsonl"):
-        _damage_json(path, draw)
+        _damage_json(path, rng)
     elif how < 0.7 and path.suffix in (".json", ".jsonl", ".toml", ".txt"):
         path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
     else:
-        path.write_bytes(damaged(path.read_bytes(), draw))
+        path.write_bytes(damaged(path.read_bytes(), rng))
 
 
-def _damage_json(path: Path, draw: random.Random) -> None:
+def _damage_json(path: Path, rng: random.Random) -> None:
     """Changes a value somewhere in a JSON file, or in a line of one."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines() if path.suffix == ".jsonl" else []
-        at = draw.randrange(len(lines)) if lines else 0
+        at = rng.randrange(len(lines)) if lines else 0
         value: Any = json.loads(lines[at] if lines else path.read_text(encoding="utf-8"))
     except (ValueError, OSError):  # damaged already
         return
     root: Any = [value]
     holder, key = root, 0
-    while isinstance(holder[key], dict | list) and holder[key] and draw.random() < 0.8:
+    while isinstance(holder[key], dict | list) and holder[key] and rng.random() < 0.8:
         holder = holder[key]
-        key = draw.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
-    if draw.random() < 0.25 and isinstance(holder, dict):
+        key = rng.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
+    if rng.random() < 0.25 and isinstance(holder, dict):
         del holder[key]
     else:
-        holder[key] = draw.choice(WILD)
+        holder[key] = rng.choice(WILD)
     written = json.dumps(root[0])
     if lines:
         lines[at] = written
@@ -92,7 +92,7 @@ def _damage_json(path: Path, draw: random.Random) -> None:
 
 def _readers(sandbox: Sandbox, what: str, target: Path) -> list[list[str]]:
     """Two or three verbs that read it."""
-    draw, path, out = sandbox.draw, str(target), sandbox.out
+    rng, path, out = sandbox.rng, str(target), sandbox.out
     made = ["--out", out]
     tiny = ["--set", "train.batch=2", "--steps", "1"]
     if what == "shards":
@@ -114,8 +114,8 @@ def _readers(sandbox: Sandbox, what: str, target: Path) -> list[list[str]]:
         ["report", path, "--json"],
         ["resume", path, "--json"],
         ["tune", path, *tuning, *made],
-        ["export", path, "--format", draw.choice(("hf", "arpa", "word2vec")), *made],
-        ["probe", path, "--kind", draw.choice(("gradient_reach", "word_in_context")), *made],
+        ["export", path, "--format", rng.choice(("hf", "arpa", "word2vec")), *made],
+        ["probe", path, "--kind", rng.choice(("gradient_reach", "word_in_context")), *made],
         ["neighbours", path, "ba"],
         [
             "pretrain",
@@ -128,4 +128,4 @@ def _readers(sandbox: Sandbox, what: str, target: Path) -> list[list[str]]:
             *made,
         ],
     ]
-    return draw.sample(ways, 3)
+    return rng.sample(ways, 3)

@@ -19,17 +19,17 @@ KEPT = ("train.steps", "train.hours", "train.tokens", "train.flops", "train.epoc
 
 def changed(sandbox: Sandbox) -> list[Command]:
     """A recipe with one to four settings of the right type."""
-    draw = sandbox.draw
-    name = draw.choice(TINY)
+    rng = sandbox.rng
+    name = rng.choice(TINY)
     table = base(name)
-    for _ in range(draw.randint(1, 4)):
-        setting = _any_setting(table, draw)
-        table = put(table, setting.path, likely(setting, draw))
+    for _ in range(rng.randint(1, 4)):
+        setting = _any_setting(table, rng)
+        table = put(table, setting.path, likely(setting, rng))
     return [Command(pretrain(sandbox, write(sandbox, table), name)), *used(sandbox, name)]
 
 
 def mutated(sandbox: Sandbox) -> list[Command]:
-    """A recipe with something in it that should not be there, trained if it is accepted."""
+    """A recipe with a wrong setting, trained if it is accepted."""
     name, path = _mutated(sandbox)
     return [Command(pretrain(sandbox, path, name)), *used(sandbox, name)]
 
@@ -40,30 +40,30 @@ def read(sandbox: Sandbox) -> list[Command]:
 
 
 def _mutated(sandbox: Sandbox) -> tuple[str, str]:
-    """The name of a shipped recipe, and a file like it with something wrong."""
-    draw = sandbox.draw
-    name = draw.choice(TINY)
+    """The name of a shipped recipe, and a file like it with a mistake."""
+    rng = sandbox.rng
+    name = rng.choice(TINY)
     table = base(name)
-    for _ in range(draw.choice((1, 1, 1, 2))):
-        setting = _any_setting(table, draw)
-        path, how = setting.path, draw.random()
+    for _ in range(rng.choice((1, 1, 1, 2))):
+        setting = _any_setting(table, rng)
+        path, how = setting.path, rng.random()
         if how < 0.7:
-            table = put(table, path, draw.choice(WILD))
+            table = put(table, path, rng.choice(WILD))
         elif how < 0.8:
-            table = put(table, (*path[:-1], f"{path[-1]}x"), draw.choice(WILD))
+            table = put(table, (*path[:-1], f"{path[-1]}x"), rng.choice(WILD))
         elif how < 0.9:
             drop(table, path)
         else:
-            table = put(table, (*path, "deeper"), draw.choice(WILD))
-    return name, write(sandbox, table, is_broken=draw.random() < 0.15)
+            table = put(table, (*path, "deeper"), rng.choice(WILD))
+    return name, write(sandbox, table, is_broken=rng.random() < 0.15)
 
 
 def assigned(sandbox: Sandbox) -> list[Command]:
     """A shipped recipe with a wrong `--set`."""
-    draw = sandbox.draw
-    name = draw.choice(TINY)
-    setting = _any_setting(base(name), draw)
-    value = draw.choice([str(draw.choice(WILD)), config.to_toml(draw.choice(WILD))])
+    rng = sandbox.rng
+    name = rng.choice(TINY)
+    setting = _any_setting(base(name), rng)
+    value = rng.choice([str(rng.choice(WILD)), config.to_toml(rng.choice(WILD))])
     key = ".".join(setting.path)
     words = pretrain(sandbox, name, name)
     return [Command([*words, "--set", f"{key}={value}".replace("\x00", "")]), *used(sandbox, name)]
@@ -87,11 +87,11 @@ def _has(table: dict[str, Any], key: str) -> bool:
     return name in table.get(part, {})
 
 
-def _any_setting(table: dict[str, Any], draw: random.Random) -> Setting:
-    """One of the settings, parts and kinds as often as single numbers."""
+def _any_setting(table: dict[str, Any], rng: random.Random) -> Setting:
+    """Choose a setting; parts and kinds as often as single values."""
     found = [s for s in settings(Recipe, _known(table)) if ".".join(s.path) not in KEPT]
-    part = draw.choice(sorted({s.path[0] for s in found}))
-    return draw.choice([s for s in found if s.path[0] == part])
+    part = rng.choice(sorted({s.path[0] for s in found}))
+    return rng.choice([s for s in found if s.path[0] == part])
 
 
 def _known(table: dict[str, Any]) -> dict[str, Any]:
@@ -110,9 +110,9 @@ def write(sandbox: Sandbox, table: dict[str, Any], *, is_broken: bool = False) -
     """The recipe as a file, perhaps no longer TOML."""
     text = config.dumps(table)
     if is_broken:
-        at = sandbox.draw.randrange(len(text))
+        at = sandbox.rng.randrange(len(text))
         text = (
-            text[:at] + sandbox.draw.choice(("=", "[", '"', "\n\n]]", "\x00", "é")) + text[at + 1 :]
+            text[:at] + sandbox.rng.choice(("=", "[", '"', "\n\n]]", "\x00", "é")) + text[at + 1 :]
         )
     return str(sandbox.write("recipe.toml", text.encode("utf-8", "surrogateescape")))
 

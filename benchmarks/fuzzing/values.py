@@ -69,25 +69,25 @@ def _walk(cls: type[Any], table: Mapping[str, Any], at: tuple[str, ...]) -> Iter
             yield from _walk(typing.cast(type, hints[f.name]), value, path)
 
 
-def likely(setting: Setting, draw: random.Random) -> Any:
+def likely(setting: Setting, rng: random.Random) -> Any:
     """A value of the right type, small."""
     if setting.part is not None:
-        return {"kind": draw.choice(kinds.names(setting.part.folder))}
-    return _of_type(setting.hint, draw)
+        return {"kind": rng.choice(kinds.names(setting.part.folder))}
+    return _of_type(setting.hint, rng)
 
 
-def _of_type(hint: Any, draw: random.Random) -> Any:
+def _of_type(hint: Any, rng: random.Random) -> Any:
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        return _of_type(draw.choice([a for a in args if a is not type(None)]), draw)
+        return _of_type(rng.choice([a for a in args if a is not type(None)]), rng)
     if origin is Literal:
-        return draw.choice(args)
+        return rng.choice(args)
     if origin in (tuple, list):
-        return [_of_type(args[0], draw) for _ in range(draw.randint(1, 3))]
+        return [_of_type(args[0], rng) for _ in range(rng.randint(1, 3))]
     if dataclasses.is_dataclass(hint):
         return {}
     by_type: dict[Any, tuple[Any, ...]] = {int: WHOLE, float: REAL, bool: (True, False), str: WORDS}
-    return draw.choice(by_type.get(hint, WORDS))
+    return rng.choice(by_type.get(hint, WORDS))
 
 
 def put(table: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:

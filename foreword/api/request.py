@@ -40,7 +40,7 @@ class RunRequest:
         """Return the request with a vocabulary extended by tokens learned from its texts.
 
         Args:
-            note: told what is done.
+            note: receives messages on progress.
 
         Raises:
             UserError: there is too little text, or the tokenizer cannot be extended.
@@ -78,7 +78,7 @@ def request(
         tokenizer: its folder; None trains one.
         from_: a run or a Hugging Face folder to start from.
         extend_vocabulary: number of new tokens to learn.
-        note: told what a reader should know.
+        note: receives messages for the user.
 
     Raises:
         UserError: the recipe has a mistake, arguments contradict each other, or `from_` names

@@ -29,7 +29,7 @@ ERASE = "\r\x1b[J"  # to the start of the line, and all from there to the end of
 COLOUR = "\x1b[36m", "\x1b[0m"  # cyan, and back
 SHORTEST, LONGEST = 8, 40  # columns of the bar itself
 
-Advance = Callable[..., None]  # takes what is done, what there is to do, and notes
+Advance = Callable[..., None]  # (done, total, *notes)
 
 
 class Bar:

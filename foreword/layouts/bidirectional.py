@@ -43,7 +43,7 @@ class Bidirectional(Layout):
                 "(bidirectional)"
             )
         documents = example.target.documents
-        # Padding is a document of its own here: right-to-left reading starts afresh before it.
+        # Padding is a separate document here: right-to-left reading restarts before it.
         tokens = replace(example.target, positions=positions_within(documents))
         mask = document_mask(documents, documents)
         batch = next_token(tokens, example.weights, mask, example.part(NextToken))

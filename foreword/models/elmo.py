@@ -121,7 +121,7 @@ class ElmoBackbone(NeuralBackbone):
         # In float32: products within a recurrence are small, and errors accumulate over steps.
         with torch.autocast(x.device.type, enabled=False):
             ahead, after = self._run(self.ahead, upcast(x), batch.positions, cache)
-            # Each document is reversed in its place, read, and reversed again.
+            # Each document is reversed in place, read, and reversed back.
             reversed_x = upcast(x).gather(1, mirrored)
             back, _ = self._run(self.back, reversed_x, batch.positions, None)
         layers = [torch.cat([x, x], dim=-1)]

@@ -91,7 +91,7 @@ class DecoderCache:
 class Seq2seqBackbone(SourceBackbone):
     """Embedding, encoder, decoder, attention.
 
-    Each document of a packed row is a sequence of its own, and no step is computed for padding.
+    Each document of a packed row is a separate sequence, and no step is computed for padding.
     """
 
     def __init__(self, settings: Seq2Seq, vocab: int) -> None:

@@ -155,7 +155,7 @@ def prepare_mask(
     empty = None
     if (
         queries != keys or not mask.sees_itself
-    ):  # else none is empty, and no GPU has to be waited for
+    ):  # otherwise no query is empty, and checking would wait for the GPU
         empty = ~allowed.any(-1, keepdim=True)
         empty = empty if empty.any() else None
     return PreparedMask(dense=dense if bias is None else dense + bias.to(like.dtype), empty=empty)
@@ -303,7 +303,7 @@ class Attention(nn.Module):
             (batch, queries, d_model).
         """
         batch, length, _ = x.shape
-        # Q, and the position scheme's part in it: rotation, or scores to add.
+        # Q; the position scheme rotates it or computes scores to add.
         q = self.query(x).view(batch, length, self.heads, self.d_head).transpose(1, 2)
         position_scores = None
         if inputs.position is not None:
@@ -312,7 +312,7 @@ class Attention(nn.Module):
         # The softmax over the keys, times V.
         dropout = self.dropout if self.training else 0.0
         heads = inputs.mechanism(q, *kv, inputs.prepared_mask, self.scale, dropout, position_scores)
-        # The heads side by side, through W_O.
+        # The concatenated heads, times W_O.
         heads = heads.transpose(1, 2).reshape(batch, length, self.heads * self.d_head)
         out: Tensor = self.output(heads)
         return out

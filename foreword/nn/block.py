@@ -79,7 +79,7 @@ class Block(nn.Module):
         Returns:
             The new states, the key-value cache, the new states of the query stream.
         """
-        # Keys and values of self-attention, from the memory and x; cached ones stand before them.
+        # Keys and values of self-attention, from the memory and x, after the cached ones.
         context = x if memory is None else torch.cat([memory.to(x.dtype), x], dim=1)
         # Without a cache keys begin at position 0; with one, new keys are where the queries are.
         positions = inputs.positions.queries if cache is not None else from_zero(context)
@@ -94,7 +94,7 @@ class Block(nn.Module):
         if self.cross is not None and cross is not None and source_kv is None:
             assert source is not None
             source_kv = self.cross.keys_values(source)
-        # The query stream attends to the same keys through a mask of its own.
+        # The query stream attends to the same keys through its own mask.
         g = None
         if query_stream is not None:
             g, query_inputs = query_stream

@@ -10,7 +10,7 @@ from foreword.types import Batch, Hidden
 
 
 class BoundaryHead(nn.Module):
-    """Input of the output layer, from the states beside a span and a position in it.
+    """Input of the output layer, from the states next to a span and a position in it.
 
     Two dense layers, each with GELU and LayerNorm; the output layer is the token head's.
 

@@ -24,7 +24,7 @@ class Mask(ABC):
 
     @property
     def sees_itself(self) -> bool:
-        """Whether every query `i` surely sees key `i`, so that no query is without keys."""
+        """Whether every query `i` sees key `i` for certain, so that no query is without keys."""
         return False
 
     def __and__(self, other: Mask) -> Mask:
@@ -64,7 +64,7 @@ class FullMask(Mask):
 
 @dataclass(frozen=True)
 class CausalMask(Mask):
-    """No later keys: the decoder's mask. `offset` keys stand before the first query."""
+    """No later keys: the decoder's mask. `offset` keys precede the first query."""
 
     offset: int = 0
 
@@ -183,7 +183,7 @@ class PermutationMask(Mask):
 
 @dataclass(frozen=True)
 class MemoryMask(Mask):
-    """A row's own mask, behind `keys` keys of the memory that all queries see (Transformer-XL).
+    """The mask of a row with a memory: all queries see its `keys` keys (Transformer-XL).
 
     Attributes:
         mask: over the row itself.

@@ -1,13 +1,13 @@
 """The contract of models: settings, the backbone that they build, and its heads.
 
 Each kind in `models/` is a class of settings (`Architecture`) that builds a `Backbone`; an
-objective adds the heads, and both make a `Model`. What only some models can do is a class beside:
+objective adds the heads, and both make a `Model`. What only some models can do is a separate class:
 
     Backbone           states that predict tokens: every model, n-grams too
       NeuralBackbone   weights, embeddings and the settings of a network (`ModelSettings`)
     OfflineBackbone    learns from the whole text at once (`foreword.nn.offline_training`)
     SourceBackbone     encodes a separate source
-    MemoryBackbone     attends to positions of the row before
+    MemoryBackbone     attends to positions of the previous row
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Architecture(Ranged, ABC):
 
     @property
     def required_length(self) -> int | None:
-        """The only length of row it can be trained on, or None."""
+        """The only row length it can be trained on, or None."""
         return None
 
     @property
@@ -87,7 +87,7 @@ class Architecture(Ranged, ABC):
 
     @property
     def memory(self) -> int:
-        """Number of positions of the row before that a row attends to."""
+        """Number of positions of the previous row that a row attends to."""
         return 0
 
     @property
@@ -118,7 +118,7 @@ class ModelSettings(Architecture):
         dropout: of embeddings and of each sublayer's output; some models have it elsewhere too.
         tied: make the embedding the output layer.
         scale_logits: divide the states by sqrt(d_model) before a tied output layer (T5).
-        lm_head: LM head, a kind in `nn/lm_heads/`, for objectives without one of their own.
+        lm_head: LM head, a kind in `nn/lm_heads/`, for objectives without their own.
         init: initialisation of weights; see `foreword.nn.init`.
         init_std: standard deviation of `bert` and `gpt2` initialisation, bound of `uniform`.
     """
@@ -193,7 +193,7 @@ class ModelSettings(Architecture):
 
         Args:
             vocab: number of tokens.
-            projects: whether embeddings of a width of their own are projected to d_model.
+            projects: whether embeddings of another width are projected to d_model.
             token: embeds tokens in place of a table.
         """
         width = self.embedding_width
@@ -314,7 +314,7 @@ class SourceBackbone(NeuralBackbone):
 
 
 class MemoryBackbone(NeuralBackbone):
-    """A backbone that can attend to positions of the row before: a kind with `memory`."""
+    """A backbone that can attend to positions of the previous row: a kind with `memory`."""
 
     @abstractmethod
     def set_memory_length(self, length: int) -> None:
@@ -345,7 +345,7 @@ class Model(nn.Module):
 
 
 def neural(backbone: nn.Module) -> NeuralBackbone:
-    """Return a backbone that has to be neural.
+    """Return a backbone that must be neural.
 
     Raises:
         UserError: it is count-based.
@@ -356,7 +356,7 @@ def neural(backbone: nn.Module) -> NeuralBackbone:
 
 
 def neural_settings(architecture: Architecture) -> ModelSettings:
-    """Return the settings of a model that has to be neural.
+    """Return the settings of a model that must be neural.
 
     Raises:
         UserError: it is count-based.

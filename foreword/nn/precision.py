@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:
-    """Return float32 for a narrower dtype, and any wider one as it is."""
+    """Return float32 for a narrower dtype, else the dtype itself."""
     return torch.promote_types(dtype, torch.float32)
 
 

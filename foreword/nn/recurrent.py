@@ -130,7 +130,7 @@ def recur(
         initial = None if before is None else _to_torch(before)
         states, after = run_layers(core, x, initial)
         return states, _from_torch(after)
-    # Each document becomes a sequence of its own.
+    # Each document becomes a separate sequence.
     spans = DocumentSpans.of(is_new.cumsum(1))
     padded = pack_padded_sequence(
         spans.cut(x), spans.lengths.cpu(), batch_first=True, enforce_sorted=False

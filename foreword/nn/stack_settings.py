@@ -78,7 +78,7 @@ class StackSettings(ModelSettings):
 
     @property
     def required_length(self) -> int | None:
-        """The only length of row its attention can be trained on, or None."""
+        """The only row length its attention can be trained on, or None."""
         return self.attention.required_length
 
     @property

@@ -13,7 +13,7 @@ from foreword.nn.dropout import dropout
 
 
 def layers_of(core: nn.RNNBase) -> list[nn.RNNBase]:
-    """Return each layer of `core` as a module of its own that shares its weights."""
+    """Return each layer of `core` as a separate module that shares its weights."""
     layers = []
     directions = 1 + core.bidirectional
     for n in range(core.num_layers):

@@ -96,7 +96,7 @@ def _losses(results: Mapping[str, Any]) -> str:
         return ""
     is_log = max(spent) > LOG_SCALE_RATIO * min(spent)
     power = 0 if is_log else max(0, 3 * (math.floor(math.log10(max(spent))) // 3))
-    # A curve per run; the first of each cell carries its label.
+    # A curve per run; the first of each cell has the label.
     lines, labelled = [], set()
     cells = [cell["cell"] for cell in results["cells"]]
     for run in results["runs"]:

@@ -15,7 +15,7 @@ PRETRAINED, SCRATCH = "pretrained", "from scratch"
 
 
 def loss_sentence(rows: Sequence[Record], prediction: str, text: str = "held-out text") -> str:
-    """Return what a held-out loss means, beside those of counts; "" without a loss.
+    """Return what a held-out loss means, next to those of counts; "" without a loss.
 
     Args:
         rows: the model's loss first, then the part of it that counts compare with, if it is a sum,
@@ -46,8 +46,8 @@ def loss_sentence(rows: Sequence[Record], prediction: str, text: str = "held-out
     if not (has_part or baselines or model.get("perplexity") is not None):
         return f"{text}."
     text += f": the model gives the right token a probability of {_odds(loss)} (geometric mean)"
-    beside = [f"{words}, {_odds(nats)} ({figure(nats, 3)} nats)" for words, nats in baselines]
-    text += f"; {'; '.join(beside)}." if beside else "."
+    comparisons = [f"{words}, {_odds(nats)} ({figure(nats, 3)} nats)" for words, nats in baselines]
+    text += f"; {'; '.join(comparisons)}." if comparisons else "."
     if loss >= counts.get("unigram counts", math.inf):
         text += " It has not learned more than frequencies tell."
     elif loss >= counts.get("bigram counts", math.inf):
@@ -64,7 +64,7 @@ def _odds(nats: float) -> str:
 
 
 def score_sentence(rows: Sequence[Record], metric: str) -> str:
-    """Return the score of fine-tuning beside those that need no network.
+    """Return the score of fine-tuning next to those of baselines without a network.
 
     Args:
         rows: a row per variant and per baseline.

@@ -80,7 +80,7 @@ class Table:
         return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
 
     def _cell(self, row: Sequence[str], column: int, kind: str) -> str:
-        """Return a cell; on narrow screens it stands on a line of its own, after its name."""
+        """Return a cell; on narrow screens it has its own line, after its name."""
         name = escape(self.columns[column], quote=True)
         return f'<td class="{kind}" data-name="{name}">{escape(row[column])}</td>'
 

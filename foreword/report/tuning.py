@@ -24,7 +24,7 @@ def metrics(evaluation: SavedEvaluation) -> list[str]:
 
 
 def worth(evaluation: SavedEvaluation) -> str:
-    """Return what pretraining was worth; "" if the evaluation does not tell."""
+    """Return what pretraining added; "" if the evaluation does not show it."""
     names = metrics(evaluation)
     return worth_sentence(evaluation.rows, names[0], _count(evaluation, "dev")) if names else ""
 

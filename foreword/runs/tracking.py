@@ -1,4 +1,4 @@
-"""The records of a run in trackers, such as TensorBoard, beside its own log."""
+"""The records of a run in trackers, such as TensorBoard, besides its own log."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Tracking:
     """The trackers of one folder.
 
     Each record reaches each tracker once, in order, however often the run is killed and resumed: a
-    tracker that was left out for a while, or is new, is told the earlier records first.
+    tracker that is new, or was left out for a while, first receives the earlier records.
 
     Args:
         folder: what is tracked: a run folder.
@@ -139,12 +139,12 @@ class Tracking:
 
     @contextmanager
     def _dropping(self, name: str) -> Iterator[None]:
-        """Drop a tracker that fails, and tell so; training goes on."""
+        """Drop a tracker that fails, with a note; training continues."""
         try:
             yield
         except Exception as error:
             del self._runs[name]
-            self._note(f"{name}: tracks no more: {_line(error)}; training goes on")
+            self._note(f"{name}: tracking stopped: {_line(error)}; training continues")
 
 
 class _Tracked:

@@ -139,7 +139,7 @@ def require_run(run: Path) -> None:
 
 
 def _what_it_is(folder: Path) -> str:
-    """Return what a folder that is no run holds instead, and what to do with it; "" if unknown."""
+    """Return what a folder that is not a run holds, and what to do with it; "" if unknown."""
     if is_checkpoint(folder):
         return f"; it is a checkpoint of {folder.parent.parent}"
     known = {
@@ -160,7 +160,7 @@ def is_finished(run: Path) -> bool:
         newest = checkpoint.newest(run)
     except DamagedError:
         if recipe.model.trains_offline:
-            return False  # it is trained anew
+            return False  # it is trained again
         raise
     spent = Progress(**checkpoint.read_state(newest)["spent"])
     return recipe.model.trains_offline or Budget.of(recipe.train).progress(spent) >= 1

@@ -192,7 +192,7 @@ def check_documents_do_not_see_each_other(attention: AttentionKind) -> None:
 
 @torch.no_grad()
 def check_padding_changes_nothing(attention: AttentionKind) -> None:
-    """Check that what stands in padding changes no state of a text."""
+    """Check that padding changes no state of a text."""
     whole = batch(FullMask())
     numbers = torch.zeros_like(whole.ids)
     numbers[0, 70:], numbers[1, 110:] = -1, -1

@@ -140,12 +140,12 @@ def check_shapes_agree(layout: Layout) -> None:
 
 
 def check_every_target_is_scored_once(layout: Layout) -> None:
-    """Check that each token is predicted once, where anything stands before it."""
+    """Check that each token with a context is predicted once."""
     for form in accepted_forms(layout):
         source, target = _documents()
         batch = _arranged(layout, form)
         targets = np.asarray(batch.targets)[is_scored(batch)].tolist()
-        if form == "target":  # nothing stands before a text's first token; backward, after its last
+        if form == "target":  # a text's first token has no context; backward, its last
             if layout.predicts_both_directions:
                 backward = batch.require(Backward)
                 before = np.asarray(backward.targets)[np.asarray(backward.weights) > 0]

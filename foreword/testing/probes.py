@@ -103,12 +103,12 @@ def check_it_changes_nothing(probe: Probe, texts: Sequence[str]) -> None:
 
 
 def check_a_model_beside_it_changes_nothing(probe: Probe, texts: Sequence[str]) -> None:
-    """Check that a model has the same details alone and beside another."""
+    """Check that a model has the same details alone and with another."""
     models, both = _measure(probe, texts)
     with probed(texts) as again:
         alone = probe.measure(again[:1])
     shown = [row for row in both.details if row["run"] == models[0].label]
-    assert shown == list(alone.details), "a model beside it changes what is found"
+    assert shown == list(alone.details), "another model changes its details"
 
 
 PROBE_CHECKS: tuple[Callable[[Probe, Sequence[str]], None], ...] = (

@@ -113,7 +113,7 @@ def check_plain_text_never_becomes_a_special_token(tokenizer: Tokenizer) -> None
         is_special = tokenizer.vocab.is_special[ids] & (ids != unknown)
         assert not is_special.any(), f"{text!r} becomes a special token"
         together = tokenizer.encode_batch([text, "x"])[0]
-        assert together == ids.tolist(), f"{text!r} has other ids beside another text"
+        assert together == ids.tolist(), f"{text!r} has other ids in a batch with another text"
 
 
 def check_prompts_may_name_special_tokens(tokenizer: Tokenizer) -> None:

@@ -46,7 +46,7 @@ def check_its_settings_are_a_plain_record(tracker: Tracker) -> None:
 
 
 def check_it_takes_every_record(tracker: Tracker) -> None:
-    """Check that no record stops it or is changed, and that a resumed run goes on."""
+    """Check that no record stops it or is changed, and that a resumed run continues."""
     with TemporaryDirectory() as place:
         for last in (3, len(RECORDS)):  # ended, then resumed
             records, config_table = copy.deepcopy(RECORDS[:last]), copy.deepcopy(CONFIG)

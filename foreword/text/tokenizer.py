@@ -237,9 +237,9 @@ class Tokenizer:
         with _broken(file):
             engine = Engine.from_str(file.read_text(encoding="utf-8"))
         config: dict[str, Any] = {}
-        if (beside := file.with_name(CONFIG)).is_file():
-            config = stored.read(beside, is_foreign=True)
-        with _broken(beside):
+        if (config_file := file.with_name(CONFIG)).is_file():
+            config = stored.read(config_file, is_foreign=True)
+        with _broken(config_file):
             kind = dict(config.get("foreword") or {})
             given = config | kind.pop("roles", {})
             stored_roles = {

@@ -1,4 +1,4 @@
-"""The contract of trackers, the kinds in `trackers/`: where a run's records go beside its log."""
+"""The contract of trackers, the kinds in `trackers/`: where a run's records go besides its log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Tracker(Ranged, ABC):
         """Begin to track a run, or continue it where the identity is known.
 
         Args:
-            folder: the run folder; what the tracker writes there is in one folder of its own.
+            folder: the run folder; the tracker writes to one folder of its own in it.
             name: of the run, for display.
             identity: of the run, the same each time that it is resumed.
 

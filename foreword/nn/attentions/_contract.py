@@ -55,7 +55,7 @@ class AttentionKind(Ranged, ABC):
 
     Attributes:
         is_dense: whether every query attends to every key that the mask allows. Query streams and
-            memories require it; layers of another kind may have a position scheme of their own.
+            memories require it; layers of another kind may have another position scheme.
     """
 
     is_dense: ClassVar[bool] = False
@@ -67,7 +67,7 @@ class AttentionKind(Ranged, ABC):
 
     @property
     def required_length(self) -> int | None:
-        """The only length of row it can be trained on, or None."""
+        """The only row length it can be trained on, or None."""
         return None
 
     @property

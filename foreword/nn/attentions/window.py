@@ -27,7 +27,7 @@ class Window(AttentionKind):
     Also called: local, sliding window.
     Reference: Beltagy et al. 2020 (Longformer), section 3.1; Warner et al. 2024 (ModernBERT),
     section 2.1.2; Brown et al. 2020 (GPT-3), section 2.1; Child et al. 2019.
-    Differs from the paper: Longformer's global attention has queries, keys and values of its own;
+    Differs from the paper: Longformer's global attention has separate queries, keys and values;
     here one set serves both, as in BigBird.
     """
 

@@ -10,7 +10,7 @@ from foreword.text.tokenizer import Tokenizer
 
 
 def unheard(text: str) -> None:
-    """Take a note and show it to nobody."""
+    """Ignore a note."""
 
 
 class TokenizerKind(Ranged, ABC):
@@ -30,7 +30,7 @@ class TokenizerKind(Ranged, ABC):
 
         Args:
             texts: the documents; may be many gigabytes (`foreword.text.sample` draws a part).
-            note: takes what the training is at, for a person who waits.
+            note: receives progress messages.
 
         Raises:
             UserError: there is no text, or too little for `vocab`.
