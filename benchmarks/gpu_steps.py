@@ -24,7 +24,7 @@ from foreword.train.device import choose_precision, matmul_flops_per_second, wai
 from foreword.train.feed import Feed
 from foreword.train.step import train_step
 from foreword.train.workers import accumulate_on
-from foreword.types import Array, Batch, Rows, Vocab
+from foreword.types import Array, Batch, PairLabels, Rows, Vocab
 
 # Dense bf16 products by the vendors' data sheets, TFLOP/s; the first matching name counts.
 PEAKS = {
@@ -95,7 +95,8 @@ class MadeUpTexts(Packed):
         if not self.are_pairs:
             return Rows(ids, documents, positions, numbers)
         segments = (positions > 20).astype(np.int64)
-        return Rows(ids, documents, positions, numbers, segments, np.where(is_first, ids % 2, -1))
+        labels = PairLabels(np.where(is_first, ids % 2, -1))
+        return Rows(ids, documents, positions, numbers, segments, (labels,))
 
 
 class released:  # noqa: N801 - a context manager

@@ -5,7 +5,7 @@
 Arrays are numpy on the data side (`Rows`, `Example`) and torch tensors on the model side; a
 `Batch` is built from numpy arrays and becomes tensors with `to`. Padding has document -1.
 
-What only some families need is a record of its own among the `parts` of an example or a batch,
+What only some families need is a record of its own among the `parts` of rows, example or batch,
 found by its type: `batch.part(Queries)`. A new family defines its own frozen dataclass, in a module
 that its objective, layout or model may import, and changes nothing here.
 """
@@ -74,55 +74,8 @@ class Vocab:
         return self.special[name]
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Packed rows of tokens, before any objective.
-
-    Attributes:
-        ids: (batch, length) int64.
-        documents: number of the document within its row, -1 for padding; (batch, length) int64.
-        positions: position within the document's piece in this row; (batch, length) int64.
-        numbers: the row's number in the order of training, never used twice; (batch,) int64.
-        segments: 0 in the first text of a pair, 1 in the second, (batch, length) int64; or None.
-        labels: the class of the pair that begins here, -1 where none does, (batch, length) int64;
-            or None.
-        next_token: the token after each row, predicted at the row's last position, -1 where the
-            text ends, (batch,) int64; or None.
-    """
-
-    ids: Array
-    documents: Array
-    positions: Array
-    numbers: Array
-    segments: Array | None = None
-    labels: Array | None = None
-    next_token: Array | None = None
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """One side of an example: ids, documents and positions, each (batch, length) int64.
-
-    `segments`, of the same shape, is None if all are 0.
-    """
-
-    ids: Array
-    documents: Array
-    positions: Array
-    segments: Array | None = None
-
-    def first(self, stop: int) -> Tokens:
-        """Return the columns before `stop`."""
-        segments = None if self.segments is None else self.segments[:, :stop]
-        columns = (self.ids[:, :stop], self.documents[:, :stop], self.positions[:, :stop])
-        return Tokens(*columns, segments)
-
-
 class HasParts:
-    """Lookup by type in the records of an example or a batch that only some families need.
+    """Lookup by type in the records of rows, an example or a batch that only some families need.
 
     A part is a frozen dataclass; its arrays have one row for each row of the batch, or it says what
     else they have.
@@ -133,6 +86,10 @@ class HasParts:
     def part(self, kind: type[PartT]) -> PartT | None:
         """Return the part of this type, or None."""
         return next((part for part in self.parts if isinstance(part, kind)), None)
+
+    def parts_of(self, kind: type[PartT]) -> tuple[PartT, ...]:
+        """Return the part of this type to hand on: one, or none."""
+        return tuple(part for part in self.parts if isinstance(part, kind))
 
     def require(self, kind: type[PartT]) -> PartT:
         """Return the part of this type.
@@ -157,6 +114,50 @@ class HasParts:
 
 
 @dataclass(frozen=True)
+class Rows(HasParts):
+    """Packed rows of tokens, before any objective.
+
+    Attributes:
+        ids: (batch, length) int64.
+        documents: number of the document within its row, -1 for padding; (batch, length) int64.
+        positions: position within the document's piece in this row; (batch, length) int64.
+        numbers: the row's number in the order of training, never used twice; (batch,) int64.
+        segments: 0 in the first text of a pair, 1 in the second, (batch, length) int64; or None.
+        parts: what only some packings know, `PairLabels` or `NextToken`; the objectives that use it
+            hand it on to the example.
+    """
+
+    ids: Array
+    documents: Array
+    positions: Array
+    numbers: Array
+    segments: Array | None = None
+    parts: tuple[Any, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """One side of an example: ids, documents and positions, each (batch, length) int64.
+
+    `segments`, of the same shape, is None if all are 0.
+    """
+
+    ids: Array
+    documents: Array
+    positions: Array
+    segments: Array | None = None
+
+    def first(self, stop: int) -> Tokens:
+        """Return the columns before `stop`."""
+        segments = None if self.segments is None else self.segments[:, :stop]
+        columns = (self.ids[:, :stop], self.documents[:, :stop], self.positions[:, :stop])
+        return Tokens(*columns, segments)
+
+
+@dataclass(frozen=True)
 class PairLabels:
     """The classes of pairs of texts.
 
@@ -166,11 +167,6 @@ class PairLabels:
     """
 
     labels: Any
-
-    @classmethod
-    def of(cls, rows: Rows) -> tuple[PairLabels, ...]:
-        """Return the rows' labels as parts of an example: none, or one."""
-        return () if rows.labels is None else (cls(rows.labels),)
 
 
 @dataclass(frozen=True)
@@ -182,11 +178,6 @@ class NextToken:
     """
 
     ids: Any
-
-    @classmethod
-    def of(cls, rows: Rows) -> tuple[NextToken, ...]:
-        """Return the rows' next tokens as parts of an example: none, or one."""
-        return () if rows.next_token is None else (cls(rows.next_token),)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from foreword.nn.init import initialise
 from foreword.nn.model import Model
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.text import special
-from foreword.types import Batch, Rows, Vocab
+from foreword.types import Batch, PairLabels, Rows, Vocab
 
 # One that is counted takes no steps; `tests/models/test_ngram.py` fits it.
 TRAINED = [
@@ -38,7 +38,7 @@ def as_pairs(rows: Rows) -> Rows:
     """The rows, each document a pair of texts that follow each other."""
     labels = np.where((rows.positions == 0) & (rows.documents >= 0), 0, -1)
     segments = (rows.positions > rows.ids.shape[1] // 2).astype(np.int64)
-    return replace(rows, segments=segments, labels=labels)
+    return replace(rows, segments=segments, parts=(PairLabels(labels),))
 
 
 def build(recipe: Recipe) -> Model:

@@ -84,5 +84,5 @@ def in_place(
         target=Tokens(rows.ids, rows.documents, rows.positions),
         weights=chosen.astype(np.float32),
         is_aligned=True,
-        parts=(*PairLabels.of(rows), *draws),
+        parts=(*rows.parts_of(PairLabels), *draws),
     )

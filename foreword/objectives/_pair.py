@@ -49,7 +49,7 @@ class PairObjective(Term):
             target=Tokens(rows.ids, rows.documents, rows.positions),
             weights=np.zeros(rows.ids.shape, dtype=np.float32),
             is_aligned=True,
-            parts=PairLabels.of(rows),
+            parts=rows.parts_of(PairLabels),
         )
 
     def pairs(self, rows: Rows) -> tuple[Array, Array]:
@@ -58,12 +58,13 @@ class PairObjective(Term):
         Raises:
             UserError: the packing makes no pairs.
         """
-        if rows.segments is None or rows.labels is None:
+        pairs = rows.part(PairLabels)
+        if rows.segments is None or pairs is None:
             raise UserError(
                 f"objective: {kinds.name_of(self)} classifies pairs of texts, and this packing "
                 "makes none; use packing.kind = 'pairs'"
             )
-        return rows.segments, rows.labels
+        return rows.segments, pairs.labels
 
     def count(self, batch: Batch) -> float:
         """Return the number of labelled pairs in a batch."""

@@ -44,7 +44,7 @@ class Bidirectional(Term):
         """Return the row as the target; nothing is masked, and all but padding counts."""
         weights = (rows.documents >= 0).astype(np.float32)
         tokens = Tokens(rows.ids, rows.documents, rows.positions)
-        return Example(None, tokens, weights, parts=NextToken.of(rows))
+        return Example(None, tokens, weights, parts=rows.parts_of(NextToken))
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
         """Return the output layer of both directions; a full softmax has a bias per token."""

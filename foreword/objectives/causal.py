@@ -23,7 +23,7 @@ class Causal(Term):
 
     With layout `decoder`. The first token of a document is not predicted unless the packing puts
     a `bos` token before it. The last position of a row predicts a token where the packing supplies
-    the next one (`Rows.next_token`).
+    the next one (`NextToken`).
 
     Also called: CLM, LM, language modelling, autoregressive, next token.
     Reference: Radford et al. 2018, section 3.1.
@@ -37,7 +37,7 @@ class Causal(Term):
         """Return the row as the target; nothing is masked, and all but padding counts."""
         weights = (rows.documents >= 0).astype(np.float32)
         tokens = Tokens(rows.ids, rows.documents, rows.positions)
-        return Example(None, tokens, weights, parts=NextToken.of(rows))
+        return Example(None, tokens, weights, parts=rows.parts_of(NextToken))
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
         """Return the model's output layer."""

@@ -91,7 +91,7 @@ class Permutation(Term):
             target=Tokens(rows.ids, rows.documents, rows.positions),
             weights=is_target.astype(np.float32),
             is_aligned=True,
-            parts=(*PairLabels.of(rows), PredictionOrder(np.where(is_target, order, -1))),
+            parts=(*rows.parts_of(PairLabels), PredictionOrder(np.where(is_target, order, -1))),
         )
 
     def _draws(self, rng: RowRng, length: int) -> Array:

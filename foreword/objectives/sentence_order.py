@@ -9,7 +9,7 @@ import numpy as np
 from foreword.data.rng import RowRng
 from foreword.objectives._pair import PairObjective
 from foreword.ranges import OpenShare
-from foreword.types import Rows
+from foreword.types import PairLabels, Rows
 
 
 @dataclass(frozen=True)
@@ -57,5 +57,5 @@ class SentenceOrder(PairObjective):
             rows,
             ids=np.take_along_axis(rows.ids, order, axis=1),
             segments=np.take_along_axis(segments, order, axis=1),
-            labels=labels,
+            parts=(PairLabels(labels),),
         )

@@ -14,7 +14,7 @@ from foreword.nn.model import ModelSettings
 from foreword.runs.recipe import Recipe
 from foreword.text.special import ALL, NAMES, SENTINELS
 from foreword.text.tokenizers._contract import TokenizerKind
-from foreword.types import Example, Rows, Vocab
+from foreword.types import Example, PairLabels, Rows, Vocab
 
 FEW_LAYERS = 24  # built in place of all layers of a model with more than twice as many
 
@@ -71,11 +71,12 @@ def dummy_example(recipe: Recipe, vocab: Vocab, count: int = 1) -> Example:
     shape = (count, recipe.packing.length)
     ids = np.resize(np.flatnonzero(~vocab.is_special), shape).astype(np.int64)
     positions = np.broadcast_to(np.arange(shape[1]), shape)
-    packing, segments, labels = recipe.packing, None, None
+    packing, segments = recipe.packing, None
+    parts: tuple[Any, ...] = ()
     if packing.labels_pairs or packing.needs_pairs:
         segments = (positions >= shape[1] // 2).astype(np.int64)
     if packing.labels_pairs:
-        labels = np.where(positions > 0, -1, 0)
+        parts = (PairLabels(np.where(positions > 0, -1, 0)),)
     numbers = np.arange(count, dtype=np.int64)
-    rows = Rows(ids, np.zeros_like(ids), positions, numbers, segments, labels)
+    rows = Rows(ids, np.zeros_like(ids), positions, numbers, segments, parts)
     return recipe.objective.corrupt(rows, RowRng(0, rows.numbers), vocab)

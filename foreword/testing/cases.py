@@ -5,7 +5,7 @@ A new file in one of these folders, or in an available plug-in, is found without
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -63,14 +63,21 @@ def rows(documents: list[list[int]], seed: int = 1, first_number: int = 100) -> 
     segments = np.where(size, positions >= (size + 1) // 2, 0).astype(np.int64)
     classes = (numbers + np.arange(len(numbers))[:, None]) % 2
     labels = np.where((positions == 0) & (size > 3), classes, -1)
-    return Rows(ids, numbers, positions, order, segments, labels)
+    return Rows(ids, numbers, positions, order, segments, (PairLabels(labels),))
 
 
 def select_rows(many: Rows, which: Any) -> Rows:
     """Return some of the rows."""
-    values: list[Any] = [getattr(many, f.name) for f in fields(many)]
-    chosen: list[Any] = [None if value is None else value[which] for value in values]
-    return Rows(*chosen)
+
+    def select(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(select, value))
+        if is_dataclass(value) and not isinstance(value, type):
+            return replace(value, **{f.name: select(getattr(value, f.name)) for f in fields(value)})
+        return None if value is None else value[which]
+
+    chosen: Rows = select(many)
+    return chosen
 
 
 @dataclass(frozen=True)

@@ -115,8 +115,10 @@ def check_corrupt_does_not_change_the_rows(objective: Objective) -> None:
     """Check that `corrupt` writes into none of its inputs."""
     given, expected = rows(MIXED), rows(MIXED)
     corrupt(objective, given)
-    for field in ("ids", "documents", "positions", "numbers", "segments", "labels"):
+    for field in ("ids", "documents", "positions", "numbers", "segments"):
         assert np.array_equal(getattr(given, field), getattr(expected, field)), field
+    labels, expected_labels = (of.require(PairLabels).labels for of in (given, expected))
+    assert np.array_equal(labels, expected_labels), "labels"
 
 
 def check_ids_are_in_range_and_padding_is_not_scored(objective: Objective) -> None:

@@ -19,7 +19,7 @@ from foreword.runs.preview import ROLES, preview
 from foreword.runs.setup import TrainingSetup, set_up_training
 from foreword.runs.sizes import count_by_part
 from foreword.train.budget import Budget
-from foreword.types import Queries
+from foreword.types import NextToken, Queries
 from tests.train import runs
 
 
@@ -130,8 +130,7 @@ def test_masked_rows_show_masked_tokens_and_targets(text: Path, tmp_path: Path) 
 def test_causal_rows_show_the_first_token_scored(text: Path, tmp_path: Path) -> None:
     of = ready("decoder", text, tmp_path / "run")
     rows = preview(of.feed, of.tokenizer, 4, 100)
-    next_token = of.feed.packed.rows(np.arange(4)).next_token
-    assert next_token is not None
+    next_token = of.feed.packed.rows(np.arange(4)).require(NextToken).ids
     for row, after in zip(rows, next_token, strict=True):
         assert [piece.mark for piece in row.targets].count("first") == 1
         for n, expected in enumerate(row.targets[:-1]):

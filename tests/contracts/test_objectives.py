@@ -140,7 +140,9 @@ def test_the_docstring_example_is_exact(name: str) -> None:
     given = Rows(ids, documents, positions, np.arange(draws))
     if about_pairs:  # as a packing labels a pair whose second text follows
         segments = np.tile(np.array(lines["segments"], dtype=np.int64), (draws, 1))
-        given = replace(given, segments=segments, labels=np.where(positions == 0, 0, -1))
+        given = replace(
+            given, segments=segments, parts=(PairLabels(np.where(positions == 0, 0, -1)),)
+        )
     example = cls(**settings).corrupt(given, RowRng(SEED, given.numbers), words)
     batch = kinds.load("layouts", layout[1])().arrange(example, words)
     inputs = batch.ids if batch.source is None else batch.source.ids

@@ -56,7 +56,7 @@ def test_packed_pairs_give_the_logits_of_each_alone(name: str, settings: dict[st
     for row in range(len(many)):
         for number in range(int(many.documents[row].max()) + 1):
             inside = many.documents[row] == number
-            one = replace(select_rows(many, [row]), segments=None, labels=None)
+            one = replace(select_rows(many, [row]), segments=None, parts=())
             cut = {
                 key: getattr(many, key)[row][None, inside]
                 for key in ("ids", "positions", "segments")

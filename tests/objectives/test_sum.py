@@ -128,37 +128,35 @@ def test_a_swap_keeps_every_token_and_masks_the_swapped_text() -> None:
     given = rows([[20, 12], [9, 9, 9], [32]])
     swapped = SentenceOrder().relabel(given, RowRng(1, given.numbers))
     assert given.segments is not None
-    assert given.labels is not None
     assert swapped.segments is not None
-    assert swapped.labels is not None
+    given_labels, labels = (of.require(PairLabels).labels for of in (given, swapped))
     seen = set()
-    for row, column in zip(*np.nonzero(given.labels == 0), strict=True):
+    for row, column in zip(*np.nonzero(given_labels == 0), strict=True):
         where = given.documents[row] == given.documents[row, column]
         one, two = (given.ids[row, where & (given.segments[row] == n)].tolist() for n in (0, 1))
-        label = swapped.labels[row, column]
+        label = labels[row, column]
         seen.add(label)
         expected = [one[0], *two, *one[1:]] if label else one + two
         assert swapped.ids[row, where].tolist() == expected
         assert swapped.segments[row, where].tolist() == sorted(swapped.segments[row, where])
         assert swapped.segments[row, where].sum() == (len(one) - 1 if label else len(two))
     assert seen == {0, 1}
-    assert (swapped.labels[given.labels != 0] == -1).all()
+    assert (labels[given_labels != 0] == -1).all()
     both = Sum((Masked(), SentenceOrder())).corrupt(given, RowRng(1, given.numbers), vocab())
     assert np.array_equal(both.target.ids, swapped.ids)
-    assert np.array_equal(both.require(PairLabels).labels, swapped.labels)
+    assert np.array_equal(both.require(PairLabels).labels, labels)
     assert both.weights.sum() > 0
 
 
 def test_half_of_the_pairs_are_swapped() -> None:
     many = rows([[8, 8, 8, 8]] * 300)
-    labels = SentenceOrder().relabel(many, RowRng(1, many.numbers)).labels
-    assert labels is not None
+    labels = SentenceOrder().relabel(many, RowRng(1, many.numbers)).require(PairLabels).labels
     assert (labels[labels >= 0] == 1).mean() == pytest.approx(0.5, abs=0.06)
 
 
 @pytest.mark.parametrize("objective", [Sum(), NextSentence(), SentenceOrder()])
 def test_rows_without_pairs_are_refused(objective: Any) -> None:
-    given = replace(rows([[20]]), labels=None, segments=None)
+    given = replace(rows([[20]]), parts=(), segments=None)
     with pytest.raises(UserError, match=r"use packing\.kind = 'pairs'"):
         objective.corrupt(given, RowRng(1, given.numbers), vocab())
 

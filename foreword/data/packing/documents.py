@@ -11,7 +11,7 @@ from foreword.data.packing._contract import Packed, Packing
 from foreword.data.rng import mix, permute
 from foreword.data.shards import Shards
 from foreword.ranges import Count
-from foreword.types import Array, Rows, Vocab
+from foreword.types import Array, NextToken, Rows, Vocab
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class PackedDocuments(Packed):
         if self._padding is not None:
             is_over = np.arange(length) >= first[:, None]
             ids[is_over], documents[is_over], positions[is_over] = self._padding, -1, 0
-        return Rows(ids, documents, positions, numbers, next_token=next_token)
+        return Rows(ids, documents, positions, numbers, parts=(NextToken(next_token),))
 
     def _next_token(self, starts: Array) -> Array:
         """Return the token after the rows from `starts`, -1 for none; (rows,) int64."""

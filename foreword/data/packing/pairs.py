@@ -16,7 +16,7 @@ from foreword.data.rng import mix, permute
 from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.ranges import LARGEST, Share
-from foreword.types import Array, Rows, Vocab
+from foreword.types import Array, PairLabels, Rows, Vocab
 
 ONE_DOCUMENT = (
     "the text is one document, so the second texts sampled for pairs come from elsewhere in it; "
@@ -151,7 +151,7 @@ class PackedPairs(Packed):
         documents = np.full((batch, length), -1, dtype=np.int64)
         positions, segments = np.zeros_like(ids), np.zeros_like(ids)
         labels = np.full_like(ids, -1)
-        rows = Rows(ids, documents, positions, numbers, segments, labels)
+        rows = Rows(ids, documents, positions, numbers, segments, (PairLabels(labels),))
         for number in np.unique(epochs):
             where = np.flatnonzero(epochs == number)
             epoch = self._epoch(int(number))
@@ -168,7 +168,6 @@ class PackedPairs(Packed):
     def _write(self, into: Rows, pairs: SentencePairs, row: Array) -> None:
         """Write pairs into their rows, one after the other; pairs of a row are adjacent."""
         assert into.segments is not None
-        assert into.labels is not None
         length, sizes = self._settings.length, pairs.sizes
         is_first = np.ones(len(row), dtype=bool)
         is_first[1:] = row[1:] != row[:-1]
@@ -179,7 +178,7 @@ class PackedPairs(Packed):
         into.documents.reshape(-1)[cells] = (np.arange(len(row)) - first)[which]
         into.positions.reshape(-1)[cells] = cells - at[which]
         into.segments.reshape(-1)[cells] = cells - at[which] >= (pairs.a_size + 2)[which]
-        into.labels.reshape(-1)[at] = pairs.label
+        into.require(PairLabels).labels.reshape(-1)[at] = pairs.label
         ids, tokens = into.ids.reshape(-1), self._shards.tokens
         ids[at] = self._bos
         for start, begin, size in (

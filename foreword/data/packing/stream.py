@@ -11,7 +11,7 @@ from foreword.data.document_stream import DocumentStream
 from foreword.data.packing._contract import Packed, Packing
 from foreword.data.shards import Shards
 from foreword.ranges import Count
-from foreword.types import Array, Rows, Vocab
+from foreword.types import Array, NextToken, Rows, Vocab
 
 
 @dataclass(frozen=True)
@@ -110,4 +110,4 @@ class PackedStream(Packed):
             next_token[is_over[:, -1]] = -1
             is_over = is_over[:, :-1]
             ids[is_over], documents[is_over], positions[is_over] = self._padding, -1, 0
-        return Rows(ids, documents, positions, numbers, next_token=next_token)
+        return Rows(ids, documents, positions, numbers, parts=(NextToken(next_token),))

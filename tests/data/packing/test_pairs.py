@@ -13,7 +13,7 @@ from foreword.data.packing._bins import into_bins
 from foreword.data.packing.pairs import Pairs
 from foreword.data.shards import Shards, ShardWriter
 from foreword.errors import UserError
-from foreword.types import Rows
+from foreword.types import PairLabels, Rows
 from tests.data.packing import corpora
 
 CLS, SEP, PAD = 2, 3, 0
@@ -47,10 +47,10 @@ class Pair(NamedTuple):
 def read(rows: Rows) -> list[Pair]:
     """The pairs of rows, taken apart by what stands in them."""
     assert rows.segments is not None
-    assert rows.labels is not None
+    of_pairs = rows.require(PairLabels).labels
     pairs = []
     for ids, documents, positions, segments, labels in zip(
-        rows.ids, rows.documents, rows.positions, rows.segments, rows.labels, strict=True
+        rows.ids, rows.documents, rows.positions, rows.segments, of_pairs, strict=True
     ):
         assert (ids[documents < 0] == PAD).all()
         for number in range(documents.max() + 1):
@@ -171,9 +171,8 @@ def test_a_row_does_not_depend_on_earlier_requests(tmp_path: Path) -> None:
     packed = Pairs(32).open(shards, VOCAB, 1, 4)
     early = packed.rows(np.arange(701))
     assert (late.ids == early.ids[[700, 3]]).all()
-    assert late.labels is not None
-    assert early.labels is not None
-    assert (late.labels == early.labels[[700, 3]]).all()
+    labels = early.require(PairLabels).labels
+    assert (late.require(PairLabels).labels == labels[[700, 3]]).all()
 
 
 def test_text_without_pairs_is_refused(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from foreword.data.rng import RowRng
 from foreword.errors import UserError
 from foreword.layouts.decoder import Decoder
 from foreword.objectives.causal import Causal
+from foreword.types import NextToken
 from tests.data.packing import corpora
 
 
@@ -24,9 +25,8 @@ def test_streams_are_contiguous_and_wrap(tmp_path: Path) -> None:
         part = text[stream * 34 : (stream + 1) * 34]
         expected = (part * 4)[: steps * length]
         assert rows.ids[stream::batch].ravel().tolist() == expected
-        assert rows.next_token is not None
         assert (
-            rows.next_token[stream::batch].tolist()
+            rows.require(NextToken).ids[stream::batch].tolist()
             == (part * 4)[length : len(expected) + 1 : length]
         )
 
