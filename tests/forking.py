@@ -53,18 +53,20 @@ class Command:
 
     Attributes:
         pid: its process.
+        peak: once it has ended, the most memory that it had, in bytes.
     """
 
     def __init__(self, answers: IO[str]) -> None:
         self._answers = answers
         self.pid = int(answers.readline())
+        self.peak = 0
         self._status: int | None = None
 
     def wait(self) -> int:
         """Return its exit status; negative for a signal."""
         if self._status is None:
             with self._answers:
-                self._status = int(self._answers.readline())
+                self._status, self.peak = map(int, self._answers.readline().split())
         return self._status
 
     def end(self) -> int:
@@ -83,6 +85,7 @@ def start(
     environment: Mapping[str, str] | None = None,
     largest_file: int = 0,
     is_new_python: bool = False,
+    module: str = "foreword",
 ) -> Command:
     """Start a command.
 
@@ -93,6 +96,7 @@ def start(
         environment: its variables; by default those of this process.
         largest_file: bytes that a file may have, as on a disk that is full; 0 for any.
         is_new_python: whether to start Python for it, which takes seconds.
+        module: another program to run, as `python -m` does.
     """
     order = {
         "words": list(words),
@@ -101,6 +105,7 @@ def start(
         "environment": dict(os.environ if environment is None else environment),
         "largest_file": largest_file,
         "is_new_python": is_new_python,
+        "module": module,
         "folder": str(Path.cwd()),
     }
     read, write = os.pipe()
@@ -109,16 +114,16 @@ def start(
     return Command(os.fdopen(read))
 
 
-def start_into(words: Sequence[str], output: Path, *, largest_file: int = 0) -> Command:
+def start_into(words: Sequence[str], output: Path, **options: Any) -> Command:
     """Start a command that appends all that it prints to a file."""
     with output.open("a") as file, Path(os.devnull).open() as null:
         streams = {0: null.fileno(), 1: file.fileno(), 2: file.fileno()}
-        return start(words, streams, largest_file=largest_file)
+        return start(words, streams, **options)
 
 
-def run(words: Sequence[str], output: Path, *, largest_file: int = 0) -> int:
+def run(words: Sequence[str], output: Path, **options: Any) -> int:
     """Run a command that appends all that it prints to a file, and return its status."""
-    return start_into(words, output, largest_file=largest_file).wait()
+    return start_into(words, output, **options).wait()
 
 
 def wait_until(is_so: Callable[[], bool], seconds: float = 60.0) -> None:
@@ -160,7 +165,7 @@ def serve(orders: socket.socket) -> None:
             orders.close()
             if not (command := os.fork()):
                 become(order, files)
-                run_and_leave(order["words"])
+                run_and_leave(order["module"], order["words"])
             watch(command, files)
         for file in files:
             os.close(file)
@@ -177,12 +182,13 @@ def any_ended() -> bool:
 
 
 def watch(command: int, files: Sequence[int]) -> None:
-    """Write the id of a command and, when it has ended, its status; then end."""
+    """Write the id of a command and, when it has ended, its status and peak; then end."""
     for file in files[1:]:
         os.close(file)
     os.write(files[0], f"{command}\n".encode())
-    status = os.waitstatus_to_exitcode(os.waitpid(command, 0)[1])
-    os.write(files[0], f"{status}\n".encode())
+    _, status, used = os.wait4(command, 0)
+    peak = used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    os.write(files[0], f"{os.waitstatus_to_exitcode(status)} {peak}\n".encode())
     os._exit(0)
 
 
@@ -204,6 +210,7 @@ def import_libraries() -> None:
                 import_module(module.name)
     assert not {"foreword.cli", "foreword.display"} & sys.modules.keys()
     hooks.matmul_flops_per_second = lambda *_: 1e9  # takes long to measure
+    os.fsync = lambda fd: None  # as in `tests/conftest.py`
     gc.freeze()  # the collector of each command would go through it all
 
 
@@ -227,17 +234,17 @@ def become(order: dict[str, Any], files: Sequence[int]) -> None:
     if order["largest_file"]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (order["largest_file"],) * 2)
     if order["is_new_python"]:
-        python = [sys.executable, "-m", "foreword", *order["words"]]
+        python = [sys.executable, "-m", order["module"], *order["words"]]
         os.execve(sys.executable, python, order["environment"])
     sys.stdin, sys.stdout, sys.stderr = map(_opened, range(3))
 
 
-def run_and_leave(words: Sequence[str]) -> NoReturn:
+def run_and_leave(module: str, words: Sequence[str]) -> NoReturn:
     """Run the command and end as Python does, but for the slow taking down of all its modules."""
-    sys.argv = ["foreword", *words]
+    sys.argv = [module, *words]
     status = 0
     try:
-        runpy.run_module("foreword", run_name="__main__", alter_sys=True)
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as left:
         status = int(left.code or 0)
     threading._shutdown()  # type: ignore[attr-defined]

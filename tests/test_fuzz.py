@@ -72,10 +72,10 @@ def test_a_case_is_reproducible(recipes: Any, place_of: Any) -> None:
 
 
 def test_quick_cases_have_no_findings(tmp_path: Path) -> None:
-    words = ["--seed", "5", "--cases", "24", "--kinds", "text,--set", "--jobs", "1"]
+    words = ["--seed", "5", "--cases", "12", "--kinds", "text,--set", "--jobs", "1"]
     command = [sys.executable, "benchmarks/fuzz.py", "--work", str(tmp_path), *words]
     known = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}  # it reads its parts
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=known, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "24 cases, 0 different findings" in done.stdout
+    assert "12 cases, 0 different findings" in done.stdout
     assert not list(tmp_path.iterdir())

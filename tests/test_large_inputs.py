@@ -12,16 +12,18 @@ from typing import Any
 import pytest
 
 from foreword.cli.main import run
-from tests.runs.test_memory import command
+from tests import forking
 from tests.train import runs
 from tests.tuning.runs import make_run
 
 MEGABYTE = 10**6
 
 
-def peak(*words: str) -> int:
+def peak(output: Path, *words: str) -> int:
     """Return the peak of the resident set of a command in a process of its own, in bytes."""
-    return 1024 * int(command(*words, "--json").split()[-1])
+    command = forking.start_into(words, output)
+    assert command.wait() == 0, output.read_text()
+    return command.peak
 
 
 def write_document(path: Path, size: int, end: str = "") -> Path:
@@ -47,7 +49,7 @@ def test_a_long_document_takes_memory_in_proportion_to_its_size(tmp_path: Path) 
     for name, size in sizes.items():
         text = write_document(tmp_path / f"{name}.txt", size, "😀" if name == "wide" else "")
         words = ["--kind", "bpe", "--vocab", "500", "--out", str(tmp_path / name)]
-        peaks[name] = peak("prepare", str(text), *words, "--workers", "1")
+        peaks[name] = peak(tmp_path / "output", "prepare", str(text), *words, "--workers", "1")
     more = sizes["plain"] - sizes["small"]
     assert peaks["plain"] - peaks["small"] < 9 * more
     assert peaks["wide"] - peaks["small"] < 12 * more
@@ -65,7 +67,8 @@ def test_fine_tuning_rows_take_little_more_memory_than_their_tokens(tmp_path: Pa
             path.write_text("\n".join(["text\tlabel", *some, ""]), encoding="utf-8")
         given = ["--train", f"{tmp_path}/train{rows}.tsv", "--dev", f"{tmp_path}/dev{rows}.tsv"]
         quick = ["--epochs", "1", "--seeds", "1", "--batch", "1000", "--device", "cpu"]
-        peaks.append(peak("tune", str(folder), *given, *quick, "--out", f"{tmp_path}/out{rows}"))
+        words = [*given, *quick, "--out", f"{tmp_path}/out{rows}"]
+        peaks.append(peak(tmp_path / "output", "tune", str(folder), *words))
     assert (peaks[1] - peaks[0]) / 20_000 < 1_500
 
 

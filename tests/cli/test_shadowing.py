@@ -62,7 +62,8 @@ class Hostile:
             hit = f"open({str(self.mark)!r}, 'a').write({name + ' '!r})\n"
             (self.folder / f"{name}.py").write_text(hit)
         lines = [json.dumps({"text": f"The cat saw house number {n}. " * 500}) for n in range(300)]
-        (self.folder / "text.jsonl").write_text("\n".join(lines))
+        (self.folder / "text.jsonl").write_text("\n".join(lines))  # enough for worker processes
+        (self.folder / "short.jsonl").write_text("\n".join(lines[:20]))
 
     def run(self, *words: str, path: str = ROOT) -> str:
         """The output of a program that starts in the folder."""
@@ -104,7 +105,7 @@ def test_workers_run_nothing_of_the_current_folder(everywhere: Hostile, tmp_path
 def test_training_runs_nothing_of_the_current_folder(everywhere: Hostile, tmp_path: Path) -> None:
     run = tmp_path / "run"
     options = ["train.compile=off", "tokenizer.kind=char", "packing.length=16"]
-    words = ["pretrain", "gpt2_tiny", "--data", "text.jsonl", "--out", str(run)]
+    words = ["pretrain", "gpt2_tiny", "--data", "short.jsonl", "--out", str(run)]
     for option in options:
         words += ["--set", option]
     everywhere.run(script(tmp_path, SCRIPT), *words, "--steps", "1")
@@ -119,7 +120,7 @@ def test_processes_that_python_starts_run_nothing_of_the_current_folder(
     assert int(output) == sum(len(package.files) for package in packages)
 
 
-WORDS = ["tokenizer", "train", "text.jsonl", "--kind", "word", "--out"]
+WORDS = ["tokenizer", "train", "short.jsonl", "--kind", "word", "--out"]
 
 
 def not_imported_by_python() -> set[str]:

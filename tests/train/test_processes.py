@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from foreword.runs.setup import TrainingSetup, set_up_training
 from foreword.train.step import train_step
 from foreword.train.workers import accumulate_on
 from foreword.types import Loss
+from tests import forking
 from tests.train import runs
 
 FAMILIES = ["encoder", "decoder", "encoder_decoder", "bert"]
@@ -58,24 +58,24 @@ def step(setup: TrainingSetup, rank: int, processes: int) -> dict[str, object]:
 def of_each_process(
     text: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> list[dict[str, dict[str, object]]]:
-    """What two processes compute together, by process and family; they take long to start."""
+    """What two processes compute together, by process and family."""
     folder = tmp_path_factory.mktemp("processes")
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = str(listener.getsockname()[1])
     known = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.train.test_processes", str(text), str(folder)],
-            env={**known, "RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            text=True,
+    outputs = [folder / f"{rank}.json" for rank in range(2)]
+    commands = [
+        forking.start_into(
+            [str(text), str(folder), str(output)],
+            folder / "printed",
+            environment={**known, "RANK": str(rank)},
+            module="tests.train.test_processes",
         )
-        for rank in range(2)
+        for rank, output in enumerate(outputs)
     ]
-    outputs = [process.communicate(timeout=120)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0]
-    return [json.loads(output) for output in outputs]
+    assert [command.wait() for command in commands] == [0, 0], (folder / "printed").read_text()
+    return [json.loads(output.read_text()) for output in outputs]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -116,5 +116,6 @@ if __name__ == "__main__":
     number = torch.distributed.get_rank()
     text, folder = Path(sys.argv[1]), Path(sys.argv[2]) / str(number)
     setups = {family: set_up(family, text, folder / family) for family in FAMILIES}
-    json.dump({family: step(own, number, 2) for family, own in setups.items()}, sys.stdout)
+    results = {family: step(own, number, 2) for family, own in setups.items()}
+    Path(sys.argv[3]).write_text(json.dumps(results))
     torch.distributed.destroy_process_group()
