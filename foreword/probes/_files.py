@@ -5,9 +5,19 @@ from __future__ import annotations
 import glob
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from foreword.data.text_files import COMPRESSIONS
 from foreword.errors import UserError
+
+Item = TypeVar("Item")
+
+
+def evenly(items: Sequence[Item], limit: int) -> Sequence[Item]:
+    """Return at most `limit` items, evenly spaced, since files are sorted; all with 0."""
+    if not 0 < limit < len(items):
+        return items
+    return [items[n * len(items) // limit] for n in range(limit)]
 
 
 def files_of(source: str, setting: str, formats: Sequence[str]) -> list[Path]:

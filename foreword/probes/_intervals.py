@@ -11,7 +11,7 @@ from scipy.stats import norm
 from foreword.types import Array
 
 LEVEL = 0.95
-SEED, DRAWS = 1, 10_000
+SEED, DRAWS = 1, 2_000
 
 
 def wilson(correct: float, count: int) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.scoring import measure_of, score_texts
 from foreword.probes._contract import Finding, ProbedModel, Row
-from foreword.probes._files import files_of
+from foreword.probes._files import evenly, files_of
 from foreword.probes._intervals import LEVEL, wilson
 from foreword.probes._marks import MAX_RUNS, run_style, title
 from foreword.ranges import CountOrZero, Ranged
@@ -46,7 +46,7 @@ class MinimalPairs(Ranged):
     Attributes:
         files: the pairs in the layout of BLiMP: a file, a folder or a pattern. The columns are
             `sentence_good`, `sentence_bad` and `UID`, the paradigm; default: the file's name.
-        limit: number of pairs of each paradigm, its first ones; 0 for all.
+        limit: number of pairs of each paradigm, evenly spaced; 0 for all.
 
     Reference: Warstadt et al. 2020 (BLiMP); Salazar et al. 2020; Zhang et al. 2021.
     """
@@ -90,7 +90,7 @@ class MinimalPairs(Ranged):
         )
 
 
-def read_minimal_pairs(files: str, limit: int) -> dict[str, list[MinimalPair]]:
+def read_minimal_pairs(files: str, limit: int) -> dict[str, Sequence[MinimalPair]]:
     """Return pairs of sentences by paradigm.
 
     Args:
@@ -107,12 +107,10 @@ def read_minimal_pairs(files: str, limit: int) -> dict[str, list[MinimalPair]]:
             if not good.strip() or not bad.strip():
                 raise UserError(f"{file}:{line}: no sentence in {GOOD} or in {BAD}")
             name = str(row.get(PARADIGM) or file.name.partition(".")[0])
-            pairs = paradigms.setdefault(name, [])
-            if not limit or len(pairs) < limit:
-                pairs.append(MinimalPair(good, bad))
+            paradigms.setdefault(name, []).append(MinimalPair(good, bad))
     if not paradigms:
         raise UserError(f"probe.files: {files}: no pairs in it")
-    return paradigms
+    return {name: evenly(pairs, limit) for name, pairs in paradigms.items()}
 
 
 def _require_scores(prompted: PromptedModel, pair: MinimalPair) -> None:

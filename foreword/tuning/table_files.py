@@ -28,15 +28,20 @@ def format_of(path: Path) -> tuple[str, str | None]:
         UserError: the format is unknown.
     """
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    compression = (
-        COMPRESSIONS.get(suffixes.pop()) if suffixes and suffixes[-1] in COMPRESSIONS else None
-    )
+    compression = compression_of(path)
+    if compression is not None:
+        suffixes.pop()
     kind = suffixes[-1] if suffixes else ""
     if kind not in FORMATS:
         raise UserError(
             f"{path}: tables are {', '.join(FORMATS)}, each also {' or '.join(COMPRESSIONS)}"
         )
     return kind, compression
+
+
+def compression_of(path: Path) -> str | None:
+    """Return the compression of a file, by its name; None if it has none."""
+    return COMPRESSIONS.get(path.suffix.lower())
 
 
 @contextmanager
@@ -46,7 +51,7 @@ def opened(path: Path) -> Iterator[Any]:
     Raises:
         UserError: it cannot be read, here or later.
     """
-    _, compression = format_of(path)
+    compression = compression_of(path)
     try:
         with path.open("rb") as file:
             if compression is None:

@@ -34,12 +34,17 @@ MEASURES = {  # the function that measures, once all models are checked
     "gradient_reach": "_measure_norms",
     "minimal_pairs": "_count_by_paradigm",
     "similarity": "_correlation",
+    "tagging": "LogisticRegression",
     "word_in_context": "_pairs_by_layer",
 }
 
 
 # Files of the probes that require some, by setting: name and content.
-FILES = {
+TAGGED = "".join(
+    f"{n}\t{word}\t_\t{tag}\t_\t_\t_\t_\t_\t_\n"
+    for n, (word, tag) in enumerate([("the", "DET"), ("bank", "NOUN"), ("of", "ADP")], 1)
+)
+FILES: dict[str, dict[str, tuple[str, str]]] = {
     "minimal_pairs": {
         "files": (
             "pairs.jsonl",
@@ -47,6 +52,7 @@ FILES = {
             '{"sentence_good": "he sat by the bank", "sentence_bad": "he sat bank the by"}\n',
         )
     },
+    "tagging": {"train": ("train.conllu", f"{TAGGED}\n" * 3), "dev": ("dev.conllu", TAGGED)},
 }
 
 

@@ -36,6 +36,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "Grid": {"cells": (Cell("bert_tiny"),)},
     "GridTask": {"name": "task", "train": "train.tsv", "dev": "dev.tsv"},
     "MinimalPairs": {"files": "pairs.jsonl"},
+    "Tagging": {"train": "train.conllu", "dev": "dev.conllu"},
     "Budget": {"unit": "steps", "amount": 10},
 }
 # One element each, where the default has none.
