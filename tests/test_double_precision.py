@@ -18,8 +18,8 @@ from foreword.types import Batch
 from .tiny import TRAINED, batch, build
 
 
-def loss_and_gradients(recipe: Recipe, model: Model, of: Batch) -> tuple[Tensor, list[Tensor]]:
-    loss = recipe.objective.loss(model, of)
+def loss_and_gradients(recipe: Recipe, model: Model, inputs: Batch) -> tuple[Tensor, list[Tensor]]:
+    loss = recipe.objective.loss(model, inputs)
     parameters = list(model.parameters())
     gradients = torch.autograd.grad(loss.total / loss.count, parameters, allow_unused=True)
     return loss.total, [grad for grad in gradients if grad is not None]

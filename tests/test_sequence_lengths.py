@@ -47,8 +47,8 @@ def test_no_sequence_is_longer_than_the_bound(case: Case) -> None:
         bound = layout.max_length(objective.max_lengths(LENGTH, LENGTH))
         lengths = []
         for shape in ([LENGTH], [1, LENGTH - 1], [5, 2, LENGTH - 7], [LENGTH - 3]):
-            of = rows([shape] * 64, seed=len(shape))
-            example = objective.corrupt(of, RowRng(SEED, of.numbers), vocab())
+            packed = rows([shape] * 64, seed=len(shape))
+            example = objective.corrupt(packed, RowRng(SEED, packed.numbers), vocab())
             lengths.append(positions_used(layout.arrange(example, vocab()).to("cpu")))
         assert max(lengths) <= bound
         is_reached = case.objective != "translate" or case.layout != "encoder_decoder"

@@ -113,7 +113,7 @@ def compare(
         data: text in place of the grid's own; or a folder of prepared text.
         out: the folder to create, or to continue.
         heldout: held-out text in place of the grid's own.
-        tasks: folder of the tasks' files; default: beside the grid.
+        tasks: folder of the tasks' files; default: next to the grid.
         hours: budget of each cell in hours.
         tokens: in tokens.
         epochs: in readings of the text.

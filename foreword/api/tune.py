@@ -218,7 +218,7 @@ def tune(
             examples=result.examples | {"skipped": skipped + skipped_dev},
             settings=result.settings | {"data": source},
         )
-        content = {**results.to_document(result, name, command()), "request": request}
+        content = {**results.as_json(result, name, command()), "request": request}
         form = TunedOn(text, pair, tuple(reading.prefixes), reading.are_pairs(train))
         results.save_network(result, folder, form, content)
         stored.write(evaluation, content)

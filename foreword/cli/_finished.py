@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def finish(run: Path, work: Callable[[], PretrainingResult], *, as_json: bool) -> int:
-    """Train, and say how it ended; return the exit status.
+    """Train, print how it ended and return the exit status.
 
     Args:
         run: the run folder.

@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.core import TyperGroup
 
-# A verb of no group, such as one added later, stands under "Other".
+# A verb without a group, such as a plug-in's, is listed under "Other".
 GROUPS = {
     "Start": ("demo", "show", "check"),
     "Text": ("tokenizer", "prepare"),

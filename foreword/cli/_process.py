@@ -28,7 +28,7 @@ def configure_process() -> None:
     """
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     # Processes that Python or torch start (`python -c ...`, `python -m ...`) would look for modules
-    # in the current folder first, and run a `socket.py` that lies beside somebody's texts.
+    # in the current folder first, and run a `socket.py` among the user's texts.
     os.environ["PYTHONSAFEPATH"] = "1"
     allocator.keep_freed()
 
@@ -64,7 +64,7 @@ def leave(status: int) -> NoReturn:
     interrupt that came out of `exec`, as in an import, makes `python -m` end by SIGINT after all.
     """
     if not signals.is_ignored(signal.SIGINT):
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is done; another Ctrl-C just ends it
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is done; another Ctrl-C ends it at once
     for stream in (sys.stdout, sys.stderr):
         with suppress(ReaderGoneError, UserError):  # the status is known already
             stream.flush()

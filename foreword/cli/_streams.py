@@ -1,6 +1,6 @@
-"""Standard streams that may be closed, on a full disk, or read by somebody who goes away.
+"""Standard streams that may be closed, on a full disk, or read by a program that ends.
 
-A message that cannot be written is lost, and the work goes on: a training does not end because
+A message that cannot be written is lost, and the work continues: a training does not end because
 nobody looks. Output that cannot be written ends the command, in one line; quietly where its reader
 has enough, as in `foreword show recipes | head -1`.
 """
@@ -96,7 +96,7 @@ class _Guarded(ABC):
 
     @abstractmethod
     def _failed(self, error: Exception) -> None:
-        """Go on, or raise what ends the command."""
+        """Continue, or raise the error that ends the command."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
@@ -106,7 +106,7 @@ class _Messages(_Guarded):
     """The error stream: what cannot be written is lost."""
 
     def _failed(self, error: Exception) -> None:
-        """Go on."""
+        """Continue."""
 
 
 class _Output(_Guarded):

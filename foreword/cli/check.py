@@ -1,4 +1,4 @@
-"""`foreword check`: estimate what a run takes and show a batch, before any training."""
+"""`foreword check`: estimate the cost of a run and show a batch, before any training."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class CheckResult:
     """The result of a check.
 
     Attributes:
-        setup: the set-up that training would get.
-        estimate: what the run takes.
+        setup: the set-up that training would have.
+        estimate: the cost of the run.
         rows: some rows of the first batch.
         data: counts of the text.
     """
@@ -242,7 +242,7 @@ def _show(result: CheckResult) -> None:
             "": f"(activations: saved for the backward pass of a micro-batch of {micro} rows, "
             f"counted tensor by tensor on {estimate.rows_timed})"
             if estimate.rows_timed
-            else "(by arithmetic, activations as a lower bound: too large to be tried here)",
+            else "(by arithmetic, activations as a lower bound: too large for this machine)",
             "compute": f"{estimate.flops_per_step:.3g} FLOPs per step, "
             f"{document['flops']['total']:.3g} in total",
             "time": f"{estimate.seconds_per_step:.3g} s per step, "

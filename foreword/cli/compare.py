@@ -32,7 +32,7 @@ class GridOptions(Options):
         typer.Option("--heldout", help="Held-out text to replace the grid's own."),
     ] = None
     tasks: Annotated[
-        Path | None, typer.Option(help="Folder of the tasks' files; default: beside the grid.")
+        Path | None, typer.Option(help="Folder of the tasks' files; default: next to the grid.")
     ] = None
 
 

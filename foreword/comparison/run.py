@@ -40,7 +40,7 @@ from foreword.runs.stages import LOOP_STAGES
 from foreword.runs.trained_model import is_finished, open_run
 from foreword.train import checkpoint
 from foreword.tuning.examples import overlap_note
-from foreword.tuning.result import to_document
+from foreword.tuning.result import as_json
 from foreword.tuning.run import tune
 
 GRID_FILE = "grid.toml"
@@ -281,7 +281,7 @@ class Comparison:
         )
         # Save the result with its key and its time.
         result = replace(result, examples=result.examples | {"skipped": examples.skipped})
-        document = to_document(result, task.name, make_provenance()["command"])
+        document = as_json(result, task.name, make_provenance()["command"])
         name = f"tune-{kinds.name_of(task.task)}-{task.name}"
         results_cache.store(
             folder,

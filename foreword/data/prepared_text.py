@@ -22,7 +22,7 @@ from foreword.errors import UserError
 MANIFEST = "prepared.json"
 FORMAT = 1
 TRAIN, HELDOUT = "train", "heldout"
-PART = ".part"  # in the folder: shards in the making
+PART = ".part"  # in the folder: unfinished shards
 
 
 @dataclass

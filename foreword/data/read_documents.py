@@ -64,7 +64,7 @@ def find_files(
                 hint = " of parallel text (read.target is set)" if settings.target else ""
                 raise UserError(
                     f"{file}: no reader for such files{hint}; there are {_words(known)}"
-                    f"{_way_out([file])}"
+                    f"{_conversion_hint([file])}"
                 )
             else:
                 counts.skip(_suffix(file) or file.name)
@@ -78,7 +78,7 @@ def find_files(
                 )
             raise UserError(
                 f"{source}: no text file in it; there are readers for {_words(known)}"
-                f"{_way_out(files)}"
+                f"{_conversion_hint(files)}"
             )
     return sorted(text_files)
 
@@ -168,8 +168,8 @@ def _is_run(folder: Path) -> bool:
     return all((folder / name).is_file() for name in ("run.json", "recipe.toml"))
 
 
-def _way_out(files: Sequence[Path]) -> str:
-    """Return how text gets out of a kind of file that no reader reads; "" if that is unknown."""
+def _conversion_hint(files: Sequence[Path]) -> str:
+    """Return how to convert files that no reader reads; "" if unknown."""
     suffixes = {_suffix(file) for file in files}
     if suffixes & _TABLES:
         return "; a table as .jsonl or .parquet is read by the column that --field names"

@@ -39,7 +39,7 @@ class ShardBuilder:
         cut: where sequences end.
         share: share of the documents to hold out by hash; 0 for none.
         workers: processes that encode; 0 for one per core.
-        progress: called now and then with the bytes of the files done and their total.
+        progress: called from time to time with the bytes of the files done and their total.
         total: bytes of the files.
         counts: the size of each side so far.
         files: size and checksum of the written files, by name.

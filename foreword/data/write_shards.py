@@ -68,11 +68,11 @@ def prepare(
 
     Args:
         inputs: files, folders and patterns.
-        tokenizer: text to ids; it is saved beside the shards.
+        tokenizer: text to ids; it is saved with the shards.
         folder: where to write.
         settings: how documents become shards.
         read: how files become documents.
-        progress: called with the bytes of the files done and their total, now and then.
+        progress: called with the bytes of the files done and their total, from time to time.
         heldout: files, folders and patterns to hold out; then all of `inputs` is trained on.
 
     Raises:

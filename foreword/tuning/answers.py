@@ -72,7 +72,7 @@ class AnswerExamples(PackedExamples):
             positions must hold the answer too.
         layout: the layout of pretraining.
         vocab: the tokenizer's vocabulary.
-        auxiliary: 0: there is no loss beside the task's. See `PooledExamples`.
+        auxiliary: 0, since there is no auxiliary loss. See `PooledExamples`.
     """
 
     encoded: Sequence[EncodedExample]
@@ -86,7 +86,7 @@ class AnswerExamples(PackedExamples):
     def of(
         cls, prompted: PromptedModel, encoded: Sequence[EncodedExample], template: InputTemplate
     ) -> AnswerExamples:
-        """Put sources and answers into the form that the objective of pretraining gave its own.
+        """Put sources and answers into the form of pretraining's sources and targets.
 
         Raises:
             UserError: the model was not pretrained to answer a source, or an answer is too long.

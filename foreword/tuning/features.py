@@ -50,7 +50,7 @@ class FeatureBatch:
         return self.cached
 
     def features_and_loss(self, network: Network) -> tuple[Tensor, Tensor | float]:
-        """Return the features; there is no loss beside the task's."""
+        """Return the features, without an auxiliary loss."""
         return self.features(network), 0.0
 
 

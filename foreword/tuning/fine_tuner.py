@@ -42,10 +42,8 @@ from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.tasks._contract import Task
 from foreword.types import Array, Loss
 
-SCORING_DTYPE = (
-    torch.float32
-)  # of dev examples, whatever the training's: tuned models predict in it
-PATIENCE = 5  # this many non-finite steps in a row stop the training
+SCORING_DTYPE = torch.float32  # of dev examples in any training, since tuned models predict in it
+PATIENCE = 5  # number of non-finite steps in a row that stops the training
 
 
 @dataclass(frozen=True)
@@ -54,10 +52,10 @@ class TuneSettings(Ranged):
 
     Attributes:
         strategy: a kind in `tuning/strategies/`.
-        from_scratch: start the same network from random weights, to see what pretraining was worth.
+        from_scratch: start the same network from random weights, as a baseline.
         seeds: number of runs, with seeds 1, 2, ... of the head, the order of examples, dropout and
             random weights.
-        epochs: times that each training example is seen.
+        epochs: passes over the training examples.
         batch: examples per step.
         max_length: the most tokens of an example; the length of pretraining's rows by default.
         optimizer: a kind in `train/optimizers/`; its learning rate is the strategy's.
@@ -96,7 +94,7 @@ class CachedFeatures(NamedTuple):
 
 
 class FineTuner:
-    """A network and what trains it, from one seed.
+    """Fine-tunes a network with one seed.
 
     Args:
         trained: the pretrained model, which is copied.
@@ -132,10 +130,10 @@ class FineTuner:
     def cache_features(
         self, cached: CachedFeatures | None, step_done: Callable[[str], None]
     ) -> CachedFeatures:
-        """Train the head on cached features, since the backbone is not trained.
+        """Use cached features in place of the examples, since the backbone is not trained.
 
         Args:
-            cached: those of another tuner with the same backbone; None to compute them.
+            cached: the features of another tuner with the same backbone; None to compute them.
             step_done: called after each chunk that is computed.
 
         Returns:
@@ -161,10 +159,8 @@ class FineTuner:
         Raises:
             TrainingStoppedError: several steps in a row were not finite, or the weights are not.
         """
-        settings, steps = (
-            self.settings,
-            self.settings.epochs * count_steps(self.data, self.settings),
-        )
+        settings = self.settings
+        steps = settings.epochs * count_steps(self.data, settings)
         scores = ScoreEachEpoch(self, partial(step_done, f"{self.name}, seed {self.seed}"), scored)
         loop = Loop(
             self.network,
@@ -192,10 +188,10 @@ class FineTuner:
         return f"{self.start}, {self.strategy}"
 
     def _loss(self, batch: NetworkBatch) -> Loss:
-        features, beside = batch.features_and_loss(self.network)
+        features, auxiliary = batch.features_and_loss(self.network)
         outputs = self.network.training_outputs(features, batch.targets)
         loss = self.task.loss(outputs, batch.targets)
-        return Loss(loss.total + beside, loss.count)
+        return Loss(loss.total + auxiliary, loss.count)
 
     def finish(self) -> Network:
         """Return the network on the CPU, to predict: without the head that only training needed."""
@@ -272,11 +268,11 @@ class ScoreEachEpoch(Hook):
         self._losses: list[float] = []
 
     def begin(self, loop: Loop) -> None:
-        """Put into training mode what the strategy trains."""
+        """Put the parts that the strategy trains into training mode."""
         self._tuner.settings.strategy.train(self._tuner.network)
 
     def after_step(self, loop: Loop) -> None:
-        """Note the loss of the step and report it."""
+        """Record the loss of the step and report it."""
         assert loop.last is not None
         if loop.last.is_finite:
             self._losses.append(loop.last.loss)
@@ -308,7 +304,7 @@ def build_network(
     Args:
         trained: the pretrained model.
         task: builds the head.
-        labels: the labels that the head tells apart.
+        labels: the labels that the head predicts.
         random_seed: of random weights; None to copy the pretrained ones.
     """
     if random_seed is None:

@@ -1,4 +1,4 @@
-"""Recognising fine-tuning that is done already, so that the same request is not worked twice."""
+"""Recognising fine-tuning that is finished, so that a repeated request is not run again."""
 
 from __future__ import annotations
 

@@ -17,12 +17,12 @@ from foreword.types import Array, Batch, Hidden
 
 
 class Network(nn.Module, ABC):
-    """The contract of a backbone with what turns its states into outputs.
+    """The contract of a backbone with a head.
 
     Args:
         backbone: the pretrained backbone.
         head: turns pooled states (outputs, d_model) into outputs.
-        token_head: the output layer of pretraining, for a language-model loss beside the task's;
+        token_head: the output layer of pretraining, for an auxiliary language-model loss;
             or None.
         scalar_mix: the head reads this mixture of all layers; the last layer if None.
     """
@@ -75,7 +75,7 @@ class Network(nn.Module, ABC):
         """Return the outputs to score and predict by, (outputs, labels) float32."""
 
     def training_outputs(self, features: Tensor, targets: Tensor) -> Tensor:
-        """Return what the task's loss reads: the outputs, if nothing else is said.
+        """Return the input of the task's loss; by default the outputs.
 
         Args:
             features: (layers, outputs, width).
@@ -140,7 +140,7 @@ class NetworkBatch(Protocol):
         """Return the head's input, (layers, outputs, width) float32."""
 
     def features_and_loss(self, network: Network) -> tuple[Tensor, Tensor | float]:
-        """Return the head's input and, with a `token_head`, the loss beside the task's."""
+        """Return the head's input and, with a `token_head`, the auxiliary loss."""
 
 
 class ExampleSet(Protocol):

@@ -21,7 +21,7 @@ SHOWN = 3  # rows without text that are named
 
 @dataclass(frozen=True)
 class HowToPredict:
-    """How rows become examples, and what is written of their answers.
+    """How rows become examples, and which answers are written.
 
     Attributes:
         columns: which columns hold the texts.

@@ -1,4 +1,4 @@
-"""What every fine-tuned model has: the task it was tuned for, and answers to rows of a table."""
+"""The contract of fine-tuned models: the task, and answers to rows of a table."""
 
 from __future__ import annotations
 

@@ -106,13 +106,13 @@ def require_free(evaluation: Path, out: Path) -> None:
 
 def save_evaluation(result: TuneResult, path: Path, name: str, command: str) -> dict[str, Any]:
     """Write the scores as JSON, and return them."""
-    document = to_document(result, name, command)
-    stored.write(path, document)
-    return document
+    content = as_json(result, name, command)
+    stored.write(path, content)
+    return content
 
 
-def to_document(result: TuneResult, name: str, command: str) -> dict[str, Any]:
-    """Return the scores as a file in `evaluations/` holds them."""
+def as_json(result: TuneResult, name: str, command: str) -> dict[str, Any]:
+    """Return the scores as in their file in `evaluations/`."""
     task = str(result.settings["task"]["kind"])
     return {
         "name": name,
@@ -141,7 +141,7 @@ def save_network(
     Args:
         result: the result.
         folder: the folder to write.
-        tuned_on: the form of the examples, so that others can be read alike.
+        tuned_on: the form of the examples, to predict for others in the same form.
         scores: the scores, for `finished`.
 
     Raises:
@@ -174,7 +174,7 @@ def _save_run(result: TuneResult, model: Model, folder: Path) -> None:
 
 
 def _tuned_objective(result: TuneResult, model: Model) -> SourceTarget:
-    """Return the objective whose sources look like fine-tuning's: plain text, in the same mode."""
+    """Return the objective with the form of fine-tuning's sources: plain text, in the same mode."""
     prompted = PromptedModel(model, result.recipe, result.tokenizer, torch.device("cpu"))
     plain = [form for form in prompted.source_forms if not form.has_sentinels]
     mode = [*plain, *prompted.source_forms][0].mode

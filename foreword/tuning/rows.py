@@ -66,7 +66,7 @@ class PooledBatch:
         return network.features(hidden, self.rows, self.columns, self.lengths)
 
     def features_and_loss(self, network: Network) -> tuple[Tensor, Tensor | float]:
-        """Return the head's input and, with a `token_head`, the loss beside the task's."""
+        """Return the head's input and, with a `token_head`, the auxiliary loss."""
         hidden = network.run_backbone(self.batch)
         features = network.features(hidden, self.rows, self.columns, self.lengths)
         if network.token_head is None:
@@ -81,7 +81,7 @@ class PackedExamples(ABC):
         encoded: the examples.
         targets: the target or targets of each example.
         template: the template they were encoded with.
-        auxiliary: weight of a language-model loss beside the task's; 0 for none.
+        auxiliary: weight of an auxiliary language-model loss; 0 for none.
     """
 
     encoded: Sequence[EncodedExample]
@@ -154,7 +154,7 @@ class PooledExamples(PackedExamples):
         alone = [[k] for k in range(len(numbers))]
         shared = first_fit(lengths, width) if self.template.shares_rows else alone
         rows = [[int(numbers[k]) for k in row] for row in shared]
-        # As many rows a batch as fit in memory.
+        # Batches of as many rows as fit in memory.
         at_once = max(1, TOKENS_AT_ONCE.get(device, 1 << 14) // width)
         for start in range(0, len(rows), at_once):
             part = rows[start : start + at_once]
@@ -173,7 +173,7 @@ class PooledExamples(PackedExamples):
         numbers: list[int] = []  # of each output
         lengths: list[int] = []
         targets: list[Array] = []
-        # Lay the examples side by side, and note where each is pooled.
+        # Place the examples in their rows, and record where each is pooled.
         for r, row in enumerate(rows):
             column = 0
             for d, n in enumerate(row):

@@ -200,7 +200,7 @@ def _encode(
 def _with_sources(examples: Sequence[Any], name: str) -> LabelledTexts:
     """Return the examples, each with a source to name in messages."""
     if isinstance(examples, LabelledTexts) and all(example.source for example in examples):
-        return examples  # not a second time in memory
+        return examples  # without a copy in memory
     return LabelledTexts.of(
         e if e.source else e._replace(source=f"{name} example {n}")
         for n, e in enumerate(itertools.starmap(Labelled, examples), 1)

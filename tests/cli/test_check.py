@@ -63,8 +63,8 @@ def test_check_gives_the_numbers_of_the_run(
     assert result["tokens_per_step"] * 5 == last["tokens"]
     assert result["first_loss"] == pytest.approx(math.log(result["data"]["vocab"]), rel=0.05)
     assert result["seconds"]["total"] == pytest.approx(5 * result["seconds"]["per_step"])
-    of = set_up_training(made, *corpus(made, done, runs.stage))
-    assert result["epochs"] == pytest.approx(5 * 4 / of.feed.packed.rows_per_epoch)
+    setup = set_up_training(made, *corpus(made, done, runs.stage))
+    assert result["epochs"] == pytest.approx(5 * 4 / setup.feed.packed.rows_per_epoch)
 
 
 def test_activations_grow_with_the_micro_batch(
@@ -98,26 +98,26 @@ def ready(family: str, text: Path, run_folder: Path) -> TrainingSetup:
 
 
 def test_shared_weights_count_once(text: Path, tmp_path: Path) -> None:
-    of = ready("encoder_decoder", text, tmp_path / "run")
-    parts = count_by_part(of.model)
+    setup = ready("encoder_decoder", text, tmp_path / "run")
+    parts = count_by_part(setup.model)
     assert list(parts) == ["embedding", "encoder", "decoder", "heads"]
-    assert sum(parts.values()) == of.model.count_parameters()
+    assert sum(parts.values()) == setup.model.count_parameters()
     assert parts["heads"] == 0  # tied
 
 
 def test_masked_rows_show_masked_tokens_and_targets(text: Path, tmp_path: Path) -> None:
-    of = ready("encoder", text, tmp_path / "run")
-    batch = of.feed.micro_batches(0)[0]
-    row = preview(of.feed, of.tokenizer, 1, 100)[0]
+    setup = ready("encoder", text, tmp_path / "run")
+    batch = setup.feed.micro_batches(0)[0]
+    row = preview(setup.feed, setup.tokenizer, 1, 100)[0]
     assert row.source == ()
     marks = np.array([piece.mark for piece in row.inputs])
     is_scored = batch.weights[0] > 0
     hidden = np.isin(marks, ["masked", "random", "kept"])
     assert (hidden == is_scored).all()
     for n, (read, expected) in enumerate(zip(row.inputs, row.targets, strict=True)):
-        assert read.text == of.tokenizer.token(int(batch.ids[0, n]))
+        assert read.text == setup.tokenizer.token(int(batch.ids[0, n]))
         if is_scored[n]:
-            assert expected.text == of.tokenizer.token(int(batch.targets[0, n]))
+            assert expected.text == setup.tokenizer.token(int(batch.targets[0, n]))
             assert (read.mark == "masked") == (read.text == "[MASK]")
             if read.mark == "kept":
                 assert read.text == expected.text
@@ -128,9 +128,9 @@ def test_masked_rows_show_masked_tokens_and_targets(text: Path, tmp_path: Path) 
 
 
 def test_causal_rows_show_the_first_token_scored(text: Path, tmp_path: Path) -> None:
-    of = ready("decoder", text, tmp_path / "run")
-    rows = preview(of.feed, of.tokenizer, 4, 100)
-    next_token = of.feed.packed.rows(np.arange(4)).require(NextToken).ids
+    setup = ready("decoder", text, tmp_path / "run")
+    rows = preview(setup.feed, setup.tokenizer, 4, 100)
+    next_token = setup.feed.packed.rows(np.arange(4)).require(NextToken).ids
     for row, after in zip(rows, next_token, strict=True):
         assert [piece.mark for piece in row.targets].count("first") == 1
         for n, expected in enumerate(row.targets[:-1]):
@@ -140,9 +140,9 @@ def test_causal_rows_show_the_first_token_scored(text: Path, tmp_path: Path) -> 
 
 
 def test_a_query_stream_shows_its_targets_in_place(text: Path, tmp_path: Path) -> None:
-    of = ready("xlnet", text, tmp_path / "run")
-    batch = of.feed.micro_batches(0)[0]
-    row = preview(of.feed, of.tokenizer, 1, 100)[0]
+    setup = ready("xlnet", text, tmp_path / "run")
+    batch = setup.feed.micro_batches(0)[0]
+    row = preview(setup.feed, setup.tokenizer, 1, 100)[0]
     at = [n for n, piece in enumerate(row.targets) if piece.mark != "unscored"]
     assert at == batch.require(Queries).at[0].tolist()
     for n in at:  # nothing is hidden behind another token
@@ -151,8 +151,8 @@ def test_a_query_stream_shows_its_targets_in_place(text: Path, tmp_path: Path) -
 
 
 def test_span_rows_show_source_sentinels_and_target(text: Path, tmp_path: Path) -> None:
-    of = ready("encoder_decoder", text, tmp_path / "run")
-    row = preview(of.feed, of.tokenizer, 1, 100)[0]
+    setup = ready("encoder_decoder", text, tmp_path / "run")
+    row = preview(setup.feed, setup.tokenizer, 1, 100)[0]
     sentinels = [piece.text for piece in row.source if piece.mark == "sentinel"]
     assert sentinels[0] == "<extra_id_0>"
     spelled = [p.text for p in row.targets if p.text.startswith("<extra_id")]
@@ -203,10 +203,10 @@ def test_check_takes_the_held_out_text_and_start_of_a_run(
     apart.write_text("the old cat sat on a red house.\n" * 20)
     words = [recipe, "--data", str(text), "--heldout", str(apart)]
     assert run(["pretrain", *words, "--out", str(tmp_path / "run")]) == 0
-    of = json.loads((tmp_path / "run" / "run.json").read_text())["data"]["counts"]
+    counts = json.loads((tmp_path / "run" / "run.json").read_text())["data"]["counts"]
     result = checked(words, capsys)
-    assert result["data"]["tokens"] == of["train"]["tokens"]
-    assert result["data"]["heldout_tokens"] == of["heldout"]["tokens"]
+    assert result["data"]["tokens"] == counts["train"]["tokens"]
+    assert result["data"]["heldout_tokens"] == counts["heldout"]["tokens"]
     start = ["--from", str(tmp_path / "run")]
     begun = checked([*words, *start], capsys)
     assert begun["data"]["vocab"] == result["data"]["vocab"]

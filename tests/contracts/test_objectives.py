@@ -39,8 +39,10 @@ UNHIDDEN = ["deshuffle", *PAIRS]
 every_objective = pytest.mark.parametrize("name", OBJECTIVES)
 
 
-def corrupt(name: str, of: Rows, **settings: Any) -> Example:
-    return kinds.load("objectives", name)(**settings).corrupt(of, RowRng(SEED, of.numbers), vocab())
+def corrupt(name: str, packed: Rows, **settings: Any) -> Example:
+    return kinds.load("objectives", name)(**settings).corrupt(
+        packed, RowRng(SEED, packed.numbers), vocab()
+    )
 
 
 @every_objective

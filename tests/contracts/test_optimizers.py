@@ -48,18 +48,18 @@ TABLES = {
 @pytest.mark.parametrize("name", TRAINED)
 @pytest.mark.parametrize("kind", EVERY)
 def test_only_biases_and_norms_are_spared_from_weight_decay(kind: str, name: str) -> None:
-    of = build(load_recipe(name))
+    model = build(load_recipe(name))
     spared = {
         f"{path}.{own}"
-        for path, module in of.named_modules()
+        for path, module in model.named_modules()
         for own, _ in module.named_parameters(recurse=False)
         if type(module).__name__.endswith("Norm") or "bias" in own
     }
-    groups = settings(kind, decay=0.5).build(of).param_groups
+    groups = settings(kind, decay=0.5).build(model).param_groups
     decays = {p: group["weight_decay"] > 0 for group in groups for p in group["params"]}
-    without_decay = {path for path, parameter in of.named_parameters() if not decays[parameter]}
+    without_decay = {path for path, parameter in model.named_parameters() if not decays[parameter]}
     assert without_decay == spared | TABLES.get(name, set())
-    assert len(decays) == len(list(of.parameters()))
+    assert len(decays) == len(list(model.parameters()))
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -71,17 +71,17 @@ def test_a_learning_rate_of_0_is_refused(kind: str) -> None:
 def test_adamw_equals_the_published_algorithm() -> None:
     """Loshchilov & Hutter 2019, algorithm 2, in float64."""
     made = AdamW(lr=0.03, beta1=0.8, beta2=0.95, eps=1e-6, decay=0.1)
-    of = nn.Linear(3, 2, bias=False)
-    optimizer = made.build(of)
-    w = of.weight.detach().numpy().astype(np.float64)
+    layer = nn.Linear(3, 2, bias=False)
+    optimizer = made.build(layer)
+    w = layer.weight.detach().numpy().astype(np.float64)
     m, v = np.zeros_like(w), np.zeros_like(w)
     draw = np.random.default_rng(1)
     for t in range(1, 6):
         g = draw.normal(size=w.shape)
-        of.weight.grad = torch.tensor(g, dtype=torch.float32)
+        layer.weight.grad = torch.tensor(g, dtype=torch.float32)
         optimizer.step()
         m = 0.8 * m + 0.2 * g
         v = 0.95 * v + 0.05 * g**2
         mean, square = m / (1 - 0.8**t), v / (1 - 0.95**t)
         w = w - 0.03 * (mean / (np.sqrt(square) + 1e-6) + 0.1 * w)
-        np.testing.assert_allclose(of.weight.detach().numpy(), w, rtol=1e-5)
+        np.testing.assert_allclose(layer.weight.detach().numpy(), w, rtol=1e-5)

@@ -64,26 +64,30 @@ def build(name: str, folder: Path) -> Any:
     return config.build_kind(Part("probes"), {"kind": name, **settings}, "probe")
 
 
-def probed(run: Path, of: Path) -> ProbedModel:
-    return ProbedModel(run.name, PromptedModel.of(open_run(run, "cpu")), (str(of),))
+def probed(run: Path, text_file: Path) -> ProbedModel:
+    return ProbedModel(run.name, PromptedModel.of(open_run(run, "cpu")), (str(text_file),))
 
 
-def measure_two(probe: Probe, make: Make, of: Path) -> tuple[list[ProbedModel], Finding]:
-    models = [probed(make(family), of) for family in ("decoder", "lstm")]
+def measure_two(probe: Probe, make: Make, text_file: Path) -> tuple[list[ProbedModel], Finding]:
+    models = [probed(make(family), text_file) for family in ("decoder", "lstm")]
     return models, probe.measure(models)
 
 
-def counts(of: ProbedModel) -> PromptedModel:
+def counts(probed_model: ProbedModel) -> PromptedModel:
     """Return a model of counts, without states or gradients."""
-    backbone = NGram().build(of.trained.vocab.size)
+    backbone = NGram().build(probed_model.trained.vocab.size)
     model = Model(backbone, nn.ModuleDict({"token": backbone.build_token_head()}))
-    return replace(of.trained, model=model, recipe=replace(of.trained.recipe, model=NGram()))
+    return replace(
+        probed_model.trained,
+        model=model,
+        recipe=replace(probed_model.trained.recipe, model=NGram()),
+    )
 
 
-def answering(of: ProbedModel) -> PromptedModel:
+def answering(probed_model: ProbedModel) -> PromptedModel:
     """Return a model that gives a text a probability as the answer to a source only."""
-    recipe = replace(of.trained.recipe, objective=SpanCorruption())
-    return replace(of.trained, recipe=recipe)
+    recipe = replace(probed_model.trained.recipe, objective=SpanCorruption())
+    return replace(probed_model.trained, recipe=recipe)
 
 
 UNSUPPORTED = {"minimal_pairs": answering}  # by probe; default: `counts`

@@ -204,8 +204,8 @@ def test_objectives_have_finite_losses_at_the_ends_of_ranges(
     except ValueError as error:
         assert str(error).partition(":")[0] in hints_of(kinds.load("objectives", kind))
         return
-    of = rows([[32], [16, 16]])
-    example = objective.corrupt(of, RowRng(SEED, of.numbers), words)
+    packed = rows([[32], [16, 16]])
+    example = objective.corrupt(packed, RowRng(SEED, packed.numbers), words)
     batch = kinds.load("layouts", case.layout)().arrange(example, words).to("cpu")
     backbone = case.model_settings().build(words.size)
     model = Model(backbone, objective.heads(backbone, words))

@@ -59,8 +59,8 @@ def test_the_loss_is_the_sum_of_the_tables_log_probabilities(tmp_path: Path, ord
     backbone = fitted(tmp_path, order)
     model = Model(backbone, Causal().heads(backbone, vocab()))
     ids = rows()
-    of = batch(ids, starts(ids))
-    loss = Causal().loss(model, of)
+    inputs = batch(ids, starts(ids))
+    loss = Causal().loss(model, inputs)
     is_first = (np.arange(ids.size) % 12 == 0) | (ids.ravel() == START)
     known = backbone.table.log_probs_of(ids.ravel(), is_first=is_first)
     assert loss.total.item() == pytest.approx(-known.sum())
@@ -72,12 +72,12 @@ def test_scores_of_all_words_contain_those_of_the_targets(tmp_path: Path, order:
     backbone = fitted(tmp_path, order)
     head = backbone.build_token_head()
     assert isinstance(head, NgramHead)
-    of = batch(rows())
-    states = backbone(of).states
+    inputs = batch(rows())
+    states = backbone(inputs).states
     scores = head(states)
     assert torch.allclose(scores.exp().sum(-1), torch.ones(states.shape[:2]), atol=1e-5)
-    expected = scores.gather(-1, of.targets[..., None]).flatten()
-    actual = head.log_probs(states.flatten(0, 1), of.targets.flatten())
+    expected = scores.gather(-1, inputs.targets[..., None]).flatten()
+    actual = head.log_probs(states.flatten(0, 1), inputs.targets.flatten())
     torch.testing.assert_close(actual.float(), expected, atol=1e-5, rtol=1e-5)
 
 
@@ -107,8 +107,8 @@ def test_saved_tables_load_unchanged(tmp_path: Path) -> None:
     backbone.save(tmp_path / "saved")
     other = NGram(order=3).build(VOCAB)
     other.load(tmp_path / "saved")
-    of = batch(rows())
-    assert torch.equal(other(of).states, backbone(of).states)
+    inputs = batch(rows())
+    assert torch.equal(other(inputs).states, backbone(inputs).states)
     with pytest.raises(UserError, match=r"up to 3 of 14 tokens, and the recipe says 4"):
         NGram(order=4).build(VOCAB).load(tmp_path / "saved")
 

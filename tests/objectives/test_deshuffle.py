@@ -17,8 +17,8 @@ from ..contracts.cases import CASES, SEED, Case, logits, rows, vocab
 END = vocab().id("</s>")
 
 
-def corrupt(of: Rows) -> Example:
-    return Deshuffle().corrupt(of, RowRng(SEED, of.numbers), vocab())
+def corrupt(packed: Rows) -> Example:
+    return Deshuffle().corrupt(packed, RowRng(SEED, packed.numbers), vocab())
 
 
 def test_the_source_holds_the_same_tokens_of_each_document() -> None:

@@ -12,8 +12,8 @@ from ..contracts.cases import FIRST, SEED, SIZE, rows, vocab
 MASK = vocab().id("[MASK]")
 
 
-def corrupt(of: Rows, **settings: float | bool) -> Example:
-    return Masked(**settings).corrupt(of, RowRng(SEED, of.numbers), vocab())
+def corrupt(packed: Rows, **settings: float | bool) -> Example:
+    return Masked(**settings).corrupt(packed, RowRng(SEED, packed.numbers), vocab())
 
 
 def inputs(example: Example) -> Array:

@@ -23,8 +23,8 @@ from ..contracts.cases import SEED, rows, vocab
 R, X, S = (int(n) for n in vocab().sentinels[[99, 98, 97]])
 
 
-def corrupt(of: Rows, objective: Mixture | None = None) -> Example:
-    return (objective or Mixture()).corrupt(of, RowRng(SEED, of.numbers), vocab())
+def corrupt(packed: Rows, objective: Mixture | None = None) -> Example:
+    return (objective or Mixture()).corrupt(packed, RowRng(SEED, packed.numbers), vocab())
 
 
 def firsts(example: Example) -> Array:

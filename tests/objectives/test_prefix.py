@@ -14,8 +14,8 @@ from ..contracts.cases import SEED, rows, vocab
 END = vocab().id("</s>")
 
 
-def corrupt(of: Rows, objective: Prefix | None = None) -> Example:
-    return (objective or Prefix()).corrupt(of, RowRng(SEED, of.numbers), vocab())
+def corrupt(packed: Rows, objective: Prefix | None = None) -> Example:
+    return (objective or Prefix()).corrupt(packed, RowRng(SEED, packed.numbers), vocab())
 
 
 def piece(tokens: Tokens | None, row: int, document: int) -> list[int]:

@@ -34,8 +34,8 @@ CASE = Case("replaced_token", "encoder", "transformer")
 MASK = vocab().id("[MASK]")
 
 
-def corrupt(of: Rows, **settings: Any) -> Example:
-    return ReplacedToken(**settings).corrupt(of, RowRng(SEED, of.numbers), vocab())
+def corrupt(packed: Rows, **settings: Any) -> Example:
+    return ReplacedToken(**settings).corrupt(packed, RowRng(SEED, packed.numbers), vocab())
 
 
 def build(**settings: Any) -> Model:

@@ -17,13 +17,15 @@ SENTINELS = vocab().sentinels
 END = vocab().id("</s>")
 
 
-def corrupt(of: Rows, objective: SpanCorruption | None = None) -> Example:
-    return (objective or SpanCorruption()).corrupt(of, RowRng(SEED, of.numbers), vocab())
+def corrupt(packed: Rows, objective: SpanCorruption | None = None) -> Example:
+    return (objective or SpanCorruption()).corrupt(packed, RowRng(SEED, packed.numbers), vocab())
 
 
-def pieces(of: Rows) -> tuple[list[int], list[int]]:
+def pieces(packed: Rows) -> tuple[list[int], list[int]]:
     """Each document of each row: the row, and the document's number in it."""
-    pieces = [(row, n) for row in range(len(of)) for n in range(of.documents[row].max() + 1)]
+    pieces = [
+        (row, n) for row in range(len(packed)) for n in range(packed.documents[row].max() + 1)
+    ]
     rows_, numbers = zip(*pieces, strict=True)
     return list(rows_), list(numbers)
 

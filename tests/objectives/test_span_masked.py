@@ -19,8 +19,8 @@ CASE = Case("span_masked", "encoder", "transformer")
 MASK = vocab().id("[MASK]")
 
 
-def corrupt(of: Rows, **settings: Any) -> Example:
-    return SpanMasked(**settings).corrupt(of, RowRng(SEED, of.numbers), vocab())
+def corrupt(packed: Rows, **settings: Any) -> Example:
+    return SpanMasked(**settings).corrupt(packed, RowRng(SEED, packed.numbers), vocab())
 
 
 def inputs(example: Example) -> Array:

@@ -61,8 +61,8 @@ def ready(request: Any, tmp_path_factory: Any) -> TrainingSetup:
     return set_up_training(made, *corpus(made, run, runs.stage))
 
 
-def split(of: TrainingSetup, micro_batch: int) -> list[Batch]:
-    return replace(of.feed, micro_batch=micro_batch).micro_batches(0)
+def split(setup: TrainingSetup, micro_batch: int) -> list[Batch]:
+    return replace(setup.feed, micro_batch=micro_batch).micro_batches(0)
 
 
 def test_any_split_of_a_step_is_the_sum_of_the_means(ready: TrainingSetup) -> None:

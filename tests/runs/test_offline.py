@@ -50,8 +50,8 @@ def recipe(kind: str = "ngram", **model: Any) -> Recipe:
     return config.build(Recipe, made)
 
 
-def changed(of: Recipe, **components: Any) -> Recipe:
-    return config.build(Recipe, config.to_table(of) | components)
+def changed(base: Recipe, **components: Any) -> Recipe:
+    return config.build(Recipe, config.to_table(base) | components)
 
 
 class Recorder(Quiet):
@@ -69,7 +69,7 @@ def stage(name: str) -> Any:
     return lambda *_: None
 
 
-def begin(folder: Path, of: Recipe | None = None, text: str | None = None) -> Path:
+def begin(folder: Path, given: Recipe | None = None, text: str | None = None) -> Path:
     """Start a run without training it."""
     texts = folder / "text"
     if text is None:
@@ -77,7 +77,7 @@ def begin(folder: Path, of: Recipe | None = None, text: str | None = None) -> Pa
     else:
         texts.mkdir(parents=True)
         (texts / "text.txt").write_text(text, encoding="utf-8")
-    running.start(of or recipe(), Inputs((str(texts),)), folder / "run")
+    running.start(given or recipe(), Inputs((str(texts),)), folder / "run")
     return folder / "run"
 
 
@@ -337,9 +337,9 @@ def test_too_little_text_for_discounts_is_noted(tmp_path: Path) -> None:
     ],
 )
 def test_text_that_a_model_cannot_be_trained_on_is_refused_in_one_line(
-    tmp_path: Path, of: Recipe, text: str, message: str
+    tmp_path: Path, base: Recipe, text: str, message: str
 ) -> None:
-    run = begin(tmp_path, of, text)
+    run = begin(tmp_path, base, text)
     with pytest.raises(UserError, match=message) as caught:
         running.train_run(run, Quiet(), stage)
     assert "\n" not in str(caught.value)

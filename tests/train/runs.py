@@ -271,21 +271,21 @@ def logged(run: Path, kind: str) -> list[dict[str, Any]]:
     ]
 
 
-def gradient(of: TrainingSetup, batches: Sequence[Batch], workers: int = 1) -> torch.Tensor:
+def gradient(setup: TrainingSetup, batches: Sequence[Batch], workers: int = 1) -> torch.Tensor:
     """Return what an SGD step of rate 1 subtracts; the model is left unchanged."""
-    before = [p.detach().clone() for p in of.model.parameters()]
+    before = [p.detach().clone() for p in setup.model.parameters()]
     train_step(
-        of.model,
-        torch.optim.SGD(of.model.parameters(), lr=1.0),
+        setup.model,
+        torch.optim.SGD(setup.model.parameters(), lr=1.0),
         batches,
-        partial(of.recipe.objective.loss, of.model),
+        partial(setup.recipe.objective.loss, setup.model),
         clip=0.0,
         dtype=torch.float32,
         seeds=range(len(batches)),
         accumulate=accumulate_on(workers),
     )
     with torch.no_grad():
-        moved = [old - p for old, p in zip(before, of.model.parameters(), strict=True)]
-        for p, old in zip(of.model.parameters(), before, strict=True):
+        moved = [old - p for old, p in zip(before, setup.model.parameters(), strict=True)]
+        for p, old in zip(setup.model.parameters(), before, strict=True):
             p.copy_(old)
     return torch.cat([m.flatten() for m in moved])

@@ -56,14 +56,14 @@ def three_blocks(family: str, text: Path, folder: Path) -> TrainingSetup:
     return set_up_training(made, *corpus(made, run, runs.stage))
 
 
-def step(of: TrainingSetup, number: int) -> float:
-    loss_fn = partial(of.recipe.objective.loss, of.model)
-    batches = of.feed.micro_batches(number)
+def step(setup: TrainingSetup, number: int) -> float:
+    loss_fn = partial(setup.recipe.objective.loss, setup.model)
+    batches = setup.feed.micro_batches(number)
     seeds = range(len(batches))
-    optimizer = torch.optim.SGD(of.model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(setup.model.parameters(), lr=0.1)
     dtype = torch.float32
     return train_step(
-        of.model, optimizer, batches, loss_fn, clip=1.0, dtype=dtype, seeds=seeds
+        setup.model, optimizer, batches, loss_fn, clip=1.0, dtype=dtype, seeds=seeds
     ).loss
 
 
@@ -82,21 +82,21 @@ def test_counting_flops_does_not_prevent_compilation(
     text: Path, tmp_path: Path, compiler: Counted
 ) -> None:
     """Every run counts before its first step; Dynamo skips functions seen under a dispatch mode."""
-    of = three_blocks("encoder", text, tmp_path)
-    compile_blocks(of.model)
-    loss_fn = partial(of.recipe.objective.loss, of.model)
-    assert flops.count(of.model, of.feed.micro_batches(0)[0], loss_fn) > 0
+    setup = three_blocks("encoder", text, tmp_path)
+    compile_blocks(setup.model)
+    loss_fn = partial(setup.recipe.objective.loss, setup.model)
+    assert flops.count(setup.model, setup.feed.micro_batches(0)[0], loss_fn) > 0
     assert compiler.graphs == 0
-    step(of, 0)
+    step(setup, 0)
     assert compiler.graphs == 1
 
 
 def test_the_recompile_limit_allows_a_graph_for_each_layer(compiler: Counted) -> None:
     table = runs.table("transformer_xl")
     table["model"]["layers"] = 12
-    of = runs.build(table)
+    recipe = runs.build(table)
     with torch.device("meta"):
-        compile_blocks(of.build(dummy_vocab(of.tokenizer)))
+        compile_blocks(recipe.build(dummy_vocab(recipe.tokenizer)))
     assert torch._dynamo.config.recompile_limit >= 2 * 12  # in training and in evaluation
 
 

@@ -43,15 +43,17 @@ def build(
     return set_up_training(made, *corpus(made, run, runs.stage))
 
 
-def losses(of: TrainingSetup, dtype: torch.dtype, steps: int = 3) -> list[float]:
-    loss_fn = partial(of.recipe.objective.loss, of.model)
-    optimizer = torch.optim.AdamW(of.model.parameters(), lr=1e-3, fused=True)
-    of.model.train()
+def losses(setup: TrainingSetup, dtype: torch.dtype, steps: int = 3) -> list[float]:
+    loss_fn = partial(setup.recipe.objective.loss, setup.model)
+    optimizer = torch.optim.AdamW(setup.model.parameters(), lr=1e-3, fused=True)
+    setup.model.train()
     losses = []
     for number in range(steps):
-        batches = of.feed.micro_batches(number)
+        batches = setup.feed.micro_batches(number)
         seeds = range(len(batches))
-        step = train_step(of.model, optimizer, batches, loss_fn, clip=1.0, dtype=dtype, seeds=seeds)
+        step = train_step(
+            setup.model, optimizer, batches, loss_fn, clip=1.0, dtype=dtype, seeds=seeds
+        )
         assert step.is_finite
         losses.append(step.loss)
     return losses

@@ -33,27 +33,27 @@ EVEN = ("transformer_xl", "xlnet")  # every row of a stream has as many predicti
 
 
 def gradient(
-    of: TrainingSetup, micro_batch: int, workers: int = 1
+    setup: TrainingSetup, micro_batch: int, workers: int = 1
 ) -> tuple[torch.Tensor, list[int]]:
     """Return what a step subtracts, and the number of predictions of each micro-batch."""
-    feed = dataclasses.replace(of.feed, workers=workers, micro_batch=micro_batch)
+    feed = dataclasses.replace(setup.feed, workers=workers, micro_batch=micro_batch)
     batches = feed.micro_batches(0)
-    return runs.gradient(of, batches, workers), [int(b.weights.sum()) for b in batches]
+    return runs.gradient(setup, batches, workers), [int(b.weights.sum()) for b in batches]
 
 
 @pytest.mark.parametrize("family", runs.FAMILIES)
 def test_micro_batches_give_the_same_gradient(family: str, text: Path, tmp_path: Path) -> None:
-    of = ready(text, tmp_path / "run", family, batch=8)
-    whole, (count,) = gradient(of, 8)
+    setup = ready(text, tmp_path / "run", family, batch=8)
+    whole, (count,) = gradient(setup, 8)
     assert whole.norm() > 0.01
     for micro in (1, 2, 3, 4):
-        split, counts = gradient(of, micro)
+        split, counts = gradient(setup, micro)
         assert sum(counts) == count
         if micro == 1 and family not in EVEN:
             assert len(set(counts)) > 1  # rows differ, so a mean of means would be wrong
         torch.testing.assert_close(split, whole, rtol=1e-4, atol=1e-6)
     for micro, workers, pieces in ((8, 2, 2), (8, 3, 3), (4, 2, 4), (3, 2, 6)):
-        split, counts = gradient(of, micro, workers)
+        split, counts = gradient(setup, micro, workers)
         assert (len(counts), sum(counts)) == (pieces, count)
         torch.testing.assert_close(split, whole, rtol=1e-4, atol=1e-6)
 
@@ -64,15 +64,15 @@ def test_workers_take_the_same_step_each_time(family: str, text: Path, tmp_path:
     made = runs.recipe(family, batch=4, micro_batch=4)
     text = runs.text_for(family, text, tmp_path / "text")
     tokenizer, prepared = corpus(made, runs.begin(made, text, tmp_path / "run"), runs.stage)
-    of = set_up_training(made, tokenizer, prepared)
-    of.model.train()
-    batches = of.feed.micro_batches(0)
-    assert len(batches) == of.recipe.train.workers == 2
+    setup = set_up_training(made, tokenizer, prepared)
+    setup.model.train()
+    batches = setup.feed.micro_batches(0)
+    assert len(batches) == setup.recipe.train.workers == 2
     state = torch.get_rng_state()
-    first = runs.gradient(of, batches, workers=2)
+    first = runs.gradient(setup, batches, workers=2)
     assert torch.equal(torch.get_rng_state(), state)
     for workers in (2, 2, 1):
-        assert torch.equal(runs.gradient(of, batches, workers), first)
+        assert torch.equal(runs.gradient(setup, batches, workers), first)
 
 
 @pytest.mark.parametrize(("workers", "keeps"), [(1, True), (2, False)])
@@ -138,13 +138,13 @@ def test_gradients_that_share_storage_are_scaled_once() -> None:
 
 
 def test_a_mean_of_row_means_differs_from_the_gradient(text: Path, tmp_path: Path) -> None:
-    of = ready(text, tmp_path / "run", batch=8)
-    whole, _ = gradient(of, 8)
-    feed = dataclasses.replace(of.feed, micro_batch=1)
+    setup = ready(text, tmp_path / "run", batch=8)
+    whole, _ = gradient(setup, 8)
+    feed = dataclasses.replace(setup.feed, micro_batch=1)
     means = []
     for batch in feed.micro_batches(0):
-        one = of.recipe.objective.loss(of.model, batch.to("cpu"))
-        grads = torch.autograd.grad(one.total / one.count, list(of.model.parameters()))
+        one = setup.recipe.objective.loss(setup.model, batch.to("cpu"))
+        grads = torch.autograd.grad(one.total / one.count, list(setup.model.parameters()))
         means.append(torch.cat([g.flatten() for g in grads]))
     difference = (torch.stack(means).mean(0) - whole).norm() / whole.norm()
     assert difference > 0.01
@@ -221,16 +221,16 @@ def test_a_finite_loss_with_an_infinite_gradient_is_skipped() -> None:
 
 
 def test_evaluation_changes_neither_mode_nor_gradients(text: Path, tmp_path: Path) -> None:
-    of = ready(text, tmp_path / "run")
-    of.model.train()
-    loss_fn = partial(of.recipe.objective.loss, of.model)
-    whole = evaluate(of.model, of.feed.micro_batches(0), loss_fn, torch.float32)
-    many = dataclasses.replace(of.feed, micro_batch=1)
-    split = evaluate(of.model, many.micro_batches(0), loss_fn, torch.float32)
+    setup = ready(text, tmp_path / "run")
+    setup.model.train()
+    loss_fn = partial(setup.recipe.objective.loss, setup.model)
+    whole = evaluate(setup.model, setup.feed.micro_batches(0), loss_fn, torch.float32)
+    many = dataclasses.replace(setup.feed, micro_batch=1)
+    split = evaluate(setup.model, many.micro_batches(0), loss_fn, torch.float32)
     assert (split.total, split.count) == pytest.approx((whole.total, whole.count), rel=1e-5)
     assert split.components == whole.components == {}
-    assert of.model.training
-    assert all(p.grad is None for p in of.model.parameters())
+    assert setup.model.training
+    assert all(p.grad is None for p in setup.model.parameters())
 
 
 def test_evaluating_keeps_a_frozen_part_in_evaluation_mode() -> None:
