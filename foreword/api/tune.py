@@ -16,7 +16,7 @@ from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.errors import UserError
 from foreword.runs.provenance import command
 from foreword.runs.tracking import Tracking, closing, trackers_of
-from foreword.runs.trained_model import open_run
+from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tuning import finished
 from foreword.tuning import result as results
 from foreword.tuning import run as tuning
@@ -192,11 +192,10 @@ def tune(
         return TuningResult(folder, evaluation, done["title"], done["rows"], done)
     results.require_free(evaluation, folder)
     display = progress_of(progress)
-    overlap = overlap_note(training, dev_examples)
-    for note in [*trained.notes, *([overlap] if overlap else [])]:
+    for note in _notes(trained, training, dev_examples):
         display.note(note)
-    if added := missing_special_tokens(trained.recipe, trained.vocab):
-        display.note(f"special tokens added for the input template: {', '.join(added)}")
+
+    # Fine-tune; record where the examples came from, and write the model and its scores.
     with atomic.guarded(trained.run):
         used = {"task": {"kind": task, **config.to_table(made)}, **config.to_table(several[0])}
         place = trained.run / "tracking" / evaluation.stem
@@ -206,23 +205,26 @@ def tune(
                 trained, made, mixture, dev_examples, several,
                 display.stage("tuning"), lambda row: tracking.record(_record(row)),
             )  # fmt: skip
-
-        # Record where the examples came from, and write the model and its scores.
-        source: dict[str, Any] = {"train": _source(train), "dev": _source(dev)}
-        source |= {"text": text, "pair": pair, "label": label}
-        source |= (
-            {"prefix": reading.prefixes, "temperature": temperature} if reading.prefixes else {}
-        )
         result = replace(
             result,
             examples=result.examples | {"skipped": skipped + skipped_dev},
-            settings=result.settings | {"data": source},
+            settings=result.settings | {"data": reading.as_table(train, dev, temperature)},
         )
         content = {**results.as_json(result, name, command()), "request": request}
-        form = TunedOn(text, pair, tuple(reading.prefixes), reading.are_pairs(train))
-        results.save_network(result, folder, form, content)
+        results.save_network(result, folder, reading.tuned_on(train), content)
         stored.write(evaluation, content)
     return TuningResult(folder, evaluation, content["title"], result.rows, content, result)
+
+
+def _notes(
+    trained: TrainedModel, training: Sequence[Sequence[Labelled]], dev: Sequence[Labelled]
+) -> list[str]:
+    """Return what is worth knowing before the work, a line each."""
+    overlap = overlap_note(training, dev)
+    notes = [*trained.notes, *([overlap] if overlap else [])]
+    if added := missing_special_tokens(trained.recipe, trained.vocab):
+        notes.append(f"special tokens added for the input template: {', '.join(added)}")
+    return notes
 
 
 def _record(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -278,11 +280,21 @@ class _Reading:
     names: Sequence[str]
     prefixes: Sequence[str]
 
-    def are_pairs(self, given: Examples) -> bool:
-        """Return whether the examples have a second text each."""
-        if _are_examples(given):
-            return any(len(example) > 2 for example in given)
-        return bool(self.columns.pair)
+    def as_table(self, train: Examples, dev: Examples, temperature: float) -> dict[str, Any]:
+        """Return where the examples came from, as the evaluation's settings record it."""
+        columns = self.columns
+        table: dict[str, Any] = {"train": _source(train), "dev": _source(dev)}
+        table |= {"text": columns.text, "pair": columns.pair, "label": columns.label}
+        if self.prefixes:
+            table |= {"prefix": self.prefixes, "temperature": temperature}
+        return table
+
+    def tuned_on(self, train: Examples) -> TunedOn:
+        """Return the form of the training examples."""
+        are_pairs = bool(self.columns.pair)
+        if _are_examples(train):
+            are_pairs = any(len(example) > 2 for example in train)
+        return TunedOn(self.columns.text, self.columns.pair, tuple(self.prefixes), are_pairs)
 
     def examples(self, given: Examples) -> tuple[list[Sequence[Labelled]], int]:
         """Return the examples of each file, and how many rows were skipped.

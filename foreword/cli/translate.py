@@ -43,6 +43,20 @@ class AlignmentOptions(Options):
         typer.Option(help="With --alignment: decoder layer; default: the last."),
     ] = None
 
+    def check(self, source: Path, texts: list[str]) -> None:
+        """Check that each line has a text, and that a layer is of an alignment.
+
+        Raises:
+            UserError: a line has none, or there is no alignment.
+        """
+        from foreword.errors import UserError
+
+        for number in self.alignment or []:
+            if not 1 <= number <= len(texts) or not texts[number - 1]:
+                raise UserError(f"--alignment {number}: {source} has no text in line {number}")
+        if self.layer is not None and not self.alignment:
+            raise UserError("--layer: requires --alignment")
+
 
 def translate(
     run: Run,
@@ -63,7 +77,6 @@ def translate(
     """
     from foreword import atomic
     from foreword.api.progress import progress_of
-    from foreword.errors import UserError
     from foreword.evaluation import translation
     from foreword.evaluation.alignment import layer_of
     from foreword.evaluation.beam import Beams
@@ -71,20 +84,15 @@ def translate(
     # Read the texts and check the options.
     beams = Beams(beam_options.beams, beam_options.length_penalty, beam_options.tokens)
     texts, references = _read_texts(source, reference, errors)
-    alignment, layer = alignment_options.alignment or [], alignment_options.layer
-    for number in alignment:
-        if not 1 <= number <= len(texts) or not texts[number - 1]:
-            raise UserError(f"--alignment {number}: {source} has no text in line {number}")
-    if layer is not None and not alignment:
-        raise UserError("--layer: requires --alignment")
+    alignment_options.check(source, texts)
+    alignment = alignment_options.alignment or []
 
     # Translate.
     loaded = open_model(run, device)
     atomic.require_writable(
         loaded.trained.run / "evaluations", is_folder=True, remedy=atomic.MOVE_AWAY
     )
-    if alignment:
-        layer = layer_of(loaded.trained, layer)
+    layer = layer_of(loaded.trained, alignment_options.layer) if alignment else None
     outputs: list[str] = []
     with progress_of(not quiet) as shown:
         advance = shown.stage("translating")

@@ -123,7 +123,8 @@ def _forecast_row(cell: Forecast, width: int) -> tuple[str, ...]:
 def forecast_notes(forecast: ComparisonForecast) -> list[str]:
     """Return the note on the table of a forecast: the number of pieces and their time."""
     least = "about" if forecast.is_complete else "at least"
-    return [f"{forecast.pieces} pieces, {least} {duration(forecast.seconds)} in total"]
+    pieces = f"{forecast.pieces} piece{'s' * (forecast.pieces != 1)}"
+    return [f"{pieces}, {least} {duration(forecast.seconds)} in total"]
 
 
 def _describe_dev_size(task: GridTask, results: Results) -> str:
