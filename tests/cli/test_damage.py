@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -126,10 +127,10 @@ def test_a_damaged_file_is_refused_or_has_no_effect(
     top, _, rest = name.replace("LAST", checkpoint.all_in(made / "run")[-1].name).partition("/")
     for reader in READERS[name]:
         capsys.readouterr()
-        try:
-            expected = reader(damage.copied(made / top, tmp_path / top), capsys)
-        except Refused:
-            expected = None
+        expected = None
+        if reader is not REPORT:
+            with suppress(Refused):
+                expected = reader(damage.copied(made / top, tmp_path / top), capsys)
         for kind in damage.kinds(Path(rest)):
             if reader is REPORT and kind not in DRAWN:
                 continue
