@@ -76,6 +76,8 @@ class Analogies(Ranged):
             details=details,
             notes=["left out: questions with a word outside the model's vocabulary"],
             plot=lambda figure: _plot(figure, details),
+            measure="accuracy",
+            scores={row["run"]: row["accuracy"] for row in rows if row["section"] == ALL},
         )
 
 

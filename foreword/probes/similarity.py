@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scipy.stats import spearmanr
+import numpy as np
 
 from foreword.probes._contract import Finding, ProbedModel, Row
 from foreword.probes._marks import MAX_RUNS, run_style, title
+from foreword.probes._rank_correlation import rank_correlation
 from foreword.probes._tables import require_some, table_of
 from foreword.vectors.questions import read_pairs
 
@@ -55,25 +56,17 @@ class Similarity:
                 details.append({"run": probed.label, "pair": " ".join(pair.words), **numbers})
             known = [(p.rating, c) for p, c in zip(pairs, cosines, strict=True) if c is not None]
             counts = {"pairs": len(known), "left_out": len(pairs) - len(known)}
-            rows.append({"run": probed.label, "spearman": _correlation(known), **counts})
+            correlation = rank_correlation(*np.array(known).T)
+            rows.append({"run": probed.label, "spearman": correlation, **counts})
         return Finding(
             title="similarity: rank correlation of cosines with people's ratings",
             rows=rows,
             details=details,
             notes=["left out: pairs with a word outside the model's vocabulary"],
             plot=lambda figure: _plot(figure, rows, details),
+            measure="spearman",
+            scores={row["run"]: row["spearman"] for row in rows},
         )
-
-
-def _correlation(known: Sequence[tuple[float, float]]) -> float | None:
-    """Return Spearman's correlation of (rating, cosine); None if constant or of fewer than three.
-
-    With two pairs it could only be 1 or -1.
-    """
-    if any(len(set(column)) < 2 for column in zip(*known, strict=True)) or len(known) < 3:
-        return None
-    ratings, cosines = zip(*known, strict=True)
-    return float(spearmanr(ratings, cosines).statistic)
 
 
 def _plot(figure: Any, rows: Sequence[Row], details: Sequence[Row]) -> None:

@@ -22,11 +22,11 @@ from foreword.probes._conllu import Column, TaggedSentence, read_conllu
 from foreword.probes._contract import Finding, ProbedModel, Row
 from foreword.probes._files import evenly
 from foreword.probes._intervals import DRAWS, LEVEL, bootstrap
+from foreword.probes._layers import by_layer, layer_order, require_layer
 from foreword.probes._marks import MAX_RUNS, run_style, title
 from foreword.ranges import CountOrZero, Ranged
 from foreword.types import Array
 
-ALONE = "alone"  # the layer of embeddings, which do not depend on the context
 EVERY = 10  # one training sentence in so many is kept to choose the layer on
 STEPS = 200  # of the classifier's optimizer
 
@@ -81,7 +81,7 @@ class Tagging(Ranged):
         """
         sentences = self._read()
         for probed in models:
-            self._require_layer(probed.trained, sentences.fit[0])
+            require_layer(probed.trained, sentences.fit[0].text, self.layer)
         share, *interval = _accuracy(_most_frequent_tags(sentences), sentences.dev)
         rows: list[Row] = []
         details: list[Row] = []
@@ -130,17 +130,6 @@ class Tagging(Ranged):
             )
         return _Sentences(fit, choose, dev)
 
-    def _require_layer(self, prompted: PromptedModel, sentence: TaggedSentence) -> None:
-        """Check that a model has the layer.
-
-        Raises:
-            UserError: it does not.
-        """
-        layers = len(next(text_states(prompted, [sentence.text], splits=True)).layers)
-        if self.layer is not None and self.layer >= layers:
-            has = f"it has layers 0 to {layers - 1}" if layers else "it has embeddings alone"
-            raise UserError(f"{prompted.name}: no layer {self.layer}: {has}")
-
     def _accuracy_by_layer(
         self, prompted: PromptedModel, sentences: _Sentences
     ) -> list[dict[str, Any]]:
@@ -166,7 +155,7 @@ class Tagging(Ranged):
         vectors: dict[str, list[Array]] = defaultdict(list)
         states = text_states(prompted, (sentence.text for sentence in sentences), splits=True)
         for sentence, of_text in zip(sentences, states, strict=True):
-            layers = {ALONE: of_text.alone} | {str(n): of for n, of in enumerate(of_text.layers)}
+            layers = by_layer(of_text)
             wanted = layers if self.layer is None else {str(self.layer)}
             for span, tag in zip(sentence.spans, sentence.tags, strict=True):
                 if tag is None:
@@ -218,8 +207,7 @@ def _plot(figure: Any, rows: Sequence[Row], details: Sequence[Row]) -> None:
     """Plot the accuracy of each layer, the runs as lines, and the baseline."""
     figure.set_size_inches(7.6, 4.8)
     axes = figure.subplots()
-    layers = [str(row["layer"]) for row in details]
-    ticks = sorted(set(layers), key=lambda layer: -1 if layer == ALONE else int(layer))
+    ticks = layer_order(str(row["layer"]) for row in details)
     for number, row in enumerate(rows[:MAX_RUNS]):
         own = [detail for detail in details if detail["run"] == row["run"]]
         axes.errorbar(

@@ -15,11 +15,11 @@ from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.states import WordStates, vectors
 from foreword.probes._contract import Finding, ProbedModel, Row
+from foreword.probes._layers import ALONE, layer_position
 from foreword.probes._marks import MAX_RUNS, run_style, title
 from foreword.probes._words import AmbiguousWord, read_words
 from foreword.types import Array
 
-ALONE = "alone"  # name of the layer of embeddings, which do not depend on the context
 MOST_NAMED = 8  # unknown words listed by name
 SEED, DRAWS = 1, 10_000
 LEVEL = 0.95
@@ -94,7 +94,15 @@ class WordInContext:
             f"(apart); low, high: {interval}"
         )
         title = f"the cosine of a word's vectors in two sentences ({self.words})"
-        return Finding(title, rows, details, notes, lambda figure: _plot(figure, rows))
+        return Finding(
+            title,
+            rows,
+            details,
+            notes,
+            plot=lambda figure: _plot(figure, rows),
+            measure="AUC",
+            scores={row["run"]: row["AUC"] for row in rows},  # of the last layer
+        )
 
 
 PairsByWord = dict[str, list[CosinePair]]
@@ -205,7 +213,7 @@ def _plot(figure: Any, rows: Sequence[Row]) -> None:
     """
     figure.set_size_inches(9.6, 5.0)
     left, right = figure.subplots(1, 2)
-    ticks = sorted({(_layer_position(row["layer"]), row["layer"]) for row in rows})
+    ticks = sorted({(layer_position(row["layer"]), row["layer"]) for row in rows})
     names = list(dict.fromkeys(row["run"] for row in rows))
     shown = names[:MAX_RUNS]
     for number, name in enumerate(shown):
@@ -216,7 +224,7 @@ def _plot(figure: Any, rows: Sequence[Row]) -> None:
             left.plot(x, [of_run[-1]["same"]] * len(x), ":", label=name, **style)
             right.plot(x, [of_run[-1]["AUC"]] * len(x), ":", **style)
             continue
-        x = [_layer_position(row["layer"]) + offset for row in of_run]
+        x = [layer_position(row["layer"]) + offset for row in of_run]
         left.plot(x, [row["same"] for row in of_run], "-", label=name, **style)
         left.plot(x, [row["other"] for row in of_run], "--", markerfacecolor="w", **style)
         right.plot(x, [row["AUC"] for row in of_run], "-", **style)
@@ -231,7 +239,3 @@ def _plot(figure: Any, rows: Sequence[Row]) -> None:
     figure.legend(
         *left.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False
     )
-
-
-def _layer_position(layer: str) -> int:
-    return -1 if layer == ALONE else int(layer)

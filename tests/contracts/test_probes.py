@@ -33,7 +33,8 @@ MEASURES = {  # the function that measures, once all models are checked
     "analogies": "_count_right",
     "gradient_reach": "_measure_norms",
     "minimal_pairs": "_count_by_paradigm",
-    "similarity": "_correlation",
+    "sentence_similarity": "_cosines_by_layer",
+    "similarity": "rank_correlation",
     "tagging": "LogisticRegression",
     "word_in_context": "_pairs_by_layer",
 }
@@ -50,6 +51,13 @@ FILES: dict[str, dict[str, tuple[str, str]]] = {
             "pairs.jsonl",
             '{"sentence_good": "the bank of the river", "sentence_bad": "the bank the of river"}\n'
             '{"sentence_good": "he sat by the bank", "sentence_bad": "he sat bank the by"}\n',
+        )
+    },
+    "sentence_similarity": {
+        "file": (
+            "pairs.tsv",
+            "sentence1\tsentence2\tscore\nthe bank of the river\tthe river bank\t4\n"
+            "he sat by the bank\tthe old river\t1.5\nthe river\tthe river\t5\n",
         )
     },
     "tagging": {"train": ("train.conllu", f"{TAGGED}\n" * 3), "dev": ("dev.conllu", TAGGED)},

@@ -37,6 +37,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "GridTask": {"name": "task", "train": "train.tsv", "dev": "dev.tsv"},
     "MinimalPairs": {"files": "pairs.jsonl"},
     "Tagging": {"train": "train.conllu", "dev": "dev.conllu"},
+    "SentenceSimilarity": {"file": "pairs.tsv"},
     "Budget": {"unit": "steps", "amount": 10},
 }
 # One element each, where the default has none.
