@@ -200,7 +200,7 @@ def _values(settings: Any) -> Iterator[Any]:
 
 
 def sections() -> dict[str, type]:
-    """Return the sections of a recipe that are no kinds: `train`, `read`, `prepare`."""
+    """Return the sections of a recipe that are not kinds: `train`, `read`, `prepare`."""
     from foreword.runs.recipe import Recipe
 
     return describe.sections(Recipe)

@@ -1,6 +1,6 @@
 """The contract of attention mechanisms, as functions.
 
-Each is held against one line of algebra in float64, under its own mask and the batch's.
+Each is compared with one line of algebra in float64, under its own mask and the batch's.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ LENGTHS = [
     (9, 1),
 ]  # 40: all positions, and more than BigBird reads densely
 WITH_SEGMENTS = {"albert", "bert", "big_bird", "electra", "xlnet"}
-# BigBird's random blocks are drawn in training alone, so that is what ours is held against.
+# BigBird's random blocks are drawn in training alone, so ours is compared with that mode.
 STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
@@ -147,7 +147,7 @@ def test_logits_with_segments_equal_those_of_transformers(
 
 
 def test_bigbird_attends_to_some_blocks_only(family: str, folder: Path) -> None:
-    """Of 40 positions, so that what is held against theirs is not attention in full."""
+    """Return a model with 40 positions, whose attention is not full in the comparison."""
     if family.startswith("big_bird"):
         model: Any = load(folder)
         model(**dict(zip(("input_ids", "attention_mask"), tokens(LENGTHS[0]), strict=True)))

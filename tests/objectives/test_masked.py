@@ -41,7 +41,7 @@ def test_four_fifths_are_masked_a_tenth_random_a_tenth_unchanged() -> None:
     chosen = example.weights > 0
     shown, was = inputs(example)[chosen], given.ids[chosen]
     n = len(was)
-    ordinary = SIZE - FIRST  # a random token is the old one once in so many times
+    ordinary = SIZE - FIRST  # a random token equals the old one with probability 1 / ordinary
     is_mask, is_kept = shown == MASK, shown == was
     for group, share in (
         (is_mask, 0.8),

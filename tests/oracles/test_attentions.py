@@ -140,7 +140,7 @@ def modernbert(theirs: weights.Theirs) -> dict[str, Tensor]:
 
 # Up to (5 + 2 random) * block = 72 positions attention is dense; longer rows are whole blocks or
 # not. In evaluation `transformers` replaces every random block by the first one, which then counts
-# several times, so ours is held against its training mode; there is no dropout.
+# several times, so ours is compared with its training mode; there is no dropout.
 @pytest.mark.parametrize("lengths", [(72, 60), (73, 73), (136, 90), (250, 250)])
 @torch.no_grad()
 def test_bigbird_has_the_logits_of_transformers(lengths: tuple[int, int]) -> None:

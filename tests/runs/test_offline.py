@@ -252,7 +252,7 @@ def test_a_damaged_checkpoint_is_trained_again(tmp_path: Path, done: Done, kind:
 def test_resuming_a_finished_run_changes_nothing(done: Done, kind: str) -> None:
     run, _ = done(kind)
     (folder,) = checkpoint.all_in(run)
-    settled = (run / "recipe.toml").read_text(encoding="utf-8")
+    resolved = (run / "recipe.toml").read_text(encoding="utf-8")
     (run / "recipe.toml").write_text(recipe(kind).dumps(), encoding="utf-8")  # as older ones are
     before = (folder / "manifest.json").stat().st_mtime_ns
     reporter = Quiet()
@@ -260,7 +260,7 @@ def test_resuming_a_finished_run_changes_nothing(done: Done, kind: str) -> None:
     assert (folder / "manifest.json").stat().st_mtime_ns == before
     assert not reporter.notes
     assert read_recipe(run) == recipe(kind)
-    (run / "recipe.toml").write_text(settled, encoding="utf-8")
+    (run / "recipe.toml").write_text(resolved, encoding="utf-8")
 
 
 @every_kind
