@@ -319,7 +319,7 @@ def test_too_little_text_for_discounts_is_noted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("of", "text", "message"),
+    ("base", "text", "message"),
     [
         (recipe(order=9), "a b\nb a\nc a\na a\n", r"model\.order: 9 words, but no text has more"),
         (recipe(), "a a a\na a\na\na a a a\n", "fewer than two distinct tokens"),
