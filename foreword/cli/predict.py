@@ -78,7 +78,7 @@ def predict(
     if json:
         written = {} if result.out is None else {"out": str(result.out)}
         rows = {"predictions": result.rows} if result.out is None else {}
-        console.emit({**written, **asdict(result.counts), **rows})
+        console.emit({**written, **vars(result.counts), **rows})
         return
     if quiet:
         return

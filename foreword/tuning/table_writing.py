@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from io import RawIOBase, TextIOWrapper
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TextIO
@@ -131,18 +133,29 @@ def _naming(source: str) -> Iterator[None]:
 
 def _text_or_none(value: Any) -> str | None:
     """Return a value as a cell has it, and nothing as nothing."""
-    return None if value is None else _cell(value)
+    return None if _is_missing(value) else _cell(value)
 
 
 def _cell(value: Any) -> str:
-    """Return a value as text: a number, boolean, list or table as JSON has it."""
-    if value is None:
+    """Return a value as a cell of CSV or TSV.
+
+    Nothing and nan are the empty cell, infinity is `inf`, dates and times are as in ISO 8601, bytes
+    hexadecimal; a list or a table is JSON.
+    """
+    if _is_missing(value):
         return ""
-    return value if isinstance(value, str) else _json(value)
+    value = _plain(value)
+    if isinstance(value, float) and math.isinf(value):
+        return str(value)
+    return value if isinstance(value, str) else stored.to_json(value)
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _json(value: Any) -> str:
-    """Return a value as JSON; dates, times and decimals, which it lacks, as text."""
+    """Return a value as JSON; what it lacks is text, and a number that is not finite null."""
     try:
         return stored.to_json(value)
     except TypeError:
@@ -150,10 +163,13 @@ def _json(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
+    """Return a value of Arrow as one that JSON has."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if value is None or isinstance(value, str | int | float):
         return value
+    if isinstance(value, Decimal):
+        return format(value, "f")
     return value.hex() if isinstance(value, bytes) else str(value)

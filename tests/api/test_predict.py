@@ -222,6 +222,19 @@ def test_standard_input_is_a_text_per_line(
     assert "3 rows: " in captured.err
 
 
+@pytest.mark.parametrize("out", [[], ["--out", "out.csv"]])
+def test_json_counts_the_labels(
+    out: list[str], tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = table(tmp_path / "in.csv", TEXTS)
+    to_file = [str(tmp_path / word) if word.endswith(".csv") else word for word in out]
+    arguments = ["--text", "review", "--device", "cpu", "--json"]
+    assert command(["predict", str(tuned), str(source), *to_file, *arguments]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["rows"] == sum(said["labels"].values()) == len(TEXTS)
+    assert len(said.get("predictions", [])) == (0 if out else len(TEXTS))
+
+
 def test_a_model_that_was_not_tuned_is_refused(tuned: Path) -> None:
     with pytest.raises(UserError, match="was pretrained and not fine-tuned; 'foreword tune"):
         predict(tuned.parents[1], TEXTS, progress=False)
