@@ -89,7 +89,7 @@ def folder(path: Path) -> Iterator[Path]:
     """Make a folder to fill, which takes the name `path` only when it is whole and on the disk.
 
     An existing folder is renamed first and deleted last. After a kill between the two, the next
-    call restores it.
+    call restores it. An error within the block leaves nothing, and its message names `path`.
 
     Raises:
         UserError: the disk is full or the folder cannot be written.
@@ -111,6 +111,9 @@ def folder(path: Path) -> Iterator[Path]:
                 path.replace(old)
             part.replace(path)
             _sync(path.parent)
+        except UserError as error:
+            error.args = (str(error).replace(str(part), str(path)),)
+            raise
         finally:
             _clean_up(path, part, old)
 

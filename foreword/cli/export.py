@@ -65,10 +65,9 @@ def _export_tuned(tuned: Path, out: Path, form: str, family: str, *, as_json: bo
         raise UserError(f"--format {form}: a fine-tuned model is exported as hf")
     model = load_tuned(tuned, "cpu")
     exported = exporting.export(model, out, family)
-    difference = exporting.check(model, out, exported.checked_length)
-    for note in (*exported.notes, *unchecked(difference)):
+    for note in (*exported.notes, *unchecked(exported.difference)):
         console.say(note)
-    facts = {"folder": str(out), "architecture": exported.architecture, **difference}
+    facts = {"folder": str(out), "architecture": exported.architecture, **exported.difference}
     if as_json:
         console.emit(facts)
     else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -27,19 +28,31 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.types import Vocab
 
 
-def export(trained: TrainedModel, out: Path, family_name: str = "") -> Family:
-    """Write the model as the Hugging Face folder `out`.
+@dataclass(frozen=True)
+class Exported:
+    """What was written.
+
+    Attributes:
+        family: the family in `transformers`.
+        differences: how far the logits are from those of `transformers`, by name; None if it is
+            not installed.
+    """
+
+    family: Family
+    differences: Mapping[str, float | None]
+
+
+def export(trained: TrainedModel, out: Path, family_name: str = "") -> Exported:
+    """Write the model as the Hugging Face folder `out`, which exists only once it is checked.
 
     Args:
         trained: the run.
         out: the folder; it must be absent or empty.
         family_name: the family to export to; default: the one that fits.
 
-    Returns:
-        The family that was written.
-
     Raises:
-        UserError: no family has such a model, or the folder cannot be written.
+        UserError: no family has such a model, the folder cannot be written, or `transformers` reads
+            other logits or tokens from it.
     """
     atomic.require_new_folder(out)
     family = find_family(trained, family_name)
@@ -48,7 +61,8 @@ def export(trained: TrainedModel, out: Path, family_name: str = "") -> Family:
             (partial / name).mkdir(exist_ok=True)
             _export_submodel(family, model, design, trained.tokenizer, partial / name)
         (partial / RECIPE).write_text(trained.recipe.dumps(), encoding="utf-8")
-    return family
+        differences_by_name = _check(trained, partial, family)
+    return Exported(family, differences_by_name)
 
 
 def without_boundary_head(trained: TrainedModel) -> tuple[TrainedModel, tuple[str, ...]]:
@@ -167,7 +181,7 @@ def write_json(file: Path, table: Table) -> None:
     file.write_text(stored.to_json(table, indent=2) + "\n", encoding="utf-8")
 
 
-def check(trained: TrainedModel, out: Path, family: Family) -> dict[str, float | None]:
+def _check(trained: TrainedModel, out: Path, family: Family) -> dict[str, float | None]:
     """Return how far the logits are from those of `transformers`, None if it is not installed.
 
     Raises:

@@ -24,7 +24,7 @@ from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tasks.regress import Regress, Scale
 from foreword.types import Array
 
-CHECKED = (1, 7, 60)  # tokens of the texts whose logits are compared; the last may be cut
+SHORT = (1, 7)  # tokens of texts whose logits are compared, besides one that is cut
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,18 @@ class ExportedClassifier:
 
     Attributes:
         architecture: the class in `transformers`.
-        checked_length: the most tokens of texts whose logits can be compared.
+        difference: how far the logits are from those of `transformers`, None if it is not
+            installed; and the greatest logit.
         notes: remarks for the user, a line each.
     """
 
     architecture: str
-    checked_length: int
+    difference: Mapping[str, float | None]
     notes: tuple[str, ...]
 
 
 def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExportedClassifier:
-    """Write a fine-tuned model as the Hugging Face folder `out`.
+    """Write a fine-tuned model as the Hugging Face folder `out`, which exists once it is checked.
 
     Args:
         tuned: the model.
@@ -51,7 +52,8 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExportedClass
         family_name: the family to export to; default: the one that fits.
 
     Raises:
-        UserError: no family has such a model with such a head, or the folder cannot be written.
+        UserError: no family has such a model with such a head, the folder cannot be written, or
+            `transformers` computes other logits from it.
     """
     atomic.require_new_folder(out)
     # Find the family of the backbone, as if it still had the heads of pretraining.
@@ -70,7 +72,7 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExportedClass
     # Write weights, tokenizer and config.
     vocab = tuned.tokenizer.vocab
     weights = tensors.to_hf(submodel, design, vocab, family, "backbone.")
-    weights |= _head_weights(tuned.network.head, classifier, weights)
+    weights |= _head_weights(tuned, classifier, weights)
     weights |= {name: torch.zeros(shape) for name, shape in classifier.unread.items()}
     template = tuned.template
     segments = 2 if template.has_segments else 1
@@ -88,8 +90,8 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExportedClass
         table = exporting.hf_config(design, vocab, family, "") | _config(tuned, classifier)
         exporting.write_json(part / CONFIG, table)
         (part / RECIPE).write_text(trained.recipe.dumps(), encoding="utf-8")
-    checked = family.checked_length(design, template.length)
-    return ExportedClassifier(classifier.architecture, checked, _notes(tuned, family, design))
+        difference = _check(tuned, part, family.checked_length(design, template.length))
+    return ExportedClassifier(classifier.architecture, difference, _notes(tuned, family, design))
 
 
 def _require_same_head(
@@ -130,9 +132,14 @@ def _require_same_head(
 
 
 def _head_weights(
-    head: nn.Module, classifier: SequenceClassifier, backbone: Mapping[str, Tensor]
+    tuned: TunedModel, classifier: SequenceClassifier, backbone: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return the head's parameters by their names, and those of the backbone that change."""
+    """Return the head's parameters by their names, and those of the backbone that change.
+
+    Raises:
+        UserError: their class has no bias of the outputs, and no other can stand for it.
+    """
+    head = tuned.network.head
     linears = [module for module in head.modules() if isinstance(module, nn.Linear)]
     weight, bias = (p.detach() for p in linears[-1].parameters())
     for scale in (module for module in head.modules() if isinstance(module, Scale)):
@@ -142,6 +149,13 @@ def _head_weights(
         # The last norm's bias b' with W b' = b stands for the bias b that their output lacks.
         name = classifier.bias_before
         solved = torch.linalg.pinv(weight.double()) @ bias.double()
+        if not torch.allclose(weight.double() @ solved, bias.double(), rtol=1e-6, atol=1e-6):
+            labels, width = weight.shape
+            raise UserError(
+                f"{tuned.source}: {classifier.architecture} has no bias of the outputs; the last "
+                f"norm's can stand for it if there are at most as many labels as the model is wide "
+                f"({width:,}) and no two have the same weights, but here are {labels:,}"
+            )
         named[name] = (backbone[name].double() + solved).float()
     else:
         named[f"{classifier.output}.bias"] = bias
@@ -175,10 +189,11 @@ def _notes(tuned: TunedModel, family: Family, design: Design) -> tuple[str, ...]
     return tuple(notes)
 
 
-def check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
+def _check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
     """Return how far the logits are from those of `transformers`, None if it is not installed.
 
-    Texts go through their tokenizer and ours, several at once if there is a padding token.
+    Texts go through their tokenizer and ours, several at once if there is a padding token. The last
+    one, or the last pair, is cut.
 
     Args:
         tuned: the model.
@@ -202,8 +217,8 @@ def check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
     except Exception as error:  # transformers' readers raise errors of any type
         reason = " ".join(str(error).split())
         raise UserError(f"{out}: transformers cannot read it: {reason}") from error
-    # Compare both on texts, which both may cut, or on pairs too short to be cut.
-    texts, pairs = _texts(tuned)
+    # Compare both on texts or pairs that both encode, and cut.
+    texts, pairs = _texts(tuned, length)
     template = replace(tuned.template, length=length)
     short = replace(tuned, template=template, device=torch.device("cpu"), dtype=torch.float32)
     ours = short.outputs(texts, pairs)
@@ -230,16 +245,24 @@ def check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
     return {"logit_difference": distance, "greatest_logit": largest}
 
 
-def _texts(tuned: TunedModel) -> tuple[list[str], list[str] | None]:
-    """Return texts of random tokens, and second texts if the model was tuned on pairs."""
+def _texts(tuned: TunedModel, length: int) -> tuple[list[str], list[str] | None]:
+    """Return texts of random tokens, and second texts if the model was tuned on pairs.
+
+    The last text, or the last pair, has more tokens than `length`.
+    """
     random, vocab = np.random.default_rng(1), tuned.tokenizer.vocab
     ordinary = np.flatnonzero(~vocab.is_special)
+
+    def text(tokens: int) -> str:
+        return tuned.tokenizer.decode(random.choice(ordinary, tokens))
+
+    def long_text() -> str:
+        # Tokens that are decoded and encoded again may become fewer.
+        words = [text(length)]
+        while len(tuned.tokenizer.encode(" ".join(words))) <= length:
+            words.append(text(length))
+        return " ".join(words)
+
+    firsts = [*map(text, SHORT), long_text()]
     is_pair = bool(tuned.tuned_on.is_pair)
-    # Tokens that are decoded and encoded again may become more.
-    lengths = [min(n, max(tuned.template.room // 8, 1)) if is_pair else n for n in CHECKED]
-
-    def text(length: int) -> str:
-        return tuned.tokenizer.decode(random.choice(ordinary, length))
-
-    firsts = [text(length) for length in lengths]
-    return firsts, [text(length) for length in lengths] if is_pair else None
+    return firsts, [*map(text, SHORT), long_text()] if is_pair else None

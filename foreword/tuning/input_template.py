@@ -140,13 +140,15 @@ class TemplatedText:
 
 
 def cut_pair(n: int, m: int, room: int) -> tuple[int, int]:
-    """Return the lengths of a pair after cutting the longer text token by token until both fit."""
+    """Return the lengths of a pair after cutting the longer text token by token until both fit.
+
+    If both are cut and `room` is odd, the longer text keeps one more token, the second on a tie, as
+    with `truncation="longest_first"` in `transformers`.
+    """
     if n + m <= room:
         return n, m
-    half = room // 2
-    if m <= half:
-        return room - m, m
-    return (n, room - n) if n <= room - half else (room - half, half)
+    shorter = min(n, m, room // 2)
+    return (room - shorter, shorter) if n > m else (shorter, room - shorter)
 
 
 def missing_special_tokens(recipe: Recipe, vocab: Vocab) -> tuple[str, ...]:

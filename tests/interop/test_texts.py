@@ -66,7 +66,7 @@ def test_an_exported_tokenizer_encodes_as_the_original(
 ) -> None:
     run = write_run(tmp_path / "run", load_recipe(f"{name}_tiny"), tokenizers[FAMILIES[name]])
     plain, _ = exporting.without_boundary_head(open_run(run, "cpu"))
-    family = exporting.export(plain, tmp_path / "hf")
+    family = exporting.export(plain, tmp_path / "hf").family
     loaded = foreword.load(run, "cpu")
     framed, encode = loaded.trained.with_special_tokens, loaded.tokenizer.encode
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import torch
 
 from foreword.api.tune import tune
 from foreword.cli.main import run as command
-from foreword.interop import importing
+from foreword.interop import check_logits, importing
 from foreword.runs.recipe import load_recipe
 from foreword.runs.trained_model import open_run
 from foreword.text.tokenizers.wordpiece import WordPiece
+from foreword.tuning import exporting
 from foreword.tuning.predict import load_tuned
 from tests.evaluation.conftest import TEXTS, write_run
 
@@ -143,3 +145,46 @@ def test_a_hidden_layer_starts_from_the_pretrained_pooler(tmp_path: Path) -> Non
     )  # fmt: skip
     dense: Any = load_tuned(done.out, "cpu").network.head[0]  # type: ignore[index]
     assert torch.allclose(dense.weight, pooler.pooler.weight, atol=1e-5)
+
+
+def test_more_labels_than_the_model_is_wide_are_refused_without_an_output_bias(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    examples = [(f"the cat sat {n}", f"label {n}") for n in range(130)]
+    tuned = tune(tiny_run(tmp_path / "run", "gpt2"), examples, examples[:5], **FAST).out
+    assert command(["export", str(tuned), "--out", str(tmp_path / "hf")]) == 2
+    assert "at most as many labels as the model is wide (128)" in capsys.readouterr().err
+    assert not (tmp_path / "hf").exists()
+
+
+@pytest.mark.parametrize("is_tuned", [False, True], ids=["pretrained", "tuned"])
+def test_an_export_that_fails_its_check_leaves_no_folder(
+    is_tuned: bool,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tiny_run(tmp_path / "run", "gpt2")
+    if is_tuned:
+        folder = tune(folder, EXAMPLES, EXAMPLES, **FAST).out
+    monkeypatch.setattr(check_logits, "TOLERANCE", 0.0)
+    out = tmp_path / "made" / "hf"
+    assert command(["export", str(folder), "--out", str(out)]) == 2
+    assert re.search(rf"{out}: .*differ from those of transformers", capsys.readouterr().err)
+    assert list(out.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("length", [14, 15])
+def test_a_pair_that_is_cut_has_the_same_logits(length: int, tmp_path: Path) -> None:
+    run = tiny_run(tmp_path / "run", "bert")
+    settings = FAMILIES["bert"]
+    tuned = tune(run, PAIRS, PAIRS, settings=settings, max_length=length, **FAST).out
+    model = load_tuned(tuned, "cpu")
+    exporting.export(model, tmp_path / "hf")
+    hf = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    firsts, seconds = ["cat " * 20, "dog " * 20, "mat " * 9], ["sat " * 20, "mat " * 9, "cat " * 20]
+    batch = tokenizer(firsts, seconds, truncation=True, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        logits = hf(**batch).logits.numpy()
+    assert logits == pytest.approx(model.outputs(firsts, seconds), abs=1e-4)

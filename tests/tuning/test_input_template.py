@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tokenizers
 
 from foreword.errors import UserError
 from foreword.runs.trained_model import open_run
@@ -37,14 +39,15 @@ def test_a_pair_has_two_segments_and_loses_tokens_of_the_longer_text() -> None:
     assert filled.was_cut
 
 
-def test_cut_pair_takes_tokens_one_by_one_from_the_longer() -> None:
-    for n in range(9):
-        for m in range(9):
-            for room in range(2, 12):
-                a, b = n, m
-                while a + b > room:
-                    a, b = (a - 1, b) if a > b else (a, b - 1)
-                assert cut_pair(n, m, room) == (a, b), (n, m, room)
+def test_pairs_are_cut_as_transformers_cuts_the_longest_first() -> None:
+    words = {"a": 0, "b": 1}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="a"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    for room in range(2, 12):
+        tokenizer.enable_truncation(room)
+        for n, m in itertools.product(range(16), repeat=2):
+            ids = tokenizer.encode("a " * n, "b " * m).ids
+            assert cut_pair(n, m, room) == (ids.count(0), ids.count(1)), (n, m, room)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,11 +32,11 @@ class HF:
 
     def write(self, trained: TrainedModel, out: Path) -> ExchangeResult:
         trained, dropped = exporting.without_boundary_head(trained)
-        family = exporting.export(trained, out, self.family)
-        difference = exporting.check(trained, out, family)
-        facts = {"folder": str(out), "architecture": family.architecture_of(trained.recipe)}
-        notes = dropped + family.notes(trained.recipe)
-        return ExchangeResult(facts | difference, (*notes, *unchecked(difference)))
+        exported = exporting.export(trained, out, self.family)
+        architecture = exported.family.architecture_of(trained.recipe)
+        facts = {"folder": str(out), "architecture": architecture, **exported.differences}
+        notes = dropped + exported.family.notes(trained.recipe)
+        return ExchangeResult(facts, (*notes, *unchecked(exported.differences)))
 
     def read(self, source: str, run: Path) -> ExchangeResult:
         if self.family:
@@ -57,7 +58,7 @@ class HF:
         return ExchangeResult(facts | difference, notes)
 
 
-def unchecked(difference: dict[str, float | None]) -> tuple[str, ...]:
+def unchecked(difference: Mapping[str, float | None]) -> tuple[str, ...]:
     """Return a note if the logits were not compared."""
     return (NOT_CHECKED,) if difference["logit_difference"] is None else ()
 
