@@ -11,7 +11,7 @@ import re
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Interval
 
@@ -185,6 +185,8 @@ def _in_words(hint: Any) -> str:
     origin, args = get_origin(hint), get_args(hint)
     if (number_range := range_of(hint)) is not None:
         return _range(*number_range)
+    if origin is Annotated:  # with a word of its own, such as "path"
+        return next((note for note in args[1:] if isinstance(note, str)), _in_words(args[0]))
     if origin in (Union, types.UnionType):
         return " or ".join(_in_words(arg) for arg in args if arg is not type(None))
     if origin is Literal:

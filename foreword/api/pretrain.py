@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from foreword.api.request import RunRequest, request
 from foreword.errors import UserError
 from foreword.evaluation.loaded import LoadedModel, load
 from foreword.evaluation.samples import samples
+from foreword.probes._contract import Probe
+from foreword.probes._while_training import probing, tables_of
 from foreword.runs import run as running
 from foreword.runs.override import override
 from foreword.runs.recipe import Recipe
@@ -91,6 +93,7 @@ def pretrain(
     documents: str | None = None,
     errors: str | None = None,
     track: Track = (),
+    probes: str | Probe | Sequence[str | Probe] = (),
     hooks: Sequence[Hook] = (),
     progress: bool | ProgressDisplay = True,
 ) -> PretrainingResult:
@@ -125,6 +128,8 @@ def pretrain(
         documents: what is one document in plain text: file, paragraph or line.
         errors: bytes that are not UTF-8: strict stops, replace replaces and counts.
         track: where the records go too: `"tensorboard"`, `"wandb"`, or a tracker object.
+        probes: measures of the model before training and at each evaluation, as a curve:
+            `"minimal_pairs files=blimp/"`, or a probe object; `foreword.show("probes")`.
         hooks: called between steps; see `foreword.train.hooks.Hook`.
         progress: whether to show the progress, or what shows it.
 
@@ -138,10 +143,11 @@ def pretrain(
         raise UserError("give data, which takes paths, or texts, which takes the texts themselves")
     running.require_free(run)
     trackers = trackers_of(track)
+    tables = tables_of(probes)
     display = progress_of(progress, announces=True)
 
     def wanted() -> RunRequest:
-        return request(
+        wanted = request(
             recipe,
             _arguments.paths(data),
             settings=_arguments.assignments(settings),
@@ -157,6 +163,7 @@ def pretrain(
             extend_vocabulary=extend_vocabulary,
             note=display.note,
         )
+        return replace(wanted, inputs=replace(wanted.inputs, probes=tables))
 
     file = run.with_name(f"{run.name}.jsonl")
     if texts is not None:
@@ -231,5 +238,5 @@ def _train(
 ) -> PretrainingResult:
     """Train what is left of a run."""
     with tracked(run, trackers, progress, progress.warn) as reporter, progress:
-        is_done = running.train_run(run, reporter, progress.stage, samples, hooks)
+        is_done = running.train_run(run, reporter, progress.stage, samples, hooks, probing)
     return PretrainingResult(run, is_done, {r["kind"]: r for r in log.read(run)})

@@ -19,6 +19,10 @@ def pretrain(
     options: RunOptions,
     budget: BudgetOptions,
     reading: Reading,
+    probe: Annotated[
+        list[str] | None,
+        typer.Option(help='Measure while training: "minimal_pairs files=blimp/"; repeatable.'),
+    ] = None,
     track: Track = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -39,6 +43,7 @@ def pretrain(
             **asdict(budget),
             **asdict(reading),
             out=out,
+            probes=probe or (),
             track=track or (),
             progress=not quiet,
         )

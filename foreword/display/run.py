@@ -58,6 +58,12 @@ class RunDisplay:
                 f"{n.replace('_', ' ')} {value:.4f}" for n, value in components(record).items()
             ]
             say(line_of(parts, [1, 0, *range(2, len(parts))]))
+        elif kind == "probes":
+            parts = [
+                f"{name.replace('_', ' ')} {value:.4f}"
+                for name, value in components(record).items()
+            ]
+            say(line_of([f"step {record['step']:>7,}", *parts], [1, 0, *range(2, len(parts) + 1)]))
         else:
             for sample in record["samples"][:1]:  # the log has all, and the report shows them
                 say(prompt_and_text(sample["prompt"], sample["text"]))

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 
 from foreword.data.shards import Shards
 from foreword.evaluation import heldout
 from foreword.evaluation.prompting import PromptedModel
 
 Row = Mapping[str, Any]  # flat: texts, numbers and None
+PATH = "path"
+FilePath = Annotated[str, PATH]  # of a setting that names a file, a folder or a pattern
 
 
 @dataclass(frozen=True)

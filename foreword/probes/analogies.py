@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from annotated_types import Interval
 
-from foreword.probes._contract import Finding, ProbedModel, Row
+from foreword.probes._contract import FilePath, Finding, ProbedModel, Row
 from foreword.probes._marks import MAX_RUNS, run_style, title
 from foreword.probes._tables import require_some, table_of
 from foreword.ranges import LARGEST, Ranged
@@ -38,7 +38,7 @@ class Analogies(Ranged):
 
     reads_text: ClassVar[bool] = False
 
-    file: str = ""
+    file: FilePath = ""
     most: Annotated[int, Interval(ge=4, le=LARGEST)] = 30_000
 
     def measure(self, models: Sequence[ProbedModel]) -> Finding:

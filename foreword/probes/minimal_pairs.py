@@ -12,7 +12,7 @@ import numpy as np
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.scoring import measure_of, score_texts
-from foreword.probes._contract import Finding, ProbedModel, Row
+from foreword.probes._contract import FilePath, Finding, ProbedModel, Row
 from foreword.probes._files import evenly, files_of
 from foreword.probes._intervals import LEVEL, wilson
 from foreword.probes._marks import MAX_RUNS, run_style, title
@@ -53,7 +53,7 @@ class MinimalPairs(Ranged):
 
     reads_text: ClassVar[bool] = False
 
-    files: str
+    files: FilePath
     limit: CountOrZero = 100
 
     def measure(self, models: Sequence[ProbedModel]) -> Finding:

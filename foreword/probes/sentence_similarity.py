@@ -14,7 +14,7 @@ import numpy as np
 from foreword.errors import UserError, nearest
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.states import TextStates, text_states
-from foreword.probes._contract import Finding, ProbedModel, Row
+from foreword.probes._contract import FilePath, Finding, ProbedModel, Row
 from foreword.probes._files import evenly
 from foreword.probes._intervals import DRAWS, LEVEL, bootstrap
 from foreword.probes._layers import by_layer, layer_order, require_layer
@@ -57,7 +57,7 @@ class SentenceSimilarity(Ranged):
 
     reads_text: ClassVar[bool] = False
 
-    file: str
+    file: FilePath
     text: str = "sentence1"
     pair: str = "sentence2"
     label: str = "score"

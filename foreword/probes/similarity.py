@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from foreword.probes._contract import Finding, ProbedModel, Row
+from foreword.probes._contract import FilePath, Finding, ProbedModel, Row
 from foreword.probes._marks import MAX_RUNS, run_style, title
 from foreword.probes._rank_correlation import rank_correlation
 from foreword.probes._tables import require_some, table_of
@@ -31,7 +31,7 @@ class Similarity:
 
     reads_text: ClassVar[bool] = False
 
-    file: str = ""
+    file: FilePath = ""
 
     def measure(self, models: Sequence[ProbedModel]) -> Finding:
         """Measure the correlation for each model, and the cosine of each pair.

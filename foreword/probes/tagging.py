@@ -19,7 +19,7 @@ from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.states import text_states
 from foreword.probes._conllu import Column, TaggedSentence, read_conllu
-from foreword.probes._contract import Finding, ProbedModel, Row
+from foreword.probes._contract import FilePath, Finding, ProbedModel, Row
 from foreword.probes._files import evenly
 from foreword.probes._intervals import DRAWS, LEVEL, bootstrap
 from foreword.probes._layers import by_layer, layer_order, require_layer
@@ -66,8 +66,8 @@ class Tagging(Ranged):
 
     reads_text: ClassVar[bool] = False
 
-    train: str
-    dev: str
+    train: FilePath
+    dev: FilePath
     tag: Column = "upos"
     pieces: Literal["mean", "first"] = "mean"
     layer: CountOrZero | None = None

@@ -17,6 +17,7 @@ from foreword.errors import DamagedError, UserError
 Record = Mapping[str, Any]
 
 
+RECORDS = ("train", "heldout", "probes")  # kinds of records of numbers
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -69,6 +70,7 @@ class RunFolder:
         provenance: content of `run.json`.
         train: records of training, in order.
         heldout: records of the held-out loss, in order.
+        probes: records of the probes measured while training, in order.
         samples: records of samples, in order.
         evaluations: the evaluations, sorted by file name.
         unread: what could not be read, a line each, for the page.
@@ -80,6 +82,7 @@ class RunFolder:
     provenance: Record
     train: tuple[Record, ...]
     heldout: tuple[Record, ...]
+    probes: tuple[Record, ...]
     samples: tuple[Record, ...]
     evaluations: tuple[SavedEvaluation, ...]
     unread: tuple[str, ...]
@@ -109,7 +112,7 @@ def read(run: str | Path) -> RunFolder:
         raise DamagedError(f"{path}: does not match its checksum: damaged, or edited")
     # The records by kind, and the evaluations.
     records = _metrics(run / "metrics.jsonl", unread)
-    kinds = {kind: [r for r in records if r.get("kind") == kind] for kind in ("train", "heldout")}
+    kinds = {kind: [r for r in records if r.get("kind") == kind] for kind in RECORDS}
     samples = [r for r in records if r.get("kind") == "samples" and _only_dicts(r.get("samples"))]
     return RunFolder(
         path=run,
@@ -118,6 +121,7 @@ def read(run: str | Path) -> RunFolder:
         provenance=provenance,
         train=tuple(kinds["train"]),
         heldout=tuple(kinds["heldout"]),
+        probes=tuple(kinds["probes"]),
         samples=tuple(samples),
         evaluations=tuple(_evaluations(run / "evaluations", unread)),
         unread=tuple(unread),

@@ -80,6 +80,7 @@ def body(run: RunFolder) -> str:
         f'<p class="note">{escape(loss.note)}</p>' if loss is not None and loss.note else "",
         unknown_note(run),
         curves(run),
+        probe_curves(run),
         "".join(
             evaluation_section(one, says_meaning=loss is None or one is not loss.evaluation)
             for one in run.evaluations
@@ -155,6 +156,9 @@ def tiles(run: RunFolder, loss: HeldOutLoss | None) -> str:
             ),
             ("steps skipped", quantity(number(last, "skipped") or float("nan"))),
         ]
+    if run.probes:
+        last = run.probes[-1]
+        pairs += [(_spaced(name), figure(number(last, name))) for name in log.components(last)]
     shown = [pair for pair in pairs if pair[1] != "–"]
     cells = [
         f'<div class="tile"><b>{escape(v)}</b><span>{escape(k)}</span></div>' for k, v in shown
@@ -209,6 +213,20 @@ def curves(run: RunFolder) -> str:
     return "\n".join([*parts, f'<div class="pair">{"".join(small)}</div>' if small else ""])
 
 
+def probe_curves(run: RunFolder) -> str:
+    """Return the curve of each probe over training; "" for a single record, or none."""
+    if len(run.probes) < 2:
+        return ""
+    steps = [number(r, "step") for r in run.probes]
+    figures = []
+    for name in dict.fromkeys(name for record in run.probes for name in log.components(record)):
+        values = [number(r, name) for r in run.probes]
+        figures.append(
+            _figure(_capital(_spaced(name)), [Line("", steps, values, "second", "dots")])
+        )
+    return f'<h2>Probes while training</h2>\n<div class="pair">{"".join(figures)}</div>'
+
+
 def _component_figure(run: RunFolder, name: str) -> str:
     """Return the figure of one loss component, or of a metric beside the loss."""
     values = [number(r, name) for r in run.train]
@@ -223,6 +241,10 @@ def _component_figure(run: RunFolder, name: str) -> str:
 
 def _spaced(name: str) -> str:
     return name.replace("_", " ")
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _baseline_levels(run: RunFolder) -> list[Line]:

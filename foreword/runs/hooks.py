@@ -1,10 +1,10 @@
-"""The hooks of a run: log metrics, measure held-out text, show samples, save checkpoints."""
+"""The hooks of a run: log metrics, probe, measure held-out text, show samples, save checkpoints."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from foreword.errors import UserError
 from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.model import Model
 from foreword.runs.measure import heldout_record, measure_rows
@@ -20,8 +21,10 @@ from foreword.runs.provenance import require_own_files
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import TrainingSetup
 from foreword.runs.stages import EVALUATING, SAVING, TRAINING, Stage, unwatched
+from foreword.runs.trained_model import TrainedModel
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log
+from foreword.train.budget import Progress
 from foreword.train.device import matmul_flops_per_second
 from foreword.train.hooks import Hook
 from foreword.train.loop import Loop
@@ -33,6 +36,10 @@ CHECKPOINT_SECONDS = 600.0  # maximum time between checkpoints
 
 # Makes samples from held-out rows: `{"prompt": ..., "text": ...}` each.
 Samples = Callable[[Model, Recipe, Tokenizer, Rows, torch.device], list[dict[str, str]]]
+# One figure of a model for each probe, by name.
+Probing = Callable[[TrainedModel], Mapping[str, float | None]]
+# The probing by the tables of probes that a run stores; None without any.
+ProbingOf = Callable[[Sequence[Mapping[str, Any]]], Probing | None]
 
 
 class ProgressReporter(Protocol):
@@ -214,6 +221,71 @@ class MeasureHeldOut(Hook):
             state.best_loss = measured.loss
             state.best = checkpoint.name_of(state.spent.steps)
             self._checkpoints.run(loop)
+
+
+class MeasureProbes(Hook):
+    """Probe the model before its first step, and as often as the held-out loss is measured.
+
+    Args:
+        run_log: log of the run.
+        setup: of the run.
+        probing: measures the model.
+    """
+
+    def __init__(self, run_log: RunLog, setup: TrainingSetup, probing: Probing) -> None:
+        self.times = setup.recipe.train.evaluations
+        self._log, self._setup = run_log, setup
+        self._probing: Probing | None = probing
+
+    def begin(self, loop: Loop) -> None:
+        """Probe the model that has not been trained, which the others are compared with.
+
+        Raises:
+            UserError: a probe does not support the model.
+        """
+        if not loop.state.spent.steps:
+            self._measure(loop)
+
+    def is_due(self, before: float, after: float, loop: Loop) -> bool:
+        """Return whether a measurement is due, as at the end."""
+        return after >= 1 or super().is_due(before, after, loop)
+
+    def run(self, loop: Loop) -> None:
+        """Write the record of all probes; one that fails now ends them, and training continues."""
+        try:
+            self._measure(loop)
+        except UserError as error:
+            self._probing = None
+            loop.note(f"step {loop.state.spent.steps:,}: no more probes: {error}")
+
+    def _measure(self, loop: Loop) -> None:
+        if self._probing is None:
+            return
+        setup = self._setup
+        # In float32, like `foreword probe`.
+        trained = TrainedModel(
+            setup.model, setup.recipe, setup.tokenizer, setup.device, source=self._log.run
+        )
+        with self._log.between_steps(EVALUATING), evaluation_mode(setup.model):
+            figures = self._probing(trained)
+        self._log.write(probe_record(loop.state.spent, figures), loop)
+
+
+def probe_record(spent: Progress, figures: Mapping[str, float | None]) -> dict[str, Any]:
+    """Return the record of a run's probes for `metrics.jsonl`.
+
+    Args:
+        spent: what the run has used so far.
+        figures: the figure of each probe, by name.
+    """
+    return {
+        "kind": "probes",
+        "step": spent.steps,
+        "tokens": spent.tokens,
+        "flops": spent.flops,
+        "seconds": round(spent.seconds, 3),
+        **figures,
+    }
 
 
 class ShowSamples(Hook):

@@ -26,14 +26,14 @@ from foreword.nn.model import Model
 from foreword.nn.offline_training import OfflineArchitecture, OfflineBackbone, OfflineInputs
 from foreword.runs.continued import START
 from foreword.runs.corpus import describe_text
-from foreword.runs.hooks import ProgressReporter, Samples
+from foreword.runs.hooks import Probing, ProgressReporter, Samples, probe_record
 from foreword.runs.measure import heldout_record, measure
 from foreword.runs.not_finite import non_finite_error
 from foreword.runs.provenance import note_data, write_recipe
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import heldout_feed, on_cpu_in_fp32
 from foreword.runs.stages import Stage
-from foreword.runs.trained_model import is_finished
+from foreword.runs.trained_model import TrainedModel, is_finished
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log
 from foreword.train.budget import Budget, Progress
@@ -53,6 +53,7 @@ def train_offline(
     reporter: ProgressReporter,
     stage: Stage,
     samples: Samples | None = None,
+    probing: Probing | None = None,
 ) -> None:
     """Train, measure and save; a killed or damaged run starts over.
 
@@ -89,6 +90,9 @@ def train_offline(
             reporter.note(note)
         note_data(run, prepared, model, torch.device("cpu"), recipe.train.precision)
         records = list(_records(recipe, model, tokenizer, prepared, spent, samples))
+        if probing is not None:
+            trained = TrainedModel(model.eval(), recipe, tokenizer, source=run)
+            records.append(probe_record(spent, probing(trained)))
         log.rewind(run, 0)  # left by a run killed before its checkpoint was complete
         for record in records:
             log.append(run, record)

@@ -60,6 +60,7 @@ class _Known:
     texts: tuple[str, ...] = ()
     tokenizer: str | None = None
     heldout: tuple[str, ...] = ()
+    probes: tuple[dict[Any, Any], ...] = ()
     parameters: int = 0
     overrides: tuple[dict[Any, Any], ...] = ()
     data: dict[Any, Any] | None = None

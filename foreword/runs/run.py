@@ -8,9 +8,10 @@ train_run  tokenizer -> shards -> model -> loop, or offline training; completed 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -30,6 +31,9 @@ from foreword.runs.dry_run import dry_run
 from foreword.runs.hooks import (
     LogMetrics,
     MeasureHeldOut,
+    MeasureProbes,
+    Probing,
+    ProbingOf,
     ProgressReporter,
     RunLog,
     Samples,
@@ -75,11 +79,13 @@ class Inputs:
         texts: files, folders, globs; or one folder that `prepare` wrote.
         tokenizer: a folder or file; None to train one.
         heldout: files, folders, globs to hold out; default a share of `texts`.
+        probes: tables of the probes to measure the model by while it trains.
     """
 
     texts: tuple[str, ...]
     tokenizer: str | None = None
     heldout: tuple[str, ...] = ()
+    probes: tuple[Mapping[str, Any], ...] = ()
 
 
 def start(
@@ -110,6 +116,7 @@ def start(
     require_possible(recipe, Inputs(texts, tokenizer, heldout), starting_model, machines)
     provenance = {**make_provenance(recipe), "texts": list(texts), "tokenizer": tokenizer}
     provenance |= {"heldout": list(heldout)} if heldout else {}
+    provenance |= {"probes": [dict(table) for table in inputs.probes]} if inputs.probes else {}
     provenance |= starting_model.provenance if starting_model is not None else {}
     with atomic.locked(run):
         require_free(run)  # again, under the lock
@@ -237,6 +244,7 @@ def train_run(
     stage: Stage,
     samples: Samples | None = None,
     hooks: Sequence[Hook] = (),
+    probing_of: ProbingOf = lambda tables: None,
 ) -> bool:
     """Complete a run, from the start or from its newest checkpoint.
 
@@ -246,6 +254,7 @@ def train_run(
         stage: called with the name of each stage.
         samples: makes samples; None for no samples.
         hooks: called between steps, after the run's own.
+        probing_of: returns what measures the model by the probes of these tables.
 
     Returns:
         True when the budget is spent, False when a signal ended the run.
@@ -261,7 +270,8 @@ def train_run(
         atomic.locked(run, owned=(FILE, RECIPE)),
         naming_text_in_errors(run, read_state(run).get("texts", [])),
     ):
-        is_done = _train_run(run, reporter, stage, samples, hooks)
+        probing = probing_of(read_state(run).get("probes", []))
+        is_done = _train_run(run, reporter, stage, samples, hooks, probing)
         require_own_files(run)
         return is_done
 
@@ -272,6 +282,7 @@ def _train_run(
     stage: Stage,
     samples: Samples | None,
     hooks: Sequence[Hook],
+    probing: Probing | None,
 ) -> bool:
     recipe = read_recipe(run)
     has_begun = bool(checkpoint.all_in(run))
@@ -284,7 +295,7 @@ def _train_run(
     if has_begun:
         _require_same_text(run, prepared)
     if recipe.model.trains_offline:
-        train_offline(run, recipe, tokenizer, prepared, reporter, stage, samples)
+        train_offline(run, recipe, tokenizer, prepared, reporter, stage, samples, probing)
         return True
 
     # Model and batches; every `auto` is resolved and saved.
@@ -303,13 +314,13 @@ def _train_run(
     # The loop, from the start or from the newest checkpoint.
     bytes_per_token = prepared.bytes_per_token(ends=setup.recipe.ends_texts)
     run_log = RunLog(run, reporter, stage)
-    run_hooks = _hooks(run_log, setup, bytes_per_token, samples)
+    run_hooks = _hooks(run_log, setup, bytes_per_token, samples, probing)
     loop = training_loop(setup, [*run_hooks, *hooks], reporter.note)
     if has_begun:
         _resume(run, loop, setup, reporter.note)
     else:
         load_start(run, setup.model)
-    log.rewind(run, loop.state.spent.steps)
+    log.rewind(run, loop.state.spent.steps if has_begun else -1)
     if setup.recipe.train.compile == "on":
         compile_blocks(setup.model)
     stage(TRAINING)
@@ -328,13 +339,22 @@ def _require_device(run: Path, recipe: Recipe) -> None:
 
 
 def _hooks(
-    run_log: RunLog, setup: TrainingSetup, bytes_per_token: float, samples: Samples | None
+    run_log: RunLog,
+    setup: TrainingSetup,
+    bytes_per_token: float,
+    samples: Samples | None,
+    probing: Probing | None,
 ) -> list[Hook]:
-    """Return the hooks of every run, in order."""
+    """Return the hooks of every run, in order.
+
+    Probes come before the held-out loss, which may save a checkpoint: a run that is resumed from it
+    must have both records.
+    """
     checkpoints = SaveCheckpoints(run_log, setup.recipe)
     measure = MeasureHeldOut(run_log, setup, bytes_per_token, checkpoints)
     shows = [] if samples is None else [ShowSamples(run_log, setup, samples)]
-    return [LogMetrics(run_log, setup), measure, *shows, checkpoints]
+    probes = [] if probing is None else [MeasureProbes(run_log, setup, probing)]
+    return [LogMetrics(run_log, setup), *probes, measure, *shows, checkpoints]
 
 
 def _resume(run: Path, loop: Loop, setup: TrainingSetup, note: Callable[[str], None]) -> None:

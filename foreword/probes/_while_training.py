@@ -1,0 +1,107 @@
+"""Probes of a model in training: how they are given, stored with a run, and measured."""
+
+from __future__ import annotations
+
+import glob
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, get_args
+
+from foreword import config
+from foreword.errors import UserError
+from foreword.evaluation.prompting import PromptedModel
+from foreword.kinds import Part, name_of
+from foreword.probes._contract import PATH, Probe, ProbedModel
+from foreword.ranges import hints_of
+from foreword.runs.hooks import Probing
+from foreword.runs.trained_model import TrainedModel
+
+LABEL = "model"
+
+
+def probe_of(given: str | Probe) -> Probe:
+    """Return a probe given as an object, or as words: `minimal_pairs files=blimp/ limit=50`.
+
+    Paths become absolute, so that a run can be resumed from another folder.
+
+    Raises:
+        UserError: there is no such probe, a setting is wrong, or a file does not exist.
+    """
+    probe = given if not isinstance(given, str) else _from_words(given)
+    return replace(probe, **_absolute_paths(probe))  # type: ignore[type-var]  # a dataclass
+
+
+def probing(tables: Sequence[Mapping[str, Any]]) -> Probing | None:
+    """Return what measures a model in training by the probes of these tables; None without any.
+
+    Raises:
+        UserError: a table is not one of a probe.
+    """
+    probes = [config.build_kind(Part("probes"), table, "probe") for table in tables]
+
+    def measure(trained: TrainedModel) -> dict[str, float | None]:
+        figures: dict[str, float | None] = {}
+        for probe in probes:
+            name, figure = _figure(probe, trained)
+            number = sum(other.partition(" ")[0] == name for other in figures)
+            figures[name if not number else f"{name} {number + 1}"] = figure
+        return figures
+
+    return measure if probes else None
+
+
+def tables_of(given: str | Probe | Sequence[str | Probe]) -> tuple[dict[str, Any], ...]:
+    """Return probes as tables, in which a run stores them.
+
+    Raises:
+        UserError: as `probe_of`.
+    """
+    several = [given] if isinstance(given, str) or not isinstance(given, Sequence) else given
+    probes = [probe_of(one) for one in several]
+    return tuple({"kind": name_of(probe), **config.to_table(probe)} for probe in probes)
+
+
+def _from_words(text: str) -> Probe:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UserError(f"--probe {text}: {error}") from None
+    if not words:
+        raise UserError('--probe: expected a probe and its settings: "minimal_pairs files=PAIRS"')
+    if unclear := [word for word in words[1:] if "=" not in word]:
+        raise UserError(f"--probe {text}: expected settings as name=value, got {unclear[0]!r}")
+    table = config.assign({"kind": words[0]}, words[1:])
+    probe: Probe = config.build_kind(Part("probes"), table, "probe")
+    return probe
+
+
+def _absolute_paths(probe: Probe) -> dict[str, str]:
+    """Return the settings that are paths, absolute.
+
+    Raises:
+        UserError: there is no such file or folder.
+    """
+    absolute = {}
+    for field in fields(probe):  # type: ignore[arg-type]  # a dataclass
+        path = getattr(probe, field.name)
+        if PATH in get_args(hints_of(type(probe))[field.name])[1:] and path:
+            whole = str(Path(path).expanduser().absolute())
+            if not Path(whole).exists() and not glob.glob(whole, recursive=True):  # noqa: PTH207
+                raise UserError(f"probe.{field.name}: {path}: no such file or folder")
+            absolute[field.name] = whole
+    return absolute
+
+
+def _figure(probe: Probe, trained: TrainedModel) -> tuple[str, float | None]:
+    """Return the name and the value of a probe's one figure.
+
+    Raises:
+        UserError: it has none, or it does not support the model.
+    """
+    found = probe.measure([ProbedModel(LABEL, PromptedModel.of(trained))])
+    name = name_of(probe)
+    if not found.measure:
+        raise UserError(f"--probe {name}: it has no single figure for a curve")
+    return f"{name}_{found.measure}", found.scores[LABEL]
