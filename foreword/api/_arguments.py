@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, ParamSpec, TypeVar, get_type_hints
 
 from foreword import atomic, config, stored
 from foreword.data.text_files import ReadSettings
 from foreword.data.write_shards import PrepareSettings
 from foreword.errors import UserError
+from foreword.ranges import check
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.trackers._contract import Tracker
 from foreword.train.budget import Budget
@@ -20,6 +24,25 @@ PathName = str | PathLike[str]
 Paths = PathName | Sequence[PathName]
 Track = str | Tracker | Sequence[str | Tracker]
 Settings = Mapping[str, Any] | Sequence[str]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def in_ranges(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function that first checks its arguments, as the command line checks options.
+
+    A number's range comes with its type: `rows: Count`.
+    """
+    signature = inspect.signature(function)
+    hints = functools.cache(partial(get_type_hints, function, include_extras=True))
+
+    @functools.wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name, value in signature.bind(*args, **kwargs).arguments.items():
+            check(hints()[name], value, f"--{name.strip('_').replace('_', '-')}")
+        return function(*args, **kwargs)
+
+    return called
 
 
 def paths(given: Paths | None, name: str = "--data") -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from foreword.api._result import Result
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.data.prepared_text import PreparedText
 from foreword.data.shards import Shards
+from foreword.errors import UserError
 from foreword.evaluation import context, heldout, sparsity
 from foreword.evaluation.baselines import prediction_name
 from foreword.evaluation.context import MemoryLoss
@@ -22,6 +23,7 @@ from foreword.evaluation.heldout import HeldOut
 from foreword.evaluation.loaded import load
 from foreword.evaluation.prompting import PromptedModel
 from foreword.formatting import unknown_share_note
+from foreword.ranges import Count, CountOrZero, check
 from foreword.runs.provenance import command
 
 
@@ -58,13 +60,14 @@ class EvaluationResult(Result):
         return self.rows
 
 
+@_arguments.in_ranges
 def evaluate(
     run: PathName,
     data: Paths | None = None,
     *,
-    rows: int | None = None,
-    streams: int = 0,
-    memory: Sequence[int] | None = None,
+    rows: Count | None = None,
+    streams: CountOrZero = 0,
+    memory: str | Sequence[int] | None = None,
     field: str | None = None,
     target: str | None = None,
     documents: str | None = None,
@@ -83,7 +86,8 @@ def evaluate(
         data: text files, folders, globs; default: the run's held-out text.
         rows: maximum number of rows; default: all.
         streams: for models with a memory: 1 reads the text as one stream.
-        memory: for causal models, the loss by these numbers of earlier tokens seen.
+        memory: for causal models, the loss by these numbers of earlier tokens seen: `[0, 64]`, or
+            `"0,64"`.
         field: field of JSON or column of Parquet that holds the text.
         target: for parallel text, the field of the target side.
         documents: what is one document in plain text: file, paragraph or line.
@@ -92,8 +96,10 @@ def evaluate(
         progress: whether to show the progress, or what shows it.
 
     Raises:
-        UserError: no such run, or the text cannot be read or is shorter than a row.
+        UserError: no such run, the text cannot be read or is shorter than a row, or a number is out
+            of range.
     """
+    memories = None if memory is None else _memories(memory)
     files = _arguments.paths(data)
     given = _arguments.given_reading(field=field, target=target, documents=documents, errors=errors)
     if given and not files:
@@ -118,9 +124,9 @@ def evaluate(
         _opened(prompted, folder, files, display) as (text, shards),
     ):
         losses: Sequence[HeldOut | MemoryLoss]
-        if memory is not None:
+        if memories is not None:
             display.stage("measuring the loss")
-            losses = context.by_memory(prompted, shards[0], list(memory), shards[1], max_rows)
+            losses = context.by_memory(prompted, shards[0], memories, shards[1], max_rows)
         elif text is None:
             losses = heldout.on_shards(prompted, shards, max_rows, streams, display.stage)
         else:
@@ -144,6 +150,23 @@ def evaluate(
             orders = {**content, **changes, "rows": by_order, "notes": []}
             _save(folder, orders)
     return EvaluationResult(file, content, orders)
+
+
+def _memories(given: str | Sequence[int]) -> list[int]:
+    """Return lengths of memory, each once.
+
+    Raises:
+        UserError: there is none, or one is not a number of tokens.
+    """
+    try:
+        numbers = list(map(int, given.split(","))) if isinstance(given, str) else list(given)
+    except (TypeError, ValueError):
+        numbers = []
+    if not numbers:
+        raise UserError(f"--memory {given}: expected numbers of tokens, such as 0,64,128")
+    for number in numbers:
+        check(CountOrZero, number, "--memory")
+    return list(dict.fromkeys(map(int, numbers)))
 
 
 def _content(

@@ -48,7 +48,7 @@ def evaluate(
         data,
         rows=rows,
         streams=streams,
-        memory=None if memory is None else _numbers(memory),
+        memory=memory,
         device=device,
         progress=not quiet,
         **asdict(reading),
@@ -79,13 +79,3 @@ def _show(results: Sequence[Mapping[str, Any]], folder: Path) -> None:
 def _cell(name: str, value: Any) -> Any:
     """Return a value for the table; perplexities are published with two decimals."""
     return f"{value:,.2f}" if name == "perplexity" and value is not None else value
-
-
-def _numbers(text: str) -> list[int]:
-    """Return `0,64,128` as numbers, each once."""
-    from foreword.errors import UserError
-
-    try:
-        return list(dict.fromkeys(int(word) for word in text.split(",")))
-    except ValueError:
-        raise UserError(f"--memory {text}: expected numbers of tokens, such as 0,64,128") from None

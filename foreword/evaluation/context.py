@@ -91,9 +91,10 @@ def by_memory(
         )
     length = recipe.packing.length
     for memory in memories:
-        if memory < 0 or (memory >= length and not recipe.model.has_memory):
-            reason = "must not be negative" if memory < 0 else f"can have at most {length - 1}"
-            raise UserError(f"--memory {memory}: {reason}; a row has {length} tokens")
+        if memory >= length and not recipe.model.has_memory:
+            raise UserError(
+                f"--memory {memory}: can have at most {length - 1}; a row has {length} tokens"
+            )
     # Measure the loss with each memory, on the same streams.
     text = _as_streams(prompted, shards, length + max(memories), rows)
 

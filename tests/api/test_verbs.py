@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,37 @@ def test_evaluate_returns_the_loss_and_its_baselines(run: Path) -> None:
     assert result.file.is_file()
     assert [row["what"] for row in result.rows][1:] == ["bigram counts", "unigram counts"]
     assert "unigram counts" in repr(result)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"rows": -1}, "--rows: must be a whole number from 1 to"),
+        ({"rows": 0}, "--rows: must be a whole number from 1 to"),
+        ({"rows": 1.5}, "--rows: must be a whole number from 1 to"),
+        ({"rows": "a"}, "--rows: must be a whole number from 1 to"),
+        ({"streams": -3}, "--streams: must be a whole number from 0 to"),
+        ({"memory": []}, "--memory []: expected numbers of tokens, such as 0,64,128"),
+        ({"memory": 64}, "--memory 64: expected numbers of tokens, such as 0,64,128"),
+        ({"memory": [-1]}, "--memory: must be a whole number from 0 to"),
+        ({"memory": [0.5]}, "--memory: must be a whole number from 0 to"),
+    ],
+    ids=str,
+)
+def test_evaluate_refuses_impossible_numbers_and_keeps_the_result(
+    run: Path, arguments: dict[str, Any], message: str
+) -> None:
+    file = evaluate(run, rows=1, progress=False).file
+    before = file.read_bytes()
+    with pytest.raises(UserError, match=re.escape(message)):
+        evaluate(run, progress=False, **arguments)
+    assert file.read_bytes() == before
+
+
+def test_evaluate_takes_lengths_of_memory_as_numbers_or_as_on_the_command_line(run: Path) -> None:
+    given = [evaluate(run, memory=m, progress=False).rows for m in ([0, 8], "0,8")]
+    assert given[0] == given[1]
+    assert [row["memory"] for row in given[0]] == [0, 8]
 
 
 def test_tune_accepts_examples_given_in_python(run: Path) -> None:
