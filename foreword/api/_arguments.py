@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
+import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,6 +21,9 @@ from foreword.ranges import check
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.trackers._contract import Tracker
 from foreword.train.budget import Budget
+
+DATA = "--data"
+LONGEST_NAME = 255  # bytes of a file's name
 
 PathName = str | PathLike[str]
 Paths = PathName | Sequence[PathName]
@@ -45,7 +50,7 @@ def in_ranges(function: Callable[P, R]) -> Callable[P, R]:
     return called
 
 
-def paths(given: Paths | None, name: str = "--data") -> tuple[str, ...]:
+def paths(given: Paths | None, name: str = DATA) -> tuple[str, ...]:
     """Return one path or several as texts; none for None.
 
     Raises:
@@ -67,9 +72,17 @@ def path(given: PathName, name: str) -> Path:
 
 
 def _not_empty(given: PathName, name: str) -> str:
+    if not isinstance(given, str | PathLike):
+        raise UserError(f"{name}: expected a path, got {reprlib.repr(given)}")
     text = fspath(given)
+    if not isinstance(text, str):
+        raise UserError(f"{name}: expected a path in text, got {text!r}")
     if not text:
         raise UserError(f"{name}: the path is empty; '.' is the current folder")
+    names = os.fsencode(text).split(b"/")
+    if "\0" in text or max(map(len, names)) > LONGEST_NAME:
+        hint = f"; {name} takes paths, texts takes the texts themselves" if name == DATA else ""
+        raise UserError(f"{name}: {reprlib.repr(text)} is not a path{hint}")
     return text
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from foreword import atomic
+from foreword.api import _arguments
 from foreword.api._arguments import PathName
 from foreword.api._result import Result
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.errors import UserError
+from foreword.tuning.given_tables import texts_or_table
 from foreword.tuning.predict_table import (
     SHOWN,
     HowToPredict,
@@ -74,7 +74,7 @@ class PredictionResult(Result):
 
 def predict(
     tuned: PathName | TunedModel | TunedWriter,
-    data: PathName | Sequence[str] | Sequence[tuple[str, str]],
+    data: PathName | Iterable[Any],
     *,
     out: PathName | None = None,
     text: str | None = None,
@@ -96,8 +96,9 @@ def predict(
 
     Args:
         tuned: the folder that `tune` wrote, or the model that `load` returned.
-        data: a file, .tsv, .csv, .jsonl or .parquet, plain, .gz or .zst; or texts; or pairs of
-            texts. "-" is standard input, a text per line.
+        data: a file, .tsv, .csv, .jsonl or .parquet, plain, .gz or .zst; or a table, such as a
+            DataFrame; or texts, or pairs of texts in tuples, in a list, Series or array. "-" is
+            standard input, a text per line.
         out: the file to write, .jsonl, .csv, .tsv or .parquet, which must not exist; "-" is JSON
             lines on standard output; by default the rows are returned.
         text: column of the text; a number from 0 if the file has no header; default: as tuned.
@@ -105,8 +106,8 @@ def predict(
         columns: names of all columns, `a,b,c`, if the file has no header.
         prefix: task prefix; default: the one it was tuned with.
         probabilities: also give the probability of each label.
-        device: auto, cpu, cuda or mps.
-        precision: fp32, bf16 or auto.
+        device: auto, cpu, cuda or mps; `load` has chosen it for a model.
+        precision: fp32, bf16 or auto; likewise.
         progress: whether to show the progress, or what shows it.
 
     Raises:
@@ -126,9 +127,7 @@ def predict(
         "",
         model.tuned_on.pair if pair is None else pair,
     )
-    table, used = _table(data, used, columns)
-    if table.is_stream and (text is not None or pair or columns):
-        raise UserError("--text, --pair, --columns: standard input has one text per line")
+    table, used = _table(data, used, columns, are_chosen=text is not None or bool(pair))
     how = HowToPredict(used, prefix, probabilities)
     types = output_types(table, model, how)
     total = count_rows(table, how)
@@ -152,42 +151,49 @@ def predict(
 def _open(
     tuned: PathName | TunedModel | TunedWriter, device: str, precision: str
 ) -> TunedModel | TunedWriter:
-    """Return the model, loaded if a folder is given."""
-    from foreword.tuning.written import open_tuned
+    """Return the model, loaded if a folder is given.
 
-    if isinstance(tuned, str | PathLike):
-        return open_tuned(fspath(tuned), device, precision)
+    Raises:
+        UserError: it is no fine-tuned model, or one that `load` has put on a device already.
+    """
+    from foreword.tuning.predict import TunedModel
+    from foreword.tuning.written import TunedWriter, open_tuned
+
+    if not isinstance(tuned, TunedModel | TunedWriter):
+        return open_tuned(_arguments.path(tuned, "tuned"), device, precision)
+    if (device, precision) != ("auto", "fp32"):
+        raise UserError("device, precision: the model is loaded; choose them with foreword.load")
     return tuned
 
 
-def _table(data: Any, used: Columns, names: str) -> tuple[ExampleTable, Columns]:
+def _table(
+    data: Any, used: Columns, names: str, *, are_chosen: bool
+) -> tuple[ExampleTable, Columns]:
     """Return the data as a table, and its columns of text and second text.
 
+    Args:
+        data: the argument `data`.
+        used: the columns of a file or of a table.
+        names: of all columns of a file without a header.
+        are_chosen: whether columns were named by an argument.
+
     Raises:
-        UserError: a file cannot be read, or an item is not a text.
+        UserError: a file cannot be read, an item is not a text, or there are no columns to choose.
     """
-    if data == STANDARD:
+    if isinstance(data, str) and data == STANDARD:
+        if are_chosen or names:
+            raise UserError("--text, --pair, --columns: standard input has one text per line")
         return stream_of_lines("standard input", sys.stdin.buffer), Columns("text", "", "")
     if isinstance(data, str | PathLike):
         listed = [name.strip() for name in names.split(",")] if names else []
-        return read_table(fspath(data), listed, used.are_numbers and not listed), used
-    items = list(data)
-    are_pairs = bool(items) and isinstance(items[0], tuple)
-    kind = tuple if are_pairs else str
-    for number, item in enumerate(items):
-        texts = item if are_pairs and isinstance(item, tuple) else (item,)
-        if not isinstance(item, kind) or not all(isinstance(one, str) for one in texts):
-            raise UserError(f"data[{number}]: expected a text, or two in a tuple; got {item!r}")
-        if are_pairs and len(texts) != 2:
-            raise UserError(f"data[{number}]: expected two texts, got {len(texts)}")
-    fields = ("text", "pair") if are_pairs else ("text",)
-
-    def rows() -> Iterator[tuple[int, dict[str, Any]]]:
-        for number, item in enumerate(items, 1):
-            yield number, dict(zip(fields, item if are_pairs else (item,), strict=True))
-
-    table = ExampleTable(Path("data"), fields, rows, dict.fromkeys(fields, pa.string()))
-    return table, Columns("text", "", "pair" if are_pairs else "")
+        file = _arguments.path(data, "data")
+        return read_table(file, listed, used.are_numbers and not listed), used
+    if names:
+        raise UserError("columns: names the columns of a file without a header; data is not a file")
+    table, columns = texts_or_table(data, "data", used)
+    if are_chosen and columns is not used:
+        raise UserError("text, pair: data are texts, not a table with columns to choose from")
+    return table, columns
 
 
 @contextmanager

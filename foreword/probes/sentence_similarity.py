@@ -117,7 +117,7 @@ class SentenceSimilarity(Ranged):
                 raise UserError(f"probe.{setting}: {table.path} has no column '{name}'{hint}")
         pairs = []
         for line, row in table.rows():
-            source = f"{table.path}:{line}"
+            source = table.source_of(line)
             example = example_of(row, Columns(self.text, self.label, self.pair), source)
             if example is None or not example.label or example.pair is None:
                 raise UserError(f"{source}: a sentence or the rating is missing")

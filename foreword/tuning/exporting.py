@@ -254,7 +254,8 @@ def _texts(tuned: TunedModel, length: int) -> tuple[list[str], list[str] | None]
     ordinary = np.flatnonzero(~vocab.is_special)
 
     def text(tokens: int) -> str:
-        return tuned.tokenizer.decode(random.choice(ordinary, tokens))
+        made = tuned.tokenizer.decode(random.choice(ordinary, tokens))
+        return made if made.strip() else text(tokens)  # an empty one has no outputs
 
     def long_text() -> str:
         # Tokens that are decoded and encoded again may become fewer.

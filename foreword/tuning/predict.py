@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import pyarrow as pa
 import torch
 from scipy.special import softmax
 
-from foreword import manifest
+from foreword import kinds, manifest
 from foreword.errors import UserError
 from foreword.nn.model import neural
 from foreword.runs.recipe import Recipe
@@ -41,7 +41,7 @@ from foreword.types import Array
 FILES = (FILE, "recipe.toml", "weights.safetensors", "tokenizer/tokenizer.json")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TunedModel:
     """A fine-tuned network with what is needed to predict.
 
@@ -69,38 +69,47 @@ class TunedModel:
     source: Path
     tuned_on: TunedOn = TunedOn()
 
+    def __repr__(self) -> str:
+        labels = f"{len(self.labels):,} labels, " if self.predicts_labels else ""
+        return f"<{kinds.name_of(self.task)}, {labels}{self.source}>"
+
     def predict(
-        self, texts: Sequence[str], pairs: Sequence[str] | None = None
-    ) -> tuple[list[str], Array]:
+        self, texts: Iterable[Any], pairs: Iterable[str] | None = None
+    ) -> tuple[list[str | None], Array]:
         """Return the most probable label of each text or pair, and all probabilities.
 
         Texts of similar length are computed together, so the order of many does not matter.
 
         Args:
-            texts: the texts; one longer than `max_tokens` is cut.
-            pairs: the second text of each, if it was tuned on pairs.
+            texts: texts, or pairs of texts, in a list, Series or array; or a table, such as a
+                DataFrame, with the columns it was tuned on. One longer than `max_tokens` is cut.
+            pairs: the second text of each, if it was tuned on pairs and they are given apart.
 
         Returns:
-            Labels, and probabilities (texts, labels) in the order of `labels`.
+            Labels, and probabilities (texts, labels) in the order of `labels`; for an empty text,
+            None and nan.
 
         Raises:
-            UserError: the numbers of texts and second texts differ, or the task is regression.
+            UserError: an item is not a text, the numbers of texts and second texts differ, or the
+                task is regression.
         """
-        outputs = self.outputs(texts, pairs)
         self._require_labels()
-        return [self.labels[n] for n in outputs.argmax(axis=1)], softmax(outputs, axis=1)
+        outputs = self.outputs(texts, pairs)
+        best = [None if np.isnan(row).all() else self.labels[row.argmax()] for row in outputs]
+        return best, softmax(outputs, axis=1)
 
-    def outputs(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> Array:
+    def outputs(self, texts: Iterable[Any], pairs: Iterable[str] | None = None) -> Array:
         """Return the head's outputs for each text or pair, (texts, outputs) float32.
 
-        These are logits (`classify`), or the predicted number (`regress`).
+        These are logits (`classify`), or the predicted number (`regress`); nan for an empty text.
 
         Raises:
-            UserError: the numbers of texts and second texts differ.
+            UserError: an item is not a text, or the numbers of texts and second texts differ.
         """
-        if isinstance(texts, str):
-            raise UserError("texts: expected a list of texts, got one text")
-        return self._outputs(self._encode(self.tuned_on.examples(texts, pairs, None)))
+        given = self.tuned_on.examples(texts, pairs)
+        outputs: Array = np.full((len(given.has_text), self._width), np.nan, np.float32)
+        outputs[given.has_text] = self._outputs(self._encode(given.examples))
+        return outputs
 
     @property
     def max_tokens(self) -> int:

@@ -81,7 +81,7 @@ def count_rows(table: ExampleTable, how: HowToPredict) -> int | None:
         return None
     number = 0
     for line, row in table.rows():
-        example_of(row, how.columns, f"{table.path}:{line}")
+        example_of(row, how.columns, table.source_of(line))
         number += 1
     return number
 
@@ -122,7 +122,7 @@ def _answered(
     report: Callable[[int], None],
 ) -> Iterator[SourcedRow]:
     """Yield rows with their answers, and count them."""
-    sources = [f"{table.path}:{line}" for line, _ in rows]
+    sources = [table.source_of(line) for line, _ in rows]
     examples = [
         example_of(row, how.columns, source) for (_, row), source in zip(rows, sources, strict=True)
     ]

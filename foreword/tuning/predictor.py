@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+import numpy as np
 
 from foreword import config, kinds, plugins, stored
 from foreword.errors import UserError
 from foreword.runs.recipe import Recipe
 from foreword.tuning.examples import LabelledTexts
+from foreword.tuning.given_tables import texts_or_table
 from foreword.tuning.input_template import InputTemplate
+from foreword.tuning.table import Columns, example_of, require_columns
 from foreword.tuning.task_mixture import with_prefix
 from foreword.tuning.tasks._contract import Labelled, Task
+from foreword.types import Array
 
 FILE = "labels.json"
 PREDICTION, PROBABILITY = "prediction", "probability"  # columns of answers
+
+
+@dataclass(frozen=True)
+class Given:
+    """Texts to predict for.
+
+    Attributes:
+        examples: those that are not empty.
+        has_text: for each text, whether it is one of them, (texts,) bool.
+    """
+
+    examples: LabelledTexts
+    has_text: Array
 
 
 @dataclass(frozen=True)
@@ -35,28 +53,24 @@ class TunedOn:
     prefixes: tuple[str, ...] = ()
     is_pair: bool | None = None
 
-    def examples(
-        self, texts: Sequence[str], pairs: Sequence[str] | None, prefix: str | None
-    ) -> LabelledTexts:
+    def examples(self, texts: Any, pairs: Any) -> Given:
         """Return texts or pairs as examples in the form of training.
 
         Args:
-            texts: the texts.
+            texts: texts, pairs in tuples, or a table with the columns of training.
             pairs: the second text of each, or None.
-            prefix: the task prefix; None for the one of training.
 
         Raises:
-            UserError: the numbers of texts and second texts differ, second texts are missing or
-                too many, or there are several prefixes to choose from.
+            UserError: an item is not a text, the numbers of texts and second texts differ, second
+                texts are missing or too many, or there are several prefixes to choose from.
         """
-        if pairs is not None and len(pairs) != len(texts):
-            raise UserError(f"{len(texts)} texts, but {len(pairs)} second texts")
-        self.require_form(is_pair=pairs is not None)
-        return LabelledTexts.of(
-            self.with_prefix(
-                Labelled(text, "", None if pairs is None else pairs[n], f"text {n + 1}"), prefix
-            )
-            for n, text in enumerate(texts)
+        table, columns = texts_or_table(texts, "texts", Columns(self.text, "", self.pair), pairs)
+        require_columns(table, columns)
+        self.require_form(is_pair=bool(columns.pair))
+        read = [example_of(row, columns, table.source_of(n)) for n, row in table.rows()]
+        has_text = np.array([example is not None for example in read], bool)
+        return Given(
+            LabelledTexts.of(self.with_prefix(e, None) for e in read if e is not None), has_text
         )
 
     def require_form(self, *, is_pair: bool) -> None:

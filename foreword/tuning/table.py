@@ -33,16 +33,18 @@ Row = tuple[int, dict[str, Any]]
 
 @dataclass(frozen=True)
 class ExampleTable:
-    """The rows of a file, with named columns.
+    """The rows of a file or of a given object, with named columns.
 
     Attributes:
-        path: the file.
+        path: the file; the argument's name for a given object.
         columns: names of the columns, in order.
         rows: returns an iterator over each row's line (row number in Parquet), from 1, and its
-            values by column; a broken row raises a UserError when it is read.
+            values by column; a broken row raises a UserError when it is read. Rows of a given
+            object are numbered from 0.
         types: the Arrow type of each column.
         is_stream: whether the rows can be read only once.
         rows_of: like `rows`, of the columns it is given alone, where a format stores them apart.
+        is_given: whether it is an object given in Python, not a file.
     """
 
     path: Path
@@ -51,6 +53,11 @@ class ExampleTable:
     types: Mapping[str, Any]
     is_stream: bool = False
     rows_of: Callable[[Sequence[str]], Iterator[Row]] | None = None
+    is_given: bool = False
+
+    def source_of(self, number: int) -> str:
+        """Return where a row is, for messages: `train.tsv:17`, or `data[16]`."""
+        return f"{self.path}[{number}]" if self.is_given else f"{self.path}:{number}"
 
 
 @dataclass(frozen=True)
@@ -137,7 +144,8 @@ def require_columns(table: ExampleTable, columns: Columns) -> None:
     options = {"--text": columns.text, "--label": columns.label, "--pair": columns.pair}
     options = {option: name for option, name in options.items() if name}
     is_named = {name.isdecimal() for name in options.values()} == {False}
-    hint = ", by number from 0 if the file has no header" if is_named else ""
+    is_file = is_named and not table.is_given
+    hint = ", by number from 0 if the file has no header" if is_file else ""
     for option, name in options.items():
         if name not in table.columns:
             raise UserError(
@@ -160,7 +168,7 @@ def labelled(table: ExampleTable, columns: Columns) -> tuple[LabelledTexts, int]
         names = [name for name in (columns.text, columns.label, columns.pair) if name]
         rows = table.rows() if table.rows_of is None else table.rows_of(list(dict.fromkeys(names)))
         for line, row in rows:
-            source = f"{table.path}:{line}"
+            source = table.source_of(line)
             example = example_of(row, columns, source)
             if example is None or not example.label:
                 skipped += 1
@@ -184,7 +192,7 @@ def example_of(row: Mapping[str, Any], columns: Columns, source: str) -> Labelle
     Raises:
         UserError: a value is neither text nor a number.
     """
-    text, label = (_text(row.get(name), source) for name in (columns.text, columns.label))
+    text, label = _text(row.get(columns.text), source), _label(row.get(columns.label), source)
     pair = _text(row.get(columns.pair), source) if columns.pair else None
     if not text.strip() or (pair is not None and not pair.strip()):
         return None
@@ -314,11 +322,17 @@ def _not_utf8(path: Path, table: pa.Table, first: int) -> UserError:
 
 
 def _text(value: Any, where: str) -> str:
-    """Return a cell as text; booleans as JSON writes them."""
-    if value is None:
+    """Return a cell as text: booleans as JSON writes them, nan, which pandas leaves, as nothing."""
+    if value is None or value != value:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | float):
         return str(value)
     raise UserError(f"{where}: expected text or a number, got {type(value).__name__}")
+
+
+def _label(value: Any, where: str) -> str:
+    """Return a label as text; a number that is whole without its decimals, so 1.0 is 1."""
+    is_whole = isinstance(value, float) and value.is_integer()
+    return _text(int(value) if is_whole else value, where)

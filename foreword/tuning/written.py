@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pyarrow as pa
 
@@ -36,24 +36,34 @@ class TunedWriter(LoadedModel):
         self.task = cast(TextToText, tuned.task)  # the only task that is saved as a run
         self.labels, self.template, self.tuned_on = tuned.labels, tuned.template, tuned.tuned_on
 
-    def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[str]:
+    def predict(self, texts: Iterable[Any], pairs: Iterable[str] | None = None) -> list[str | None]:
         """Return the answer to each text or pair: the label of a word it writes, or the text.
 
         It takes the likeliest token each time, and writes at most as many as the longest label of
         training has. Texts of one length are computed together.
 
         Args:
-            texts: the texts; one longer than `max_tokens` is cut.
-            pairs: the second text of each, if it was tuned on pairs.
+            texts: texts, or pairs of texts, in a list, Series or array; or a table, such as a
+                DataFrame, with the columns it was tuned on. One longer than `max_tokens` is cut.
+            pairs: the second text of each, if it was tuned on pairs and they are given apart.
+
+        Returns:
+            The answers; None for an empty text.
 
         Raises:
-            UserError: the numbers of texts and second texts differ.
+            UserError: an item is not a text, or the numbers of texts and second texts differ.
         """
-        if isinstance(texts, str):
-            raise UserError("texts: expected a list of texts, got one text")
-        examples = self.tuned_on.examples(texts, pairs, None)
-        answers = self.answer(examples, probabilities=False, done=lambda _: None)
-        return [str(row[PREDICTION]) for row in answers.rows]
+        given = self.tuned_on.examples(texts, pairs)
+        answers = iter(self.answer(given.examples, probabilities=False, done=lambda _: None).rows)
+        return [str(next(answers)[PREDICTION]) if known else None for known in given.has_text]
+
+    def outputs(self, texts: Iterable[Any], pairs: Iterable[str] | None = None) -> NoReturn:
+        """Refuse: there is no head, whose outputs these would be.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError("this model was tuned to answer in text; use `predict`")
 
     @property
     def max_tokens(self) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -24,6 +25,7 @@ from foreword.tuning import rows as packed_rows
 from foreword.tuning.predict import TunedModel
 from foreword.tuning.table import read_table
 from foreword.tuning.written import TunedWriter
+from tests.frames import Frame, Series
 from tests.tuning.runs import make_run, reviews
 
 FAST: dict[str, Any] = {"seeds": 1, "epochs": 1, "device": "cpu", "progress": False}
@@ -35,6 +37,13 @@ TEXTS = [e.text for e in reviews(30, 3)]
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = make_run(tmp_path_factory.mktemp("predict") / "run")
     return tune(folder, TRAIN, TRAIN[:4], lr=3e-3, **FAST).out
+
+
+@pytest.fixture(scope="module")
+def model(tuned: Path) -> TunedModel:
+    loaded = load(tuned, "cpu")
+    assert isinstance(loaded, TunedModel)
+    return loaded
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
@@ -206,6 +215,9 @@ def test_a_model_that_answers_in_text_writes_as_it_was_tuned(tmp_path: Path) -> 
     expected = [labels.get(text, text) for text in written]
     assert set(expected) <= {"bad", "good"}
     assert model.predict(TEXTS) == expected
+    assert model.predict([TEXTS[0], ""]) == [expected[0], None]
+    with pytest.raises(UserError, match="answer in text; use `predict`"):
+        model.outputs(TEXTS)
     assert predict(out, TEXTS, device="cpu", progress=False).predictions == expected
 
 
@@ -233,6 +245,101 @@ def test_json_counts_the_labels(
     said = json.loads(capsys.readouterr().out)
     assert said["rows"] == sum(said["labels"].values()) == len(TEXTS)
     assert len(said.get("predictions", [])) == (0 if out else len(TEXTS))
+
+
+@pytest.mark.parametrize("given", [Series(TEXTS), np.array(TEXTS), pa.array(TEXTS), iter(TEXTS)])
+def test_columns_of_other_libraries_are_texts(given: Any, model: TunedModel) -> None:
+    expected = predict(model, TEXTS, progress=False).rows
+    assert predict(model, given, progress=False).rows == expected
+
+
+def test_a_data_frame_is_a_table(model: TunedModel, tmp_path: Path) -> None:
+    labels = predict(model, TEXTS, progress=False).predictions
+    numbers = list(range(len(TEXTS)))
+    rows = predict(model, Frame({"text": TEXTS, "n": numbers}), progress=False).rows
+    assert [(row["n"], row["prediction"]) for row in rows] == list(enumerate(labels))
+    out = tmp_path / "out.parquet"
+    frame = Frame({"review": TEXTS, "n": numbers})
+    predict(model, frame, text="review", out=out, progress=False)
+    assert [row["prediction"] for row in rows_of(out)] == labels
+    assert model.predict(Frame({"n": numbers, "text": TEXTS}))[0] == labels
+    for call in (lambda: predict(model, frame, progress=False), lambda: model.predict(frame)):
+        with pytest.raises(UserError, match="no column 'text'; its columns: review, n"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"text": TEXTS}, "data: expected a list of texts, got a dict"),
+        (["a", None], r"data\[1\]: expected a text, got None"),
+        ([["a", "b"], "c"], r"data\[1\]: expected two texts, as data\[0\] has"),
+        (["c", ("a", "b")], r"data\[1\]: expected a text, as data\[0\] is; got a pair"),
+        ([("a", "b")], "tuned on single texts"),
+        (None, "data: expected a list of texts, got None"),
+        ({"a", "b"}, "data: a set has no order"),
+    ],
+)
+def test_what_is_no_text_is_refused(data: Any, message: str, model: TunedModel) -> None:
+    with pytest.raises(UserError, match=message):
+        predict(model, data, progress=False)
+    with pytest.raises(UserError, match=message.replace("data", "texts")):
+        model.predict(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "arguments", "message"),
+    [
+        (TEXTS, {"text": "a"}, "text, pair: data are texts"),
+        (TEXTS, {"pair": "a"}, "text, pair: data are texts"),
+        (TEXTS, {"columns": "a,b"}, "columns: names the columns of a file"),
+        (TEXTS, {"device": "cuda"}, "device, precision: the model is loaded"),
+        (Frame({"text": TEXTS}), {"columns": "a"}, "columns: names the columns of a file"),
+    ],
+)
+def test_arguments_without_effect_are_refused(
+    data: Any, arguments: dict[str, Any], message: str, model: TunedModel
+) -> None:
+    with pytest.raises(UserError, match=message):
+        predict(model, data, progress=False, **arguments)
+
+
+def test_an_empty_text_has_no_label_in_either_function(model: TunedModel) -> None:
+    texts = ["fine day", " ", "grim day"]
+    labels, shares = model.predict(texts)
+    assert labels == predict(model, texts, progress=False).predictions
+    assert labels[1] is None
+    assert np.isnan(shares).all(axis=1).tolist() == [False, True, False]
+    assert model.predict([""])[0] == [None]
+    assert model.predict([])[0] == []
+
+
+@pytest.mark.parametrize("tuned", [None, 3, ["a"]])
+def test_a_model_is_a_folder_or_what_load_returned(tuned: Any) -> None:
+    with pytest.raises(UserError, match="tuned: expected a path, got"):
+        predict(tuned, TEXTS, progress=False)
+
+
+def test_second_texts_are_a_list_of_texts(tmp_path: Path) -> None:
+    pairs = [(text, label, f"the {label} one") for text, label in TRAIN]
+    out = tune(make_run(tmp_path / "run"), pairs, pairs, **FAST).out
+    model = load(out, "cpu")
+    assert isinstance(model, TunedModel)
+    for second, message in [
+        ("cd", "pairs: expected a list of texts, got one text"),
+        (["c", None], r"pairs\[1\]: expected a text, got None"),
+        (["c"], "2 texts, but 1 second texts"),
+        (None, "tuned on pairs; the second texts are missing"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            model.predict(["a", "b"], second)
+    seconds = Series(["a", "b"])
+    apart = model.predict(["fine", "grim"], seconds)[0]
+    assert model.predict(list(zip(["fine", "grim"], seconds, strict=True)))[0] == apart
+
+
+def test_a_loaded_model_has_a_short_repr(model: TunedModel) -> None:
+    assert repr(model) == f"<classify, 2 labels, {model.source}>"
 
 
 def test_a_model_that_was_not_tuned_is_refused(tuned: Path) -> None:

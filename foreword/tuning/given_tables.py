@@ -1,0 +1,148 @@
+"""Texts, pairs and labelled examples given as Python objects, as tables like those of files."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from foreword.data.given import items_of, require_text, table_of, texts_of
+from foreword.errors import UserError
+from foreword.tuning.examples import AT_ONCE
+from foreword.tuning.table import Columns, ExampleTable, Row
+
+TEXT, LABEL, PAIR = "text", "label", "pair"  # columns of tables made of tuples
+
+
+def given_table(given: Any, name: str) -> ExampleTable | None:
+    """Return an object with named columns, such as a DataFrame, as a table; None for another one.
+
+    Raises:
+        UserError: Arrow cannot hold it.
+    """
+    table = table_of(given, name)
+    if table is None:
+        return None
+
+    def rows(names: Sequence[str] | None = None) -> Iterator[Row]:
+        chosen = table if names is None else table.select(list(names))
+        for start in range(0, len(chosen), AT_ONCE):
+            yield from enumerate(chosen.slice(start, AT_ONCE).to_pylist(), start)
+
+    types = dict(zip(table.schema.names, table.schema.types, strict=True))
+    columns = tuple(table.schema.names)
+    return ExampleTable(Path(name), columns, rows, types, rows_of=rows, is_given=True)
+
+
+def texts_or_table(
+    given: Any, name: str, columns: Columns, pairs: Any = None
+) -> tuple[ExampleTable, Columns]:
+    """Return texts, pairs or a table as rows to predict for, and the columns of their texts.
+
+    Args:
+        given: texts, pairs in tuples, or an object with named columns.
+        name: of the argument, for messages.
+        columns: those of a table.
+        pairs: the second text of each text, or None.
+
+    Raises:
+        UserError: it is something else; see `texts_table`.
+    """
+    table = given_table(given, name)
+    if table is None:
+        table = texts_table(given, name, pairs)
+        return table, Columns(TEXT, "", PAIR if PAIR in table.columns else "")
+    if pairs is not None:
+        raise UserError("pairs: second texts of a table are one of its columns")
+    return table, columns
+
+
+def texts_table(given: Any, name: str, pairs: Any = None) -> ExampleTable:
+    """Return texts or pairs of texts as a table with the columns `text` and `pair`.
+
+    Args:
+        given: texts, or pairs in tuples.
+        name: of the argument, for messages.
+        pairs: the second text of each, or None.
+
+    Raises:
+        UserError: an item is something else, or the numbers of texts and second texts differ.
+    """
+    if pairs is not None:
+        texts, seconds = list(texts_of(given, name)), list(texts_of(pairs, "pairs"))
+        if len(texts) != len(seconds):
+            raise UserError(f"{len(texts)} texts, but {len(seconds)} second texts")
+        return _table_of_rows([TEXT, PAIR], list(zip(texts, seconds, strict=True)), name)
+    items = list(items_of(given, name))
+    if not any(_is_sequence(item) for item in items[:1]):
+        for number, item in enumerate(items):
+            if _is_sequence(item):
+                raise UserError(f"{name}[{number}]: expected a text, as {name}[0] is; got a pair")
+            require_text(item, f"{name}[{number}]")
+        return _table_of_rows([TEXT], [(item,) for item in items], name)
+    for number, item in enumerate(items):
+        where = f"{name}[{number}]"
+        if not _is_sequence(item):
+            raise UserError(f"{where}: expected two texts, as {name}[0] has; got {_short(item)}")
+        if len(item) != 2:
+            raise UserError(f"{where}: expected two texts, got {len(item)}")
+        for text in item:
+            require_text(text, where)
+    return _table_of_rows([TEXT, PAIR], items, name)
+
+
+def examples_table(items: Sequence[Any], name: str) -> ExampleTable:
+    """Return labelled examples as a table with the columns `text`, `label` and perhaps `pair`.
+
+    Args:
+        items: `(text, label)` or `(text, label, second text)` each; a label is a text or a number.
+        name: of the argument, for messages.
+
+    Raises:
+        UserError: an item is something else, or only some have a second text.
+    """
+    rows = []
+    for number, item in enumerate(items):
+        where = f"{name}[{number}]"
+        if not _is_sequence(item) or len(item) not in (2, 3):
+            raise UserError(
+                f"{where}: expected (text, label), or (text, label, second text); got "
+                f"{_short(item)}"
+            )
+        if len(item) != len(items[0]):
+            some, others = where, f"{name}[0]"
+            if len(item) == 2:
+                some, others = others, some
+            raise UserError(f"{some} has a second text, and {others} has none")
+        text, label, *pair = item
+        for one in (text, *pair):
+            require_text(one, where)
+        label = label.item() if isinstance(label, np.generic) else label
+        if not isinstance(label, str | int | float):  # a boolean is an int
+            raise UserError(f"{where}: expected a text or a number as label, got {_short(label)}")
+        if label != label:
+            raise UserError(f"{where}: the label is missing (nan)")
+        rows.append((text, label, *pair))
+    return _table_of_rows([TEXT, LABEL, PAIR][: len(items[0])], rows, name)
+
+
+def _table_of_rows(names: Sequence[str], items: Sequence[Any], name: str) -> ExampleTable:
+    def rows() -> Iterator[Row]:
+        for number, item in enumerate(items):
+            yield number, dict(zip(names, item, strict=True))
+
+    types = dict.fromkeys(names, pa.string())
+    return ExampleTable(Path(name), tuple(names), rows, types, is_given=True)
+
+
+def _is_sequence(item: Any) -> bool:
+    """Return whether an item is a tuple or a list, which hold the parts of an example."""
+    return isinstance(item, tuple | list)
+
+
+def _short(item: Any) -> str:
+    return reprlib.repr(item)
