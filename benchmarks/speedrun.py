@@ -1,0 +1,204 @@
+"""What each family learns of a fixed text in the same minutes, and how long to a target loss.
+
+    python benchmarks/speedrun.py simplewiki.jsonl.zst --work FOLDER [--minutes 12] [--seeds 1 2 3]
+                                  [--families decoder encoder] [--set NAME=VALUE] [--reference]
+
+Each run is the command line's, from prepared shards to the last checkpoint, evaluations included.
+All are judged alike: on the same held-out documents, bits per byte for causal models, nats per
+token for masked ones with 15 % of the tokens hidden behind [MASK], nats per target token for span
+corruption with T5's rates. A time to the target is read off the run's own evaluations.
+
+With --reference, `BertForMaskedLM` and `GPT2LMHeadModel` are trained by `transformers.Trainer` on
+the same tokens for the same minutes, at its default rate and at five others, and judged alike.
+Runs that are finished in FOLDER are not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+from speedrun_reference import RATES, train_reference
+
+from foreword import config, kinds
+from foreword.data.prepared_text import PreparedText
+from foreword.evaluation import heldout
+from foreword.evaluation.loaded import load
+from foreword.runs.recipe import Recipe
+from foreword.train import log
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of the speed run.
+
+    Attributes:
+        recipe: trained on the text.
+        target: the loss whose time is measured, in `unit`.
+        unit: of the loss.
+        judge: the objective that all models of the family are judged by; None for the recipe's.
+        reference: its model of `transformers`, if any.
+    """
+
+    recipe: str
+    target: float
+    unit: str
+    judge: dict[str, Any] | None = None
+    reference: str = ""
+
+
+HIDDEN = {"kind": "masked", "rate": 0.15, "mask": 1.0, "random": 0.0}
+FAMILIES = {
+    "decoder": Family("modern_decoder_mini", 1.70, "bits per byte", reference="causal"),
+    "encoder": Family("modern_encoder_mini", 4.7, "nats", HIDDEN, "masked"),
+    "encoder_decoder": Family("t5_mini", 4.9, "nats"),
+}
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run and what it came to.
+
+    Attributes:
+        name: of the model.
+        seed: of the run.
+        loss: on all held-out text, by the family's measure.
+        seconds: to the target, by the run's own evaluations; None if they did not reach it.
+        flops: as many.
+    """
+
+    name: str
+    seed: int
+    loss: float
+    seconds: float | None
+    flops: float | None
+
+
+def foreword(*words: str) -> None:
+    """Run a command of Foreword, which must succeed."""
+    print("foreword", *words, file=sys.stderr, flush=True)
+    subprocess.run([sys.executable, "-P", "-m", "foreword", *words, "--quiet"], check=True)
+
+
+def prepare(text: str, recipe: Recipe, work: Path) -> Path:
+    """Return token shards of the text for a recipe's tokenizer and preparation."""
+    kind, vocab = kinds.name_of(recipe.tokenizer), recipe.tokenizer.vocab
+    sentences = "sentences" if recipe.prepare.sentences else "no-sentences"
+    folder = work / f"{kind}-{vocab}-{sentences}"
+    if not (folder / "prepared.json").exists():
+        words = ("--kind", kind, "--vocab", str(vocab), f"--{sentences}")
+        foreword("prepare", text, *words, "--out", str(folder))
+    return folder
+
+
+def train(family: Family, shards: Path, out: Path, options: argparse.Namespace, seed: int) -> None:
+    """Train a run by the command line, or continue it."""
+    if (out / "metrics.jsonl").exists():
+        foreword("resume", str(out))
+        return
+    settings = [f"train.seed={seed}", "train.evaluations=24", "train.checkpoints=2", *options.set]
+    assignments = [word for setting in settings for word in ("--set", setting)]
+    hours = str(options.minutes / 60)
+    words = (family.recipe, "--data", str(shards), "--out", str(out), "--hours", hours)
+    foreword("pretrain", *words, *assignments)
+
+
+def judge_of(recipe: Recipe, family: Family) -> Recipe:
+    """Return the recipe with the objective that all models of the family are judged by."""
+    if family.judge is None:
+        return recipe
+    table = config.to_table(recipe)
+    return config.build(Recipe, table | {"objective": table["objective"] | family.judge})
+
+
+def judged(run: Path, family: Family, shards: PreparedText) -> float:
+    """Return a run's loss on all held-out text, by the family's measure."""
+    prompted = load(run).trained
+    prompted = replace(prompted, recipe=judge_of(prompted.recipe, family))
+    per_token = shards.bytes_per_token(ends=prompted.recipe.ends_texts)
+    (measured,) = heldout.on_shards(prompted, (shards.heldout, per_token))
+    return measured.loss if measured.bits_per_byte is None else measured.bits_per_byte
+
+
+def first_below(target: float, run: Path) -> tuple[float | None, float | None]:
+    """Return the seconds and FLOPs of the first evaluation at or below the target."""
+    for record in log.read(run):
+        if record["kind"] != "heldout":
+            continue
+        if (record.get("bits_per_byte") or record["loss"]) <= target:
+            return record["seconds"], record["flops"]
+    return None, None
+
+
+def ours(name: str, text: str, options: argparse.Namespace) -> list[Finished]:
+    """Return the family's runs, one a seed."""
+    family, work = FAMILIES[name], options.work
+    recipe = config.load(Recipe, config.find_recipe(family.recipe))
+    shards = prepare(text, recipe, work)
+    finished = []
+    for seed in options.seeds:
+        out = work / f"{name}-{options.minutes:g}-{seed}"
+        train(family, shards, out, options, seed)
+        loss = judged(out, family, PreparedText.load(shards))
+        finished.append(Finished(family.recipe, seed, loss, *first_below(family.target, out)))
+    return finished
+
+
+def references(name: str, text: str, options: argparse.Namespace) -> list[Finished]:
+    """Return the runs of the family's model in `transformers`, one a learning rate."""
+    family = FAMILIES[name]
+    recipe = config.load(Recipe, config.find_recipe(family.recipe))
+    shards = PreparedText.load(prepare(text, recipe, options.work))
+    judge, finished = judge_of(recipe, family), []
+    for rate in RATES:
+        kept = options.work / f"{name}-{options.minutes:g}-trainer-{rate:g}.json"
+        if not kept.exists():
+            nats = train_reference(family.reference, recipe, judge, shards, options.minutes, rate)
+            kept.write_text(json.dumps(nats), encoding="utf-8")
+        loss = float(json.loads(kept.read_text(encoding="utf-8")))
+        if family.unit == "bits per byte":
+            loss /= math.log(2) * shards.bytes_per_token(ends=recipe.ends_texts)
+        finished.append(Finished(f"transformers, {rate:g}", 0, loss, None, None))
+    return finished
+
+
+def show(family: Family, runs: list[Finished]) -> None:
+    """Print a table of runs and the median of their losses."""
+    print(f"\n{'':24}{'seed':>5}{family.unit:>16}{f's to {family.target:g}':>12}{'FLOPs':>10}")
+    for run in runs:
+        seconds = "" if run.seconds is None else f"{run.seconds:,.0f}"
+        flops = "" if run.flops is None else f"{run.flops:.1e}"
+        print(f"{run.name:24}{run.seed:>5}{run.loss:>16.4f}{seconds:>12}{flops:>10}")
+    print(f"{'median':24}{'':5}{statistics.median(run.loss for run in runs):>16.4f}", flush=True)
+
+
+def main() -> None:
+    """Run, judge and print a table for each family."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("text")
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--minutes", type=float, default=12.0)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--families", nargs="+", choices=FAMILIES, default=list(FAMILIES))
+    parser.add_argument("--set", nargs="+", default=[], help="settings of our recipes")
+    parser.add_argument("--reference", action="store_true")
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    for name in options.families:
+        show(FAMILIES[name], ours(name, options.text, options))
+        if options.reference and FAMILIES[name].reference:
+            show(FAMILIES[name], references(name, options.text, options))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""The references of the speed run: Hugging Face's Trainer on the same tokens."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from foreword.data.prepared_text import PreparedText
+from foreword.runs.recipe import Recipe
+from foreword.runs.setup import heldout_feed, training_feed
+from foreword.text.tokenizer import Tokenizer
+from foreword.types import Vocab
+
+RATES = (5e-5, 2e-4, 5e-4, 1e-3, 2e-3, 4e-3)  # the default of the Trainer, and five others
+BATCH = 32  # rows a step
+SIZE = {"d_model": 256, "layers": 4, "heads": 4}
+
+
+class Rows(torch.utils.data.IterableDataset[dict[str, Any]]):
+    """The rows that our runs read, in their order, without end."""
+
+    def __init__(self, recipe: Recipe, shards: PreparedText, vocab: Vocab) -> None:
+        super().__init__()
+        self.packed = training_feed(recipe, shards.train, vocab).packed
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield one row after another."""
+        first = 0
+        while True:
+            rows = self.packed.rows(np.arange(first, first + BATCH))
+            first += BATCH
+            yield from ({"input_ids": ids} for ids in rows.ids)
+
+
+def train_reference(
+    name: str, recipe: Recipe, judge: Recipe, shards: PreparedText, minutes: float, rate: float
+) -> float:
+    """Train a model of `transformers` for some minutes and judge it.
+
+    Args:
+        name: "causal" or "masked".
+        recipe: our recipe, whose rows it reads.
+        judge: our recipe with the objective that it is judged by.
+        shards: the text.
+        minutes: of training; the rate falls to zero by them.
+        rate: peak learning rate.
+
+    Returns:
+        Nats per prediction on all held-out text.
+    """
+    import transformers as hf
+
+    hf.logging.set_verbosity_error()
+    vocab = Tokenizer.load(shards.folder / "tokenizer").vocab
+    length = recipe.packing.length
+    model = _model(name, vocab.size, length)
+    end = time.monotonic() + 60 * minutes
+    began = time.monotonic()
+
+    class Clock(hf.TrainerCallback):  # type: ignore[misc]
+        """Lets the rate fall by the clock, and stops in time."""
+
+        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            left = max(0.0, (end - time.monotonic()) / (end - began))
+            warm = min(1.0, (1 - left) / 0.05)
+            for group in kwargs["optimizer"].param_groups:
+                group["lr"] = rate * min(warm, left / 0.95)
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            control.should_training_stop = time.monotonic() >= end
+
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = hf.TrainingArguments(
+            folder, per_device_train_batch_size=BATCH, max_steps=10**7, learning_rate=rate,
+            lr_scheduler_type="constant", bf16=True, report_to=[], save_strategy="no",
+            logging_strategy="no", disable_tqdm=True, use_cpu=not torch.cuda.is_available(),
+        )  # fmt: skip
+        collate = _Masking(vocab) if name == "masked" else _copied
+        trainer = hf.Trainer(
+            model, arguments, train_dataset=Rows(recipe, shards, vocab), data_collator=collate,
+            callbacks=[Clock()],
+        )  # fmt: skip
+        trainer.remove_callback(hf.PrinterCallback)
+        trainer.train()
+    return _judged(model, judge, shards, vocab)
+
+
+def _model(name: str, vocab: int, length: int) -> Any:
+    import transformers as hf
+
+    width, layers, heads = SIZE["d_model"], SIZE["layers"], SIZE["heads"]
+    if name == "masked":
+        return hf.BertForMaskedLM(
+            hf.BertConfig(
+                vocab_size=vocab,
+                hidden_size=width,
+                num_hidden_layers=layers,
+                num_attention_heads=heads,
+                intermediate_size=4 * width,
+                max_position_embeddings=length,
+            )
+        )
+    return hf.GPT2LMHeadModel(
+        hf.GPT2Config(
+            vocab_size=vocab,
+            n_embd=width,
+            n_layer=layers,
+            n_head=heads,
+            n_positions=length,
+            use_cache=False,
+        )
+    )
+
+
+def _copied(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    ids = torch.from_numpy(np.stack([row["input_ids"] for row in rows]))
+    return {"input_ids": ids, "labels": ids}
+
+
+class _Masking:
+    """Hides 15 % of the ordinary tokens, 80 % of them by [MASK] and 10 % by random tokens."""
+
+    def __init__(self, vocab: Vocab) -> None:
+        self.vocab, self.rng = vocab, np.random.default_rng(1)
+
+    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        ids = np.stack([row["input_ids"] for row in rows])
+        ordinary = np.flatnonzero(~self.vocab.is_special)
+        chosen = (self.rng.random(ids.shape) < 0.15) & ~self.vocab.is_special[ids]
+        fate = self.rng.random(ids.shape)
+        inputs = np.where(chosen & (fate < 0.8), self.vocab.id("[MASK]"), ids)
+        random_ids = self.rng.choice(ordinary, ids.shape)
+        inputs = np.where(chosen & (fate >= 0.9), random_ids, inputs)
+        labels = np.where(chosen, ids, -100)
+        return {"input_ids": torch.from_numpy(inputs), "labels": torch.from_numpy(labels)}
+
+
+@torch.no_grad()
+def _judged(model: Any, judge: Recipe, shards: PreparedText, vocab: Vocab) -> float:
+    """Return the nats per prediction on the rows and targets that our models are judged on."""
+    model.eval()
+    nats, count = 0.0, 0.0
+    for batch in heldout_feed(judge, shards.heldout, vocab).heldout(1 << 62):
+        ids = torch.from_numpy(np.asarray(batch.ids))
+        targets = torch.from_numpy(np.asarray(batch.targets))
+        weights = torch.from_numpy(np.asarray(batch.weights))
+        logits = model(input_ids=ids).logits.float()
+        losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+        nats += float((losses * weights.flatten()).sum())
+        count += float(weights.sum())
+    return nats / count
