@@ -9,7 +9,7 @@ from torch import nn
 
 from foreword.runs.recipe import load_recipe
 from foreword.train.optimizers.adamw import AdamW
-from foreword.train.optimizers.muon import Muon, hidden_matrices
+from foreword.train.optimizers.muon import Muon, equal_shares, hidden_matrices
 from tests.tiny import build
 
 
@@ -45,3 +45,29 @@ def test_embeddings_and_output_layers_are_updated_by_adamw() -> None:
         assert hidden
         assert not any("embedding" in name or name == "heads.token.weight" for name in hidden)
         assert not any("table" in name for name in hidden)
+
+
+def test_threads_share_the_matrices_about_equally() -> None:
+    model = build(load_recipe("modern_decoder_tiny"))
+    matrices = hidden_matrices(model)
+    shares = equal_shares(matrices, 2)
+    assert {p for share in shares for p in share} == set(matrices)
+    assert sum(map(len, shares)) == len(matrices)
+    costs = [sum(p.numel() * min(p.shape) for p in share) for share in shares]
+    assert max(costs) < 1.3 * min(costs)
+
+
+def test_a_step_does_not_depend_on_the_number_of_threads() -> None:
+    cores = torch.get_num_threads()
+    models = [build(load_recipe("modern_decoder_tiny")) for _ in range(2)]
+    try:
+        for model, threads in zip(models, (1, 2), strict=True):
+            torch.set_num_threads(threads)
+            optimizer = Muon(lr=0.02).build(model)
+            for parameter in model.parameters():
+                parameter.grad = torch.sin(torch.arange(parameter.numel())).view_as(parameter)
+            optimizer.step()
+    finally:
+        torch.set_num_threads(cores)
+    for p, q in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        assert torch.equal(p, q)

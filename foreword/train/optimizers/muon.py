@@ -15,7 +15,9 @@ from torch.optim import Optimizer
 from foreword.ranges import Count, Decay, Epsilon, LearningRate, ShareBelowOne
 from foreword.train.optimizers._contract import OptimizerSettings
 from foreword.train.optimizers._decay import decay_groups
+from foreword.train.workers import map_in_threads
 
+SHARES = 2  # groups of matrices, which threads share
 MATRICES = (nn.Linear, nn.RNNBase)  # modules whose two-dimensional weights are maps of states
 
 
@@ -65,17 +67,18 @@ class Muon(OptimizerSettings):
                 fused=True,
             )
         ]
-        if matrices:
-            muon = torch.optim.Muon(
-                matrices,
+        muons: list[Optimizer] = [
+            torch.optim.Muon(
+                share,
                 lr=self.lr,
                 weight_decay=self.decay,
                 momentum=self.momentum,
                 ns_steps=self.iterations,
                 adjust_lr_fn="match_rms_adamw",
             )
-            parts.insert(0, muon)
-        return parts[0] if len(parts) == 1 else CombinedOptimizer(parts)
+            for share in equal_shares(matrices, SHARES)
+        ]
+        return CombinedOptimizer([*muons, *parts]) if muons else parts[0]
 
 
 def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
@@ -87,6 +90,26 @@ def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
         for parameter in module.parameters(recurse=False)
         if parameter.ndim == 2 and parameter.requires_grad
     ]
+
+
+def equal_shares(matrices: list[nn.Parameter], shares: int) -> list[list[nn.Parameter]]:
+    """Divide matrices into groups that take about as long to make orthogonal.
+
+    The groups do not depend on the machine, for they are in checkpoints.
+    """
+    groups: list[list[nn.Parameter]] = [[] for _ in range(shares)]
+    costs = [0] * shares
+    for matrix in sorted(matrices, key=_cost, reverse=True):
+        least = costs.index(min(costs))
+        groups[least].append(matrix)
+        costs[least] += _cost(matrix)
+    return [group for group in groups if group]
+
+
+def _cost(matrix: Tensor) -> int:
+    """Return the multiplications of an iteration, up to a factor."""
+    short, long = sorted(matrix.shape)
+    return short * short * (2 * long + short)
 
 
 class _OtherParameters(nn.Module):
@@ -106,6 +129,9 @@ class _OtherParameters(nn.Module):
 class CombinedOptimizer(Optimizer):
     """Optimizers of separate parameters as one.
 
+    On a CPU threads share the step, each the optimizers of its turn, with cores of its own: the
+    products of small matrices do not gain from several cores.
+
     Args:
         parts: the optimizers; it has the groups and the states of all.
     """
@@ -121,6 +147,12 @@ class CombinedOptimizer(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Take a step of each optimizer."""
-        for part in self.parts:
-            part.step()
+        """Take the step of each part."""
+        on_cpu = self.param_groups[0]["params"][0].device.type == "cpu"
+        threads = min(SHARES, torch.get_num_threads()) if on_cpu else 1
+        map_in_threads(_step, self.parts, threads)
+
+
+@torch.no_grad()
+def _step(part: Optimizer) -> None:
+    part.step()
