@@ -98,6 +98,9 @@ def _rescale(module: nn.Module, settings: ModelSettings) -> None:
     """Rescale weights by depth or width of heads, and nearly close highway gates."""
     if isinstance(module, Highway):
         module.close_gates()
+    if settings.zero_init_residual and isinstance(module, Attention | FeedForward):
+        projection = module.output if isinstance(module, Attention) else module.down
+        projection.weight.zero_()
     if settings.init == "gpt2" and isinstance(module, Attention | FeedForward):
         projection = module.output if isinstance(module, Attention) else module.down
         projection.weight.div_(math.sqrt(2 * settings.layers))

@@ -121,6 +121,8 @@ class ModelSettings(Architecture):
         lm_head: LM head, a kind in `nn/lm_heads/`, for objectives without their own.
         init: initialisation of weights; see `foreword.nn.init`.
         init_std: standard deviation of `bert` and `gpt2` initialisation, bound of `uniform`.
+        zero_init_residual: begin the maps that write to the residual stream at zero, so that each
+            block begins as the identity (Zhang et al. 2019, Fixup).
     """
 
     d_model: Count = 256
@@ -137,6 +139,7 @@ class ModelSettings(Architecture):
     lm_head: LMHeadKind = part("nn/lm_heads", "softmax")
     init: Literal["bert", "gpt2", "t5", "uniform"] = "bert"
     init_std: NonNegative = 0.02
+    zero_init_residual: bool = False
 
     @property
     def depth(self) -> int:
