@@ -101,6 +101,7 @@ def tune(
     seeds: int = 3,
     epochs: int = 3,
     batch: int = 16,
+    examples: int | None = None,
     lr: float | None = None,
     settings: Settings = (),
     max_length: int | None = None,
@@ -134,10 +135,13 @@ def tune(
         task: classify, regress or text_to_text.
         strategy: full, or frozen to train the head alone.
         from_scratch: train the same network from random weights.
-        compare: compare pretrained, pretrained frozen and from scratch.
+        compare: compare pretrained, pretrained frozen and from scratch; and, for `classify`, a bag
+            of words.
         seeds: number of seeds; scores are their mean and deviation.
         epochs: number of epochs.
         batch: examples per step.
+        examples: number of training examples, drawn anew for each seed, each label in its
+            proportion; default: all.
         lr: peak learning rate; default: by the model's width.
         settings: of the task and of fine-tuning: `{"task.pooling": "mean"}`.
         max_length: maximum tokens of an example; default: the row length of pretraining.
@@ -159,6 +163,7 @@ def tune(
         "seeds": seeds,
         "epochs": epochs,
         "batch": batch,
+        "examples": examples,
         "max_length": max_length,
         "precision": precision,
     }

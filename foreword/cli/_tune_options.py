@@ -56,13 +56,20 @@ class FineTuningOptions(Options):
     ] = False
     compare: Annotated[
         bool,
-        typer.Option("--compare", help="Compare pretrained, pretrained frozen and from scratch."),
+        typer.Option(
+            "--compare",
+            help="Compare pretrained, pretrained frozen, from scratch, and a bag of words.",
+        ),
     ] = False
     seeds: Annotated[
         Count, typer.Option(help="Number of seeds; scores are their mean and deviation.")
     ] = 3
     epochs: Annotated[Count, typer.Option(help="Number of epochs.")] = 3
     batch: Annotated[Count, typer.Option(help="Examples per step.")] = 16
+    examples: Annotated[
+        Count | None,
+        typer.Option(help="Number of training examples, drawn for each seed; default: all."),
+    ] = None
     lr: Annotated[
         LearningRate | None,
         typer.Option(help="Peak learning rate; default: by the model's width (frozen: 1e-3)."),

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 def probe(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")],
-    kind: Annotated[str, typer.Option(help="Probe: gradient_reach, word_in_context, ...")],
+    kind: Annotated[
+        str, typer.Option(help="Probe: minimal_pairs, tagging, ...; 'foreword show probes'.")
+    ],
     reading: Reading,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the probe: layer=0.")

@@ -62,7 +62,7 @@ def tune(
 
 def _show(result: TuningResult) -> None:
     from foreword.api.tune import score_text
-    from foreword.tuning.result import is_score
+    from foreword.tuning.result import is_score, train_count
 
     # The table: one row per variant, one column per metric.
     rows = result.rows
@@ -82,7 +82,7 @@ def _show(result: TuningResult) -> None:
     count = result.content["examples"]
     first = rows[0]
     console.say(
-        f"{count['train']:,} training examples, {count['dev']:,} dev examples; "
+        f"{train_count(count)}, {count['dev']:,} dev examples; "
         f"{count['cut']:,} cut to {result.content['max_tokens']} tokens, "
         f"{count['skipped']:,} rows skipped (no text or no label); "
         f"{_count(first['seeds'], 'seed')}, scored after {_count(first['epochs'], 'epoch')}; "

@@ -136,7 +136,9 @@ def _tuning_tokens(comparison: Comparison, prepared: PreparedText) -> float:
     total = 0.0
     for task in comparison.grid.tasks:
         examples = comparison.examples[task.name].train
-        size = sum(len(f"{e.text}{e.pair or ''}".encode()) for e in examples)
+        size = 1.0 * sum(len(f"{e.text}{e.pair or ''}".encode()) for e in examples)
         starts = comparison.grid.seeds + task.scratch
+        if task.tune.examples is not None:
+            size *= task.tune.examples / len(examples)
         total += size * per_byte * task.tune.epochs * task.tune.seeds * starts
     return total

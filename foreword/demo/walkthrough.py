@@ -18,7 +18,6 @@ from typing import Any
 
 from foreword import atomic, stored
 from foreword.demo import corpus, installed
-from foreword.demo.bag import bag_of_words
 from foreword.demo.corpus import CorpusCounts, Limits
 from foreword.errors import UserError
 from foreword.evaluation import heldout
@@ -196,10 +195,9 @@ class Demo:
         train, test = (_passages(self.text / f"{name}.jsonl") for name in ("train", "test"))
         task = Classify()
         result = tune(open_run(self.run), task, train, test, self.size.variants, on_progress)
-        rows = [*result.rows[:-1], bag_of_words(task, train, test), result.rows[-1]]
         save_network(result, self.run / "tuned" / NAME)
         command = f"foreword demo --out {self.out}"
-        return save_evaluation(replace(result, rows=rows), file, NAME, command), False
+        return save_evaluation(result, file, NAME, command), False
 
     def report(self) -> Path:
         """Write the page; return its path."""

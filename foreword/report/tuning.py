@@ -12,7 +12,7 @@ from foreword.report.folder import Record, SavedEvaluation, number
 from foreword.report.meaning import SCRATCH, is_baseline, score_sentence, worth_sentence
 from foreword.report.svg import responsive
 from foreword.report.tables import Table
-from foreword.tuning.result import RUN_COLUMNS, is_score
+from foreword.tuning.result import RUN_COLUMNS, is_score, train_count
 
 
 def metrics(evaluation: SavedEvaluation) -> list[str]:
@@ -113,7 +113,7 @@ def _how(evaluation: SavedEvaluation) -> str:
     parts = []
     train, dev = _count(evaluation, "train"), _count(evaluation, "dev")
     if train and dev:
-        parts.append(f"{train:,} training examples, {dev:,} scored")
+        parts.append(f"{train_count(evaluation.content['examples'])}, {dev:,} scored")
     for key, words in (("epochs", "epochs"), ("seeds", "seeds"), ("lr", "learning rate")):
         values = _values(evaluation.rows, key)
         if len(values) == 1:

@@ -69,6 +69,8 @@ def check_the_tables_are_flat(probe: Probe, texts: Sequence[str]) -> None:
         values = [value for row in records for value in row.values()]
         assert all(v is None or isinstance(v, str | int | float) for v in values), "not flat"
         assert json.loads(stored.to_json(list(records))) == [dict(row) for row in records]
+    assert bool(found.measure) == bool(found.scores), "scores and what they are go together"
+    assert not found.scores or set(found.scores) == {one.label for one in models}
     assert found.title, "there is no title"
     assert all(found.notes), "a note is empty"
 

@@ -57,6 +57,8 @@ class TuneSettings(Ranged):
             random weights.
         epochs: passes over the training examples.
         batch: examples per step.
+        examples: number of training examples, drawn anew for each seed, each label in its
+            proportion; default: all.
         max_length: the most tokens of an example; the length of pretraining's rows by default.
         optimizer: a kind in `train/optimizers/`; its learning rate is the strategy's.
         schedule: a kind in `train/schedules/`, over all epochs.
@@ -70,6 +72,7 @@ class TuneSettings(Ranged):
     seeds: Count = 3
     epochs: Count = 3
     batch: Count = 16
+    examples: Count | None = None
     max_length: Count | None = None
     optimizer: OptimizerSettings = part("train/optimizers", "adamw", beta2=0.999)
     schedule: Schedule = part("train/schedules", "linear", warmup=Warmup(share=0.1))
@@ -79,11 +82,19 @@ class TuneSettings(Ranged):
 
 @dataclass(frozen=True)
 class TuneData:
-    """The encoded examples and their labels, the same for every seed and settings."""
+    """The encoded examples and their labels, the same for every seed and settings.
+
+    Attributes:
+        train: the training examples of all seeds.
+        dev: the examples to score.
+        labels: the labels, in the order of the head's outputs.
+        numbers: which of the training examples seed 1, 2, ... trains on, (examples,) int64 each.
+    """
 
     train: PackedExamples
     dev: PackedExamples
     labels: tuple[str, ...]
+    numbers: tuple[Array, ...]
 
 
 class CachedFeatures(NamedTuple):
@@ -165,7 +176,13 @@ class FineTuner:
         loop = Loop(
             self.network,
             self._loss,
-            ExampleBatches(self.train, settings, self.seed, self.device.type),
+            ExampleBatches(
+                self.train,
+                self.data.numbers[self.seed - 1],
+                settings,
+                self.seed,
+                self.device.type,
+            ),
             replace(settings.optimizer, lr=self.lr),
             settings.schedule,
             Budget("steps", steps),
@@ -220,12 +237,14 @@ class ExampleBatches:
 
     Attributes:
         examples: the training examples.
+        numbers: those of them that are trained on, (numbers,) int64.
         settings: epochs and batch size.
         seed: of the order.
         device: type of the network's device.
     """
 
     examples: ExampleSet
+    numbers: Array
     settings: TuneSettings
     seed: int
     device: str
@@ -233,9 +252,9 @@ class ExampleBatches:
     def ahead(self, step: int) -> Generator[list[NetworkBatch]]:
         """Yield the micro-batches of `step`, `step` + 1, ..."""
         for epoch in itertools.count(step // self._steps):
-            order = shuffled_batches(len(self.examples), self.settings.batch, self.seed, epoch)
-            for numbers in order[step % self._steps if epoch == step // self._steps else 0 :]:
-                yield list(self.examples.batches(numbers, self.device))
+            order = shuffled_batches(len(self.numbers), self.settings.batch, self.seed, epoch)
+            for which in order[step % self._steps if epoch == step // self._steps else 0 :]:
+                yield list(self.examples.batches(self.numbers[which], self.device))
 
     def epochs(self, steps: int) -> float:
         """Return how often each example has been seen after `steps` steps."""
@@ -247,7 +266,7 @@ class ExampleBatches:
 
     @property
     def _steps(self) -> int:
-        return -(-len(self.examples) // self.settings.batch)
+        return -(-len(self.numbers) // self.settings.batch)
 
 
 class ScoreEachEpoch(Hook):
@@ -293,7 +312,7 @@ class ScoreEachEpoch(Hook):
 
 def count_steps(data: TuneData, settings: TuneSettings) -> int:
     """Return the steps per epoch."""
-    return -(-len(data.train) // settings.batch)
+    return -(-len(data.numbers[0]) // settings.batch)
 
 
 def build_network(

@@ -54,7 +54,8 @@ class TuneResult:
             scores on the dev examples, and one for the baseline.
         epochs: one per variant, seed and epoch.
         settings: the settings of the task and of the first variant, as a table.
-        examples: numbers of examples: train, dev, cut, skipped.
+        examples: numbers of examples: train, dev, cut, skipped; with `TuneSettings.examples` also
+            `drawn_from`, of how many those of each seed were drawn.
     """
 
     task: Task
@@ -72,6 +73,14 @@ class TuneResult:
 def is_score(name: str) -> bool:
     """Return whether a column of a row is a score; `layer_...` are learned weights, not scores."""
     return name not in (*RUN_COLUMNS, "seeds", "epochs") and not name.startswith("layer_")
+
+
+def train_count(examples: Mapping[str, Any]) -> str:
+    """Return the number of training examples in words, from the numbers of examples of a result."""
+    drawn = examples.get("drawn_from")
+    if not isinstance(drawn, int):
+        return f"{examples['train']:,} training examples"
+    return f"{examples['train']:,} of {drawn:,} training examples, drawn for each seed"
 
 
 def summarise(finals: Sequence[Row]) -> Row:

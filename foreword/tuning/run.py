@@ -18,6 +18,8 @@ from foreword.nn.model import neural_settings
 from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.answers import AnswerExamples
+from foreword.tuning.bag_of_words import bag_of_words
+from foreword.tuning.drawing import Drawn, draw
 from foreword.tuning.examples import LabelledTexts
 from foreword.tuning.features import count_chunks, fits_in_memory
 from foreword.tuning.fine_tuner import (
@@ -61,7 +63,8 @@ def tune(
         scored: called after each epoch of each seed with its row of scores.
 
     Returns:
-        A row for each variant, and one for the task's baseline, which reads no text.
+        A row for each variant, one for a bag of words if there are several variants and the labels
+        are classes, and one for the task's baseline, which reads no text.
 
     Raises:
         UserError: the examples do not fit the task or each other, or the model has no gradients.
@@ -71,11 +74,14 @@ def tune(
     variants = (
         [settings] if isinstance(settings, TuneSettings) else list(settings or [TuneSettings()])
     )
-    # Encode the examples once, for all variants and seeds.
+    # Draw the examples of each seed; encode them once, for all variants and seeds.
+    seeds = max(variant.seeds for variant in variants)
+    dev = _with_sources(dev, "dev")
+    drawn = draw(_with_sources(train, "training"), variants[0].examples, seeds, task)
     trained = with_special(trained, missing_special_tokens(trained.recipe, trained.vocab))
     template = template_of(trained.recipe, trained.vocab, variants[0].max_length)
     with allocator.returning_freed():
-        data = _encode(trained, task, train, dev, template)
+        data = _encode(trained, task, drawn, dev, template)
     # Count all steps beforehand, those that compute cached features too.
     caches = fits_in_memory(neural_settings(trained.recipe.model), task, data.train, data.dev)
     total = sum(variant.seeds * variant.epochs * count_steps(data, variant) for variant in variants)
@@ -89,6 +95,9 @@ def tune(
             report(done, total, note)
 
     rows, epochs, network = _train(trained, task, data, variants, caches, step_done, scored)
+    baselines = [_baseline_row(task, data)]
+    if len(variants) > 1 and task.has_classes:
+        baselines = [*_bag_of_words_rows(task, drawn, dev), *baselines]
     cut = sum(example.was_cut for part in (data.train, data.dev) for example in part.encoded)
     return TuneResult(
         task=task,
@@ -97,10 +106,16 @@ def tune(
         recipe=trained.recipe,
         tokenizer=trained.tokenizer,
         network=network,
-        rows=[*rows, _baseline_row(task, data)],
+        rows=[*rows, *baselines],
         epochs=epochs,
         settings={"task": {"kind": kinds.name_of(task), **to_table(task)}, **to_table(variants[0])},
-        examples={"train": len(data.train), "dev": len(data.dev), "cut": cut, "skipped": 0},
+        examples={
+            "train": len(drawn.numbers[0]),
+            **({} if variants[0].examples is None else {"drawn_from": drawn.total}),
+            "dev": len(data.dev),
+            "cut": cut,
+            "skipped": 0,
+        },
     )
 
 
@@ -164,12 +179,12 @@ def _feature_passes(variants: Sequence[TuneSettings]) -> int:
 def _encode(
     trained: TrainedModel,
     task: Task,
-    train: Sequence[Any],
-    dev: Sequence[Any],
+    drawn: Drawn,
+    dev: Sequence[Labelled],
     template: InputTemplate,
 ) -> TuneData:
     # Check labels before texts, since that is cheap.
-    train, dev = _with_sources(train, "training"), _with_sources(dev, "dev")
+    train = drawn.examples
     if not dev:
         raise UserError("there is no dev example to score")
     if task.mix_layers and template.start is not None:
@@ -188,12 +203,14 @@ def _encode(
             AnswerExamples.of(prompted, encoded_train, template),
             AnswerExamples.of(prompted, encoded_dev, template),
             labels,
+            drawn.numbers,
         )
     auxiliary = task.auxiliary if template.is_causal else 0.0
     return TuneData(
         PooledExamples(encoded_train, train_targets, template, auxiliary),
         PooledExamples(encoded_dev, dev_targets, template),
         labels,
+        drawn.numbers,
     )
 
 
@@ -212,3 +229,12 @@ def _baseline_row(task: Task, data: TuneData) -> dict[str, Any]:
     repeated = np.repeat(outputs[None, :], len(data.dev), axis=0)
     start = {"start": "no model", "strategy": name}
     return summarise([start | task.scores(repeated, data.dev.targets)])
+
+
+def _bag_of_words_rows(task: Task, drawn: Drawn, dev: Sequence[Labelled]) -> list[Row]:
+    """Return the scores of a bag of words, over what each seed drew; none without words."""
+    draws = drawn.numbers if len(drawn.numbers[0]) < drawn.total else drawn.numbers[:1]
+    examples = list(drawn.examples)
+    scored = [bag_of_words(task, [examples[n] for n in one], dev) for one in draws]
+    rows = [row for row in scored if row is not None]
+    return [summarise(rows)] if rows else []

@@ -42,6 +42,7 @@ def test_compare_writes_scores_and_a_model(
         "pretrained",
         "pretrained",
         "from scratch",
+        "no network",
         "no model",
     ]
     assert {"accuracy", "accuracy_std", "f1", "matthews", "lr", "seeds"} <= document["rows"][

@@ -188,6 +188,7 @@ def test_each_variant_gives_a_row(trained: TrainedModel) -> None:
         ("pretrained", "full"),
         ("pretrained", "frozen"),
         ("from scratch", "full"),
+        ("no network", "bag of words (TF-IDF, logistic regression)"),
         ("no model", "majority class"),
     ]
     assert [done for done, _, _ in steps] == list(range(1, 27))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
@@ -55,7 +55,13 @@ class EncodedExample:
 
 
 class Task(Ranged, ABC):
-    """A task learned from labelled texts: a kind in `tuning/tasks/`."""
+    """A task learned from labelled texts: a kind in `tuning/tasks/`.
+
+    Attributes:
+        has_classes: whether its labels are classes, and its outputs a score for each.
+    """
+
+    has_classes: ClassVar[bool] = False
 
     @property
     def auxiliary(self) -> float:

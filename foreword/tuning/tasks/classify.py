@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
@@ -33,6 +34,8 @@ class Classify(PooledTask):
     prediction trained; models without that objective have none. A pair is read in one order, where
     GPT-1 reads those without an order (similarity) in both and adds the states.
     """
+
+    has_classes: ClassVar[bool] = True
 
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
         """Return the labels of the training examples, sorted.

@@ -1,0 +1,61 @@
+"""A bag-of-words baseline: what the same labelled examples reach without a network."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from foreword.tuning.tasks._contract import Labelled, Task
+
+NAME = "bag of words (TF-IDF, logistic regression)"
+PENALTIES = (1.0, 10.0, 100.0)
+PENALTY = 10.0  # where none is chosen
+FOLDS = 3
+MOST_CHOSEN_ON = 20_000  # examples; with more, choosing takes minutes and gains little
+
+
+def bag_of_words(
+    task: Task, train: Sequence[Labelled], test: Sequence[Labelled]
+) -> dict[str, Any] | None:
+    """Return the scores of the baseline as a row of results; None if the texts have no words.
+
+    The penalty, and whether pairs of words are features, are chosen on the training examples alone
+    by cross-validation, unless they are very many, or a label has fewer examples than folds.
+
+    Args:
+        task: the task, whose labels are classes.
+        train: examples to learn from.
+        test: examples to score.
+    """
+    labels = task.labels(train)
+    targets = task.targets(train, labels)
+    words = TfidfVectorizer(sublinear_tf=True)
+    analyse = words.build_analyzer()
+    if not any(analyse(_text(example)) for example in train):
+        return None
+    model: Any = make_pipeline(words, LogisticRegression(max_iter=1000, C=PENALTY))
+    fewest = min(Counter(targets.tolist()).values())
+    if fewest >= FOLDS and len(train) <= MOST_CHOSEN_ON:
+        grid = {
+            "tfidfvectorizer__ngram_range": [(1, 1), (1, 2)],
+            "logisticregression__C": PENALTIES,
+        }
+        model = GridSearchCV(model, grid, cv=FOLDS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit([_text(example) for example in train], targets)
+        outputs = model.predict_proba([_text(example) for example in test])
+    scores = task.scores(outputs, task.targets(test, labels))
+    return {"start": "no network", "strategy": NAME, **scores}
+
+
+def _text(example: Labelled) -> str:
+    return f"{example.text} {example.pair or ''}"

@@ -1,0 +1,91 @@
+"""A few labelled examples drawn from many, for each seed anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from foreword.data.rng import permute
+from foreword.errors import UserError
+from foreword.tuning.examples import LabelledTexts
+from foreword.tuning.tasks._contract import Labelled, Task
+from foreword.types import Array
+
+DRAW = 0xF << 48  # tells the seeds of draws from those of the order of examples
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The training examples that some seed draws.
+
+    Attributes:
+        examples: those of all seeds together.
+        numbers: for seed 1, 2, ... which of them it drew, (drawn,) int64.
+        total: the number of examples they were drawn from.
+    """
+
+    examples: Sequence[Labelled]
+    numbers: tuple[Array, ...]
+    total: int
+
+
+def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task) -> Drawn:
+    """Draw `count` examples for each seed, each label in its proportion but at least once.
+
+    More seeds, or more examples of a seed, leave what is drawn as it is, but for the proportions.
+
+    Args:
+        examples: all training examples.
+        count: number of examples of each seed; None for all of them.
+        seeds: number of seeds.
+        task: whether its labels are classes.
+
+    Raises:
+        UserError: there are fewer examples, or more classes than `count`.
+    """
+    total = len(examples)
+    if count is None:
+        return Drawn(examples, (np.arange(total),) * seeds, total)
+    if count > total:
+        raise UserError(f"tune.examples: {count:,}, but there are {total:,} training examples")
+    groups = _groups(example.label for example in examples)
+    if len(groups) > count:
+        if task.has_classes:
+            raise UserError(
+                f"tune.examples: {count:,} cannot have one of each of the {len(groups):,} labels"
+            )
+        groups = [np.arange(total)]
+    counts = _shares([len(group) for group in groups], count)
+    draws = [
+        np.concatenate(
+            [
+                group[permute(np.arange(many), len(group), DRAW + (seed << 20) + n)]
+                for n, (group, many) in enumerate(zip(groups, counts, strict=True))
+            ]
+        )
+        for seed in range(1, seeds + 1)
+    ]
+    used = np.unique(np.concatenate(draws))
+    kept = LabelledTexts.of(examples[int(n)] for n in used)
+    return Drawn(kept, tuple(np.sort(np.searchsorted(used, one)) for one in draws), total)
+
+
+def _groups(labels: Iterable[str]) -> list[Array]:
+    """Return the numbers of the examples of each label, in the order of the labels."""
+    numbers: dict[str, list[int]] = {}
+    for number, label in enumerate(labels):
+        numbers.setdefault(label, []).append(number)
+    return [np.array(numbers[label]) for label in sorted(numbers)]
+
+
+def _shares(sizes: Sequence[int], count: int) -> list[int]:
+    """Return how many of `count` each group has: by its size, at least one, at most all."""
+    wanted = count * np.asarray(sizes) / sum(sizes)
+    shares = np.maximum(1, np.floor(wanted)).astype(int)
+    while shares.sum() < count:
+        shares[np.argmax(np.where(shares < sizes, wanted - shares, -np.inf))] += 1
+    while shares.sum() > count:
+        shares[np.argmax(np.where(shares > 1, shares - wanted, -np.inf))] -= 1
+    return [int(share) for share in shares]
