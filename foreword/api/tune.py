@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from foreword import allocator, atomic, config, kinds, stored
 from foreword.api import _arguments
-from foreword.api._arguments import PathName, Paths, Settings, Track
+from foreword.api._arguments import PathName, Settings, Track
+from foreword.api._examples import ExampleReader, Examples, name_of, sources_of
 from foreword.api._result import Result
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.errors import UserError
@@ -22,22 +22,17 @@ from foreword.tuning import result as results
 from foreword.tuning import run as tuning
 from foreword.tuning.examples import LabelledTexts, overlap_note
 from foreword.tuning.input_template import missing_special_tokens
-from foreword.tuning.predictor import TunedOn
 from foreword.tuning.result import TuneResult
 from foreword.tuning.run import TuneSettings, variants
-from foreword.tuning.table import Columns, labelled, read_table
-from foreword.tuning.task_mixture import mix_tasks, with_prefix
+from foreword.tuning.table import Columns
+from foreword.tuning.task_mixture import mix_tasks
 from foreword.tuning.tasks._contract import Labelled
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeIs
-
     from foreword.evaluation.loaded import LoadedModel
     from foreword.tuning.predict import TunedModel
     from foreword.tuning.tasks._contract import Task
     from foreword.tuning.written import TunedWriter
-
-Examples = Paths | Sequence[tuple[str, ...]]
 
 
 @dataclass(frozen=True, repr=False)
@@ -123,8 +118,9 @@ def tune(
 
     Args:
         run: a run folder, or one of its checkpoints.
-        train: labelled text: .tsv, .csv, .jsonl, .parquet, one file per task; or examples,
-            `(text, label)` or `(text, label, second text)`.
+        train: labelled text: a file, .tsv, .csv, .jsonl or .parquet, or a table, such as a
+            DataFrame, or one of these per task; or examples, `(text, label)` or `(text, label,
+            second text)`. Labels may be numbers.
         dev: labelled text to score on, in the same forms.
         text: column of the text; a number from 0 if the files have no header.
         pair: column of a second text.
@@ -173,31 +169,31 @@ def tune(
     trackers = trackers_of(track)
     if "/" in name:
         raise UserError(f"--name {name}: must be a name, not a path; --out takes a path")
-    reading = _Reading(
+    reader = ExampleReader(
         Columns(text, label, pair),
         [column.strip() for column in columns.split(",")] if columns else [],
         [prefix] if isinstance(prefix, str) else list(prefix or ()),
     )
+    train_sources, dev_sources = sources_of(train, "train"), sources_of(dev, "dev")
 
     # Open the model.
     trained = open_run(_arguments.path(run, "RUN"), device)
     trained.require_gradients()
-    name = name or _name_of(train)
+    name = name or name_of(train_sources)
     evaluation = trained.run / "evaluations" / f"tune-{task}-{name}.json"
     folder = trained.run / "tuned" / name if out is None else _arguments.path(out, "--out")
 
     # Read the examples; return a result that is there already, and never overwrite another one.
     with allocator.returning_freed():
-        training, skipped = reading.examples(train)
-        scored, skipped_dev = reading.examples(dev)
-    dev_examples = LabelledTexts.of(example for examples in scored for example in examples)
-    mixture = mix_tasks(training, temperature)
+        training, scored = reader.read(train_sources, dev_sources)
+    dev_examples = LabelledTexts.of(example for examples in scored.tasks for example in examples)
+    mixture = mix_tasks(training.tasks, temperature)
     request = finished.request_digest(trained, made, several, (mixture, dev_examples))
     if (done := finished.find(folder, evaluation, name, request)) is not None:
         return TuningResult(folder, evaluation, done["title"], done["rows"], done)
     results.require_free(evaluation, folder)
     display = progress_of(progress)
-    for note in _notes(trained, training, dev_examples):
+    for note in _notes(trained, training.tasks, dev_examples):
         display.note(note)
 
     # Fine-tune; record where the examples came from, and write the model and its scores.
@@ -212,11 +208,11 @@ def tune(
             )  # fmt: skip
         result = replace(
             result,
-            examples=result.examples | {"skipped": skipped + skipped_dev},
-            settings=result.settings | {"data": reading.as_table(train, dev, temperature)},
+            examples=result.examples | {"skipped": training.skipped + scored.skipped},
+            settings=result.settings | {"data": reader.as_table(training, scored, temperature)},
         )
         content = {**results.as_json(result, name, command()), "request": request}
-        results.save_network(result, folder, reading.tuned_on(train), content)
+        results.save_network(result, folder, reader.tuned_on(training), content)
         stored.write(evaluation, content)
     return TuningResult(folder, evaluation, content["title"], result.rows, content, result)
 
@@ -269,86 +265,6 @@ def _variants(
     given = {name: value for name, value in all_options.items() if value is not None}
     settings = config.build(TuneSettings, given, "tune")
     return made, variants(settings) if compare else [settings]
-
-
-@dataclass(frozen=True)
-class _Reading:
-    """How files become examples.
-
-    Attributes:
-        columns: which columns hold what.
-        names: of all columns, if the files have no header.
-        prefixes: task prefix of each file; or none.
-    """
-
-    columns: Columns
-    names: Sequence[str]
-    prefixes: Sequence[str]
-
-    def as_table(self, train: Examples, dev: Examples, temperature: float) -> dict[str, Any]:
-        """Return where the examples came from, as the evaluation's settings record it."""
-        columns = self.columns
-        table: dict[str, Any] = {"train": _source(train), "dev": _source(dev)}
-        table |= {"text": columns.text, "pair": columns.pair, "label": columns.label}
-        if self.prefixes:
-            table |= {"prefix": self.prefixes, "temperature": temperature}
-        return table
-
-    def tuned_on(self, train: Examples) -> TunedOn:
-        """Return the form of the training examples."""
-        are_pairs = bool(self.columns.pair)
-        if _are_examples(train):
-            are_pairs = any(len(example) > 2 for example in train)
-        return TunedOn(self.columns.text, self.columns.pair, tuple(self.prefixes), are_pairs)
-
-    def examples(self, given: Examples) -> tuple[list[Sequence[Labelled]], int]:
-        """Return the examples of each file, and how many rows were skipped.
-
-        Raises:
-            UserError: a file cannot be read, or the prefixes do not match the files.
-        """
-        if _are_examples(given):
-            return [list(itertools.starmap(Labelled, given))], 0
-        files = _arguments.paths(given, "--train, --dev")
-        by_number = self.columns.are_numbers and not self.names
-        if len(self.prefixes) not in (0, len(files)):
-            raise UserError(
-                "--prefix: requires one for each --train and each --dev, in their order; got "
-                f"{len(self.prefixes)} for {len(files)} files"
-            )
-        tasks: list[Sequence[Labelled]] = []
-        skipped = 0
-        for n, file in enumerate(files):
-            examples, skipped_here = labelled(read_table(file, self.names, by_number), self.columns)
-            skipped += skipped_here
-            if self.prefixes:
-                prefix = self.prefixes[n]
-                examples = LabelledTexts.of(with_prefix(e, prefix) for e in examples)
-            tasks.append(examples)
-        return tasks, skipped
-
-
-def _are_examples(given: Examples) -> TypeIs[Sequence[tuple[str, ...]]]:
-    """Return whether examples are given, not paths."""
-    return isinstance(given, Sequence) and bool(given) and isinstance(given[0], tuple)
-
-
-def _source(given: Examples) -> str | list[str]:
-    """Return where examples came from, as the evaluation's settings record it."""
-    if _are_examples(given):
-        return f"{len(given)} examples given in Python"
-    files = list(_arguments.paths(given))
-    return files[0] if len(files) == 1 else files
-
-
-def _name_of(train: Examples) -> str:
-    """Return folder and file, `CoLA-small`; for a file named `train`, the folder alone."""
-    source = _source(train)
-    if isinstance(source, str) and source.endswith("given in Python"):
-        return "data"
-    path = Path(source if isinstance(source, str) else source[0]).resolve()
-    folder, file = path.parent.name, path.name.partition(".")[0]
-    return "-".join(part for part in (folder, file) if part and part != "train") or "data"
 
 
 def score_text(mean: float, deviation: float | None) -> str:

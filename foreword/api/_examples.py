@@ -1,0 +1,177 @@
+"""Labelled examples as callers give them to `tune`: files, tables such as DataFrames, or tuples."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from foreword.api import _arguments
+from foreword.api._arguments import PathName
+from foreword.data.given import items_of
+from foreword.errors import UserError
+from foreword.tuning.examples import LabelledTexts
+from foreword.tuning.given_tables import LABEL, PAIR, TEXT, examples_table, given_table
+from foreword.tuning.predictor import TunedOn
+from foreword.tuning.table import Columns, ExampleTable, labelled, read_table
+from foreword.tuning.task_mixture import with_prefix
+from foreword.tuning.tasks._contract import Labelled
+
+Examples = PathName | Iterable[Any]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file, table or list of examples.
+
+    Attributes:
+        file: the file, or "".
+        table: the rows of what is no file, or None.
+        columns: the columns of a list of examples; None for those that arguments name.
+    """
+
+    file: str = ""
+    table: ExampleTable | None = None
+    columns: Columns | None = None
+
+
+def sources_of(given: Examples, name: str) -> list[Source]:
+    """Return the files or tables of an argument, or its examples as one table.
+
+    Args:
+        given: a file or a table, or several; or examples, each `(text, label)` or `(text, label,
+            second text)`.
+        name: of the argument.
+
+    Raises:
+        UserError: it is something else, or an example is.
+    """
+    if (one := _source_of(given, name)) is not None:
+        return [one]
+    items = list(items_of(given, name, "examples"))
+    if not items:
+        raise UserError(f"{name}: is empty")
+    if isinstance(items[0], tuple | list):
+        table = examples_table(items, name)
+        return [Source("", table, Columns(TEXT, LABEL, PAIR if PAIR in table.columns else ""))]
+    sources = []
+    for number, item in enumerate(items):
+        if (one := _source_of(item, f"{name}[{number}]")) is None:
+            raise UserError(
+                f"{name}[{number}]: expected (text, label), or a file or table for each task; got "
+                f"{reprlib.repr(item)}"
+            )
+        sources.append(one)
+    return sources
+
+
+def _source_of(given: Any, name: str) -> Source | None:
+    if isinstance(given, str | PathLike):
+        return Source(str(_arguments.path(given, f"--{name}")))
+    table = given_table(given, name)
+    return None if table is None else Source("", table)
+
+
+@dataclass(frozen=True)
+class ExampleSet:
+    """Examples to train on or to score on.
+
+    Attributes:
+        sources: where they came from, a source for each task.
+        tasks: the examples of each task.
+        skipped: the number of rows without text or label.
+        are_pairs: whether each has a second text.
+    """
+
+    sources: Sequence[Source]
+    tasks: Sequence[Sequence[Labelled]]
+    skipped: int
+    are_pairs: bool
+
+    @property
+    def description(self) -> str | list[str]:
+        """Where the examples came from, as the evaluation's settings record it."""
+        named = [
+            source.file or f"{len(task):,} examples given in Python"
+            for source, task in zip(self.sources, self.tasks, strict=True)
+        ]
+        return named[0] if len(named) == 1 else named
+
+
+@dataclass(frozen=True)
+class ExampleReader:
+    """How files and tables become examples.
+
+    Attributes:
+        columns: which columns hold what.
+        names: of all columns, if the files have no header.
+        prefixes: task prefix of each file or table; or none.
+    """
+
+    columns: Columns
+    names: Sequence[str]
+    prefixes: Sequence[str]
+
+    def read(self, train: Sequence[Source], dev: Sequence[Source]) -> tuple[ExampleSet, ExampleSet]:
+        """Return the examples to train on, and those to score on.
+
+        Raises:
+            UserError: a file cannot be read, arguments do not fit the sources, or pairs of texts
+                are among single texts.
+        """
+        sources = [*train, *dev]
+        if all(source.columns is not None for source in sources) and self.columns != Columns():
+            raise UserError("text, label, pair: tuples have no columns to choose from")
+        if self.names and not any(source.file for source in sources):
+            raise UserError("columns: names the columns of files without a header, and none is one")
+        if len({bool((source.columns or self.columns).pair) for source in sources}) > 1:
+            raise UserError("train, dev: pairs of texts in one, single texts in the other")
+        return self._read(train), self._read(dev)
+
+    def _read(self, sources: Sequence[Source]) -> ExampleSet:
+        if len(self.prefixes) not in (0, len(sources)):
+            raise UserError(
+                "--prefix: requires one for each --train and each --dev, in their order; got "
+                f"{len(self.prefixes)} for {len(sources)} files"
+            )
+        tasks: list[Sequence[Labelled]] = []
+        skipped = 0
+        for n, source in enumerate(sources):
+            columns = source.columns or self.columns
+            examples, skipped_here = labelled(source.table or self._table(source.file), columns)
+            skipped += skipped_here
+            if self.prefixes:
+                prefix = self.prefixes[n]
+                examples = LabelledTexts.of(with_prefix(e, prefix) for e in examples)
+            tasks.append(examples)
+        return ExampleSet(sources, tasks, skipped, bool((sources[0].columns or self.columns).pair))
+
+    def _table(self, file: str) -> ExampleTable:
+        by_number = self.columns.are_numbers and not self.names
+        return read_table(file, self.names, by_number)
+
+    def as_table(self, train: ExampleSet, dev: ExampleSet, temperature: float) -> dict[str, Any]:
+        """Return where the examples came from, as the evaluation's settings record it."""
+        columns = self.columns
+        table: dict[str, Any] = {"train": train.description, "dev": dev.description}
+        table |= {"text": columns.text, "pair": columns.pair, "label": columns.label}
+        if self.prefixes:
+            table |= {"prefix": self.prefixes, "temperature": temperature}
+        return table
+
+    def tuned_on(self, train: ExampleSet) -> TunedOn:
+        """Return the form of the training examples."""
+        columns = self.columns
+        return TunedOn(columns.text, columns.pair, tuple(self.prefixes), train.are_pairs)
+
+
+def name_of(train: Sequence[Source]) -> str:
+    """Return folder and file, `CoLA-small`; for a file named `train`, the folder alone."""
+    if not train[0].file:
+        return "data"
+    path = Path(train[0].file).resolve()
+    folder, file = path.parent.name, path.name.partition(".")[0]
+    return "-".join(part for part in (folder, file) if part and part != "train") or "data"
