@@ -5,10 +5,10 @@
     foreword.show("recipes")                                  # what can be trained
     run = foreword.pretrain("bert_mini", "books/", "runs/books", hours=1)
     run.load().fill("The old man went to [MASK].").blanks[0]  # candidates, likeliest first
-    foreword.evaluate("runs/books").loss                      # nats, on text it has not seen
+    foreword.evaluate(run).loss                               # nats, on text it has not seen
 
-    tuned = foreword.tune("runs/books", "train.tsv", "dev.tsv")
-    foreword.predict(tuned.out, "new.csv", out="predicted.csv")
+    tuned = foreword.tune(run, "train.tsv", "dev.tsv")        # or DataFrames, or (text, label)
+    foreword.predict(tuned, "new.csv", out="predicted.csv")   # or a DataFrame, or a list of texts
 
 The functions are the verbs of the command line, with the same names, arguments and errors:
 
@@ -22,7 +22,7 @@ The functions are the verbs of the command line, with the same names, arguments 
     load        a trained model: fill, generate, score, encode, predict
 
 A mistake raises `foreword.UserError`, whose message says what is wrong, where, and how to fix it.
-Results show themselves in a console and in a notebook.
+Results show themselves in a console and in a notebook, and stand for their folders in other calls.
 """
 
 # Nothing is imported here: under `python -m foreword` it would be looked for in the current folder

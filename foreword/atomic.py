@@ -49,23 +49,27 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 @overload
-def writing(path: Path) -> AbstractContextManager[TextIO]: ...
+def writing(path: Path, *, is_new: bool = False) -> AbstractContextManager[TextIO]: ...
 
 
 @overload
-def writing(path: Path, mode: Literal["wb"]) -> AbstractContextManager[BinaryIO]: ...
+def writing(
+    path: Path, mode: Literal["wb"], *, is_new: bool = False
+) -> AbstractContextManager[BinaryIO]: ...
 
 
 @contextmanager
-def writing(path: Path, mode: Literal["w", "wb"] = "w") -> Iterator[Any]:
+def writing(path: Path, mode: Literal["w", "wb"] = "w", *, is_new: bool = False) -> Iterator[Any]:
     """Open a file to write to, which takes the name `path` only when it is whole and on the disk.
 
     Args:
         path: the name; missing folders are made.
         mode: `"w"` for text, in UTF-8 with lines that end in a line feed, or `"wb"` for bytes.
+        is_new: whether a file of that name is never replaced.
 
     Raises:
-        UserError: the disk is full or the folder cannot be written.
+        UserError: the disk is full, the folder cannot be written, another process or thread writes
+            this file, or it exists and must be new.
     """
     _require_no_device(path)
     path = _resolve_link(path)
@@ -73,15 +77,57 @@ def writing(path: Path, mode: Literal["w", "wb"] = "w") -> Iterator[Any]:
     encoding, newline = ("utf-8", "\n") if mode == "w" else (None, None)
     with user_errors(path):
         _make_folder(path.parent)
-        try:
-            with part.open(mode, encoding=encoding, newline=newline) as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        with _opened_alone(part, path) as number:
+            try:
+                if is_new and path.exists():
+                    raise UserError(f"{path}: already exists; {OTHER_OUT}")
+                with open(number, mode, encoding=encoding, newline=newline, closefd=False) as file:
+                    yield file
+                    file.flush()
+                    os.fsync(number)
+                part.replace(path)
+            finally:
+                part.unlink(missing_ok=True)
         _sync(path.parent)
+
+
+@contextmanager
+def _opened_alone(part: Path, path: Path) -> Iterator[int]:
+    """Open and lock the file in which `path` is written, and empty it; yield its descriptor.
+
+    Raises:
+        UserError: another process or thread writes it.
+    """
+    while True:
+        number = os.open(part, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            _lock_file(number, path)
+            # Another writer may have given it its name since it was opened; then there is none.
+            if _inode(part) == _inode_of(os.fstat(number)):
+                os.truncate(number, 0)
+                yield number
+                return
+        finally:
+            os.close(number)
+
+
+def _lock_file(number: int, path: Path) -> None:
+    """Lock an open file until it is closed; without effect where there are no locks.
+
+    Raises:
+        UserError: another process or thread has locked it.
+    """
+    try:
+        import fcntl
+
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UserError(
+            f"{path}: another process or thread is writing it; wait until it ends, or choose "
+            "another name"
+        ) from None
+    except (ImportError, OSError):  # a system, or a file system, without locks
+        pass
 
 
 @contextmanager
@@ -248,8 +294,9 @@ def locked(path: Path, *, wait: bool = False, owned: Sequence[str] = ()) -> Iter
         _make_folder(path)
         lock = (path / LOCK).open("w")
     with lock:
-        stat, owned = os.fstat(lock.fileno()), [name for name in owned if (path / name).exists()]
-        with guarded(path, _Lock((stat.st_dev, stat.st_ino), owned) if owned else None):
+        inode = _inode_of(os.fstat(lock.fileno()))
+        owned = [name for name in owned if (path / name).exists()]
+        with guarded(path, _Lock(inode, owned) if owned else None):
             try:
                 import fcntl
 
@@ -305,8 +352,7 @@ def guarded(folder: Path, lock: _Lock | None = None) -> Iterator[None]:
             process was just writing, still deletes the lock; the rest is removed at the end.
     """
     key, before = folder.absolute(), _guarded.get(folder.absolute())
-    stat = folder.stat()
-    _guarded[key] = ((stat.st_dev, stat.st_ino), lock)
+    _guarded[key] = (_inode_of(folder.stat()), lock)
     try:
         yield
     finally:
@@ -341,9 +387,12 @@ def require_not_removed(path: Path) -> None:
 def _inode(path: Path) -> tuple[int, int] | None:
     """Return what tells a file or folder from a later one of its name; None if there is none."""
     try:
-        stat = path.stat()
+        return _inode_of(path.stat())
     except OSError:
         return None
+
+
+def _inode_of(stat: os.stat_result) -> tuple[int, int]:
     return stat.st_dev, stat.st_ino
 
 

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import json
 import math
+import numbers
 import re
 import tomllib
 import types
@@ -233,7 +234,7 @@ def build(cls: type[Settings], table: Mapping[str, Any], where: str = "") -> Set
                 value = _merge_items(_default_items(known[key]), value, path)
             values[key] = build_kind(part, value, path, is_list=is_list)
         else:
-            values[key] = _convert(hints[key], value, path)
+            values[key] = convert(hints[key], value, path)
     # All required fields must be there, and their values possible together.
     for key, f in known.items():
         is_required = f.default is f.default_factory is dataclasses.MISSING
@@ -302,8 +303,12 @@ def build_kind(part: kinds.Part, value: Any, where: str, *, is_list: bool = Fals
     return build(cls, settings, where)
 
 
-def _convert(hint: Any, value: Any, where: str) -> Any:
-    """Convert `value` to the type `hint`, without guessing."""
+def convert(hint: Any, value: Any, where: str) -> Any:
+    """Convert `value` to the type `hint`, without guessing.
+
+    Raises:
+        UserError: it is not such a value; `where` names it.
+    """
     origin, args = get_origin(hint), get_args(hint)
     if hint is Any:
         return value
@@ -323,7 +328,7 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         if origin is tuple and args and args[-1] is not Ellipsis and len(args) != len(value):
             raise UserError(f"{where}: expected {len(args)} values, got {value!r}")
         inner = args[0] if args else Any
-        return tuple(_convert(inner, item, f"{where}[{n}]") for n, item in enumerate(value))
+        return tuple(convert(inner, item, f"{where}[{n}]") for n, item in enumerate(value))
     if origin is dict:
         if not isinstance(value, Mapping):
             raise UserError(f"{where}: expected a table, got {value!r}")
@@ -342,7 +347,7 @@ def _convert_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
     failure: UserError | None = None
     for choice in choices:
         try:
-            return _convert(choice, value, where)
+            return convert(choice, value, where)
         except UserError as error:
             failure = failure or error
     raise failure or UserError(f"{where}: {value!r} is not a value for this setting")
@@ -350,6 +355,7 @@ def _convert_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
 
 def _convert_scalar(hint: Any, value: Any, where: str) -> Any:
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
+    value = _python_number(value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value) if abs(value) < 2**1023 else math.inf
     if hint is int and isinstance(value, float) and value.is_integer():
@@ -358,6 +364,13 @@ def _convert_scalar(hint: Any, value: Any, where: str) -> Any:
     if not is_right:
         raise UserError(f"{where}: expected {words.get(hint, hint.__name__)}, got {value!r}")
     return value
+
+
+def _python_number(value: Any) -> Any:
+    """Return a number of numpy as Python's; anything else as it is."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return value
+    return int(value) if isinstance(value, numbers.Integral) else float(value)
 
 
 def to_table(settings: Any) -> Table:
@@ -405,4 +418,4 @@ def to_toml(value: Any) -> str:
         return "{" + ", ".join(f"{k} = {to_toml(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(to_toml, value)) + "]"
-    return repr(value)
+    return repr(_python_number(value))

@@ -155,3 +155,28 @@ def test_a_folder_is_locked_by_one_process(tmp_path: Path) -> None:
         raise Stopped
     with atomic.locked(folder, wait=True):
         pass
+
+
+def test_a_file_has_one_writer_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with atomic.writing(path) as file:
+        file.write("whole")
+        with pytest.raises(UserError, match="file: another process or thread is writing it"):
+            atomic.write_text(path, "other")
+    assert path.read_text(encoding="utf-8") == "whole"
+    (tmp_path / ".file.part").write_text("the rest of one that was killed", encoding="utf-8")
+    atomic.write_text(path, "new")
+    assert path.read_text(encoding="utf-8") == "new"
+    assert names(tmp_path) == ["file"]
+
+
+def test_a_new_file_replaces_none(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    atomic.write_text(path, "old")
+    with (
+        pytest.raises(UserError, match="file: already exists; choose another --out"),
+        atomic.writing(path, is_new=True) as file,
+    ):
+        file.write("new")
+    assert path.read_text(encoding="utf-8") == "old"
+    assert names(tmp_path) == ["file"]

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import functools
 import inspect
+import numbers
+import operator
 import os
 import reprlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, NoReturn, ParamSpec, TypeVar, get_type_hints
+from types import SimpleNamespace
+from typing import (
+    Annotated,
+    Any,
+    NoReturn,
+    ParamSpec,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from foreword import atomic, config, stored
+from foreword.data.given import items_of, texts_of
 from foreword.data.text_files import ReadSettings
 from foreword.data.write_shards import PrepareSettings
 from foreword.errors import UserError
@@ -21,8 +36,10 @@ from foreword.ranges import check
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.trackers._contract import Tracker
 from foreword.train.budget import Budget
+from foreword.train.hooks import Hook
 
 DATA = "--data"
+DATA_OR_TEXTS = "give data, which takes paths, or texts, which takes the texts themselves"
 LONGEST_NAME = 255  # bytes of a file's name
 
 PathName = str | PathLike[str]
@@ -33,32 +50,64 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def in_ranges(function: Callable[P, R]) -> Callable[P, R]:
+def checked(function: Callable[P, R]) -> Callable[P, R]:
     """Return a function that first checks its arguments, as the command line checks options.
 
-    A number's range comes with its type: `rows: Count`.
+    Numbers, texts and truth values must be of their type, and numbers in the range that comes with
+    it, `rows: Count`. Numbers of numpy are passed on as Python's. Other arguments are checked by
+    the function.
     """
     signature = inspect.signature(function)
-    hints = functools.cache(partial(get_type_hints, function, include_extras=True))
+
+    @functools.cache
+    def hint_of(name: str) -> Any:
+        return _hint(function, name)
 
     @functools.wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
-        for name, value in signature.bind(*args, **kwargs).arguments.items():
-            check(hints()[name], value, f"--{name.strip('_').replace('_', '-')}")
-        return function(*args, **kwargs)
+        bound = signature.bind(*args, **kwargs)
+        for name, value in bound.arguments.items():
+            hint, where = hint_of(name), f"--{name.strip('_').replace('_', '-')}"
+            plain = _plain(hint)
+            if plain is not None:
+                bound.arguments[name] = config.convert(plain, value, where)
+            check(hint, bound.arguments[name], where)
+        return function(*bound.args, **bound.kwargs)
 
     return called
+
+
+def _hint(function: Callable[..., Any], name: str) -> Any:
+    """Return the type of a parameter with its range."""
+    annotations = {name: function.__annotations__[name]}
+    names = getattr(function, "__globals__", {})
+    try:
+        holder: Any = SimpleNamespace(__annotations__=annotations)
+        return get_type_hints(holder, names, include_extras=True)[name]
+    except NameError:  # a class that is imported for type checkers alone, so not a plain type
+        return Any
+
+
+def _plain(hint: Any) -> Any:
+    """Return a type without its range if it is of numbers, texts and truth values; else None."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _plain(args[0])
+    if origin in (Union, types.UnionType):
+        parts = [arg if arg is types.NoneType else _plain(arg) for arg in args]
+        return None if None in parts else functools.reduce(operator.or_, parts)
+    return hint if hint in (bool, int, float, str) else None
 
 
 def paths(given: Paths | None, name: str = DATA) -> tuple[str, ...]:
     """Return one path or several as texts; none for None.
 
     Raises:
-        UserError: one is empty; `name` names the argument.
+        UserError: one is empty, or is not a path; `name` names the argument.
     """
     if given is None:
         return ()
-    several = [given] if isinstance(given, str | PathLike) else given
+    several = [given] if isinstance(given, str | PathLike) else items_of(given, name, "paths")
     return tuple(_not_empty(one, name) for one in several)
 
 
@@ -66,7 +115,7 @@ def path(given: PathName, name: str) -> Path:
     """Return a path.
 
     Raises:
-        UserError: it is empty; `name` names the argument.
+        UserError: it is empty, or is not a path; `name` names the argument.
     """
     return Path(_not_empty(given, name))
 
@@ -87,22 +136,29 @@ def _not_empty(given: PathName, name: str) -> str:
 
 
 def assignments(given: Settings) -> list[str]:
-    """Return settings as `--set` takes them: `{"model.layers": 6}` as `["model.layers=6"]`."""
-    if isinstance(given, str):
-        raise UserError(f'settings: expected a table, such as {{"model.layers": 6}}, got {given!r}')
+    """Return settings as `--set` takes them: `{"model.layers": 6}` as `["model.layers=6"]`.
+
+    Raises:
+        UserError: they are neither a table nor such texts, or a setting is None.
+    """
     if isinstance(given, Mapping):
+        if nones := [name for name, value in given.items() if value is None]:
+            raise UserError(f"settings: {nones[0]} is None; leave it out for its default")
         return [f"{name}={config.to_toml(value)}" for name, value in given.items()]
+    is_list = isinstance(given, Sequence) and not isinstance(given, str)
+    if not is_list or not all(isinstance(one, str) for one in given):
+        raise UserError(f'settings: expected a table, such as {{"model.layers": 6}}, got {given!r}')
     return list(given)
 
 
-def read_recipe(recipe: str | Path | Recipe, settings: Sequence[str]) -> Recipe:
+def read_recipe(recipe: PathName | Recipe, settings: Sequence[str]) -> Recipe:
     """Return a recipe given by name, by file or as an object, with settings applied.
 
     Raises:
         UserError: there is no such recipe, or a mistake in it.
     """
     if not isinstance(recipe, Recipe):
-        return load_recipe(recipe, settings)
+        return load_recipe(_not_empty(recipe, "RECIPE"), settings)
     return config.build(Recipe, config.assign(config.to_table(recipe), settings))
 
 
@@ -117,7 +173,10 @@ def budget_of(**amounts: float | None) -> Budget | None:
         flags = ", ".join(f"--{unit}" for unit in given)
         raise UserError(f"give one budget, not {len(given)}: {flags}")
     for unit, amount in given.items():
-        return config.build(Budget, {"unit": unit, "amount": amount})
+        try:
+            return config.build(Budget, {"unit": unit, "amount": amount})
+        except UserError as error:
+            raise UserError(str(error).replace("amount", f"--{unit}", 1)) from None
     return None
 
 
@@ -152,7 +211,7 @@ def read_as(settings: ReadSettings, given: Mapping[str, Any]) -> ReadSettings:
 
 def heldout(given: Paths | float | None) -> tuple[str, ...]:
     """Return a share, or one path or several, as texts."""
-    return (str(given),) if isinstance(given, int | float) else paths(given, "--heldout")
+    return (str(given),) if isinstance(given, numbers.Real) else paths(given, "--heldout")  # type: ignore[arg-type]
 
 
 def hold_out(
@@ -182,24 +241,50 @@ def is_share(value: str) -> bool:
     return True
 
 
-def write_texts(texts: Iterable[str], path: Path) -> str:
-    """Write texts as JSON lines, from which runs read them, and return the path.
+def texts_file(out: Path) -> Path:
+    """Return the file in which texts given in Python are kept."""
+    return out.with_name(f"{out.name}.jsonl")
+
+
+@contextmanager
+def kept(texts: Iterable[str] | None, out: Path) -> Iterator[None]:
+    """Keep texts given in Python beside what is made of them, as JSON lines, to read them again.
 
     Args:
-        texts: read once, never held together.
-        path: the file.
+        texts: read once, never held together; None if others are read.
+        out: the folder to be made of them; if it is not, the file is removed.
 
     Raises:
-        UserError: an item is not a string, or there is none.
+        UserError: an item is not a text, there is none, or the file exists or is being written.
     """
+    if texts is None:
+        yield
+        return
     if isinstance(texts, str):
-        raise UserError("texts: expected an iterable of strings, got a string; data= takes paths")
-    with atomic.writing(path) as lines:
-        number = -1
-        for number, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise UserError(f"texts[{number}]: expected a string, got {type(text).__name__}")
+        raise UserError("texts: expected a list of texts, got one text; data= takes paths")
+    checked, are_none = texts_of(texts, "texts"), True
+    with atomic.writing(texts_file(out), is_new=True) as lines:
+        for text in checked:
             lines.write(stored.to_json({"text": text}) + "\n")
-        if number < 0:
+            are_none = False
+        if are_none:
             raise UserError("texts is empty")
-    return str(path)
+    try:
+        yield
+    finally:
+        if not out.exists():
+            texts_file(out).unlink()
+
+
+def require_hooks(hooks: Sequence[Hook]) -> None:
+    """Check that hooks are a list of hooks.
+
+    Raises:
+        UserError: they are not.
+    """
+    for number, hook in enumerate(items_of(hooks, "hooks", "hooks")):
+        if not isinstance(hook, Hook):
+            raise UserError(
+                f"hooks[{number}]: expected an object of a class of foreword.train.hooks.Hook, got "
+                f"{reprlib.repr(hook)}"
+            )

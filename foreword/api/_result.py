@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from foreword.formatting import cell
+
+LONGEST_CELL, LONGEST_FACT = 60, 400  # characters; what is longer is cut
 
 
 class Result:
@@ -21,12 +24,13 @@ class Result:
         return ()
 
     def __repr__(self) -> str:
-        facts = {name: cell(value) for name, value in self._facts().items() if value is not None}
+        given = {name: value for name, value in self._facts().items() if value is not None}
+        facts = {name: _line(value, LONGEST_FACT) for name, value in given.items()}
         width = max(map(len, facts), default=0)
         lines = [type(self).__name__, *(f"  {n:<{width}}  {v}" for n, v in facts.items())]
         if rows := self._rows():
             columns = list(rows[0])
-            cells = [columns, *([cell(row.get(c)) for c in columns] for row in rows)]
+            cells = [_cells(columns), *(_cells(map(row.get, columns)) for row in rows)]
             widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
             lines.append("")
             lines += [
@@ -38,19 +42,31 @@ class Result:
     def _repr_html_(self) -> str:
         facts = "".join(
             f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
-            f"<td style='text-align:left'>{html.escape(cell(value))}</td></tr>"
+            f"<td style='text-align:left'>{html.escape(_line(value, LONGEST_FACT))}</td></tr>"
             for name, value in self._facts().items()
             if value is not None
         )
         page = f"<b>{type(self).__name__}</b><table>{facts}</table>"
         if rows := self._rows():
             columns = list(rows[0])
-            head = "".join(f"<th>{html.escape(column)}</th>" for column in columns)
+            head = "".join(f"<th>{html.escape(column)}</th>" for column in _cells(columns))
             body = "".join(
                 "<tr>"
-                + "".join(f"<td>{html.escape(cell(row.get(column)))}</td>" for column in columns)
+                + "".join(f"<td>{html.escape(one)}</td>" for one in _cells(map(row.get, columns)))
                 + "</tr>"
                 for row in rows
             )
             page += f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         return page
+
+
+def _cells(values: Iterable[Any]) -> list[str]:
+    return [_line(value, LONGEST_CELL) for value in values]
+
+
+def _line(value: Any, most: int) -> str:
+    """Return a value's text in one line of at most `most` characters."""
+    whole = cell(value)
+    text = re.sub(r"\s*[\n\r\v\f\t\x85\u2028\u2029]\s*", " ", whole[: 2 * most])
+    is_cut = len(text) > most or len(whole) > 2 * most
+    return f"{text[: most - 1]}…" if is_cut else text

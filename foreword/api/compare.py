@@ -9,7 +9,7 @@ from typing import Any
 
 from foreword import atomic
 from foreword.api import _arguments
-from foreword.api._arguments import PathName, Paths
+from foreword.api._arguments import PathName, Paths, checked
 from foreword.api._result import Result
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.comparison import tables
@@ -82,8 +82,9 @@ class ComparisonResult(Result):
         return [dict(zip(t.columns, row, strict=True)) for t in first for row in t.rows]
 
 
+@checked
 def compare(
-    grid: str | Path,
+    grid: PathName,
     data: Paths | None = None,
     out: PathName = "comparison",
     *,
@@ -131,7 +132,7 @@ def compare(
     """
     given = _arguments.given_reading(field=field, target=target, documents=documents, errors=errors)
     loaded = load_grid(
-        str(grid),
+        str(grid if isinstance(grid, str) else _arguments.path(grid, "GRID")),
         list(_arguments.paths(data)),
         None if tasks is None else _arguments.path(tasks, "--tasks"),
         _arguments.budget_of(hours=hours, tokens=tokens, epochs=epochs, steps=steps, flops=flops),

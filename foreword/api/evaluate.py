@@ -10,7 +10,7 @@ from typing import Any
 
 from foreword import atomic, stored
 from foreword.api import _arguments
-from foreword.api._arguments import PathName, Paths
+from foreword.api._arguments import PathName, Paths, checked
 from foreword.api._result import Result
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.data.prepared_text import PreparedText
@@ -60,7 +60,7 @@ class EvaluationResult(Result):
         return self.rows
 
 
-@_arguments.in_ranges
+@checked
 def evaluate(
     run: PathName,
     data: Paths | None = None,

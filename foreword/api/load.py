@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from foreword.api import _arguments
+from foreword.api._arguments import PathName, checked
 from foreword.evaluation import loaded
 
 if TYPE_CHECKING:
-    from foreword.api._arguments import PathName
     from foreword.evaluation.loaded import LoadedModel
     from foreword.tuning.predict import TunedModel
     from foreword.tuning.written import TunedWriter
 
 
+@checked
 def load(
     path: PathName, device: str = "auto", precision: str = "fp32"
 ) -> LoadedModel | TunedModel | TunedWriter:

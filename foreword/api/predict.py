@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from foreword import atomic
 from foreword.api import _arguments
-from foreword.api._arguments import PathName
+from foreword.api._arguments import PathName, checked
 from foreword.api._result import Result
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.errors import UserError
@@ -72,6 +72,7 @@ class PredictionResult(Result):
         return self.rows[:ROWS_SHOWN]
 
 
+@checked
 def predict(
     tuned: PathName | TunedModel | TunedWriter,
     data: PathName | Iterable[Any],

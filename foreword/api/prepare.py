@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from foreword import config, kinds
 from foreword.api import _arguments
-from foreword.api._arguments import PathName, Paths, Settings
+from foreword.api._arguments import PathName, Paths, Settings, checked
 from foreword.api._result import Result
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.data import write_shards
@@ -21,6 +21,7 @@ from foreword.data.read_documents import find_files
 from foreword.data.text_files import ReadSettings
 from foreword.data.write_shards import PrepareSettings
 from foreword.errors import UserError
+from foreword.ranges import Count, Workers
 from foreword.runs.run import require_not_a_run
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers._contract import TokenizerKind
@@ -43,6 +44,9 @@ class PreparationResult(Result):
         """The folder of the shards, to pass as `data`."""
         return self.prepared.folder
 
+    def __fspath__(self) -> str:
+        return str(self.folder)
+
     def _facts(self) -> Mapping[str, Any]:
         return {
             "folder": self.folder,
@@ -58,17 +62,19 @@ class PreparationResult(Result):
         ]
 
 
+@checked
 def prepare(
-    data: Paths,
-    out: PathName,
+    data: Paths | None = None,
+    out: PathName = "shards",
     *,
+    texts: Iterable[str] | None = None,
     tokenizer: PathName | None = None,
     kind: str | None = None,
-    vocab: int | None = None,
+    vocab: Count | None = None,
     settings: Settings = (),
     heldout: Paths | float | None = None,
     sentences: bool = True,
-    workers: int = 0,
+    workers: Workers = 0,
     field: str | None = None,
     target: str | None = None,
     documents: str | None = None,
@@ -83,6 +89,8 @@ def prepare(
     Args:
         data: text files, folders, globs.
         out: folder for the shards.
+        texts: documents in place of `data`, any iterable of texts, read once; they are kept in
+            `OUT.jsonl`.
         tokenizer: its folder; default: train one on the text.
         kind: the tokenizer to train; default: wordpiece.
         vocab: its vocabulary size.
@@ -100,7 +108,10 @@ def prepare(
         UserError: the text cannot be read, `out` holds something else, or an impossible setting.
     """
     # Check every argument before any text is read.
-    folder, texts = _arguments.path(out, "--out"), list(_arguments.paths(data))
+    if (data is None) == (texts is None):
+        raise UserError(_arguments.DATA_OR_TEXTS)
+    folder = _arguments.path(out, "--out")
+    paths = list(_arguments.paths(data)) if texts is None else [str(_arguments.texts_file(folder))]
     given = _arguments.given_reading(field=field, target=target, documents=documents, errors=errors)
     read = _arguments.read_as(ReadSettings(), given)
     how = PrepareSettings(sentences=sentences, workers=workers)
@@ -109,23 +120,24 @@ def prepare(
         raise UserError("--tokenizer cannot be combined with --kind or --vocab, to train one")
     require_not_a_run(folder)
     require_free(folder)
-    find_apart(heldout_texts, find_files(texts, None, read), None, read)
-
-    # Load or train the tokenizer, and write the shards.
     display = progress_of(progress)
-    with display:
-        if tokenizer is not None:
-            made = Tokenizer.load(_arguments.path(tokenizer, "--tokenizer"))
-        else:
-            table = {"kind": kind or "wordpiece"} | ({} if vocab is None else {"vocab": vocab})
-            table = config.assign(table, _arguments.assignments(settings))
-            made = _tokenizer(display, texts, read, folder, table)
+    table = {"kind": kind or "wordpiece"} | ({} if vocab is None else {"vocab": vocab})
+    table = config.assign(table, _arguments.assignments(settings))
+    trainer = config.build_kind(kinds.Part("text/tokenizers"), table, "tokenizer")
+    made = None
+    if tokenizer is not None:
+        made = Tokenizer.load(_arguments.path(tokenizer, "--tokenizer"))
+
+    # Train a tokenizer if none is given, and write the shards.
+    with _arguments.kept(texts, folder), display:
+        find_apart(heldout_texts, find_files(paths, None, read), None, read)
+        made = made or _tokenizer(display, paths, read, folder, trainer)
         advance = display.stage("cutting text into tokens")
 
         def show(done: int, total: int) -> None:
             advance(done, total, f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
 
-        prepared = write_shards.prepare(texts, made, folder, how, read, show, heldout_texts)
+        prepared = write_shards.prepare(paths, made, folder, how, read, show, heldout_texts)
     return PreparationResult(prepared, made)
 
 
@@ -134,11 +146,9 @@ def _tokenizer(
     texts: Sequence[str],
     read: ReadSettings,
     out: Path,
-    table: Mapping[str, Any],
+    trainer: TokenizerKind,
 ) -> Tokenizer:
     """Return the tokenizer in `out` if it matches texts and settings, else train one."""
-    kind = table["kind"]
-    trainer = config.build_kind(kinds.Part("text/tokenizers", kind), table, "tokenizer")
     files = find_files(texts, None, read)
     existing = _existing_tokenizer(out, files, read)
     if existing is not None and _settings_of(existing) == trainer:

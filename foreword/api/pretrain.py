@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from foreword.api import _arguments
-from foreword.api._arguments import PathName, Paths, Settings, Track
+from foreword.api._arguments import PathName, Paths, Settings, Track, checked
 from foreword.api._result import Result
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.api.request import RunRequest, request
@@ -17,6 +17,7 @@ from foreword.evaluation.loaded import LoadedModel, load
 from foreword.evaluation.samples import samples
 from foreword.probes._contract import Probe
 from foreword.probes._while_training import probing, tables_of
+from foreword.ranges import CountOrZero
 from foreword.runs import run as running
 from foreword.runs.override import override
 from foreword.runs.recipe import Recipe
@@ -50,6 +51,9 @@ class PretrainingResult(Result):
         """All records of the run's log, in order."""
         return log.read(self.run)
 
+    def __fspath__(self) -> str:
+        return str(self.run)
+
     def load(self, device: str = "auto") -> LoadedModel:
         """Return the trained model.
 
@@ -72,8 +76,9 @@ class PretrainingResult(Result):
         }
 
 
+@checked
 def pretrain(
-    recipe: str | Path | Recipe,
+    recipe: PathName | Recipe,
     data: Paths | None = None,
     out: PathName = "run",
     *,
@@ -81,7 +86,7 @@ def pretrain(
     heldout: Paths | float | None = None,
     tokenizer: PathName | None = None,
     from_: PathName | None = None,
-    extend_vocabulary: int = 0,
+    extend_vocabulary: CountOrZero = 0,
     settings: Settings = (),
     hours: float | None = None,
     tokens: float | None = None,
@@ -140,41 +145,31 @@ def pretrain(
     """
     run = _arguments.path(out, "--out")
     if (data is None) == (texts is None):
-        raise UserError("give data, which takes paths, or texts, which takes the texts themselves")
+        raise UserError(_arguments.DATA_OR_TEXTS)
     running.require_free(run)
     trackers = trackers_of(track)
     tables = tables_of(probes)
+    _arguments.require_hooks(hooks)
     display = progress_of(progress, announces=True)
-
-    def wanted() -> RunRequest:
-        wanted = request(
-            recipe,
-            _arguments.paths(data),
-            settings=_arguments.assignments(settings),
-            budget=_arguments.budget_of(
-                hours=hours, tokens=tokens, epochs=epochs, steps=steps, flops=flops
-            ),
-            heldout=_arguments.heldout(heldout),
-            reading=_arguments.given_reading(
-                field=field, target=target, documents=documents, errors=errors
-            ),
-            tokenizer=None if tokenizer is None else str(_arguments.path(tokenizer, "--tokenizer")),
-            from_=None if from_ is None else str(_arguments.path(from_, "--from")),
-            extend_vocabulary=extend_vocabulary,
-            note=display.note,
-        )
-        return replace(wanted, inputs=replace(wanted.inputs, probes=tables))
-
-    file = run.with_name(f"{run.name}.jsonl")
-    if texts is not None:
-        if file.exists():
-            raise UserError(f"{file}: already exists; choose another out")
-        data = _arguments.write_texts(texts, file)
-    try:
-        return _start(wanted(), run, display, hooks=hooks, trackers=trackers)
-    finally:
-        if texts is not None and not run.exists():  # it could not begin
-            file.unlink()
+    wanted = request(
+        recipe,
+        _arguments.paths(data) if texts is None else [str(_arguments.texts_file(run))],
+        settings=_arguments.assignments(settings),
+        budget=_arguments.budget_of(
+            hours=hours, tokens=tokens, epochs=epochs, steps=steps, flops=flops
+        ),
+        heldout=_arguments.heldout(heldout),
+        reading=_arguments.given_reading(
+            field=field, target=target, documents=documents, errors=errors
+        ),
+        tokenizer=None if tokenizer is None else str(_arguments.path(tokenizer, "--tokenizer")),
+        from_=None if from_ is None else str(_arguments.path(from_, "--from")),
+        extend_vocabulary=extend_vocabulary,
+        note=display.note,
+    )
+    wanted = replace(wanted, inputs=replace(wanted.inputs, probes=tables))
+    with _arguments.kept(texts, run):
+        return _start(wanted, run, display, hooks=hooks, trackers=trackers)
 
 
 def _start(
@@ -197,6 +192,7 @@ def _start(
         raise
 
 
+@checked
 def resume(
     run: PathName,
     *,
@@ -223,6 +219,7 @@ def resume(
     """
     folder = _arguments.path(run, "RUN")
     trackers = trackers_of(track)
+    _arguments.require_hooks(hooks)
     if changed := _arguments.assignments(settings):
         override(folder, changed)
     display = progress_of(progress, announces=True)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from foreword.display import lines
 from foreword.display.run import RunDisplay
+from foreword.errors import UserError
 
 
 class ProgressDisplay(Protocol):
@@ -110,7 +111,15 @@ def progress_of(progress: bool | ProgressDisplay, *, announces: bool = False) ->
     Args:
         progress: the argument `progress` of the API's functions.
         announces: as in `LiveProgress`.
+
+    Raises:
+        UserError: it is neither, nor a display.
     """
     if isinstance(progress, bool):
         return LiveProgress(announces=announces) if progress else Quiet()
+    methods = ("__enter__", "__exit__", "note", "warn", "stage", "record")
+    if lacking := [name for name in methods if not hasattr(progress, name)]:
+        raise UserError(
+            f"progress: expected True, False or a display; {progress!r} has no method {lacking[0]}"
+        )
     return progress

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from foreword.api._arguments import hold_out, read_as, read_recipe
+from foreword.api._arguments import PathName, hold_out, read_as, read_recipe
 from foreword.errors import UserError
 from foreword.interop.start_from import open_starting_model
 from foreword.runs import continued
@@ -54,7 +53,7 @@ class RunRequest:
 
 
 def request(
-    recipe: str | Path | Recipe,
+    recipe: PathName | Recipe,
     data: Sequence[str],
     *,
     settings: Sequence[str] = (),

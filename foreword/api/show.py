@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 
 from foreword import config, kinds
 from foreword.api import _arguments, _kind_pages
-from foreword.api._arguments import Settings
+from foreword.api._arguments import PathName, Settings, checked
 from foreword.api._page import Page
 from foreword.api._recipe_pages import (
     families_page,
@@ -18,7 +19,8 @@ from foreword.api._recipe_pages import (
 from foreword.errors import UserError, nearest
 
 
-def show(what: str | None = None, settings: Settings = ()) -> Page:
+@checked
+def show(what: PathName | None = None, settings: Settings = ()) -> Page:
     """Return a page about recipes, families, grids, kinds or settings; a console shows it.
 
         foreword.show("masked")
@@ -41,6 +43,9 @@ def show(what: str | None = None, settings: Settings = ()) -> Page:
     assignments = _arguments.assignments(settings)
     if what is None:
         return _kind_pages.overview(list(lists))
+    what = str(what) if isinstance(what, PathLike) else what
+    if not isinstance(what, str):
+        raise UserError(f"what: expected a name or a file, got {what!r}")
     if what.endswith(".toml") or what in config.recipe_names():
         return recipe_page(what, assignments)
     if assignments:

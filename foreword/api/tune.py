@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from foreword import allocator, atomic, config, kinds, stored
 from foreword.api import _arguments
-from foreword.api._arguments import PathName, Settings, Track
+from foreword.api._arguments import PathName, Settings, Track, checked
 from foreword.api._examples import ExampleReader, Examples, name_of, sources_of
 from foreword.api._result import Result
 from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.data.given import texts_of
 from foreword.errors import UserError
 from foreword.runs.provenance import command
 from foreword.runs.tracking import Tracking, closing, trackers_of
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from foreword.tuning.written import TunedWriter
 
 
+LONGEST_NAME = 200  # bytes; files add a few of their own, and may have 255
+
+
 @dataclass(frozen=True, repr=False)
 class TuningResult(Result):
     """Scores of fine-tuning, and where the tuned model is.
@@ -54,6 +58,9 @@ class TuningResult(Result):
     rows: list[dict[str, Any]]
     content: Mapping[str, Any]
     result: TuneResult | None = None
+
+    def __fspath__(self) -> str:
+        return str(self.out)
 
     def load(self, device: str = "auto") -> TunedModel | TunedWriter | LoadedModel:
         """Return the tuned model, as `foreword.load` does.
@@ -78,6 +85,7 @@ class TuningResult(Result):
         return rows
 
 
+@checked
 def tune(
     run: PathName,
     train: Examples,
@@ -167,12 +175,11 @@ def tune(
         task, strategy, lr, options, _arguments.assignments(settings), compare=compare
     )
     trackers = trackers_of(track)
-    if "/" in name:
-        raise UserError(f"--name {name}: must be a name, not a path; --out takes a path")
+    _require_name(name)
     reader = ExampleReader(
         Columns(text, label, pair),
         [column.strip() for column in columns.split(",")] if columns else [],
-        [prefix] if isinstance(prefix, str) else list(prefix or ()),
+        [prefix] if isinstance(prefix, str) else list(texts_of(prefix or (), "prefix")),
     )
     train_sources, dev_sources = sources_of(train, "train"), sources_of(dev, "dev")
 
@@ -215,6 +222,18 @@ def tune(
         results.save_network(result, folder, reader.tuned_on(training), content)
         stored.write(evaluation, content)
     return TuningResult(folder, evaluation, content["title"], result.rows, content, result)
+
+
+def _require_name(name: str) -> None:
+    """Check that a name is one that files can have.
+
+    Raises:
+        UserError: it is a path, or too long.
+    """
+    if "/" in name:
+        raise UserError(f"--name {name}: must be a name, not a path; --out takes a path")
+    if len(name.encode(errors="surrogatepass")) > LONGEST_NAME:
+        raise UserError(f"--name: must be at most {LONGEST_NAME} bytes, for names of files")
 
 
 def _notes(

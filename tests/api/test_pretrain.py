@@ -86,8 +86,8 @@ def test_a_given_progress_receives_stages_and_records(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         ({}, "give data"),
-        ({"texts": "one text"}, "got a string"),
-        ({"texts": [1]}, r"texts\[0\]: expected a string, got int"),
+        ({"texts": "one text"}, "got one text; data= takes paths"),
+        ({"texts": [1]}, r"texts\[0\]: expected a text, got 1"),
         ({"texts": []}, "texts is empty"),
         ({"texts": TEXTS, "steps": 1, "hours": 1}, "give one budget, not 2"),
         ({"texts": TEXTS, "settings": "model.layers=6"}, "expected a table"),

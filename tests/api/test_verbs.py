@@ -69,8 +69,8 @@ def test_evaluate_returns_the_loss_and_its_baselines(run: Path) -> None:
     [
         ({"rows": -1}, "--rows: must be a whole number from 1 to"),
         ({"rows": 0}, "--rows: must be a whole number from 1 to"),
-        ({"rows": 1.5}, "--rows: must be a whole number from 1 to"),
-        ({"rows": "a"}, "--rows: must be a whole number from 1 to"),
+        ({"rows": 1.5}, "--rows: expected a whole number, got 1.5"),
+        ({"rows": "a"}, "--rows: expected a whole number, got 'a'"),
         ({"streams": -3}, "--streams: must be a whole number from 0 to"),
         ({"memory": []}, "--memory []: expected numbers of tokens, such as 0,64,128"),
         ({"memory": 64}, "--memory 64: expected numbers of tokens, such as 0,64,128"),

@@ -154,7 +154,7 @@ def test_budget_options_override_the_recipe() -> None:
     train = _on(BudgetOptions(epochs=2.5), made)
     assert (train.epochs, train.tokens, train.hours) == (2.5, None, None)
     for wrong in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(UserError, match="amount: must be a number above 0"):
+        with pytest.raises(UserError, match="--hours: must be a number above 0"):
             _on(BudgetOptions(hours=wrong), made)
 
 
