@@ -188,6 +188,18 @@ def given_reading(**settings: str | None) -> dict[str, Any]:
     return given
 
 
+def given_reading_of(texts: Iterable[str] | None, **settings: str | None) -> dict[str, Any]:
+    """Return `given_reading` of text in files.
+
+    Raises:
+        UserError: there are such settings for texts given in Python.
+    """
+    given = given_reading(**settings)
+    if texts is not None and given:
+        refuse(given, "cannot be combined with texts, which are documents as they are")
+    return given
+
+
 def refuse(given: Mapping[str, Any], why: str) -> NoReturn:
     """Refuse settings of reading where no text is read.
 

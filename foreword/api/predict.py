@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,7 +115,7 @@ def predict(
         UserError: the folder holds no fine-tuned model, or the data do not fit it.
     """
     # Check what is cheap first, then open the model and the table.
-    target = None if out in (None, STANDARD) else Path(fspath(out or ""))
+    target = None if out is None or out == STANDARD else _arguments.path(out, "--out")
     if target is not None:
         format_of(target)
         atomic.require_writable(target, is_folder=False)

@@ -112,7 +112,9 @@ def prepare(
         raise UserError(_arguments.DATA_OR_TEXTS)
     folder = _arguments.path(out, "--out")
     paths = list(_arguments.paths(data)) if texts is None else [str(_arguments.texts_file(folder))]
-    given = _arguments.given_reading(field=field, target=target, documents=documents, errors=errors)
+    given = _arguments.given_reading_of(
+        texts, field=field, target=target, documents=documents, errors=errors
+    )
     read = _arguments.read_as(ReadSettings(), given)
     how = PrepareSettings(sentences=sentences, workers=workers)
     how, heldout_texts = _arguments.hold_out(how, _arguments.heldout(heldout))

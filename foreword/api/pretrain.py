@@ -159,8 +159,8 @@ def pretrain(
             hours=hours, tokens=tokens, epochs=epochs, steps=steps, flops=flops
         ),
         heldout=_arguments.heldout(heldout),
-        reading=_arguments.given_reading(
-            field=field, target=target, documents=documents, errors=errors
+        reading=_arguments.given_reading_of(
+            texts, field=field, target=target, documents=documents, errors=errors
         ),
         tokenizer=None if tokenizer is None else str(_arguments.path(tokenizer, "--tokenizer")),
         from_=None if from_ is None else str(_arguments.path(from_, "--from")),

@@ -174,7 +174,7 @@ def tune(
     made, several = _variants(
         task, strategy, lr, options, _arguments.assignments(settings), compare=compare
     )
-    trackers = trackers_of(track)
+    trackers, display = trackers_of(track), progress_of(progress)
     _require_name(name)
     reader = ExampleReader(
         Columns(text, label, pair),
@@ -199,7 +199,6 @@ def tune(
     if (done := finished.find(folder, evaluation, name, request)) is not None:
         return TuningResult(folder, evaluation, done["title"], done["rows"], done)
     results.require_free(evaluation, folder)
-    display = progress_of(progress)
     for note in _notes(trained, training.tasks, dev_examples):
         display.note(note)
 

@@ -38,6 +38,7 @@ class OtherProgress:
         ({"steps": 0}, "--steps: must be a number above 0"),
         ({"steps": None, "hours": "1"}, "--hours: expected a number, got '1'"),
         ({"field": 3}, "--field: expected a string, got 3"),
+        ({"field": "body"}, "--field: cannot be combined with texts"),
         ({"extend_vocabulary": -1}, "--extend-vocabulary: must be a whole number from 0 to"),
         ({"out": 4}, "--out: expected a path, got 4"),
         ({"track": 3}, "--track: expected names of trackers, or trackers; got 3"),

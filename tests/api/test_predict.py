@@ -293,15 +293,18 @@ def test_what_is_no_text_is_refused(data: Any, message: str, model: TunedModel) 
         (TEXTS, {"text": "a"}, "text, pair: data are texts"),
         (TEXTS, {"pair": "a"}, "text, pair: data are texts"),
         (TEXTS, {"columns": "a,b"}, "columns: names the columns of a file"),
+        (TEXTS, {"out": 3}, "--out: expected a path, got 3"),
+        (TEXTS, {"out": ""}, "--out: the path is empty"),
+        (TEXTS, {"progress": None}, "progress: expected True, False or a display"),
         (TEXTS, {"device": "cuda"}, "device, precision: the model is loaded"),
         (Frame({"text": TEXTS}), {"columns": "a"}, "columns: names the columns of a file"),
     ],
 )
-def test_arguments_without_effect_are_refused(
+def test_arguments_without_effect_or_of_a_wrong_type_are_refused(
     data: Any, arguments: dict[str, Any], message: str, model: TunedModel
 ) -> None:
     with pytest.raises(UserError, match=message):
-        predict(model, data, progress=False, **arguments)
+        predict(model, data, **{"progress": False, **arguments})
 
 
 def test_an_empty_text_has_no_label_in_either_function(model: TunedModel) -> None:
