@@ -23,6 +23,7 @@ from foreword.tuning import result as results
 from foreword.tuning import run as tuning
 from foreword.tuning.examples import LabelledTexts, overlap_note
 from foreword.tuning.input_template import missing_special_tokens
+from foreword.tuning.published_head import with_published_head
 from foreword.tuning.result import TuneResult
 from foreword.tuning.run import TuneSettings, variants
 from foreword.tuning.table import Columns
@@ -122,7 +123,8 @@ def tune(
 
     It trains on `train` and scores the last epoch on `dev`, once per seed; nothing is chosen by the
     score. The saved model is that of seed 1, while the scores are means over the seeds. What is
-    done already, with the same model, settings and examples, is not done again.
+    done already, with the same model, settings and examples, is not done again; a call that was
+    interrupted begins anew and leaves nothing behind.
 
     Args:
         run: a run folder, or one of its checkpoints.
@@ -186,6 +188,7 @@ def tune(
     # Open the model.
     trained = open_run(_arguments.path(run, "RUN"), device)
     trained.require_gradients()
+    made = with_published_head(made, trained)
     name = name or name_of(train_sources)
     evaluation = trained.run / "evaluations" / f"tune-{task}-{name}.json"
     folder = trained.run / "tuned" / name if out is None else _arguments.path(out, "--out")

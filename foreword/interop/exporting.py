@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -102,6 +102,15 @@ def find_family(trained: TrainedModel, family_name: str = "") -> Family:
     Raises:
         UserError: none fits; the message names what differs from the nearest.
     """
+    return next(find_families(trained, family_name))
+
+
+def find_families(trained: TrainedModel, family_name: str = "") -> Iterator[Family]:
+    """Yield each family of a model, as `find_family` does the first.
+
+    Raises:
+        UserError: none fits; the message names what differs from the nearest.
+    """
     known = kinds.names(FAMILIES)
     if family_name and family_name not in known:
         raise UserError(f"--family: no family '{family_name}'{nearest(family_name, known)}")
@@ -114,7 +123,9 @@ def find_family(trained: TrainedModel, family_name: str = "") -> Family:
         family: Family = kinds.load(FAMILIES, name)()
         reasons[name] = _misfits(trained, family)
         if not reasons[name]:
-            return family
+            yield family
+    if not all(reasons.values()):
+        return
     nearest_name = min(reasons, key=lambda name: _distance(reasons[name]))
     raise UserError(
         f"{trained.run}: no transformers class matches this model; nearest is {nearest_name}, but "

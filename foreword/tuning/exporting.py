@@ -20,6 +20,7 @@ from foreword.interop.importing import RECIPE
 from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.pooled import hidden_layer_of
 from foreword.tuning.predict import TunedModel
+from foreword.tuning.published_head import has_head
 from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tasks.regress import Regress, Scale
 from foreword.types import Array
@@ -61,7 +62,7 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExportedClass
     model.backbone.load_state_dict(tuned.network.cpu().backbone.state_dict())
     trained = TrainedModel(model, tuned.recipe, tuned.tokenizer, source=tuned.source)
     trained, _ = exporting.without_boundary_head(trained)
-    family = exporting.find_family(trained, family_name)
+    family = _family_with_head(tuned, trained, family_name)
     submodel, design = family.folders(trained.model, trained.recipe)[""]
     classifier = family.classifier(design)
     _require_same_head(tuned, kinds.name_of(family), classifier)
@@ -94,6 +95,26 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExportedClass
     return ExportedClassifier(classifier.architecture, difference, _notes(tuned, family, design))
 
 
+def _family_with_head(tuned: TunedModel, trained: TrainedModel, family_name: str) -> Family:
+    """Return the first family of the backbone whose class has the tuned head, else the first."""
+    families = list(exporting.find_families(trained, family_name))
+    for family in families:
+        _, design = family.folders(trained.model, trained.recipe)[""]
+        classifier = family.classifier(design)
+        if classifier is not None and _has_head(tuned, classifier):
+            return family
+    return families[0]
+
+
+def _has_head(tuned: TunedModel, classifier: SequenceClassifier) -> bool:
+    task = tuned.task
+    return (
+        isinstance(task, Classify | Regress)
+        and not task.mix_layers
+        and has_head(task, tuned.template.pooling, classifier)
+    )
+
+
 def _require_same_head(
     tuned: TunedModel, family: str, classifier: SequenceClassifier | None
 ) -> None:
@@ -117,12 +138,12 @@ def _require_same_head(
             f"{tuned.source}: {classifier.architecture} reads the last layer alone; tune with "
             "--set task.mix_layers=false"
         )
-    found = {
-        "pooling": tuned.task.pooling or tuned.template.pooling,
-        "hidden_layer": tuned.task.hidden_layer,
-    }
-    needed = {"pooling": classifier.pooling, "hidden_layer": classifier.hidden_layer}
-    if found != needed:
+    if not has_head(tuned.task, tuned.template.pooling, classifier):
+        found = {
+            "pooling": tuned.task.pooling or tuned.template.pooling,
+            "hidden_layer": tuned.task.hidden_layer or "none",
+        }
+        needed = {"pooling": classifier.pooling, "hidden_layer": classifier.hidden_layer}
         has = " and ".join(f"{key} {value}" for key, value in found.items())
         options = " ".join(f"--set task.{key}={value}" for key, value in needed.items())
         raise UserError(
@@ -181,7 +202,11 @@ def _config(tuned: TunedModel, classifier: SequenceClassifier) -> Table:
 
 
 def _notes(tuned: TunedModel, family: Family, design: Design) -> tuple[str, ...]:
-    notes = list(family.notes(design))
+    notes = [
+        *family.notes(design),
+        f"transformers cuts texts to the {tuned.template.length:,} tokens of tuning with "
+        "truncation=True: pipeline(..., truncation=True)",
+    ]
     if tuned.template.is_causal and "[PAD]" not in tuned.tokenizer.vocab.special:
         notes.append("the tokenizer has no padding token: transformers reads one text at a time")
     if not tuned.predicts_labels:

@@ -33,24 +33,25 @@ class PooledTask(Task):
     Attributes:
         dropout: share of that state dropped in training.
         pooling: the `first` token's state ([CLS]), the `mean` of the text's, or the `last` one's;
-            the family's by default.
+            the family's by default, see `hidden_layer`.
         auxiliary: weight of a decoder's language-model loss on the same texts, a mean over each
             text's tokens, beside the task's; 0 for none. GPT-1 has 0.5, which helps on large data
             sets only and not on average (Radford et al. 2018, table 5).
         mix_layers: read a scalar mix of all layers, with learned weights (ELMo), instead of the
             last layer. With strategy `frozen` the layers are features.
         hidden_layer: a layer as wide as the state before the outputs, as published models have:
-            `tanh` (BERT, RoBERTa, ALBERT), `gelu` (ELECTRA), `gelu_tanh`, or `gelu_norm` without
-            biases (ModernBERT). With BERT's, and pooling `first`, `foreword export` writes the
-            class that transformers has. It starts from the pooler that pretraining on pairs
-            trained, if the model has one.
+            `tanh` (BERT, RoBERTa, ALBERT), `gelu` (ELECTRA), `gelu_tanh` (BigBird), or `gelu_norm`
+            without biases (ModernBERT); `none`. It starts from the pooler that pretraining on
+            pairs trained, if the model has one. By default `foreword tune` takes layer and pooling
+            of the family's class in transformers, so that `foreword export` can write it; with
+            another pooling, and in comparisons, there is none.
     """
 
     dropout: ShareBelowOne = 0.1
     pooling: Pooling | None = None
     auxiliary: NonNegative = 0.0
     mix_layers: bool = False
-    hidden_layer: HiddenLayer = "none"
+    hidden_layer: HiddenLayer | None = None
 
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
@@ -79,7 +80,7 @@ class PooledTask(Task):
     def linear_head(self, d_model: int, outputs: int) -> nn.Module:
         """Return the layers of the settings, (texts, d_model) -> (texts, outputs)."""
         output = [Dropout(self.dropout), nn.Linear(d_model, outputs)]
-        if self.hidden_layer == "none":
+        if self.hidden_layer in (None, "none"):
             return nn.Sequential(*output)
         has_norm = self.hidden_layer == "gelu_norm"
         dense = nn.Linear(d_model, d_model, bias=not has_norm)

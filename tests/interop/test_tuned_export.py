@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from foreword.runs.trained_model import open_run
 from foreword.text.tokenizers.wordpiece import WordPiece
 from foreword.tuning import exporting
 from foreword.tuning.predict import load_tuned
+from foreword.tuning.tasks.classify import Classify
 from tests.evaluation.conftest import TEXTS, write_run
 
 from . import theirs
@@ -27,20 +29,31 @@ transformers = pytest.importorskip("transformers")
 FAST: dict[str, Any] = {"seeds": 1, "epochs": 1, "device": "cpu", "progress": False}
 EXAMPLES = [("the cat sat", "cat"), ("a dog looked at the mat", "dog"), ("sat", "neither")] * 4
 PAIRS = [("the cat", "yes", "sat on the mat"), ("a dog", "no", "mat")] * 4
-CLS = {"task.pooling": "first"}
-# The settings that each family's class computes.
+LONG = "the cat sat on the mat and a dog looked at it " * 20
+# The pooling and the hidden layer of each family's class.
 FAMILIES = {
-    "bert": {**CLS, "task.hidden_layer": "tanh"},
-    "roberta": {**CLS, "task.hidden_layer": "tanh"},
-    "albert": {**CLS, "task.hidden_layer": "tanh"},
-    "electra": {**CLS, "task.hidden_layer": "gelu"},
-    "bigbird": {**CLS, "task.hidden_layer": "gelu_tanh"},
-    "longformer": {**CLS, "task.hidden_layer": "tanh"},
-    "modernbert": {**CLS, "task.hidden_layer": "gelu_norm"},
-    "xlnet": {"task.pooling": "last"},
-    "gpt2": {},
-    "gpt1": {},
+    "bert": ("first", "tanh"),
+    "roberta": ("first", "tanh"),
+    "albert": ("first", "tanh"),
+    "electra": ("first", "gelu"),
+    "bigbird": ("first", "gelu_tanh"),
+    "longformer": ("first", "tanh"),
+    "modernbert": ("first", "gelu_norm"),
+    "modern_encoder": ("first", "gelu_norm"),
+    "spanbert": ("first", "tanh"),
+    "xlnet": ("last", "none"),
+    "gpt2": ("last", "none"),
+    "gpt1": ("last", "none"),
 }
+PRETRAIN = (
+    "pretrain {}_tiny --data books.txt --out run --steps 1 --quiet --set train.device=cpu --set "
+    "tokenizer.vocab=400 --set packing.length=32 --set prepare.heldout=0.2"
+)
+TUNE = (
+    "tune run --task classify --train train.tsv --dev train.tsv --compare --name mine --seeds 1 "
+    "--epochs 1 --device cpu --quiet"
+)
+SEQUENCE = ("bert", "roberta", "modern_encoder", "electra", "albert", "xlnet", "gpt2")
 
 
 def tiny_run(folder: Path, name: str) -> Path:
@@ -63,7 +76,10 @@ def test_the_pipeline_gives_our_labels_and_probabilities(
 ) -> None:
     run = tiny_run(tmp_path / "run", name)
     limit = 16 if name == "longformer" else None
-    tuned = tune(run, EXAMPLES, EXAMPLES, settings=FAMILIES[name], max_length=limit, **FAST).out
+    tuned = tune(run, EXAMPLES, EXAMPLES, max_length=limit, **FAST).out
+    task = load_tuned(tuned, "cpu").task
+    assert isinstance(task, Classify)
+    assert (task.pooling, task.hidden_layer) == FAMILIES[name]
     facts = export(tuned, tmp_path / "hf", capsys)
     assert facts["architecture"].endswith("ForSequenceClassification")
     assert facts["logit_difference"] < 1e-4 * max(1, facts["greatest_logit"])
@@ -72,10 +88,12 @@ def test_the_pipeline_gives_our_labels_and_probabilities(
     )[1]
     assert not weights["missing_keys"]
     assert not weights["unexpected_keys"]
-    texts = [text for text, _ in EXAMPLES[:3]]
+    texts = [*(text for text, _ in EXAMPLES[:3]), *([] if name == "bigbird" else [LONG])]
     labels, shares = load_tuned(tuned, "cpu").predict(texts)
-    classify = transformers.pipeline("text-classification", str(tmp_path / "hf"), device="cpu")
-    predicted = classify(texts, batch_size=3)
+    classify = transformers.pipeline(
+        "text-classification", str(tmp_path / "hf"), device="cpu", truncation=True
+    )
+    predicted = classify(texts, batch_size=len(texts))
     assert [one["label"] for one in predicted] == labels
     assert [one["score"] for one in predicted] == pytest.approx(shares.max(1).tolist(), abs=1e-4)
 
@@ -85,7 +103,7 @@ def test_pairs_are_told_apart_as_in_tuning(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tiny_run(tmp_path / "run", name)
-    tuned = tune(run, PAIRS, PAIRS, settings=FAMILIES[name], **FAST).out
+    tuned = tune(run, PAIRS, PAIRS, **FAST).out
     export(tuned, tmp_path / "hf", capsys)
     classify = transformers.pipeline("text-classification", str(tmp_path / "hf"), device="cpu")
     firsts, seconds = [p[0] for p in PAIRS[:2]], [p[2] for p in PAIRS[:2]]
@@ -114,7 +132,10 @@ def test_a_number_is_the_output_of_one_label(
 def test_another_head_is_refused_with_the_settings_that_fit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tuned = tune(tiny_run(tmp_path / "run", "bert"), EXAMPLES, EXAMPLES, **FAST).out
+    mean = {"task.pooling": "mean"}
+    run = tiny_run(tmp_path / "run", "bert")
+    tuned = tune(run, EXAMPLES, EXAMPLES, settings=mean, **FAST).out
+    assert load_tuned(tuned, "cpu").task == Classify(pooling="mean")
     assert command(["export", str(tuned), "--out", str(tmp_path / "hf")]) == 2
     output = capsys.readouterr().err
     assert "BertForSequenceClassification computes something else; tune with" in output
@@ -128,8 +149,7 @@ def test_longformer_is_refused_beyond_the_window_where_theirs_differs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tiny_run(tmp_path / "run", "longformer")
-    settings = FAMILIES["longformer"]
-    tuned = tune(run, EXAMPLES, EXAMPLES, settings=settings, **FAST).out
+    tuned = tune(run, EXAMPLES, EXAMPLES, **FAST).out
     assert command(["export", str(tuned), "--out", str(tmp_path / "hf")]) == 2
     assert "gives the first token global attention" in capsys.readouterr().err
 
@@ -141,7 +161,7 @@ def test_a_hidden_layer_starts_from_the_pretrained_pooler(tmp_path: Path) -> Non
     pooler: Any = trained.model.heads["pair"]
     done = tune(
         tmp_path / "run", [("w3", "a"), ("w4", "b")], [("w3", "a")], strategy="frozen", lr=1e-9,
-        settings={**FAMILIES["bert"]}, **FAST,
+        **FAST,
     )  # fmt: skip
     dense: Any = load_tuned(done.out, "cpu").network.head[0]  # type: ignore[index]
     assert torch.allclose(dense.weight, pooler.pooler.weight, atol=1e-5)
@@ -177,8 +197,7 @@ def test_an_export_that_fails_its_check_leaves_no_folder(
 @pytest.mark.parametrize("length", [14, 15])
 def test_a_pair_that_is_cut_has_the_same_logits(length: int, tmp_path: Path) -> None:
     run = tiny_run(tmp_path / "run", "bert")
-    settings = FAMILIES["bert"]
-    tuned = tune(run, PAIRS, PAIRS, settings=settings, max_length=length, **FAST).out
+    tuned = tune(run, PAIRS, PAIRS, max_length=length, **FAST).out
     model = load_tuned(tuned, "cpu")
     exporting.export(model, tmp_path / "hf")
     hf = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
@@ -188,3 +207,34 @@ def test_a_pair_that_is_cut_has_the_same_logits(length: int, tmp_path: Path) -> 
     with torch.no_grad():
         logits = hf(**batch).logits.numpy()
     assert logits == pytest.approx(model.outputs(firsts, seconds), abs=1e-4)
+
+
+@pytest.mark.parametrize("name", SEQUENCE)
+def test_pretrain_tune_export_works_without_settings(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    draw = random.Random(1)
+    words = ["".join(draw.choices("abcdefghij", k=draw.randint(2, 7))) for _ in range(6000)]
+    lines = [" ".join(words[n : n + 20]) for n in range(0, 6000, 20)]
+    Path("books.txt").write_text("\n\n".join(lines), encoding="utf-8")
+    table = "\n".join(["text\tlabel", *("\t".join(example) for example in EXAMPLES)])
+    Path("train.tsv").write_text(table + "\n", encoding="utf-8")
+    for line in (PRETRAIN.format(name), TUNE):
+        assert command(line.split()) == 0, capsys.readouterr().err
+    facts = export(Path("run/tuned/mine"), Path("classifier"), capsys)
+    assert facts["logit_difference"] < 1e-4 * max(1, facts["greatest_logit"])
+
+
+def test_models_without_a_class_in_transformers_keep_the_plain_head(tmp_path: Path) -> None:
+    run = tiny_run(tmp_path / "run", "transformer_xl")
+    tuned = tune(run, EXAMPLES, EXAMPLES, **FAST).out
+    assert load_tuned(tuned, "cpu").task == Classify()
+
+
+def test_the_export_says_how_to_cut_long_texts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tuned = tune(tiny_run(tmp_path / "run", "bert"), EXAMPLES, EXAMPLES, **FAST).out
+    assert command(["export", str(tuned), "--out", str(tmp_path / "hf")]) == 0
+    assert "tokens of tuning with truncation=True: pipeline(" in capsys.readouterr().err

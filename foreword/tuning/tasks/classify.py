@@ -22,17 +22,19 @@ from foreword.types import Array, Loss
 class Classify(PooledTask):
     """Classification: dropout and a linear layer on the pooled state of the text.
 
-    By default that is the mean of the text's states in an encoder, or the state of [CLS] if
-    pretraining trained it (next sentence, sentence order); the state of the extract token in a
-    decoder, of the start token in an encoder-decoder's decoder; see
+    With `foreword tune` the head is that of the family's class in transformers: in BERT a layer
+    with tanh on the first state, in GPT the last state alone. A model without such a class, or in a
+    comparison, has a linear layer on the mean of the text's states in an encoder, or on the state
+    of [CLS] if pretraining trained it (next sentence, sentence order); on the state of the extract
+    token in a decoder, of the start token in an encoder-decoder's decoder; see
     `foreword.tuning.input_template`.
 
     Also called: classification.
     Reference: Devlin et al. 2019, section 4.1; Radford et al. 2018, sections 3.2 and 3.3; Peters
     et al. 2018, section 3.2.
-    Differs from the paper: by default without BERT's pooler, a dense layer that its next-sentence
-    prediction trained; models without that objective have none. A pair is read in one order, where
-    GPT-1 reads those without an order (similarity) in both and adds the states.
+    Differs from the paper: in comparisons without BERT's pooler, a dense layer that its
+    next-sentence prediction trained; models without that objective have none. A pair is read in
+    one order, where GPT-1 reads those without an order (similarity) in both and adds the states.
     """
 
     has_classes: ClassVar[bool] = True
