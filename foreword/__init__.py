@@ -10,7 +10,7 @@
     tuned = foreword.tune(run, "train.tsv", "dev.tsv")        # or DataFrames, or (text, label)
     foreword.predict(tuned, "new.csv", out="predicted.csv")   # or a DataFrame, or a list of texts
 
-The functions are the verbs of the command line, with the same names, arguments and errors:
+The functions are verbs of the command line, with the same names, arguments and errors:
 
     show        recipes, families and kinds, with the meaning of each setting
     prepare     text to token shards, once for many runs
@@ -20,6 +20,9 @@ The functions are the verbs of the command line, with the same names, arguments 
     evaluate    the loss on held-out text, next to counting
     compare     several recipes at one budget
     load        a trained model: fill, generate, score, encode, predict
+
+These verbs have no function yet; run them as `foreword VERB`: check, translate, score (of a
+file), neighbours, probe, report, import, export, tokenizer, demo.
 
 A mistake raises `foreword.UserError`, whose message says what is wrong, where, and how to fix it.
 Results show themselves in a console and in a notebook, and stand for their folders in other calls.

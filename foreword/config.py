@@ -148,18 +148,25 @@ def _has_setting(table: Any, key: str) -> bool:
     return True
 
 
-def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
-    """Merge `over` into `base`, table by table; a table of another `kind` replaces the old one."""
+def merge(base: Mapping[str, Any], over: Mapping[str, Any], where: str = "") -> Table:
+    """Merge `over` into `base`, table by table; a table of another `kind` replaces the old one.
+
+    Args:
+        base: the table below.
+        over: the table above.
+        where: their place in the recipe, for messages.
+    """
     merged = dict(base)
     for key, value in over.items():
         below = merged.get(key)
+        path = f"{where}.{key}".lstrip(".").replace(".[", "[")
         if isinstance(below, str) and isinstance(value, dict):
             below = {"kind": below}  # `position = "rotary"`, and now one of its settings
         is_same = isinstance(below, dict) and isinstance(value, dict)
         if isinstance(below, list) and _is_indexed(value):
-            merged[key] = _merge_items(below, value, key)
+            merged[key] = _merge_items(below, value, path)
         elif is_same and value.get("kind", below.get("kind")) == below.get("kind"):  # type: ignore[union-attr]
-            merged[key] = merge(typing.cast(Table, below), value)
+            merged[key] = merge(typing.cast(Table, below), value, path)
         else:
             merged[key] = value
     return merged
@@ -177,7 +184,7 @@ def _merge_items(below: Sequence[Any], over: Mapping[str, Any], where: str) -> l
         number = int(key[1:-1])
         if number >= len(items):
             raise UserError(f"{where}[{number}]: there are {len(items)}, counted from 0")
-        items[number] = merge({key: items[number]}, {key: value})[key]
+        items[number] = merge({key: items[number]}, {key: value}, where)[key]
     return items
 
 
@@ -202,6 +209,10 @@ def assign(table: Mapping[str, Any], assignments: Iterable[str]) -> Table:
         names = re.sub(r"(?<=.)\[", ".[", key.strip()).split(".")
         if not equals or not all(names):
             raise UserError(f"--set {assignment}: expected key.name=value")
+        if any(name.startswith("[") and not INDEX.fullmatch(name) for name in names):
+            raise UserError(
+                f"--set {assignment}: items are numbered from 0, as in key[0].name=value"
+            )
         try:
             value = tomllib.loads(f"value = {text.strip()}")["value"]
         except ValueError:  # not TOML, or a number of thousands of digits

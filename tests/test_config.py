@@ -266,6 +266,14 @@ def test_an_item_of_a_list_is_set_by_its_number() -> None:
     assert table["terms"][0] == {"kind": "masked", "rate": 0.1}
     with pytest.raises(UserError, match=r"terms\[2\]: there are 2, counted from 0"):
         config.assign(table, ["terms[2].rate=0.3"])
+    with pytest.raises(UserError, match=r"^objective.terms\[2\]: there are 2, counted from 0"):
+        config.assign({"objective": table}, ["objective.terms[2].rate=0.3"])
+
+
+@pytest.mark.parametrize("item", ["[-1]", "[a]", "[]"])
+def test_an_item_without_a_number_is_refused(item: str) -> None:
+    with pytest.raises(UserError, match="items are numbered from 0, as in key"):
+        config.assign({"terms": ["masked"]}, [f"terms{item}.rate=0.1"])
 
 
 def test_an_item_of_a_default_list_is_set_by_its_number() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from foreword import config, describe, kinds, stored
 from foreword.api._page import Page
 from foreword.describe import KindDescription, Setting
-from foreword.display.tables import out, some, table
+from foreword.display.tables import NARROW, out, some, table, wrapped
 
 # How the kinds are used that no setting takes.
 USED_BY = {
@@ -39,7 +39,7 @@ def overview(lists: Sequence[str]) -> Page:
             }
         )
         out.print("\n  or a folder of kinds, or one of its kinds:\n", markup=False)
-        _definitions({folder.rpartition("/")[2]: some(folders[folder]) for folder in folders})
+        _definitions({folder.rpartition("/")[2]: ", ".join(folders[folder]) for folder in folders})
 
     return Page({"lists": list(lists), "sections": names, "folders": folders}, draw)
 
@@ -105,9 +105,11 @@ def kind_pages(names: Sequence[tuple[str, str]]) -> Page:
 
 def _draw_kind(page: KindDescription, recipes: Sequence[str]) -> None:
     others = f"  (also called {', '.join(page.other_names)})" if page.other_names else ""
-    out.print(f"{page.folder}/{page.name}{others}", style="bold", markup=False)
+    out.print(wrapped(f"{page.folder}/{page.name}{others}"), style="bold", markup=False)
     out.print()
-    out.print(textwrap.indent(page.text, "  "), markup=False)
+    narrow = "\n\n".join(wrapped(part, 2) for part in page.text.split("\n\n"))
+    text = narrow if out.width < NARROW else textwrap.indent(page.text, "  ")
+    out.print(text, markup=False)
     if page.settings:
         out.print()
         _draw_settings(page.settings)
@@ -159,12 +161,16 @@ def _lines(folder: str) -> dict[str, str]:
 
 
 def _definitions(lines: dict[str, str]) -> None:
-    """Print names with their texts beside them, wrapped to the window."""
+    """Print names with their texts beside them, or below in a narrow window."""
     indent = max(map(len, lines), default=0) + 4
+    if out.width < NARROW:
+        for name, line in lines.items():
+            out.print(f"{wrapped(name, 2)}\n{wrapped(line, 4)}", markup=False)
+        return
     for name, line in lines.items():
-        wrapped = textwrap.wrap(line, max(out.width - indent - 1, 24)) or [""]
-        out.print(f"  {name:<{indent - 2}}{wrapped[0]}", markup=False)
-        for more in wrapped[1:]:
+        first, *rest = textwrap.wrap(line, max(out.width - indent - 1, 24)) or [""]
+        out.print(f"  {name:<{indent - 2}}{first}", markup=False)
+        for more in rest:
             out.print(" " * indent + more, markup=False)
 
 

@@ -23,12 +23,16 @@ class Result:
         """Return the rows of the table, by column; none for no table."""
         return ()
 
+    def _tables(self) -> Sequence[Sequence[Mapping[str, Any]]]:
+        """Return the rows of each table; by default of one, or of none."""
+        return [rows] if (rows := self._rows()) else []
+
     def __repr__(self) -> str:
         given = {name: value for name, value in self._facts().items() if value is not None}
         facts = {name: _line(value, LONGEST_FACT) for name, value in given.items()}
         width = max(map(len, facts), default=0)
         lines = [type(self).__name__, *(f"  {n:<{width}}  {v}" for n, v in facts.items())]
-        if rows := self._rows():
+        for rows in self._tables():
             columns = list(rows[0])
             cells = [_cells(columns), *(_cells(map(row.get, columns)) for row in rows)]
             widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -47,7 +51,7 @@ class Result:
             if value is not None
         )
         page = f"<b>{type(self).__name__}</b><table>{facts}</table>"
-        if rows := self._rows():
+        for rows in self._tables():
             columns = list(rows[0])
             head = "".join(f"<th>{html.escape(column)}</th>" for column in _cells(columns))
             body = "".join(

@@ -77,9 +77,12 @@ class ComparisonResult(Result):
     def _facts(self) -> Mapping[str, Any]:
         return {"folder": self.out, "done": self.is_done, "failed": self.failures or None}
 
-    def _rows(self) -> Sequence[Mapping[str, Any]]:
-        first = self.tables[:1]
-        return [dict(zip(t.columns, row, strict=True)) for t in first for row in t.rows]
+    def _tables(self) -> Sequence[Sequence[Mapping[str, Any]]]:
+        return [
+            [dict(zip(_unique(table.columns), row, strict=True)) for row in table.rows]
+            for table in self.tables
+            if table.title != tables.SAMPLES
+        ]
 
 
 @checked
@@ -157,6 +160,12 @@ def compare(
     return ComparisonResult(folder, is_done, results, tuple(filter(None, notes)))
 
 
+def _unique(columns: Sequence[str]) -> list[str]:
+    """Return the columns, "from scratch" with the column before it, whose score it is."""
+    pairs = zip(columns, ["", *columns], strict=False)
+    return [f"{before}, {name}" if name == tables.SCRATCH else name for name, before in pairs]
+
+
 class ComparisonProgress:
     """Shows a comparison: each piece of work as a stage.
 
@@ -171,6 +180,10 @@ class ComparisonProgress:
     def note(self, text: str) -> None:
         """Show a line."""
         self._display.note(text)
+
+    def warn(self, text: str) -> None:
+        """Show a line, even where others are not wanted."""
+        self._display.warn(text)
 
     def stage(self, name: str) -> Callable[..., None]:
         """Begin a stage before the work."""

@@ -57,7 +57,7 @@ class EvaluationResult(Result):
         return {"saved to": self.file, **self.content.get("components", {})}
 
     def _rows(self) -> Sequence[Mapping[str, Any]]:
-        return self.rows
+        return [{name.replace("_", " "): value for name, value in row.items()} for row in self.rows]
 
 
 @checked

@@ -60,7 +60,7 @@ class PredictionResult(Result):
         return [row[PREDICTION] for row in self.rows]
 
     def _facts(self) -> Mapping[str, Any]:
-        labels = ", ".join(f"{n} {count:,}" for n, count in self.counts.labels.most_common(10))
+        labels = ", ".join(f"{n}: {count:,}" for n, count in self.counts.labels.most_common(10))
         return {
             "predictions": self.out,
             "rows": self.counts.rows,

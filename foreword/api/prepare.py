@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from foreword.data.learning import train_tokenizer
 from foreword.data.prepared_text import PreparedText, require_free
 from foreword.data.read_documents import find_files
 from foreword.data.text_files import ReadSettings
-from foreword.data.write_shards import PrepareSettings
+from foreword.data.write_shards import PrepareSettings, fingerprint_of
 from foreword.errors import UserError
 from foreword.ranges import Count, Workers
 from foreword.runs.run import require_not_a_run
@@ -105,7 +105,8 @@ def prepare(
         progress: whether to show the progress, or what shows it.
 
     Raises:
-        UserError: the text cannot be read, `out` holds something else, or an impossible setting.
+        UserError: the text cannot be read, `out` holds something else or other shards, or an
+            impossible setting.
     """
     # Check every argument before any text is read.
     if (data is None) == (texts is None):
@@ -122,18 +123,20 @@ def prepare(
         raise UserError("--tokenizer cannot be combined with --kind or --vocab, to train one")
     require_not_a_run(folder)
     require_free(folder)
-    display = progress_of(progress)
-    table = {"kind": kind or "wordpiece"} | ({} if vocab is None else {"vocab": vocab})
-    table = config.assign(table, _arguments.assignments(settings))
-    trainer = config.build_kind(kinds.Part("text/tokenizers"), table, "tokenizer")
-    made = None
-    if tokenizer is not None:
-        made = Tokenizer.load(_arguments.path(tokenizer, "--tokenizer"))
+    wanted = _wanted_tokenizer(tokenizer, kind, vocab, settings)
 
-    # Train a tokenizer if none is given, and write the shards.
+    # Train the tokenizer, unless there is one, and write the shards.
+    display = progress_of(progress)
     with _arguments.kept(texts, folder), display:
-        find_apart(heldout_texts, find_files(paths, None, read), None, read)
-        made = made or _tokenizer(display, paths, read, folder, trainer)
+        files = find_files(paths, None, read)
+        held = find_apart(heldout_texts, files, None, read)
+        existing = _existing_tokenizer(folder, files, held, read, how, wanted)
+        if isinstance(wanted, Tokenizer):
+            made = wanted
+        elif existing is not None:
+            made = existing
+        else:
+            made = train_tokenizer(wanted, files, read, display.stage)
         advance = display.stage("cutting text into tokens")
 
         def show(done: int, total: int) -> None:
@@ -143,19 +146,18 @@ def prepare(
     return PreparationResult(prepared, made)
 
 
-def _tokenizer(
-    display: ProgressDisplay,
-    texts: Sequence[str],
-    read: ReadSettings,
-    out: Path,
-    trainer: TokenizerKind,
-) -> Tokenizer:
-    """Return the tokenizer in `out` if it matches texts and settings, else train one."""
-    files = find_files(texts, None, read)
-    existing = _existing_tokenizer(out, files, read)
-    if existing is not None and _settings_of(existing) == trainer:
-        return existing
-    return train_tokenizer(trainer, files, read, display.stage)
+def _wanted_tokenizer(
+    tokenizer: PathName | None, kind: str | None, vocab: int | None, settings: Settings
+) -> Tokenizer | TokenizerKind:
+    """Return the tokenizer in a folder, or the settings to train one with."""
+    if tokenizer is not None:
+        return Tokenizer.load(_arguments.path(tokenizer, "--tokenizer"))
+    table: dict[str, Any] = {"kind": kind or "wordpiece"}
+    table |= {} if vocab is None else {"vocab": vocab}
+    table = config.assign(table, _arguments.assignments(settings))
+    part = kinds.Part("text/tokenizers", table["kind"])
+    trainer: TokenizerKind = config.build_kind(part, table, "tokenizer")
+    return trainer
 
 
 def _settings_of(tokenizer: Tokenizer) -> TokenizerKind | None:
@@ -168,12 +170,43 @@ def _settings_of(tokenizer: Tokenizer) -> TokenizerKind | None:
     return trainer
 
 
-def _existing_tokenizer(out: Path, files: Sequence[Path], read: ReadSettings) -> Tokenizer | None:
-    """Return the tokenizer in `out` if the shards there were made from the same texts."""
+def _existing_tokenizer(
+    out: Path,
+    files: Sequence[Path],
+    held: Sequence[Path],
+    read: ReadSettings,
+    how: PrepareSettings,
+    wanted: Tokenizer | TokenizerKind,
+) -> Tokenizer | None:
+    """Return the tokenizer of the shards in `out`; None if there are no whole ones.
+
+    Args:
+        out: the folder for the shards.
+        files: the text to train on.
+        held: the text to hold out, if it is given apart.
+        read: how files become documents.
+        how: how documents become shards.
+        wanted: the tokenizer, or the settings to train it with.
+
+    Raises:
+        UserError: the shards are of other text, settings or tokenizer, and would be lost to the
+            runs that were trained on them.
+    """
     try:
         prepared = PreparedText.load(out, verify=False)
+        existing = Tokenizer.load(prepared.tokenizer)
     except UserError:  # nothing there, or nothing whole
         return None
-    if prepared.manifest["text"] != fingerprint_text(list(files), read):
-        return None
-    return Tokenizer.load(prepared.tokenizer)
+    is_same = (
+        existing.fingerprint == wanted.fingerprint
+        if isinstance(wanted, Tokenizer)
+        else _settings_of(existing) == wanted
+    )
+    how = replace(how, heldout=0.0) if held else how
+    texts = fingerprint_text(list(files), read), fingerprint_text(list(held), read) if held else ""
+    if not is_same or prepared.fingerprint != fingerprint_of(*texts, existing, how):
+        raise UserError(
+            f"{out}: holds shards of another text, tokenizer or settings, and runs trained on them "
+            "need them; choose another --out, or delete the folder"
+        )
+    return existing

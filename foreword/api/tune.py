@@ -28,7 +28,6 @@ from foreword.tuning.result import TuneResult
 from foreword.tuning.run import TuneSettings, variants
 from foreword.tuning.table import Columns
 from foreword.tuning.task_mixture import mix_tasks
-from foreword.tuning.tasks._contract import Labelled
 
 if TYPE_CHECKING:
     from foreword.evaluation.loaded import LoadedModel
@@ -74,14 +73,18 @@ class TuningResult(Result):
         return load(self.out, device)
 
     def _facts(self) -> Mapping[str, Any]:
-        return {"tuned model": self.out, "scores": self.evaluation, "task": self.title}
+        return {
+            "tuned model": self.out, "scores": self.evaluation, "task": self.title,
+            "notes": "; ".join(self.content.get("notes", ())) or None,
+        }  # fmt: skip
 
     def _rows(self) -> Sequence[Mapping[str, Any]]:
         metrics = [key for key in self.rows[0] if results.is_score(key) and key[-4:] != "_std"]
         rows = []
         for row in self.rows:
             name = f"{row['start']}, {row['strategy']}" if "lr" in row else row["strategy"]
-            scores = {m: score_text(row[m], row[f"{m}_std"]) for m in metrics}
+            names = map(results.metric_name, metrics)
+            scores = dict(zip(names, results.score_cells(row, metrics), strict=True))
             rows.append({"": name, **scores, "lr": f"{row['lr']:.2g}" if "lr" in row else ""})
         return rows
 
@@ -202,8 +205,10 @@ def tune(
     if (done := finished.find(folder, evaluation, name, request)) is not None:
         return TuningResult(folder, evaluation, done["title"], done["rows"], done)
     results.require_free(evaluation, folder)
-    for note in _notes(trained, training.tasks, dev_examples):
+    for note in _notes(trained):
         display.note(note)
+    if overlap := overlap_note(training.tasks, dev_examples):
+        display.warn(overlap)
 
     # Fine-tune; record where the examples came from, and write the model and its scores.
     with atomic.guarded(trained.run):
@@ -221,6 +226,7 @@ def tune(
             settings=result.settings | {"data": reader.as_table(training, scored, temperature)},
         )
         content = {**results.as_json(result, name, command()), "request": request}
+        content |= {"notes": [overlap]} if overlap else {}
         results.save_network(result, folder, reader.tuned_on(training), content)
         stored.write(evaluation, content)
     return TuningResult(folder, evaluation, content["title"], result.rows, content, result)
@@ -238,15 +244,14 @@ def _require_name(name: str) -> None:
         raise UserError(f"--name: must be at most {LONGEST_NAME} bytes, for names of files")
 
 
-def _notes(
-    trained: TrainedModel, training: Sequence[Sequence[Labelled]], dev: Sequence[Labelled]
-) -> list[str]:
+def _notes(trained: TrainedModel) -> list[str]:
     """Return what is worth knowing before the work, a line each."""
-    overlap = overlap_note(training, dev)
-    notes = [*trained.notes, *([overlap] if overlap else [])]
-    if added := missing_special_tokens(trained.recipe, trained.vocab):
-        notes.append(f"special tokens added for the input template: {', '.join(added)}")
-    return notes
+    added = missing_special_tokens(trained.recipe, trained.vocab)
+    names = ", ".join(added)
+    return [
+        *trained.notes,
+        *[f"special tokens added for the input template: {names}"] * bool(added),
+    ]
 
 
 def _record(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -286,8 +291,3 @@ def _variants(
     given = {name: value for name, value in all_options.items() if value is not None}
     settings = config.build(TuneSettings, given, "tune")
     return made, variants(settings) if compare else [settings]
-
-
-def score_text(mean: float, deviation: float | None) -> str:
-    """Return a score with its standard deviation over seeds."""
-    return f"{mean:.3f}" if deviation is None else f"{mean:.3f} ± {deviation:.3f}"

@@ -114,7 +114,7 @@ def _check(request: RunRequest, folder: Path, stage: Stage, shown: tuple[int, in
     shares: Shares = (1.0, 1.0)
     counts = None
     if not is_prepared(texts):
-        stage("reading the text")
+        stage("sampling the text")
         request, shares, counts = _sampled(request, folder)
 
     # Start the run as `pretrain` would, up to its set-up.

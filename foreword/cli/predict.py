@@ -83,8 +83,8 @@ def predict(
     if quiet:
         return
     counts = result.counts
-    labels = ", ".join(f"{label} {count:,}" for label, count in counts.labels.most_common(10))
+    labels = ", ".join(f"{label}: {count:,}" for label, count in counts.labels.most_common(10))
     rows_read = f"{counts.rows:,} {'row' if counts.rows == 1 else 'rows'}"
-    console.say(f"{rows_read}{f': {labels}' if labels else ''}")
+    console.say(f"{rows_read}{f'; {labels}' if labels else ''}")
     if result.out is not None:
         console.say(f"predictions: {result.out}")

@@ -64,7 +64,11 @@ def prepare(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Turn text files into token shards; shards that are still up to date are reused."""
+    """Turn text files into token shards; shards that are still up to date are reused.
+
+    Shards of another text, tokenizer or settings are not overwritten, since runs need those that
+    they were trained on.
+    """
     from foreword.api.prepare import prepare as work
 
     tokenizer_options.require_one_source()

@@ -35,7 +35,10 @@ def tune(
     """Fine-tune a pretrained model on labelled text.
 
     Trains on --train and scores the last epoch on --dev, once per seed; nothing is chosen by the
-    score. The scores go to RUN/evaluations, the first seed's model to --out.
+    score. The scores go to RUN/evaluations, the first seed's model to --out. Classes are scored by
+    accuracy, macro F1 (the mean of each label's F1) and Matthews correlation.
+
+    What is done already is not done again; a call that was interrupted begins anew.
     """
     from foreword.api.tune import tune as work
 
@@ -61,8 +64,7 @@ def tune(
 
 
 def _show(result: TuningResult) -> None:
-    from foreword.api.tune import score_text
-    from foreword.tuning.result import is_score, train_count
+    from foreword.tuning.result import is_score, metric_name, score_cells, train_count
 
     # The table: one row per variant, one column per metric.
     rows = result.rows
@@ -71,9 +73,9 @@ def _show(result: TuningResult) -> None:
     for row in rows:
         is_run = "lr" in row
         name = f"{row['start']}, {row['strategy']}" if is_run else row["strategy"]
-        scores = [score_text(row[m], row[f"{m}_std"]) for m in metrics]
+        scores = score_cells(row, metrics)
         cells.append([name, *scores, f"{row['lr']:.2g}" if is_run else ""])
-    console.table(result.title, ["", *metrics, "lr"], cells)
+    console.table(result.title, ["", *map(metric_name, metrics), "lr"], cells)
 
     # What else a reader of the scores has to know.
     for row in rows:

@@ -111,6 +111,9 @@ class ComparisonReporter(Protocol):
     def note(self, text: str) -> None:
         """Show a line."""
 
+    def warn(self, text: str) -> None:
+        """Show a line, even where others are not wanted."""
+
     def stage(self, name: str) -> Callable[..., None]:
         """Show a stage before the work; the returned function takes (done, total)."""
 
@@ -143,9 +146,11 @@ class Comparison:
             with _naming_cell(cell.name):
                 _require_cell(self.recipes[cell.name, 1], grid.data)
         self.examples = {task.name: read_examples(task) for task in grid.tasks}
+        self.warnings: list[str] = []
         for name, task_examples in self.examples.items():
             if overlap := overlap_note([task_examples.train], task_examples.dev):
-                reporter.note(f"task '{name}': {overlap}")
+                self.warnings.append(f"task '{name}': {overlap}")
+                reporter.warn(self.warnings[-1])
         read = [recipe.read for recipe in self.recipes.values()]
         self.corpora = Corpora(grid.data, out / "data", reporter.stage, grid.heldout, read)
         self.failures: list[Failure] = []

@@ -15,8 +15,10 @@ from foreword.comparison.grid import Cell, GridTask
 from foreword.comparison.interval import LEVEL, half_width_of_share
 from foreword.comparison.results import NUMBERS, Results
 from foreword.formatting import duration, power, quantity
+from foreword.tuning.result import metric_name
 
 MISSING = "–"
+SAMPLES, SCRATCH = "What they say", "from scratch"  # a title, a column
 BLANK = re.compile(r"«|\[MASK\]|<extra_id_\d+>")  # a blank, or a filled one
 CONTEXT_WORDS = 4  # words shown on either side of a blank
 
@@ -81,7 +83,8 @@ def notes(results: Results) -> list[str]:
     limits = [f"{task.name}: the first {task.rows:,} rows" for task in grid.tasks if task.rows]
     if limits:
         lines.append(f"Training examples used: {'; '.join(limits)}.")
-    # What is missing.
+    # What is wrong or missing.
+    lines += results.comparison.warnings
     lines += [f"Failed: {f.work}: {f.error}" for f in results.comparison.failures]
     missing = len(results.comparison.work()) - _count_done(results)
     if missing:
@@ -203,8 +206,8 @@ def _fine_tuning(results: Results) -> MarkdownTable:
     # The columns: each task's score, and from scratch where it is tuned so.
     columns = ["cell"]
     for task in grid.tasks:
-        columns.append(f"{task.name}, {results.metric(task)}".rstrip(", "))
-        columns += ["from scratch"] * task.scratch
+        columns.append(f"{task.name}, {metric_name(results.metric(task))}".rstrip(", "))
+        columns += [SCRATCH] * task.scratch
     # A row per cell that has scores.
     rows = []
     for cell in grid.cells:
@@ -237,7 +240,7 @@ def _samples(results: Results) -> MarkdownTable:
         if run.seed == 1
         for sample in run.samples
     ]
-    return MarkdownTable("What they say", ("cell", "from", "text"), tuple(rows))
+    return MarkdownTable(SAMPLES, ("cell", "from", "text"), tuple(rows))
 
 
 def _csv(results: Results) -> str:

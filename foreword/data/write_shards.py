@@ -92,7 +92,7 @@ def prepare(
         # Reuse shards of the same text, settings and tokenizer.
         text = fingerprint_text(files, read)
         held_text = fingerprint_text(held, read) if held else ""
-        fingerprint = _fingerprint(text, held_text, tokenizer, settings)
+        fingerprint = fingerprint_of(text, held_text, tokenizer, settings)
         part = folder / PART
         shutil.rmtree(part, ignore_errors=True)  # left by a process that was killed
         if reusable := find(folder, fingerprint):
@@ -149,8 +149,17 @@ def _require_unchanged(states: Mapping[Path, tuple[int, int]]) -> None:
             raise UserError(f"{file}: changed while it was read; prepare it again")
 
 
-def _fingerprint(text: str, held_text: str, tokenizer: Tokenizer, settings: PrepareSettings) -> str:
-    """Return the fingerprint of shards, equal for equal texts, settings and tokenizers."""
+def fingerprint_of(
+    text: str, held_text: str, tokenizer: Tokenizer, settings: PrepareSettings
+) -> str:
+    """Return the fingerprint of shards, equal for equal texts, settings and tokenizers.
+
+    Args:
+        text: the fingerprint of the files to train on.
+        held_text: of those to hold out; "" if documents of `text` are.
+        tokenizer: text to ids.
+        settings: how documents become shards; no share is held out if files are.
+    """
     parts = [FORMAT, text, tokenizer.fingerprint, settings.heldout, settings.sentences]
     return digest([*parts, held_text] if held_text else parts)
 

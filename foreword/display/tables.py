@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -14,16 +15,21 @@ from foreword.formatting import cell
 
 out = Console(highlight=False, soft_wrap=True)
 LONGEST, BORDER = 24, 3  # characters of a cell kept on one line; characters of a column's border
+NARROW = 60  # a window of fewer characters shows a table that does not fit as a list
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print a table, with numbers aligned to the right and texts to the letter.
 
-    A table too wide for the window continues below, with its first column repeated.
+    A table too wide for the window continues below, with its first column repeated; in a narrow
+    window each row is a list.
     """
     texts = [[cell(value) for value in row] for row in rows]
     cells = zip(columns, *texts, strict=True)  # by column
     widths = [max(map(_least_width, column)) + BORDER for column in cells]
+    if out.width < NARROW and sum(widths) > out.width - 1:
+        _rows_as_lists(title, columns, texts)
+        return
     for which in _column_groups(widths, out.width - 1):
         grid = Table(title=escape(title) or None, title_justify="left", header_style="bold")
         for n in which:
@@ -35,6 +41,24 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
             grid.add_row(*(Text(row[n]) for n in which))  # a text may hold `[b]`
         out.print(grid, soft_wrap=False)  # cells too wide for the window are wrapped
         title = ""
+
+
+def _rows_as_lists(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print the first cell of each row, with the others below, each after its column's name."""
+    if title:
+        out.print(wrapped(title), markup=False)
+    for first, *others in rows:
+        out.print(wrapped(first), style="bold", markup=False)
+        for name, text in zip(columns[1:], others, strict=True):
+            out.print(wrapped(f"{name}: {text}".removeprefix(": "), 2), markup=False)
+
+
+def wrapped(text: str, indent: int = 0) -> str:
+    """Return a text wrapped to the window between words, with its lines indented."""
+    space = " " * indent
+    width = max(out.width - 1, 12)
+    lines = textwrap.wrap(text, width, initial_indent=space, subsequent_indent=space)
+    return "\n".join(lines or [space])
 
 
 def _least_width(text: str) -> int:

@@ -182,7 +182,7 @@ def _plot(figure: Any, rows: Sequence[Row], details: Sequence[Row]) -> None:
     ticks = layer_order(str(row["layer"]) for row in details)
     for number, row in enumerate(rows[:MAX_RUNS]):
         own = [one for one in details if one["run"] == row["run"] and one["spearman"] is not None]
-        shown = "-" if row["spearman"] is None else f"{row['spearman']:.3f}"
+        shown = "–" if row["spearman"] is None else f"{row['spearman']:.3f}"
         axes.plot(
             [ticks.index(str(one["layer"])) for one in own],
             [one["spearman"] for one in own],

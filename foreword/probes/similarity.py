@@ -76,7 +76,7 @@ def _plot(figure: Any, rows: Sequence[Row], details: Sequence[Row]) -> None:
     for number, row in enumerate(rows[:MAX_RUNS]):
         known = [d for d in details if d["run"] == row["run"] and d["cosine"] is not None]
         ratings, cosines = ([d[key] for d in known] for key in ("rating", "cosine"))
-        correlation = "-" if row["spearman"] is None else f"{row['spearman']:.2f}"
+        correlation = "–" if row["spearman"] is None else f"{row['spearman']:.2f}"
         total = row["pairs"] + row["left_out"]
         label = f"{row['run']}: Spearman {correlation}, {row['pairs']:,} of {total:,} pairs"
         axes.scatter(ratings, cosines, s=14, alpha=0.7, label=label, **run_style(number))

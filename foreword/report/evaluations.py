@@ -6,6 +6,7 @@ import base64
 import struct
 from functools import partial
 from html import escape
+from pathlib import Path
 
 from foreword.formatting import cell
 from foreword.report import tuning
@@ -66,9 +67,10 @@ def meaning(evaluation: SavedEvaluation) -> str:
 
 
 def _text(evaluation: SavedEvaluation) -> str:
-    """Return the text of an evaluation; "" for the run's own held-out text."""
+    """Return the names of the files of an evaluation's text; "" for the run's own held-out text."""
     text = evaluation.content.get("text", "")
-    return ", ".join(map(str, text)) if isinstance(text, list) else str(text)
+    texts = text if isinstance(text, list) else [text]
+    return ", ".join(Path(str(one)).name for one in texts)
 
 
 def bars_by_order(evaluation: SavedEvaluation) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from foreword.comparison.interval import LEVEL, Interval, Spread, difference, half_width_of_share
 from foreword.formatting import figure
 from foreword.report.folder import Record, number
+from foreword.tuning.result import metric_name
 
 SHARES = ("accuracy", "f1")  # metrics that people read in percent and points
 PRETRAINED, SCRATCH = "pretrained", "from scratch"
@@ -122,7 +123,8 @@ def gain_sentence(gain: Interval, metric: str, over: str = "the same network fro
     scale, unit = (100.0, "points of ") if metric in SHARES else (1.0, "")
     digits = 1 if metric in SHARES else 3
     mean, half = scale * gain.mean, scale * gain.half_width
-    amount = f"{abs(mean):.{digits}f} {unit}{metric}"
+    name = metric_name(metric)
+    amount = f"{abs(mean):.{digits}f} {unit}{name}"
     if math.isnan(half):
         direction = "adds" if mean >= 0 else "costs"
         return (
@@ -136,7 +138,7 @@ def gain_sentence(gain: Interval, metric: str, over: str = "the same network fro
     if high < 0:
         return f"Pretraining costs {amount} against {over} ({interval})."
     return (
-        f"Against {over} the difference is {_signed(mean, digits)} {unit}{metric} ({interval}): "
+        f"Against {over} the difference is {_signed(mean, digits)} {unit}{name} ({interval}): "
         "the interval includes zero, so these runs do not show that pretraining helps."
     )
 
@@ -214,7 +216,8 @@ def _sample(row: Record, metric: str) -> Spread:
 
 
 def _score(value: float, metric: str) -> str:
-    return f"{100 * value:.1f} % {metric}" if metric in SHARES else f"{value:.3f} {metric}"
+    name = metric_name(metric)
+    return f"{100 * value:.1f} % {name}" if metric in SHARES else f"{value:.3f} {name}"
 
 
 def _signed(value: float, digits: int) -> str:

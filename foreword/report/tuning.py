@@ -12,7 +12,7 @@ from foreword.report.folder import Record, SavedEvaluation, number
 from foreword.report.meaning import SCRATCH, is_baseline, score_sentence, worth_sentence
 from foreword.report.svg import responsive
 from foreword.report.tables import Table
-from foreword.tuning.result import RUN_COLUMNS, is_score, train_count
+from foreword.tuning.result import RUN_COLUMNS, is_score, metric_name, train_count
 
 
 def metrics(evaluation: SavedEvaluation) -> list[str]:
@@ -53,11 +53,11 @@ def chart(evaluation: SavedEvaluation, metric: str) -> str:
     ]
     if not scores:
         return ""
-    title = escape(f"{evaluation.title or evaluation.name}: {metric}", quote=True)
-    plot = responsive(lambda size: plot_scores(scores, metric, title, size=size), is_large=True)
-    caption = (
-        f"{metric.capitalize()} on the dev examples{_deviation_words(evaluation.rows, metric)}"
-    )
+    name = metric_name(metric)
+    title = escape(f"{evaluation.title or evaluation.name}: {name}", quote=True)
+    plot = responsive(lambda size: plot_scores(scores, name, title, size=size), is_large=True)
+    words = f"{name[:1].upper()}{name[1:]} on the dev examples"
+    caption = words + _deviation_words(evaluation.rows, metric)
     return f'<figure class="card"><figcaption>{escape(caption)}</figcaption>{plot}</figure>'
 
 
@@ -78,7 +78,7 @@ def table(evaluation: SavedEvaluation, names: Sequence[str]) -> Table:
         ]
         for row in evaluation.rows
     ]
-    heads = [column.replace("_", " ") for column in columns]
+    heads = [metric_name(column) for column in columns]
     return Table(heads, rows, [False, *[True] * (len(columns) - 1)])
 
 

@@ -83,6 +83,21 @@ def train_count(examples: Mapping[str, Any]) -> str:
     return f"{examples['train']:,} of {drawn:,} training examples, drawn for each seed"
 
 
+def metric_name(name: str) -> str:
+    """Return what people call a metric."""
+    return "macro F1" if name == "f1" else name.replace("_", " ")
+
+
+def score_cells(row: Row, metrics: Sequence[str]) -> list[str]:
+    """Return the scores of a row of results with their deviations; a dash for one it lacks."""
+    return [score_text(row[m], row[f"{m}_std"]) if m in row else "–" for m in metrics]
+
+
+def score_text(mean: float, deviation: float | None) -> str:
+    """Return a score with its standard deviation over seeds."""
+    return f"{mean:.3f}" if deviation is None else f"{mean:.3f} ± {deviation:.3f}"
+
+
 def summarise(finals: Sequence[Row]) -> Row:
     """Return the means of the last epochs of all seeds, with sample standard deviations `_std`.
 

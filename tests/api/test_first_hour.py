@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from foreword import atomic
+from foreword import atomic, stored
 from foreword.api.compare import compare
 from foreword.api.evaluate import evaluate
 from foreword.api.load import load
@@ -20,6 +20,7 @@ from foreword.api.pretrain import pretrain, resume
 from foreword.api.tune import tune
 from foreword.data.read_documents import find_files
 from foreword.errors import UserError
+from foreword.report.page import write_page
 from foreword.runs.trained_model import open_run
 from foreword.tuning import result as results
 from foreword.tuning.examples import overlap_note
@@ -102,13 +103,17 @@ def test_dev_examples_that_are_trained_on_are_counted(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [f"the {n} cats\t{n % 2}" for n in range(12)]
-    files = {"train": rows, "dev": [*rows[:3], "another text\t1"]}
-    for name, lines in files.items():
+    tables = {"train": rows, "dev": [*rows[:3], "another text\t1"]}
+    for name, lines in tables.items():
         text = "\n".join(["text\tlabel", *lines])
         (tmp_path / f"{name}.tsv").write_text(text, encoding="utf-8")
-    tune(run, tmp_path / "train.tsv", tmp_path / "dev.tsv", seeds=1, epochs=1, name="overlap")
-    err = " ".join(capsys.readouterr().err.split())
-    assert "3 of the 4 dev examples are training examples too" in err
+    files = [tmp_path / "train.tsv", tmp_path / "dev.tsv"]
+    result = tune(run, *files, seeds=1, epochs=1, name="overlap", progress=False)
+    warning = "3 of the 4 dev examples are training examples too"
+    assert warning in " ".join(capsys.readouterr().err.split())
+    assert warning in stored.read(result.evaluation)["notes"][0]
+    assert warning in repr(result)
+    assert warning in write_page(run).read_text(encoding="utf-8")
     one = [Labelled(str(n), "1") for n in range(200)]
     assert overlap_note([[Labelled("7", "1")]], one) is None
     assert overlap_note([[Labelled("7", "1", "pair")]], one[7:8]) is None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import pydoc
+import re
 import subprocess
 import sys
 
 import pytest
 
 import foreword
+from foreword.cli.main import verbs
 
 
 def test_the_namespace_holds_only_public_names() -> None:
@@ -34,6 +36,15 @@ def test_help_names_every_function() -> None:
     assert "runs/books" in page
     for name in foreword.__all__:
         assert name in page
+
+
+def test_help_names_every_verb_without_a_function() -> None:
+    page = " ".join((inspect.getdoc(foreword) or "").split())
+    without = page.partition("have no function yet; run them as `foreword VERB`: ")[2]
+    named = set(re.findall(r"\w+", without.partition(".")[0]))
+    functions = {*foreword.__all__, "fill", "generate"}  # the last two of `load`
+    assert {verb.strip("_") for verb in verbs()} - functions <= named
+    assert not named & set(foreword.__all__)
 
 
 def test_importing_foreword_loads_no_torch() -> None:

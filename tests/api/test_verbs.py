@@ -61,7 +61,7 @@ def test_evaluate_returns_the_loss_and_its_baselines(run: Path) -> None:
     assert result.loss is not None
     assert result.file.is_file()
     assert [row["what"] for row in result.rows][1:] == ["bigram counts", "unigram counts"]
-    assert "unigram counts" in repr(result)
+    assert "unigram counts" in repr(result) and "bits per byte" in repr(result)
 
 
 @pytest.mark.parametrize(
@@ -101,6 +101,8 @@ def test_tune_accepts_examples_given_in_python(run: Path) -> None:
     assert 0 <= result.rows[0]["accuracy"] <= 1
     assert result.content["settings"]["data"]["train"] == "12 examples given in Python"
     assert "accuracy" in repr(result)
+    assert "macro F1" in repr(result)
+    assert "macro F1" in write_page(run).read_text(encoding="utf-8")
     tuned = result.load("cpu")
     assert isinstance(tuned, TunedModel)
     assert tuned.predict(["a good film"])[0][0] in ("0", "1")
@@ -147,6 +149,25 @@ def test_compare_runs_a_grid_file(shards: Path, tmp_path: Path) -> None:
     assert not result.failures
     assert "one" in repr(result)
     assert (tmp_path / "out" / "table.md").is_file()
+
+
+def test_a_comparison_shows_pretraining_and_fine_tuning(shards: Path, tmp_path: Path) -> None:
+    rows = "\n".join(["text\tlabel", *("\t".join(example) for example in EXAMPLES)])
+    (tmp_path / "films.tsv").write_text(rows + "\n", encoding="utf-8")
+    grid = tmp_path / "grid.toml"
+    grid.write_text(
+        '[set]\npacking = { kind = "documents", length = 16 }\ntrain = { batch = 4 }\n'
+        '[[cells]]\nrecipe = "gpt2_tiny"\nlabel = "one"\n'
+        '[[tasks]]\nname = "films"\ntrain = "films.tsv"\ndev = "films.tsv"\n'
+        "tune = { seeds = 1, epochs = 1 }\n",
+        encoding="utf-8",
+    )
+    result = compare(grid, shards, tmp_path / "out", steps=2, progress=False)
+    shown = repr(result)
+    assert re.search(r"cell +recipe +parameters", shown)
+    assert re.search(r"cell +films, accuracy +films, accuracy, from scratch", shown)
+    assert "films, accuracy" in result._repr_html_()
+    assert any("dev examples are training examples too" in note for note in result.notes)
 
 
 def test_pages_have_text_and_html_forms() -> None:

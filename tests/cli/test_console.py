@@ -12,6 +12,7 @@ from rich.cells import cell_len
 
 from foreword.cli import console
 from foreword.cli._streams import guarded
+from foreword.cli.main import run as command
 from foreword.display.bar import Bar
 from foreword.display.run import RunDisplay
 
@@ -31,6 +32,24 @@ def test_a_table_too_wide_continues_below(
     assert text.count("Transformer-XL") > 1
     for name in ("transformer_xl_mini", *(f"{n}2,345" for n in range(9))):
         assert text.count(name) == 1, name
+
+
+@pytest.mark.parametrize("width", [20, 40])
+def test_a_narrow_window_shows_rows_as_lists_of_whole_words(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console.out, "width", width)
+    meaning = "share of each row's tokens that are masked and predicted"
+    columns = ["setting", "default", "values", "meaning"]
+    console.table("", columns, [["rate", 0.15, "above 0, up to 1", meaning]])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) < width
+    assert lines[:2] == ["rate", "  default: 0.1500"]
+    assert " ".join(" ".join(lines[2:]).split()) == f"values: above 0, up to 1 meaning: {meaning}"
+    assert command(["show", "masked"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 4000 // width
+    assert max(map(len, lines)) < width
 
 
 class _Closed(io.StringIO):

@@ -40,11 +40,28 @@ def test_reused_shards_train_no_tokenizer(
     assert run(words) == 0
     monkeypatch.setattr("foreword.text.tokenizers.char.Char.train", None)
     assert run(words) == 0
-    monkeypatch.undo()
-    assert run([*words, "--vocab", "120"]) == 0
     outputs = [json.loads(part) for part in _documents(capsys.readouterr().out)]
-    assert [each["reused"] for each in outputs] == [False, True, False]
-    assert outputs[2]["tokenizer"]["vocab"] == 120
+    assert [each["reused"] for each in outputs] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--vocab", "120"], ["--kind", "bpe"], ["--heldout", "0.2"], ["--no-sentences"], ["more"]],
+    ids=" ".join,
+)
+def test_shards_that_runs_may_need_are_not_replaced_by_others(
+    words: list[str], tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["prepare", text, "--out", str(tmp_path / "out"), "--kind", "char"]
+    assert run(given) == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.*")}
+    if words == ["more"]:
+        words = [str(write(tmp_path / "b.jsonl", make_texts(10)))]
+    capsys.readouterr()
+    assert run([*given, *words]) == 2
+    message = capsys.readouterr().err
+    assert "holds shards of another text, tokenizer or settings" in message
+    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.*")} == before
 
 
 def test_a_given_tokenizer_is_used(

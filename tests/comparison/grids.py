@@ -76,6 +76,9 @@ class Quiet:
     def note(self, text: str) -> None:
         self.notes.append(text)
 
+    def warn(self, text: str) -> None:
+        self.notes.append(text)
+
     def stage(self, name: str) -> Callable[[float, float], None]:
         self.notes.append(name)
         return lambda *_: None

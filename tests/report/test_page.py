@@ -349,7 +349,7 @@ def test_a_page_has_one_held_out_loss_or_the_reason_for_two(tmp_path: Path) -> N
 
 
 def test_a_loss_on_another_text_is_named_after_it(tmp_path: Path) -> None:
-    other = loss_evaluation(2.0, 10) | {"name": "evaluate-x", "text": "<x>.txt"}
+    other = loss_evaluation(2.0, 10) | {"name": "evaluate-x", "text": "/home/me/<x>.txt"}
     run = write_run(tmp_path / "run", run_json={}, evaluations__x_json=other)
     html = write_page(run).read_text(encoding="utf-8")
     assert "<h2>Loss on &lt;x&gt;.txt</h2>" in html and "On &lt;x&gt;.txt the loss is 2.00" in html

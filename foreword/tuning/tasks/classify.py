@@ -29,6 +29,9 @@ class Classify(PooledTask):
     token in a decoder, of the start token in an encoder-decoder's decoder; see
     `foreword.tuning.input_template`.
 
+    It is scored by accuracy, macro F1 (the mean of each label's F1, however frequent) and Matthews
+    correlation.
+
     Also called: classification.
     Reference: Devlin et al. 2019, section 4.1; Radford et al. 2018, sections 3.2 and 3.3; Peters
     et al. 2018, section 3.2.

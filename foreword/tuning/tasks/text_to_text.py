@@ -102,27 +102,24 @@ class TextToText(Task):
         """Return the share of answers that are right to the last token, and of right tokens.
 
         Greedy decoding gives the right answer if each of its tokens is the likeliest after the
-        right ones before it, so nothing has to be generated.
+        right ones before it, so nothing has to be generated. `tokens` counts each token after the
+        right ones before it, which one answer for all examples cannot be scored by, so a baseline
+        has `accuracy` alone.
 
         Args:
             outputs: the likeliest token at each position of all answers, (tokens, 1); or one
                 answer for each example, (examples, length), right-padded with -1.
             targets: the answers, a list of (tokens,) int64.
         """
-        is_right: list[Array] = []
-        if outputs.shape[1] == 1:
-            edges = np.cumsum([len(target) for target in targets])[:-1]
-            written: Sequence[Array] = np.split(outputs[:, 0].astype(np.int64), edges)
-        else:
-            written = [row[row >= 0] for row in outputs.astype(np.int64)]
-        for answer, target in zip(written, targets, strict=True):
-            n = min(len(answer), len(target))
-            right = np.zeros(max(len(answer), len(target)), dtype=bool)
-            right[:n] = answer[:n] == target[:n]
-            is_right.append(right)
+        if outputs.shape[1] > 1:
+            answers = [row[row >= 0] for row in outputs.astype(np.int64)]
+            pairs = zip(answers, targets, strict=True)
+            return {"accuracy": float(np.mean([np.array_equal(a, b) for a, b in pairs]))}
+        edges = np.cumsum([len(target) for target in targets])[:-1]
+        is_right = outputs[:, 0].astype(np.int64) == np.concatenate(list(targets))
         return {
-            "accuracy": float(np.mean([right.all() for right in is_right])),
-            "tokens": float(np.mean(np.concatenate(is_right))),
+            "accuracy": float(np.mean([one.all() for one in np.split(is_right, edges)])),
+            "tokens": float(np.mean(is_right)),
         }
 
     def baseline(self, targets: Any, labels: tuple[str, ...]) -> tuple[str, Array]:

@@ -17,7 +17,7 @@ from foreword.tuning.answers import AnswerExamples
 from foreword.tuning.fine_tuner import TuneSettings, build_network
 from foreword.tuning.input_template import template_of
 from foreword.tuning.predict import load_tuned
-from foreword.tuning.result import save_network
+from foreword.tuning.result import save_network, score_cells
 from foreword.tuning.run import tune
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
@@ -47,6 +47,8 @@ def test_text_to_text_learns_to_answer_and_is_saved_as_a_run(
     assert result.rows[0]["tokens"] >= result.rows[0]["accuracy"]
     assert result.rows[-1]["strategy"] == "most frequent answer"
     assert result.rows[-1]["accuracy"] == 0.5
+    assert "tokens" not in result.rows[-1]  # the model's follow right ones, as no answer's do
+    assert score_cells(result.rows[-1], ["accuracy", "tokens"]) == ["0.500", "–"]
     save_network(result, tmp_path / "tuned")
     prompted = PromptedModel.of(open_run(tmp_path / "tuned", "cpu"))
     examples = reviews(24, 2)
