@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import overload
 
 from foreword import config
+from foreword.data.given import require_text, texts_of
 from foreword.evaluation import decoding, filling, scoring
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import Sampling
@@ -56,18 +57,21 @@ class LoadedModel:
         Raises:
             UserError: the model does not fill blanks, or the text has none.
         """
+        require_text(text, "text")
         return filling.fill(self.trained, text, top)
 
     @overload
-    def generate(self, prompt: str, sampling: Sampling | None = None, **settings: float) -> str: ...
+    def generate(  # type: ignore[overload-overlap] # a text is no list of texts here
+        self, prompt: str, sampling: Sampling | None = None, **settings: float
+    ) -> str: ...
 
     @overload
     def generate(
-        self, prompt: list[str], sampling: Sampling | None = None, **settings: float
+        self, prompt: Iterable[str], sampling: Sampling | None = None, **settings: float
     ) -> list[str]: ...
 
     def generate(
-        self, prompt: str | list[str], sampling: Sampling | None = None, **settings: float
+        self, prompt: str | Iterable[str], sampling: Sampling | None = None, **settings: float
     ) -> str | list[str]:
         """Return how each prompt continues: `run.generate("The cat", temperature=0, tokens=20)`.
 
@@ -81,7 +85,7 @@ class LoadedModel:
                 does not exist.
         """
         settings_used = config.build(Sampling, {**asdict(sampling or Sampling()), **settings})
-        prompts = [prompt] if isinstance(prompt, str) else prompt
+        prompts = [prompt] if isinstance(prompt, str) else list(texts_of(prompt, "prompt"))
         generations = decoding.generate(self.trained, prompts, settings_used)
         texts = [generation.text for generation in generations]
         return texts[0] if isinstance(prompt, str) else texts
@@ -92,15 +96,16 @@ class LoadedModel:
         Raises:
             UserError: the text has nothing to score, or a source is missing.
         """
+        require_text(text, "text")
         return scoring.score(self.trained, text, source)
 
     @overload
-    def encode(self, text: str) -> Array: ...
+    def encode(self, text: str) -> Array: ...  # type: ignore[overload-overlap]
 
     @overload
-    def encode(self, text: list[str]) -> list[Array]: ...
+    def encode(self, text: Iterable[str]) -> list[Array]: ...
 
-    def encode(self, text: str | list[str]) -> Array | list[Array]:
+    def encode(self, text: str | Iterable[str]) -> Array | list[Array]:
         """Return the last hidden states of a text, or of each of several.
 
         The special tokens around a document in training (such as [CLS] and [SEP]) surround each
@@ -114,7 +119,8 @@ class LoadedModel:
         """
         if isinstance(text, str):
             return self._states([text])[0]
-        return [row for at in range(0, len(text), 32) for row in self._states(text[at : at + 32])]
+        texts = list(texts_of(text, "text"))
+        return [row for at in range(0, len(texts), 32) for row in self._states(texts[at : at + 32])]
 
     def _states(self, texts: Sequence[str]) -> list[Array]:
         encode, wrap = self.tokenizer.encode, self.trained.with_special_tokens

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from foreword.api.compare import compare
@@ -19,6 +20,7 @@ from foreword.errors import UserError
 from foreword.evaluation.loaded import LoadedModel
 from foreword.report.page import write_page
 from foreword.tuning.predict import TunedModel
+from tests.frames import Frame, Series
 
 TEXTS = [f"The cat number {n} sat on the mat and looked at dog number {n + 1}." for n in range(300)]
 SMALL: dict[str, Any] = {
@@ -107,6 +109,23 @@ def test_tune_accepts_examples_given_in_python(run: Path) -> None:
     assert isinstance(tuned, TunedModel)
     assert tuned.predict(["a good film"])[0][0] in ("0", "1")
     assert isinstance(load(run, "cpu"), LoadedModel)
+
+
+def test_a_loaded_model_takes_any_list_of_texts_and_refuses_what_is_none(run: Path) -> None:
+    loaded = load(run, "cpu")
+    assert isinstance(loaded, LoadedModel)
+    states = loaded.encode(TEXTS[:2])
+    assert all(map(np.array_equal, loaded.encode(Series(TEXTS[:2])), states))
+    assert len(loaded.generate(iter(TEXTS[:2]), tokens=1)) == 2
+    for wrong, message in [
+        (lambda: loaded.score(None), "text: expected a text, got None"),
+        (lambda: loaded.fill(3), "text: expected a text, got 3"),
+        (lambda: loaded.encode(["a", None]), r"text\[1\]: expected a text, got None"),
+        (lambda: loaded.generate({"a": 1}), "prompt: expected a list of texts, got a dict"),
+        (lambda: loaded.encode(Frame({"a": TEXTS})), "text: expected a list of texts, got a Frame"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            wrong()
 
 
 def test_the_report_says_that_only_some_rows_were_evaluated(run: Path) -> None:
