@@ -50,15 +50,21 @@ def _rows_as_lists(title: str, columns: Sequence[str], rows: Sequence[Sequence[s
     for first, *others in rows:
         out.print(wrapped(first), style="bold", markup=False)
         for name, text in zip(columns[1:], others, strict=True):
-            out.print(wrapped(f"{name}: {text}".removeprefix(": "), 2), markup=False)
+            out.print(wrapped(f"{name}: {text}".removeprefix(": "), 2, hanging=2), markup=False)
 
 
-def wrapped(text: str, indent: int = 0) -> str:
-    """Return a text wrapped to the window between words, with its lines indented."""
-    space = " " * indent
+def wrapped(text: str, indent: int = 0, hanging: int = 0) -> str:
+    """Return a text wrapped to the window between words.
+
+    Args:
+        text: the text.
+        indent: spaces before each line.
+        hanging: more spaces before each line but the first.
+    """
+    first, others = " " * indent, " " * (indent + hanging)
     width = max(out.width - 1, 12)
-    lines = textwrap.wrap(text, width, initial_indent=space, subsequent_indent=space)
-    return "\n".join(lines or [space])
+    lines = textwrap.wrap(text, width, initial_indent=first, subsequent_indent=others)
+    return "\n".join(lines or [first])
 
 
 def _least_width(text: str) -> int:
