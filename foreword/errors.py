@@ -20,6 +20,19 @@ class RangeError(UserError, ValueError):
     """A number is outside the range of its setting; the message begins with the setting's name."""
 
 
+class VocabSizeError(UserError):
+    """A text supports no vocabulary of the requested size.
+
+    Args:
+        message: one line.
+        fitting: a size that it supports.
+    """
+
+    def __init__(self, message: str, fitting: int) -> None:
+        super().__init__(message)
+        self.fitting = fitting
+
+
 class DamagedError(UserError):
     """A stored file is not as it was written; another checkpoint, or a new one, is needed."""
 

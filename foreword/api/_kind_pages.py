@@ -12,6 +12,7 @@ from foreword import config, describe, kinds, stored
 from foreword.api._page import Page
 from foreword.describe import KindDescription, Setting
 from foreword.display.tables import NARROW, out, some, table, wrapped
+from foreword.runs.dial import FAMILIES
 
 # How the kinds are used that no setting takes.
 USED_BY = {
@@ -36,6 +37,7 @@ def overview(lists: Sequence[str]) -> Page:
                 "lists": ", ".join(lists),
                 "a recipe": "bert_mini, gpt2_mini, ... or a file; 'show recipes' lists them",
                 "a section": ", ".join(names),
+                "a dial": ", ".join(FAMILIES),
             }
         )
         out.print("\n  or a folder of kinds, or one of its kinds:\n", markup=False)

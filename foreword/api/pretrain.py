@@ -107,12 +107,15 @@ def pretrain(
         run = foreword.pretrain("bert_mini", "books/", "runs/books", hours=1)
         run.load().fill("The old man went to [MASK].")
 
+    With a dial in place of a recipe, `encoder`, `decoder` or `encoder_decoder`, model and training
+    are chosen by `hours`, this machine and the text: `foreword.show("encoder")`.
+
     A tokenizer is trained if none is given, and token shards are written if there are none. Ctrl-C
     ends it saved; `foreword.resume` continues.
 
     Args:
-        recipe: the name of a shipped recipe (`foreword.show("recipes")`), a `.toml` file, or a
-            recipe object.
+        recipe: the name of a shipped recipe (`foreword.show("recipes")`), a `.toml` file, a
+            recipe object, or a dial.
         data: text files, folders or globs (.txt, .md, .jsonl, .parquet, also .gz and .zst); or a
             folder that `foreword.prepare` wrote.
         out: the run folder to create.
@@ -185,7 +188,11 @@ def _start(
     running.require_free(run)
     wanted = wanted.extended(progress.note)
     try:
-        running.start(wanted.recipe, wanted.inputs, run, wanted.starting_model)
+        facts = None
+        if wanted.dial is not None:
+            facts = wanted.dial.facts
+            progress.note(wanted.dial.summary)
+        running.start(wanted.recipe, wanted.inputs, run, wanted.starting_model, dial=facts)
         return _train(run, progress, hooks=hooks, trackers=trackers)
     except UserError:
         running.undo_start(run, before)

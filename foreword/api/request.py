@@ -1,4 +1,7 @@
-"""A run to start: recipe, text, budget and starting weights, resolved before any text is read."""
+"""A run to start: recipe, text, budget and starting weights, resolved before the text is read.
+
+A dial in place of a recipe (`encoder`) looks at the beginning of the text.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from foreword.api._arguments import PathName, hold_out, read_as, read_recipe
+from foreword.data.text_files import ReadSettings
 from foreword.errors import UserError
 from foreword.interop.start_from import open_starting_model
-from foreword.runs import continued
+from foreword.runs import conditions, continued
 from foreword.runs.continued import StartingModel
 from foreword.runs.corpus import is_prepared
+from foreword.runs.dial import FAMILIES, Dial
 from foreword.runs.recipe import Recipe
 from foreword.runs.run import Inputs
 from foreword.train.budget import Budget
@@ -28,12 +33,14 @@ class RunRequest:
         inputs: what the run reads.
         starting_model: a trained model to start from.
         new_tokens: number of tokens to extend its vocabulary by.
+        dial: what the recipe was derived from, if it was.
     """
 
     recipe: Recipe
     inputs: Inputs
     starting_model: StartingModel | None = None
     new_tokens: int = 0
+    dial: Dial | None = None
 
     def extended(self, note: Note) -> RunRequest:
         """Return the request with a vocabulary extended by tokens learned from its texts.
@@ -65,10 +72,10 @@ def request(
     extend_vocabulary: int = 0,
     note: Note,
 ) -> RunRequest:
-    """Return the run to start; no text is read yet.
+    """Return the run to start; no text is read yet, except by a dial.
 
     Args:
-        recipe: name, file or object.
+        recipe: name, file or object; or a dial (`encoder`), which a budget in hours turns.
         data: files, folders, globs; or a folder of prepared text.
         settings: `model.layers=6`.
         budget: in place of the recipe's.
@@ -83,13 +90,18 @@ def request(
         UserError: the recipe has a mistake, arguments contradict each other, or `from_` names
             nothing to start from.
     """
-    loaded = read_recipe(recipe, settings)
-    if budget is not None:
-        loaded = replace(loaded, train=budget.applied_to(loaded.train))
     if is_prepared(data) and reading:
         raise UserError(
             f"--{next(iter(reading))}: {data[0]} holds prepared text, which was read already"
         )
+    dial = None
+    if isinstance(recipe, str) and recipe in FAMILIES:
+        dial = _turn(recipe, budget, data, tokenizer, from_, settings, reading or {})
+        loaded = dial.recipe(settings)
+    else:
+        loaded = read_recipe(recipe, settings)
+        if budget is not None:
+            loaded = replace(loaded, train=budget.applied_to(loaded.train))
     prepare, heldout_texts = hold_out(loaded.prepare, heldout or ())
     loaded = replace(loaded, prepare=prepare, read=read_as(loaded.read, reading or {}))
     inputs = Inputs(tuple(data), tokenizer, heldout_texts)
@@ -105,4 +117,33 @@ def request(
         return RunRequest(starting_model.recipe, inputs, starting_model, extend_vocabulary)
     if extend_vocabulary:
         raise UserError("--extend-vocabulary: requires --from, the model to extend")
-    return RunRequest(loaded, inputs)
+    return RunRequest(loaded, inputs, dial=dial)
+
+
+def _turn(
+    family: str,
+    budget: Budget | None,
+    data: Sequence[str],
+    tokenizer: str | None,
+    from_: str | None,
+    settings: Sequence[str],
+    reading: Mapping[str, Any],
+) -> Dial:
+    """Return the dial of a family for a budget in hours.
+
+    Raises:
+        UserError: the budget is not in hours, or there is a model to start from.
+    """
+    recipe = FAMILIES[family].small
+    if budget is None or budget.unit != "hours":
+        given = "" if budget is None else f", not --{budget.unit}"
+        raise UserError(
+            f"{family}: chooses a model by the time that it has; give --hours{given}, as in "
+            f"--hours 1, or name a recipe, such as {recipe}"
+        )
+    if from_ is not None:
+        raise UserError(
+            f"{family}: chooses a model, and --from gives one; name a recipe, such as {recipe}"
+        )
+    read_as(ReadSettings(), reading)  # refused before anything is measured
+    return conditions.turn(family, budget.amount, data, tokenizer, settings, reading)

@@ -8,6 +8,7 @@ from pathlib import Path
 from foreword import config, kinds
 from foreword.api import _arguments, _kind_pages
 from foreword.api._arguments import PathName, Settings, checked
+from foreword.api._dial_pages import dial_page
 from foreword.api._page import Page
 from foreword.api._recipe_pages import (
     families_page,
@@ -17,6 +18,7 @@ from foreword.api._recipe_pages import (
     recipes_page,
 )
 from foreword.errors import UserError, nearest
+from foreword.runs.dial import FAMILIES
 
 
 @checked
@@ -27,8 +29,8 @@ def show(what: PathName | None = None, settings: Settings = ()) -> Page:
 
     Args:
         what: kinds, families, recipes, grids; a folder of kinds (objectives, positions); a kind
-            (masked, rotary); a section (train, read); a family (BERT); the name or file of a
-            recipe. Default: what there is to show.
+            (masked, rotary); a section (train, read); a family (BERT); a dial (encoder); the name
+            or file of a recipe. Default: what there is to show.
         settings: of a recipe.
 
     Raises:
@@ -56,6 +58,8 @@ def show(what: PathName | None = None, settings: Settings = ()) -> Page:
         return _kind_pages.section_page(what, sections[what])
     if folders := _kind_pages.folders_named(what):
         return _kind_pages.folder_page(folders[0])
+    if what in FAMILIES:
+        return dial_page(what, _kind_pages.kind_pages(_kind_pages.kinds_named(what)))
     return _called(what)
 
 

@@ -17,7 +17,13 @@ from foreword.ranges import CountOrZero
 class RunOptions(Options):
     """The recipe, the text and the starting weights of a run."""
 
-    recipe: Annotated[str, typer.Argument(help="A recipe's name (bert_mini) or a .toml file.")]
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            help="A recipe's name (bert_mini) or a .toml file; or encoder, decoder or "
+            "encoder_decoder, sized to --hours, this machine and the text."
+        ),
+    ]
     data: Annotated[
         list[PathText],
         typer.Option("--data", help="Text: files, folders or globs; or a folder of 'prepare'."),

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from foreword.api.request import RunRequest
     from foreword.data.prepared_text import PreparedText
     from foreword.data.text_files import ReadSettings
+    from foreword.runs.dial import Dial
     from foreword.runs.estimate import Estimate
     from foreword.runs.preview import Piece, PreviewRow
+    from foreword.runs.recipe import Recipe
     from foreword.runs.setup import TrainingSetup
     from foreword.runs.stages import Stage
 
@@ -91,9 +93,13 @@ def check(
         )
     with progress as shown, tempfile.TemporaryDirectory() as folder:
         result = _check(request, Path(folder), shown.stage, (rows, shown_tokens))
+    dial = request.dial
     if json:
-        console.emit(_document(result))
+        document = _document(result)
+        console.emit(document if dial is None else {**document, "dial": dial.facts})
     else:
+        if dial is not None:
+            _show_dial(dial, result.setup.recipe)
         _show(result)
 
 
@@ -157,21 +163,22 @@ def _sample(texts: Sequence[str], read: ReadSettings, file: Path) -> tuple[float
     """Write the beginning of the text to `file`; return which share of it that is, and counts."""
     from foreword import stored
     from foreword.data.read_documents import ReadCounts, find_files, read_documents
+    from foreword.text import utf8
 
     counts = ReadCounts()
     files = find_files(texts, counts, read)
     total = sum(path.stat().st_size for path in files)
-    written, share, is_parallel = 0, 1.0, bool(read.target)
+    written, kept, share, is_parallel = 0, 0, 1.0, bool(read.target)
     with file.open("w", encoding="utf-8") as out:
         for document in read_documents(files, read, counts):
             text = document.text
-            if written + len(text) > SAMPLE_BYTES:
-                text = text if is_parallel else text[: SAMPLE_BYTES - written]
-                share = max(counts.bytes_read, written + len(text)) / max(total, 1)
-            written += len(text)
+            if not is_parallel:
+                text = text[: SAMPLE_BYTES - written]
+            written, kept = written + len(text), kept + utf8.size(text)
             sides = text.split("\n") if is_parallel else [text]
             out.write(stored.to_json(dict(zip(("text", "target"), sides, strict=False))) + "\n")
-            if share < 1 or written >= SAMPLE_BYTES:
+            if written >= SAMPLE_BYTES:
+                share = kept / counts.total_bytes(total)
                 break
     return min(share, 1.0), asdict(counts)
 
@@ -223,6 +230,31 @@ def _document(result: CheckResult) -> dict[str, Any]:
         "data": result.data,
         "batch": [asdict(row) for row in result.rows],
     }
+
+
+def _show_dial(dial: Dial, recipe: Recipe) -> None:
+    """Print what a dial chose, with reasons; `recipe` has what `--set` overruled."""
+    chosen = dial.recipe()
+    rows = []
+    for choice in dial.choices:
+        value, given = (_setting(one, choice.setting) for one in (chosen, recipe))
+        reason = choice.reason if value == given else f"--set; the dial has {_value(value)}"
+        rows.append([choice.setting, _value(given), reason])
+    console.table(dial.title, ["setting", "value", "why"], rows)
+    console.facts({"expected loss": dial.expected})
+    console.out.print()
+
+
+def _setting(recipe: Recipe, path: str) -> Any:
+    """Return a setting of a recipe; None where it has no such setting."""
+    value: Any = recipe
+    for name in path.split("."):
+        value = getattr(value, name, None)
+    return value
+
+
+def _value(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
 def _show(result: CheckResult) -> None:

@@ -85,6 +85,12 @@ class ReadCounts:
     replaced_bytes: int = 0
     bytes_read: int = 0
 
+    def total_bytes(self, stored: int) -> float:
+        """Return the bytes of text in files of `stored` bytes, by what was read of them so far."""
+        if not self.bytes_read:
+            return float(max(self.bytes, stored))
+        return max(self.bytes, self.bytes * stored / self.bytes_read)
+
     def skip(self, what: str) -> None:
         """Count a file that is not read."""
         self.skipped[what] = self.skipped.get(what, 0) + 1

@@ -94,6 +94,7 @@ def start(
     run: Path,
     starting_model: StartingModel | None = None,
     machines: int = 1,
+    dial: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the run folder: `run.json` first, the recipe last.
 
@@ -103,6 +104,7 @@ def start(
         run: the run folder.
         starting_model: a trained model to continue from.
         machines: number of machines like this one that may share the training.
+        dial: what the recipe was derived from, if it was (`foreword.runs.dial`).
 
     Raises:
         UserError: the folder is not empty or in use, or as `require_possible`.
@@ -118,6 +120,7 @@ def start(
     provenance |= {"heldout": list(heldout)} if heldout else {}
     provenance |= {"probes": [dict(table) for table in inputs.probes]} if inputs.probes else {}
     provenance |= starting_model.provenance if starting_model is not None else {}
+    provenance |= {"dial": dict(dial)} if dial is not None else {}
     with atomic.locked(run):
         require_free(run)  # again, under the lock
         for name in StartingModel.WRITES:  # left by a run killed at its start

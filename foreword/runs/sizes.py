@@ -83,6 +83,13 @@ def require_memory(recipe: Recipe, vocab: Vocab | None = None, machines: int = 1
     _require_fits(MemoryNeed(ahead, _training(recipe, numbers)), available, machines)
 
 
+def least_memory(recipe: Recipe, vocab: Vocab | None = None) -> int:
+    """Return the least bytes of a run on one machine, by arithmetic."""
+    ahead = _ahead(recipe, recipe.tokenizer.vocab if vocab is None else vocab.size)
+    training = _training(recipe, sum(count_parameters(recipe, vocab).values()))
+    return sum(ahead.values()) + sum(training.values())
+
+
 def fits(recipe: Recipe, vocab: Vocab) -> bool:
     """Return whether the run may fit in memory."""
     try:

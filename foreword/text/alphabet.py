@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tokenizers import Tokenizer as Engine
 
-from foreword.errors import UserError
+from foreword.errors import VocabSizeError
 from foreword.text import special
 from foreword.text.sample import Sample
 
@@ -42,7 +42,7 @@ class Alphabet:
             letters: number of tokens of one character; default: at least the characters.
 
         Raises:
-            UserError: it has not; a size with room for words is proposed.
+            VocabSizeError: it has not; a size with room for words is proposed.
         """
         known = len(self._kept(self.coverage)) if letters is None else letters
         if known + len(special.ALL) <= vocab:
@@ -51,10 +51,11 @@ class Alphabet:
         letters = letters or max(known, tokens)
         least = letters + len(special.ALL)
         size = _round_up(least + (letters if words is None else words))
-        raise UserError(
+        raise VocabSizeError(
             f"tokenizer.vocab: {vocab:,} is too small for this text, whose single characters and "
             f"the special tokens are {least:,}; use tokenizer.vocab={size}, with room for the "
-            f"words that make up half of the text{self._lower_coverage(vocab, letters)}"
+            f"words that make up half of the text{self._lower_coverage(vocab, letters)}",
+            size,
         )
 
     def _kept(self, coverage: float) -> set[str]:

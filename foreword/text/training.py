@@ -12,7 +12,7 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Engine
 
 from foreword import kinds
-from foreword.errors import UserError
+from foreword.errors import UserError, VocabSizeError
 from foreword.formatting import byte_size
 from foreword.ranges import LARGEST
 from foreword.text import special
@@ -161,17 +161,19 @@ def require_vocab(tokenizer: Tokenizer, vocab: int) -> Tokenizer:
     """Check that the vocabulary has exactly the requested size.
 
     Raises:
-        UserError: the text supports fewer tokens, or has too many characters.
+        VocabSizeError: the text supports fewer tokens, or has too many characters.
     """
     size = tokenizer.vocab.size
     if size > vocab:
-        raise UserError(
+        raise VocabSizeError(
             f"tokenizer.vocab: {vocab:,} is too small for this text, whose single characters and "
-            f"the special tokens are {size:,}; use tokenizer.vocab={size} or more"
+            f"the special tokens are {size:,}; use tokenizer.vocab={size} or more",
+            size,
         )
     if size < vocab:
-        raise UserError(
+        raise VocabSizeError(
             f"tokenizer.vocab: {vocab:,} requested, but this text supports only {size:,}; "
-            f"use tokenizer.vocab={size} or give more text"
+            f"use tokenizer.vocab={size} or give more text",
+            size,
         )
     return tokenizer

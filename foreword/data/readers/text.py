@@ -55,6 +55,7 @@ def _whole(source: TextFile) -> str:
     """Return the text of a file, its line ends made those of a document while it is bytes."""
     with source.open() as stream:
         data = stream.read()
+    source.report_position(source.path.stat().st_size)
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     data = data.strip(b"\n")

@@ -1,0 +1,130 @@
+"""What the dial goes by: the speed and memory of this machine, and the text."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from foreword.data.prepared_text import PreparedText
+from foreword.data.read_documents import ReadCounts, find_files, read_documents
+from foreword.data.text_files import ReadSettings
+from foreword.errors import VocabSizeError
+from foreword.runs.corpus import is_prepared
+from foreword.runs.dial import FAMILIES, Conditions, Dial, dial
+from foreword.runs.recipe import Recipe, load_recipe
+from foreword.runs.sizes import memory_of
+from foreword.text import utf8
+from foreword.text.tokenizer import Tokenizer
+from foreword.train.device import choose_device, choose_precision, matmul_flops_per_second
+
+SAMPLE_BYTES = 4_000_000  # of text, read to estimate how much there is
+WORD = re.compile(r"\w\w+")
+SAMPLE_OF_TOKEN = 256  # bytes of text for each token of a vocabulary that is tried
+
+
+def turn(
+    family: str,
+    hours: float,
+    texts: Sequence[str],
+    tokenizer: str | None = None,
+    settings: Sequence[str] = (),
+    reading: Mapping[str, Any] | None = None,
+) -> Dial:
+    """Return the dial of a family on this machine and this text.
+
+    Args:
+        family: a key of `FAMILIES`.
+        hours: the budget.
+        texts: files, folders, globs; or a folder of prepared text.
+        tokenizer: its folder; None to train one.
+        settings: `--set` assignments, of which device, precision and reading matter.
+        reading: settings of reading text that override the recipe's.
+
+    Raises:
+        UserError: there is no such text, device or tokenizer, or a setting is wrong.
+    """
+    parts = ("train", "read", "tokenizer")
+    known = [text for text in settings if text.strip().partition(".")[0] in parts]
+    recipe = load_recipe(FAMILIES[family].small, known)
+    read = replace(recipe.read, **(reading or {}))
+    given = tokenizer
+    if given is None and is_prepared(texts):
+        given = str(PreparedText.load(Path(texts[0])).tokenizer)
+    conditions = machine(family, hours, recipe)
+    conditions = replace(conditions, text_bytes=text_bytes(texts, read))
+    if given is not None:
+        size = Tokenizer.load(given).vocab.size
+        return dial(replace(conditions, vocab=size, vocab_reason="of the given tokenizer"))
+    chosen = dial(conditions)
+    if any(text.strip().startswith("tokenizer") for text in settings):
+        return chosen
+    return _with_supported_vocab(chosen, texts, read)
+
+
+def machine(family: str, hours: float, recipe: Recipe) -> Conditions:
+    """Return conditions with the speed and memory of the recipe's device, and endless text.
+
+    Raises:
+        UserError: there is no such device here.
+    """
+    device = choose_device(recipe.train.device, "train.device")
+    dtype = choose_precision(recipe.train.precision, device)
+    speed = matmul_flops_per_second(device, dtype)
+    return Conditions(family, hours, speed, 1e15, memory_of(device))
+
+
+def text_bytes(texts: Sequence[str], read: ReadSettings) -> float:
+    """Return the bytes of a text, estimated from its beginning if it is long.
+
+    Raises:
+        UserError: there is no such text, or it cannot be read.
+    """
+    if is_prepared(texts):
+        return float(PreparedText.load(Path(texts[0])).counts["train"].bytes)
+    counts = ReadCounts()
+    files = find_files(texts, None, read)
+    for _ in read_documents(files, read, counts):
+        if counts.bytes >= SAMPLE_BYTES:
+            return counts.total_bytes(sum(file.stat().st_size for file in files))
+    return float(counts.bytes)
+
+
+def _with_supported_vocab(chosen: Dial, texts: Sequence[str], read: ReadSettings) -> Dial:
+    """Return the dial with a vocabulary that the text supports.
+
+    The bytes of a text do not tell how many different pieces it has. Where its words and letters
+    leave a doubt, a tokenizer is trained on its beginning.
+    """
+    trainer = chosen.recipe().tokenizer
+    sample = list(_beginning(texts, read, SAMPLE_OF_TOKEN * trainer.vocab))
+    if _is_certain(sample, trainer.vocab):
+        return chosen
+    try:
+        trainer.train(sample)
+    except VocabSizeError as error:
+        bound = "most" if error.fitting < trainer.vocab else "least"
+        reason = f"the {bound} that this text supports"
+        return dial(replace(chosen.conditions, vocab=error.fitting, vocab_reason=reason))
+    return chosen
+
+
+def _is_certain(texts: Sequence[str], vocab: int) -> bool:
+    """Return whether texts have words for a vocabulary, and a vocabulary has room for letters."""
+    words = Counter(word for text in texts for word in WORD.findall(text.lower()))
+    letters = set[str]().union(*texts)
+    repeated = sum(count > 1 for count in words.values())
+    return repeated >= vocab / 2 and len(letters) <= vocab / 4
+
+
+def _beginning(texts: Sequence[str], read: ReadSettings, size: int) -> Iterator[str]:
+    """Yield the documents that begin in the first `size` bytes of text, the last one cut."""
+    for document in read_documents(texts, read):
+        text = document.text[:size]
+        yield text
+        size -= utf8.size(text)
+        if size <= 0:
+            return

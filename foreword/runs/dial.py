@@ -1,0 +1,342 @@
+"""The dial: from hours, speed and text to the settings of a recipe, by pure rules.
+
+    dial(Conditions("decoder", hours=1, flops_per_second=3.5e11, text_bytes=146e6))
+
+It starts from a small recipe of the family, whose numbers were measured; the rules say how each
+changes with the budget and the text. docs/dial.md has the evidence for every constant here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from foreword import config
+from foreword.formatting import byte_size, power, quantity
+from foreword.nn.model import neural_settings
+from foreword.runs.dial_sizes import BYTES_PER_TOKEN, ModelSize, sizes
+from foreword.runs.recipe import Recipe, load_recipe
+
+TRAINING_SHARE = 0.5  # of the speed of matrix products, reached in training
+SMALL_FLOPS = 1e14  # the least budget that the small recipe's size is chosen for
+TOKENS_PER_PARAMETER = 10  # at least, in any model larger than the small recipe's
+GOOD_EPOCHS, USEFUL_EPOCHS, MOST_EPOCHS = 4, 16, 40  # readings of the text
+SMALL_BATCH_TOKENS = 4e7  # the longest run that the small recipe's batch is chosen for
+LAYER_SECONDS = 2e-3  # of computation in a step, at least, for each layer
+LEAST_STEPS, MOST_WARMUP_STEPS = 200, 5_000
+LEAST_BETA2 = 0.95
+DROPOUT = (0.1, 0.2)  # beyond GOOD_EPOCHS, beyond USEFUL_EPOCHS
+REPEATED_DECAY = 0.1  # weight decay beyond GOOD_EPOCHS, at least
+MEMORY_SHARE = 0.5  # of the machine's memory, for weights, gradients and optimizer
+BYTES_PER_PARAMETER = 20  # weights, gradients of two micro-batches, two moments of the optimizer
+
+
+@dataclass(frozen=True)
+class MeasuredLoss:
+    """A held-out loss on Simple English Wikipedia.
+
+    Attributes:
+        d_model: width of the model.
+        flops: the budget.
+        loss: the figure with its unit.
+    """
+
+    d_model: int
+    flops: float
+    loss: str
+
+
+@dataclass(frozen=True)
+class DialFamily:
+    """The recipes that the dial of a family goes by.
+
+    Attributes:
+        small: the recipe that it starts from.
+        large: the one whose vocabulary and row length are the largest chosen.
+        measured: losses of sizes that the dial chooses at such budgets.
+    """
+
+    small: str
+    large: str
+    measured: tuple[MeasuredLoss, ...] = ()
+
+
+FAMILIES: Mapping[str, DialFamily] = MappingProxyType(
+    {
+        "encoder": DialFamily(
+            "modern_encoder_mini",
+            "modern_encoder",
+            (MeasuredLoss(128, 2e13, "4.9 nats per prediction"),),
+        ),
+        "decoder": DialFamily(
+            "modern_decoder_mini",
+            "modern_decoder",
+            (MeasuredLoss(256, 2.8e14, "1.6 bits per byte"),),
+        ),
+        "encoder_decoder": DialFamily("t5_1.1_mini", "t5_1.1_base"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """All that the rules depend on.
+
+    Attributes:
+        family: a key of `FAMILIES`.
+        hours: the budget.
+        flops_per_second: speed of matrix products.
+        text_bytes: the training text as UTF-8.
+        memory: bytes of the device.
+        vocab: the vocabulary if it is given, by a tokenizer or by what the text needs.
+        vocab_reason: why it is given.
+    """
+
+    family: str
+    hours: float
+    flops_per_second: float
+    text_bytes: float
+    memory: int = 1 << 60
+    vocab: int | None = None
+    vocab_reason: str = ""
+
+    @property
+    def flops(self) -> float:
+        """FLOPs of the budget, about."""
+        return self.hours * 3600 * self.flops_per_second * TRAINING_SHARE
+
+    @property
+    def text_tokens(self) -> float:
+        """Tokens of the text, about."""
+        return max(1.0, self.text_bytes / BYTES_PER_TOKEN)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A setting of the recipe, its value and the reason for it."""
+
+    setting: str
+    value: Any
+    reason: str
+
+
+@dataclass(frozen=True)
+class Dial:
+    """What the conditions lead to.
+
+    Attributes:
+        conditions: all that it depends on.
+        size: of the model.
+        tokens: tokens that the run reads, about.
+        choices: the settings.
+        expected: what is known of the loss.
+    """
+
+    conditions: Conditions
+    size: ModelSize
+    tokens: float
+    choices: tuple[Choice, ...]
+    expected: str
+
+    def recipe(self, assignments: Sequence[str] = ()) -> Recipe:
+        """Return the recipe; `--set` assignments overrule the choices.
+
+        Raises:
+            UserError: an assignment is wrong.
+        """
+        table: dict[str, Any] = {"description": self.title}
+        for choice in self.choices:
+            value = choice.value
+            for name in reversed(choice.setting.split(".")):
+                value = {name: value}
+            table = config.merge(table, value)
+        small = config.find_recipe(FAMILIES[self.conditions.family].small)
+        return config.load(Recipe, small, table, config.assign({}, assignments))
+
+    @property
+    def title(self) -> str:
+        """The description of the recipe."""
+        name, text = self.conditions.family, byte_size(round(self.conditions.text_bytes))
+        return f"{name} for {self.conditions.hours:g} h and {text} of text"
+
+    @property
+    def summary(self) -> str:
+        """One line for a person."""
+        size = self.size
+        return (
+            f"{self.title}: {quantity(size.parameters)} parameters, {size.layers} layers of "
+            f"{size.d_model}, vocabulary {size.vocab:,}; 'foreword check' and run.json say why"
+        )
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Conditions, choices and what is known of the loss, as plain values."""
+        choices = [asdict(choice) for choice in self.choices]
+        return {**asdict(self.conditions), "choices": choices, "expected_loss": self.expected}
+
+
+def dial(conditions: Conditions) -> Dial:
+    """Return the settings that learn most under the conditions, each with its reason."""
+    small, large = _recipes(conditions.family)
+    size = _choose_size(conditions, small, large)
+    most = MOST_EPOCHS * conditions.text_tokens
+    tokens = min(conditions.flops / size.flops_per_token, most)
+    choices = (
+        _vocab(conditions, size),
+        *_shape(conditions, size, small),
+        *_regularisation(conditions, size, tokens, small),
+        *_training(conditions, size, tokens, small),
+        _budget(conditions, tokens, most),
+    )
+    return Dial(conditions, size, tokens, choices, _expected(conditions, size))
+
+
+@cache
+def _recipes(family: str) -> tuple[Recipe, Recipe]:
+    """Return the small and the large recipe of a family."""
+    return load_recipe(FAMILIES[family].small), load_recipe(FAMILIES[family].large)
+
+
+def _choose_size(conditions: Conditions, small: Recipe, large: Recipe) -> ModelSize:
+    """Return the largest size that budget, text and memory are enough for, or else the smallest."""
+    known = sizes(small, large, conditions.text_bytes, conditions.vocab)
+    start = next(one for one in known if one.d_model == neural_settings(small.model).d_model)
+
+    def is_affordable(size: ModelSize) -> bool:
+        if size.parameters * BYTES_PER_PARAMETER > MEMORY_SHARE * conditions.memory:
+            return False
+        is_larger = size.active > start.active
+        repeated = USEFUL_EPOCHS * conditions.text_tokens
+        if is_larger and repeated < TOKENS_PER_PARAMETER * size.active:
+            return False
+        return conditions.flops >= least_flops(size, start)
+
+    return ([known[0]] + [size for size in known if is_affordable(size)])[-1]
+
+
+def least_flops(size: ModelSize, start: ModelSize) -> float:
+    """Return the smallest budget that a size is chosen for.
+
+    Args:
+        size: the size.
+        start: the small recipe's.
+    """
+    if size.active <= start.active:
+        return SMALL_FLOPS * size.active / start.active
+    return TOKENS_PER_PARAMETER * size.active * size.flops_per_token
+
+
+def _vocab(conditions: Conditions, size: ModelSize) -> Choice:
+    uses = f"{conditions.text_tokens / size.vocab:,.0f} uses of each in the text on average"
+    reason = conditions.vocab_reason or f"with the size of the model; {uses}"
+    return Choice("tokenizer.vocab", size.vocab, reason)
+
+
+def _shape(conditions: Conditions, size: ModelSize, small: Recipe) -> list[Choice]:
+    """Return the choices of the model's shape and the rows."""
+    model = neural_settings(small.model)
+    name, factor = FAMILIES[conditions.family].small, size.d_model / model.d_model
+    proportion = f"the proportions of {name}"
+    ratio = conditions.flops / size.flops_per_token / size.active
+    why = f"{power(conditions.flops)} FLOPs: {ratio:.2g} tokens per parameter of the layers"
+    if factor == 1:
+        why = f"as {name}; {why}"
+    choices = [
+        Choice("model.d_model", size.d_model, why),
+        Choice("model.layers", size.layers, f"{size.d_model / size.layers:.0f} of width each"),
+        Choice("model.heads", size.heads, f"{size.d_model / size.heads:.0f} of width each"),
+        Choice("model.d_ff", size.d_ff, proportion),
+    ]
+    if model.init in ("bert", "gpt2"):
+        std = _rounded(model.init_std / math.sqrt(factor))
+        choices.append(Choice("model.init_std", std, "with 1 / sqrt(d_model)"))
+    longer = "with d_model, so that attention's share of the cost stays"
+    return [*choices, Choice("packing.length", size.length, longer)]
+
+
+def _regularisation(
+    conditions: Conditions, size: ModelSize, tokens: float, small: Recipe
+) -> list[Choice]:
+    """Return the choices that keep a repeated text from being learned by heart."""
+    epochs, model = tokens / conditions.text_tokens, neural_settings(small.model)
+    read = f"the text is read {epochs:.2g} times"
+    is_repeated = epochs > GOOD_EPOCHS
+    dropout = model.dropout
+    if is_repeated:
+        dropout = max(dropout, DROPOUT[epochs > USEFUL_EPOCHS])
+        read += f", more than {USEFUL_EPOCHS if epochs > USEFUL_EPOCHS else GOOD_EPOCHS}"
+    choices = [
+        Choice("model.dropout", dropout, read),
+        Choice("model.attention_dropout", dropout, read),
+    ]
+    decay = getattr(small.optimizer, "decay", None)
+    if decay is not None:
+        decay = max(decay, REPEATED_DECAY) if is_repeated else decay
+        choices.append(Choice("optimizer.decay", decay, read))
+    return choices
+
+
+def _training(
+    conditions: Conditions, size: ModelSize, tokens: float, small: Recipe
+) -> list[Choice]:
+    """Return the choices of batch, learning rate and warm-up."""
+    # The batch: the small recipe's, times a power of two.
+    first = small.rows_per_step * small.packing.length
+    growth = math.sqrt(tokens / SMALL_BATCH_TOKENS)
+    speed = conditions.flops_per_second * TRAINING_SHARE / size.flops_per_token
+    busy = speed * LAYER_SECONDS * size.layers / first
+    wanted = first * 2.0 ** math.floor(math.log2(max(1.0, growth, busy)))
+    rows = max(1, math.floor(min(wanted, tokens / LEAST_STEPS) / size.length))
+    step = rows * size.length
+    steps = tokens / step
+    why = f"{step:,} tokens a step, about {quantity(steps)} steps"
+    if busy > max(1.0, growth):
+        why += "; shorter ones would keep the device waiting"
+    width, by_width = neural_settings(small.model).d_model, "with 1 / d_model"
+    choices = [
+        Choice("train.batch", rows, why),
+        Choice("optimizer.lr", _rounded(small.optimizer.lr * width / size.d_model), by_width),
+    ]
+    # Settings that only some optimizers and schedules have.
+    beta2 = getattr(small.optimizer, "beta2", None)
+    if beta2 is not None:
+        least = min(beta2, LEAST_BETA2)
+        value = _rounded(max(least, beta2 ** (step / first)), 4)
+        choices.append(Choice("optimizer.beta2", value, "a memory of equally many tokens"))
+    warmup = getattr(small.schedule, "warmup", None)
+    if warmup is not None and not warmup.steps:
+        share = _rounded(min(warmup.share, MOST_WARMUP_STEPS / steps))
+        at_most = f"{quantity(share * steps)} steps, at most {MOST_WARMUP_STEPS:,}"
+        choices.append(Choice("schedule.warmup.share", share, at_most))
+    return choices
+
+
+def _budget(conditions: Conditions, tokens: float, most: float) -> Choice:
+    """Return the budget: the hours, or readings of the text where more of them add nothing."""
+    if tokens < most:
+        why = f"about {quantity(tokens)} tokens at {power(conditions.flops_per_second)} FLOP/s"
+        return Choice("train.hours", conditions.hours, why)
+    why = "further readings of so little text would add nothing, so the run ends before the hours"
+    return Choice("train.epochs", float(MOST_EPOCHS), why)
+
+
+def _expected(conditions: Conditions, size: ModelSize) -> str:
+    """Return what is known of the loss: one measured with this size and about this budget."""
+    is_repeated = conditions.flops / size.flops_per_token > GOOD_EPOCHS * conditions.text_tokens
+    for one in FAMILIES[conditions.family].measured:
+        is_near = one.flops / 2 <= conditions.flops <= one.flops * 2
+        if one.d_model == size.d_model and is_near and not is_repeated:
+            return (
+                f"about {one.loss} were measured with {power(one.flops)} FLOPs on Simple English "
+                "Wikipedia; another text has another loss"
+            )
+    return "none has been measured for this size and budget"
+
+
+def _rounded(value: float, digits: int = 3) -> float:
+    """Return a number with few digits."""
+    return float(f"{value:.{digits}g}")

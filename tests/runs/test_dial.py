@@ -1,0 +1,252 @@
+"""The dial: its rules for every budget, machine and text, and what it makes of real ones."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from foreword.api.pretrain import pretrain
+from foreword.cli.main import run
+from foreword.data.text_files import ReadSettings
+from foreword.errors import UserError
+from foreword.nn.stack_settings import StackSettings
+from foreword.runs import conditions, dial_sizes
+from foreword.runs.conditions import text_bytes, turn
+from foreword.runs.dial import FAMILIES, MOST_EPOCHS, Conditions, dial
+from foreword.runs.dry_run import dry_run
+from foreword.runs.recipe import load_recipe
+from foreword.runs.sizes import count_parameters, least_memory
+from foreword.runs.trained_model import read_recipe
+
+HOURS = (0.01, 0.1, 0.5, 1.0, 5.0, 24.0, 200.0)
+SPEEDS = (1e10, 3.5e11, 1e13, 1e15)
+TEXTS = (1e4, 1e6, 1e8, 1e11)
+LAPTOP = Conditions("decoder", 1.0, 7e11, 1.2e8)
+every_family = pytest.mark.parametrize("family", FAMILIES)
+
+
+def chosen(conditions: Conditions) -> dict[str, Any]:
+    return {choice.setting: choice.value for choice in dial(conditions).choices}
+
+
+@every_family
+def test_every_choice_is_a_recipe_that_passes_its_checks(family: str) -> None:
+    for hours, speed, text in itertools.product(HOURS, SPEEDS, TEXTS):
+        made = dial(Conditions(family, hours, speed, text))
+        recipe = made.recipe()
+        for choice in made.choices:
+            value: Any = recipe
+            for name in choice.setting.split("."):
+                value = getattr(value, name)
+            assert value == choice.value
+            assert choice.reason
+        assert recipe.train.hours == hours or recipe.train.epochs == MOST_EPOCHS
+        if hours in (HOURS[0], HOURS[-1]):
+            dry_run(recipe)
+
+
+@every_family
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("speed", SPEEDS)
+def test_more_hours_never_lead_to_a_smaller_model(family: str, speed: float, text: float) -> None:
+    many = [0.01 * 1.3**n for n in range(38)]
+    sizes = [dial(Conditions(family, hours, speed, text)).size for hours in many]
+    for less, more in itertools.pairwise(sizes):
+        assert more.parameters >= less.parameters
+        assert more.d_model >= less.d_model
+        assert more.layers >= less.layers
+        assert more.vocab >= less.vocab
+
+
+@every_family
+@pytest.mark.parametrize("memory", [10**9, 10**10, 10**11])
+def test_no_model_exceeds_the_memory(family: str, memory: int) -> None:
+    for hours, speed in itertools.product(HOURS, SPEEDS):
+        recipe = dial(Conditions(family, hours, speed, 1e11, memory)).recipe()
+        assert least_memory(recipe) < memory
+
+
+@every_family
+def test_the_costs_of_sizes_are_those_of_the_models(family: str) -> None:
+    small, large = load_recipe(FAMILIES[family].small), load_recipe(FAMILIES[family].large)
+    sizes = {size.d_model: size for size in dial_sizes.sizes(small, large, 1e12)}
+    start = sizes[cast(StackSettings, small.model).d_model]
+    assert start.parameters == pytest.approx(sum(count_parameters(small).values()), rel=0.02)
+    for hours in (0.1, 10, 1000):
+        made = dial(Conditions(family, hours, 1e13, 1e12))
+        counted = sum(count_parameters(made.recipe()).values())
+        assert made.size.parameters == pytest.approx(counted, rel=0.02)
+
+
+@every_family
+@pytest.mark.parametrize("hours", [0.1, 0.3, 1.0])
+def test_minutes_on_a_laptop_are_the_small_recipe(family: str, hours: float) -> None:
+    made = dial(replace(LAPTOP, family=family, hours=hours)).recipe()
+    small = load_recipe(FAMILIES[family].small)
+    budget = replace(small.train, hours=hours)
+    assert made == replace(small, description=made.description, train=budget)
+
+
+def test_a_small_text_is_read_often_with_dropout_and_decay_but_not_for_ever() -> None:
+    fresh, repeated, often = (chosen(replace(LAPTOP, text_bytes=b)) for b in (1e9, 2e7, 6e6))
+    assert fresh["model.dropout"] == 0
+    assert 0 < repeated["model.dropout"] < often["model.dropout"]
+    assert chosen(replace(LAPTOP, family="encoder", text_bytes=6e6))["optimizer.decay"] == 0.1
+    tiny = chosen(replace(LAPTOP, text_bytes=1e5))
+    assert tiny["train.epochs"] == MOST_EPOCHS
+    assert "train.hours" not in tiny
+    assert tiny["tokenizer.vocab"] < fresh["tokenizer.vocab"]
+
+
+def test_wider_models_have_lower_rates_and_a_fast_device_larger_batches() -> None:
+    small, wide = (chosen(replace(LAPTOP, hours=hours)) for hours in (1.0, 200.0))
+    assert wide["model.d_model"] > small["model.d_model"]
+    product = small["optimizer.lr"] * small["model.d_model"]
+    assert wide["optimizer.lr"] * wide["model.d_model"] == pytest.approx(product, rel=0.01)
+    slow, fast = (
+        chosen(Conditions("decoder", 0.01, speed, 1e11))["train.batch"] for speed in (3e11, 8e14)
+    )
+    assert fast > 8 * slow
+
+
+def test_a_loss_is_expected_only_where_one_was_measured() -> None:
+    assert "Simple English Wikipedia" in dial(replace(LAPTOP, hours=0.2)).expected
+    for other in (
+        replace(LAPTOP, hours=10.0),
+        replace(LAPTOP, hours=0.2, text_bytes=1e5),
+        replace(LAPTOP, hours=0.2, family="encoder_decoder"),
+    ):
+        assert dial(other).expected.startswith("none has been measured")
+
+
+# On this machine, with real text.
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which the smallest model is right."""
+    monkeypatch.setattr(conditions, "matmul_flops_per_second", lambda *_: 1e9)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("text") / "text.txt"
+    words = [f"{a}{b}{c}" for a in "bdfk" for b in "aeiou" for c in ("rt", "mble")]
+    lines = [" ".join(words[(7 * n + k * k) % 40] for k in range(9)) + "." for n in range(6_000)]
+    file.write_text("\n".join(map(str.capitalize, lines)), encoding="utf-8")
+    return file
+
+
+def test_the_vocabulary_is_one_that_the_text_supports(text: Path, slow: None) -> None:
+    made = turn("decoder", 0.01, [str(text)])
+    vocab = next(one for one in made.choices if one.setting == "tokenizer.vocab")
+    assert vocab.value < dial(replace(made.conditions, vocab=None)).size.vocab
+    assert "the most that this text supports" in vocab.reason
+    tokenizer = made.recipe().tokenizer.train([text.read_text(encoding="utf-8")])
+    assert tokenizer.vocab.size == vocab.value
+
+
+def test_a_script_of_many_letters_gets_a_larger_vocabulary(tmp_path: Path, slow: None) -> None:
+    file = tmp_path / "text.txt"
+    letters = [chr(0xAC00 + n) for n in range(700)]
+    lines = ["".join(letters[(n * k) % 700] for k in range(1, 30)) for n in range(400)]
+    file.write_text("\n".join(lines), encoding="utf-8")
+    made = turn("encoder", 0.01, [str(file)])
+    assert "the least that this text supports" in made.choices[0].reason
+    assert made.size.vocab > 700
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".jsonl", ".jsonl.gz"])
+def test_the_size_of_a_long_text_is_known_from_its_beginning(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import gzip
+
+    for n in range(20):
+        lines = [f"Number {17 * k + n} is not number {29 * k}." for k in range(300)]
+        texts = [json.dumps({"text": line}) for line in lines] if "jsonl" in suffix else lines
+        data = "\n".join(texts).encode()
+        (tmp_path / f"{n}{suffix}").write_bytes(gzip.compress(data) if "gz" in suffix else data)
+    whole = text_bytes([str(tmp_path)], ReadSettings())
+    monkeypatch.setattr(conditions, "SAMPLE_BYTES", whole / 5)
+    assert text_bytes([str(tmp_path)], ReadSettings()) == pytest.approx(whole, rel=0.1)
+
+
+def test_a_run_holds_plain_values_and_what_they_came_from(
+    text: Path, tmp_path: Path, slow: None
+) -> None:
+    settings = {"model.layers": 1, "train.batch": 2, "train.evaluations": 1}
+    result = pretrain(
+        "decoder", text, tmp_path / "run", hours=2e-4, settings=settings, progress=False,
+        documents="line",
+    )  # fmt: skip
+    assert result.is_done
+    recipe = read_recipe(tmp_path / "run")
+    assert cast(StackSettings, recipe.model).layers == 1  # --set overrules
+    assert recipe.read.documents == "line"
+    noted = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))["dial"]
+    assert noted["family"] == "decoder"
+    assert noted["flops_per_second"] == 1e9
+    assert {"setting", "value", "reason"} == set(noted["choices"][0])
+
+
+def test_check_explains_each_choice(
+    text: Path, slow: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["check", "encoder", "--data", str(text), "--hours", "0.01", "--rows", "0", "--quiet"]
+    assert run([*words, "--set", "model.d_ff=64", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [one["setting"] for one in shown["dial"]["choices"]][:2] == [
+        "tokenizer.vocab",
+        "model.d_model",
+    ]
+    assert shown["dial"]["expected_loss"].startswith("none has been measured")
+    assert run([*words, "--set", "model.d_ff=64"]) == 0
+    printed = capsys.readouterr().out
+    assert "model.d_model" in printed
+    assert "--set; the dial has 192" in printed
+    assert "none has been measured" in printed
+
+
+@pytest.mark.parametrize(
+    ("budget", "message"),
+    [({}, "give --hours, as in --hours 1"), ({"steps": 5}, "give --hours, not --steps")],
+)
+def test_without_hours_a_dial_is_refused(
+    budget: dict[str, Any], message: str, text: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=message):
+        pretrain("encoder", text, tmp_path / "run", progress=False, **budget)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_recipe_file_of_that_name_is_named_by_its_path(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = load_recipe("gpt2_tiny", ["model.layers=1", "tokenizer.vocab=380", "packing.length=8"])
+    (tmp_path / "decoder.toml").write_text(small.dumps(), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    pretrain("decoder.toml", text, "run", steps=1, progress=False)
+    assert read_recipe(tmp_path / "run").family == "GPT-2"
+    with pytest.raises(UserError, match="give --hours"):
+        pretrain("decoder", text, "other", steps=1, progress=False)
+
+
+def test_a_model_to_start_from_is_refused(text: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--from gives one"):
+        pretrain("encoder", text, tmp_path / "run", hours=1, from_=tmp_path, progress=False)
+
+
+def test_show_explains_a_dial_and_the_kinds_of_its_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["show", "decoder", "--json"]) == 0
+    page = json.loads(capsys.readouterr().out)
+    assert page["dial"] == "decoder"
+    assert len(page["examples"]) == 4
+    assert page["kinds"][0]["folder"] == "layouts"
