@@ -24,7 +24,7 @@ Examples = PathName | Iterable[Any]
 
 
 @dataclass(frozen=True)
-class Source:
+class ExampleSource:
     """One file, table or list of examples.
 
     Attributes:
@@ -38,7 +38,7 @@ class Source:
     columns: Columns | None = None
 
 
-def sources_of(given: Examples, name: str) -> list[Source]:
+def sources_of(given: Examples, name: str) -> list[ExampleSource]:
     """Return the files or tables of an argument, or its examples as one table.
 
     Args:
@@ -56,7 +56,9 @@ def sources_of(given: Examples, name: str) -> list[Source]:
         raise UserError(f"{name}: is empty")
     if isinstance(items[0], tuple | list):
         table = examples_table(items, name)
-        return [Source("", table, Columns(TEXT, LABEL, PAIR if PAIR in table.columns else ""))]
+        return [
+            ExampleSource("", table, Columns(TEXT, LABEL, PAIR if PAIR in table.columns else ""))
+        ]
     sources = []
     for number, item in enumerate(items):
         if (one := _source_of(item, f"{name}[{number}]")) is None:
@@ -68,15 +70,15 @@ def sources_of(given: Examples, name: str) -> list[Source]:
     return sources
 
 
-def _source_of(given: Any, name: str) -> Source | None:
+def _source_of(given: Any, name: str) -> ExampleSource | None:
     if isinstance(given, str | PathLike):
-        return Source(str(_arguments.path(given, f"--{name}")))
+        return ExampleSource(str(_arguments.path(given, f"--{name}")))
     table = given_table(given, name)
-    return None if table is None else Source("", table)
+    return None if table is None else ExampleSource("", table)
 
 
 @dataclass(frozen=True)
-class ExampleSet:
+class GivenExamples:
     """Examples to train on or to score on.
 
     Attributes:
@@ -86,7 +88,7 @@ class ExampleSet:
         are_pairs: whether each has a second text.
     """
 
-    sources: Sequence[Source]
+    sources: Sequence[ExampleSource]
     tasks: Sequence[Sequence[Labelled]]
     skipped: int
     are_pairs: bool
@@ -115,7 +117,9 @@ class ExampleReader:
     names: Sequence[str]
     prefixes: Sequence[str]
 
-    def read(self, train: Sequence[Source], dev: Sequence[Source]) -> tuple[ExampleSet, ExampleSet]:
+    def read(
+        self, train: Sequence[ExampleSource], dev: Sequence[ExampleSource]
+    ) -> tuple[GivenExamples, GivenExamples]:
         """Return the examples to train on, and those to score on.
 
         Raises:
@@ -131,7 +135,7 @@ class ExampleReader:
             raise UserError("train, dev: pairs of texts in one, single texts in the other")
         return self._read(train), self._read(dev)
 
-    def _read(self, sources: Sequence[Source]) -> ExampleSet:
+    def _read(self, sources: Sequence[ExampleSource]) -> GivenExamples:
         if len(self.prefixes) not in (0, len(sources)):
             raise UserError(
                 "--prefix: requires one for each --train and each --dev, in their order; got "
@@ -147,13 +151,17 @@ class ExampleReader:
                 prefix = self.prefixes[n]
                 examples = LabelledTexts.of(with_prefix(e, prefix) for e in examples)
             tasks.append(examples)
-        return ExampleSet(sources, tasks, skipped, bool((sources[0].columns or self.columns).pair))
+        return GivenExamples(
+            sources, tasks, skipped, bool((sources[0].columns or self.columns).pair)
+        )
 
     def _table(self, file: str) -> ExampleTable:
         by_number = self.columns.are_numbers and not self.names
         return read_table(file, self.names, by_number)
 
-    def as_table(self, train: ExampleSet, dev: ExampleSet, temperature: float) -> dict[str, Any]:
+    def as_table(
+        self, train: GivenExamples, dev: GivenExamples, temperature: float
+    ) -> dict[str, Any]:
         """Return where the examples came from, as the evaluation's settings record it."""
         columns = self.columns
         table: dict[str, Any] = {"train": train.description, "dev": dev.description}
@@ -162,13 +170,13 @@ class ExampleReader:
             table |= {"prefix": self.prefixes, "temperature": temperature}
         return table
 
-    def tuned_on(self, train: ExampleSet) -> TunedOn:
+    def tuned_on(self, train: GivenExamples) -> TunedOn:
         """Return the form of the training examples."""
         columns = self.columns
         return TunedOn(columns.text, columns.pair, tuple(self.prefixes), train.are_pairs)
 
 
-def name_of(train: Sequence[Source]) -> str:
+def name_of(train: Sequence[ExampleSource]) -> str:
     """Return folder and file, `CoLA-small`; for a file named `train`, the folder alone."""
     if not train[0].file:
         return "data"

@@ -25,7 +25,7 @@ PREDICTION, PROBABILITY = "prediction", "probability"  # columns of answers
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenTexts:
     """Texts to predict for.
 
     Attributes:
@@ -53,7 +53,7 @@ class TunedOn:
     prefixes: tuple[str, ...] = ()
     is_pair: bool | None = None
 
-    def examples(self, texts: Any, pairs: Any) -> Given:
+    def examples(self, texts: Any, pairs: Any) -> GivenTexts:
         """Return texts or pairs as examples in the form of training.
 
         Args:
@@ -69,7 +69,7 @@ class TunedOn:
         self.require_form(is_pair=bool(columns.pair))
         read = [example_of(row, columns, table.source_of(n)) for n, row in table.rows()]
         has_text = np.array([example is not None for example in read], bool)
-        return Given(
+        return GivenTexts(
             LabelledTexts.of(self.with_prefix(e, None) for e in read if e is not None), has_text
         )
 
