@@ -44,7 +44,8 @@ class PooledTask(Task):
             without biases (ModernBERT); `none`. It starts from the pooler that pretraining on
             pairs trained, if the model has one. By default `foreword tune` takes layer and pooling
             of the family's class in transformers, so that `foreword export` can write it; with
-            another pooling, and in comparisons, there is none.
+            another pooling, and in comparisons, there is none. Small encoders classify about two
+            points better by the `mean`, which is not exported.
     """
 
     dropout: ShareBelowOne = 0.1
