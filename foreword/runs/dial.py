@@ -182,12 +182,12 @@ class Dial:
 def dial(conditions: Conditions) -> Dial:
     """Return the settings that learn most under the conditions, each with its reason."""
     small, large = _recipes(conditions.family)
-    size = _choose_size(conditions, small, large)
+    size, why = _choose_size(conditions, small, large)
     most = MOST_EPOCHS * conditions.text_tokens
     tokens = min(conditions.flops / size.flops_per_token, most)
     choices = (
         _vocab(conditions, size),
-        *_shape(conditions, size, small),
+        *_shape(conditions, size, small, why),
         *_regularisation(conditions, size, tokens, small),
         *_training(conditions, size, tokens, small),
         _budget(conditions, tokens, most),
@@ -201,21 +201,28 @@ def _recipes(family: str) -> tuple[Recipe, Recipe]:
     return load_recipe(FAMILIES[family].small), load_recipe(FAMILIES[family].large)
 
 
-def _choose_size(conditions: Conditions, small: Recipe, large: Recipe) -> ModelSize:
-    """Return the largest size that budget, text and memory are enough for, or else the smallest."""
+def _choose_size(conditions: Conditions, small: Recipe, large: Recipe) -> tuple[ModelSize, str]:
+    """Return the largest size that budget, text and memory are enough for, or else the smallest.
+
+    Also returns what the next size lacks, in words.
+    """
     known = sizes(small, large, conditions.text_bytes, conditions.vocab)
     start = next(one for one in known if one.d_model == neural_settings(small.model).d_model)
 
-    def is_affordable(size: ModelSize) -> bool:
-        if size.parameters * BYTES_PER_PARAMETER > MEMORY_SHARE * conditions.memory:
-            return False
-        is_larger = size.active > start.active
-        repeated = USEFUL_EPOCHS * conditions.text_tokens
-        if is_larger and repeated < TOKENS_PER_PARAMETER * size.active:
-            return False
-        return conditions.flops >= least_flops(size, start)
+    def lacks(size: ModelSize) -> str:
+        memory = size.parameters * BYTES_PER_PARAMETER / MEMORY_SHARE
+        if memory > conditions.memory:
+            return f"{byte_size(round(memory))} of memory"
+        needed = TOKENS_PER_PARAMETER * size.active / USEFUL_EPOCHS
+        if size.active > start.active and conditions.text_tokens < needed:
+            return f"{byte_size(round(needed * BYTES_PER_TOKEN))} of text"
+        if conditions.flops < least_flops(size, start):
+            return f"{conditions.hours * least_flops(size, start) / conditions.flops:.2g} h"
+        return ""
 
-    return ([known[0]] + [size for size in known if is_affordable(size)])[-1]
+    chosen = ([known[0]] + [size for size in known if not lacks(size)])[-1]
+    larger = [size for size in known if size.active > chosen.active]
+    return chosen, f"{larger[0].d_model} would need {lacks(larger[0])}" if larger else "the largest"
 
 
 def least_flops(size: ModelSize, start: ModelSize) -> float:
@@ -236,13 +243,11 @@ def _vocab(conditions: Conditions, size: ModelSize) -> Choice:
     return Choice("tokenizer.vocab", size.vocab, reason)
 
 
-def _shape(conditions: Conditions, size: ModelSize, small: Recipe) -> list[Choice]:
-    """Return the choices of the model's shape and the rows."""
+def _shape(conditions: Conditions, size: ModelSize, small: Recipe, why: str) -> list[Choice]:
+    """Return the choices of the model's shape and the rows; `why` is the width's reason."""
     model = neural_settings(small.model)
     name, factor = FAMILIES[conditions.family].small, size.d_model / model.d_model
     proportion = f"the proportions of {name}"
-    ratio = conditions.flops / size.flops_per_token / size.active
-    why = f"{power(conditions.flops)} FLOPs: {ratio:.2g} tokens per parameter of the layers"
     if factor == 1:
         why = f"as {name}; {why}"
     choices = [

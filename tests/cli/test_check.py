@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import tempfile
@@ -183,6 +184,20 @@ def test_large_text_is_read_in_part(
     part = checked([recipe, "--data", str(text)], capsys)["data"]
     assert part["share_read"] < 0.6
     assert part["tokens"] == pytest.approx(whole["tokens"], rel=0.25)
+
+
+def test_the_share_read_of_compressed_text_is_of_the_text(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = write(tmp_path, "decoder")
+    packed = tmp_path / "packed"
+    packed.mkdir()
+    for file in text.iterdir():
+        (packed / f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
+    monkeypatch.setattr(check, "SAMPLE_BYTES", 3_000)
+    plain, part = (checked([recipe, "--data", str(f)], capsys)["data"] for f in (text, packed))
+    assert part["share_read"] == pytest.approx(plain["share_read"], rel=0.05)
+    assert part["tokens"] == pytest.approx(plain["tokens"], rel=0.05)
 
 
 def test_shards_are_checked_without_being_changed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -112,6 +113,20 @@ def test_wider_models_have_lower_rates_and_a_fast_device_larger_batches() -> Non
         chosen(Conditions("decoder", 0.01, speed, 1e11))["train.batch"] for speed in (3e11, 8e14)
     )
     assert fast > 8 * slow
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, r"320 would need 3 h"),
+        ({"hours": 100.0, "text_bytes": 1e7}, r"320 would need 1\d\.\d MB of text"),
+        ({"hours": 100.0, "memory": 3 * 10**8}, r"320 would need 3\d\d\.\d MB of memory"),
+        ({"hours": 1e6, "flops_per_second": 1e17, "text_bytes": 1e15}, "the largest"),
+    ],
+)
+def test_the_width_says_what_a_larger_model_needs(changes: dict[str, Any], reason: str) -> None:
+    choices = {one.setting: one.reason for one in dial(replace(LAPTOP, **changes)).choices}
+    assert re.search(reason, choices["model.d_model"])
 
 
 def test_a_loss_is_expected_only_where_one_was_measured() -> None:
