@@ -84,7 +84,7 @@ def _called(what: str) -> Page:
             raise UserError(f"{what}: 'foreword report {what}' shows what was trained")
         named = [name for folder in kinds.folders() for name in kinds.names(folder)]
         folders = [folder.rpartition("/")[2] for folder in kinds.folders()]
-        words = [*folders, *_kind_pages.sections(), *named, *config.recipe_names()]
+        words = [*folders, *_kind_pages.sections(), *named, *config.recipe_names(), *FAMILIES]
         hint = nearest(what, words)
         if "did you mean" not in hint:
             hint = "; 'foreword show' lists what there is"

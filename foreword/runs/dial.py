@@ -166,10 +166,13 @@ class Dial:
     @property
     def summary(self) -> str:
         """One line for a person."""
-        size = self.size
+        size, budget = self.size, self.choices[-1]
+        ends = ""
+        if budget.setting == "train.epochs":
+            ends = f"; ends after {budget.value:g} readings of the text, since more add nothing"
         return (
             f"{self.title}: {quantity(size.parameters)} parameters, {size.layers} layers of "
-            f"{size.d_model}, vocabulary {size.vocab:,}; 'foreword check' and run.json say why"
+            f"{size.d_model}, vocabulary {size.vocab:,}{ends}; 'foreword check' says why"
         )
 
     @property
