@@ -145,7 +145,7 @@ def test_evaluate_saves_its_result_and_report_shows_it(
     assert nats == pytest.approx(scored["nats"], rel=0.01)  # rows and windows begin elsewhere
     assert row["bits_per_byte"] == pytest.approx(nats / size / math.log(2), rel=1e-4)
     page = Path(told(capsys, "report", str(decoder))["page"])
-    assert f"<h2>Loss on {text}</h2>" in page.read_text(encoding="utf-8")
+    assert f"<h2>Loss on {text.name}</h2>" in page.read_text(encoding="utf-8")
     assert "not a run folder" in refused(capsys, "report", str(tmp_path))
 
 
