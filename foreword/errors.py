@@ -37,6 +37,13 @@ class DamagedError(UserError):
     """A stored file is not as it was written; another checkpoint, or a new one, is needed."""
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether memory ran out: Python's, a device's or torch's on the CPU."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+
+
 class NotFiniteError(UserError):
     """Values to be written hold nan or infinity; nothing is written."""
 

@@ -22,7 +22,7 @@ from foreword.cli._options import flat
 from foreword.cli._process import INTERRUPTED, configure_process, interrupted_by_signals, leave
 from foreword.cli._run_guard import command
 from foreword.cli._streams import ReaderGoneError, guarded
-from foreword.errors import UserError, nearest
+from foreword.errors import UserError, is_out_of_memory, nearest
 
 configure_process()  # before torch is first imported
 
@@ -158,6 +158,9 @@ def run(words: list[str], *, is_debug: bool = False) -> int:
             return _fail(text, 2, is_debug=is_debug)
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EBADF, errno.EIO):
             return _fail(f"the output cannot be written: {error.strerror}", 2, is_debug=is_debug)
+        if is_out_of_memory(error):
+            text = f"out of memory: a smaller model or batch may fit ({error})"
+            return _fail(text, 2, is_debug=is_debug)
         if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # pathlib's
             return _fail(f"{error}: a link leads to itself", 2, is_debug=is_debug)
         text = f"internal error: {type(error).__name__}: {error}; --debug shows where"

@@ -28,7 +28,7 @@ from foreword.comparison import results_cache
 from foreword.comparison.corpora import Corpora
 from foreword.comparison.grid import Cell, Grid, GridTask, read_examples
 from foreword.comparison.time_left import TimeLeft
-from foreword.errors import UserError
+from foreword.errors import UserError, is_out_of_memory
 from foreword.evaluation.samples import samples
 from foreword.runs import run as running
 from foreword.runs.corpus import is_prepared, require_form, require_sentences
@@ -337,8 +337,7 @@ class Comparison:
             yield
         except Exception as error:
             line = " ".join(str(error).split()) or type(error).__name__
-            is_memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
-            is_fault = not (isinstance(error, UserError) or is_memory)
+            is_fault = not (isinstance(error, UserError) or is_out_of_memory(error))
             text = f"{type(error).__name__}: {line}" if is_fault else line
             self.failures.append(Failure(piece, text, is_fault))
             self.reporter.note(f"{piece}: failed: {text}")

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from foreword import atomic, plugins
 from foreword.data.prepared_text import PreparedText
-from foreword.errors import DamagedError, NotFiniteError, UserError
+from foreword.errors import DamagedError, NotFiniteError, UserError, is_out_of_memory
 from foreword.runs.continued import StartingModel, load_start
 from foreword.runs.corpus import (
     corpus,
@@ -380,7 +378,9 @@ def _run_loop(run: Path, loop: Loop, setup: TrainingSetup) -> bool:
     try:
         with stops_on_signals(loop):
             return loop.train()
-    except torch.OutOfMemoryError as error:
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
         raise UserError(
             f"out of memory on {setup.device.type}; use --set train.micro_batch="
             f"{max(1, setup.feed.micro_batch // 2)} or less"
