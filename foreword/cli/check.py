@@ -270,7 +270,9 @@ def _show(result: CheckResult) -> None:
         {
             "parameters": f"{total:,}: {components}; vocabulary {data['vocab']:,}",
             "memory": f"{byte_size(memory.total)} of {byte_size(memory.available)}: "
-            + ", ".join(f"{name} {byte_size(count)}" for name, count in memory.parts.items()),
+            + ", ".join(
+                f"{name} {byte_size(count)}" for name, count in memory.parts.items() if count
+            ),
             "": f"(activations: saved for the backward pass of a micro-batch of {micro} rows, "
             f"counted tensor by tensor on {estimate.rows_timed})"
             if estimate.rows_timed

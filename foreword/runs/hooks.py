@@ -166,7 +166,14 @@ class SaveCheckpoints(Hook):
         spent.seconds = loop.elapsed()
         folder = self._run / "checkpoints" / checkpoint.name_of(spent.steps)
         with self._log.between_steps(SAVING):
-            checkpoint.save(folder, loop.model, loop.optimizer, loop.state.dump(), loop.memory)
+            checkpoint.save(
+                folder,
+                loop.model,
+                loop.optimizer,
+                loop.state.dump(),
+                loop.memory,
+                loop.average.other,
+            )
             checkpoint.prune(self._run, self._keep, loop.state.best, folder.name)
         self._is_due = False
         self._saved_step, self._saved_at = spent.steps, time.monotonic()

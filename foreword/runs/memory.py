@@ -43,6 +43,7 @@ class MemoryUse:
         weights: the model's weights, in float32.
         gradients: the gradients of each worker; once more where several micro-batches are added.
         optimizer: the optimizer's state after a step.
+        average: the second weights of a run that averages them.
         activations: what backward needs of one micro-batch.
         allocator: the rest, measured over a few steps: temporary copies, and freed memory kept for
             the next step.
@@ -54,6 +55,7 @@ class MemoryUse:
     weights: int
     gradients: int
     optimizer: int
+    average: int
     activations: int
     allocator: int
     available: int
@@ -111,6 +113,7 @@ def memory_taken(
         weights=weights,
         gradients=weights * (train.workers + (recipe.rows_per_step > train.micro_batch)),
         optimizer=state,
+        average=weights if train.average else 0,
         activations=activations,
         allocator=max(0, all_others - activations),
         available=memory_of(setup.device),
@@ -185,6 +188,7 @@ def memory_at_least(setup: TrainingSetup, parameters: int) -> MemoryUse:
         weights=weights,
         gradients=weights * (1 + (recipe.rows_per_step > recipe.train.micro_batch)),
         optimizer=round(weights * state_per_weight(recipe.optimizer)),
+        average=weights if recipe.train.average else 0,
         activations=row * recipe.train.micro_batch,
         allocator=0,
         available=memory_of(setup.device),

@@ -368,6 +368,7 @@ def _resume(run: Path, loop: Loop, setup: TrainingSetup, note: Callable[[str], N
     checkpoint.load_optimizer(folder, setup.model, loop.optimizer)
     loop.state = TrainingState.load(checkpoint.read_state(folder))
     loop.memory = checkpoint.load_memory(folder, setup.device)
+    loop.average.restore(checkpoint.load_unaveraged(folder))
     loop.last_finite_step = loop.state.spent.steps
     note(f"resuming from step {loop.state.spent.steps:,}")
 

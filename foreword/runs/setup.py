@@ -150,6 +150,7 @@ def training_loop(setup: TrainingSetup, hooks: Sequence[Hook], note: Callable[[s
         patience=recipe.train.patience,
         flops=step_flops(setup),
         accumulate=accumulate_on(recipe.train.workers),
+        average=recipe.train.average,
     )
     return Loop(
         setup.model,

@@ -138,6 +138,7 @@ def _training(recipe: Recipe, numbers: int) -> dict[str, int]:
         "weights": weights,
         "gradients": weights,
         "optimizer": round(weights * state_per_weight(recipe.optimizer)),
+        **({"average": weights} if recipe.train.average else {}),
         "activations": activations_at_least(neural_settings(model), recipe.packing.length),
     }
 

@@ -4,6 +4,8 @@ checkpoints/step-00001000/weights.safetensors    the model, each shared tensor o
                           keys-2.npy ...         counts of an n-gram model (`foreword.ngrams`)
                           optimizer.safetensors  its state, by parameter name
                           memory.safetensors     memory passed from row to row, if any
+                          unaveraged.safetensors the weights to train further, if the model is
+                                                 an average of them
                           state.json             step, budget spent, counters
                           manifest.json          version, sizes and checksums; written last
 """
@@ -26,7 +28,8 @@ from foreword.nn.model import Model
 from foreword.train.finite import require_finite
 
 KIND, VERSION = "checkpoint", 1
-TRAINING_STATE = ("optimizer.safetensors", "memory.safetensors")  # needed only to resume
+# Needed only to resume.
+TRAINING_STATE = ("optimizer.safetensors", "memory.safetensors", "unaveraged.safetensors")
 
 
 def save(
@@ -35,8 +38,17 @@ def save(
     optimizer: Optimizer | None,
     state: Mapping[str, Any],
     memory: Sequence[tuple[Tensor, ...] | None] = (),
+    unaveraged: Mapping[str, Tensor] | None = None,
 ) -> None:
     """Write a checkpoint that appears under its name only when it is complete.
+
+    Args:
+        folder: the checkpoint.
+        model: its weights are what readers of the checkpoint load.
+        optimizer: of the training; None for a model that is not trained further.
+        state: the counters, as JSON.
+        memory: what each micro-batch left for the next step.
+        unaveraged: the weights to train further, by parameter, if the model's are their average.
 
     Raises:
         NotFiniteError: a weight or the optimizer's state holds nan or infinity.
@@ -48,6 +60,8 @@ def save(
         files["optimizer"] = _optimizer_tensors(model, optimizer)
     if memory:
         files["memory"] = _memory_tensors(memory)
+    if unaveraged:
+        files["unaveraged"] = dict(unaveraged)
     for name, tensors in files.items():
         require_finite(tensors, name)
     with atomic.folder(folder) as part:
@@ -169,6 +183,12 @@ def load_memory(folder: Path, device: torch.device) -> tuple[tuple[Tensor, ...] 
         micro_batch, _, number = name.partition("/")
         memory.setdefault(int(micro_batch), {})[int(number)] = tensor.to(device)
     return tuple(tuple(memory[m][n] for n in sorted(memory[m])) for m in sorted(memory))
+
+
+def load_unaveraged(folder: Path) -> dict[str, Tensor]:
+    """Return the weights to train further, by parameter; empty if the model is no average."""
+    file = folder / "unaveraged.safetensors"
+    return load_file(file) if file.is_file() else {}
 
 
 def read_state(folder: Path) -> dict[str, Any]:

@@ -19,6 +19,9 @@ class Hook(ABC):
             def run(self, loop):
                 print(loop.state.spent.steps, sum(p.norm() for p in loop.model.parameters()))
 
+    Where weights are averaged at the end (`train.average`), `loop.model` has the average while a
+    hook begins, runs or ends, and the weights that are trained in `after_step`.
+
     Attributes:
         times: how many times it runs over the whole budget.
     """

@@ -14,6 +14,7 @@ from torch import nn
 
 from foreword.data.rng import RowRng
 from foreword.errors import NotFiniteError
+from foreword.train.average import WeightAverage
 from foreword.train.budget import Budget, Progress
 from foreword.train.finite import require_finite
 from foreword.train.hooks import Hook
@@ -46,6 +47,8 @@ class TrainingState:
         skipped_in_row: the number of latest steps in a row that were not finite.
         best_loss: lowest held-out loss.
         best: name of the checkpoint that had it.
+        averaged: number of steps whose weights a checkpoint's are the average of; 0 if they are
+            those of its last step.
     """
 
     spent: Progress = field(default_factory=Progress)
@@ -53,6 +56,7 @@ class TrainingState:
     skipped_in_row: int = 0
     best_loss: float | None = None
     best: str | None = None
+    averaged: int = 0
 
     def dump(self) -> dict[str, Any]:
         """Return the state as JSON."""
@@ -76,6 +80,7 @@ class StepOptions:
         patience: number of non-finite steps in a row that ends the training.
         flops: of one step; 0 if they are not counted.
         accumulate: how gradients are added over micro-batches.
+        average: share of the budget at whose end weights are averaged; 0 for none.
     """
 
     clip: float = 1.0
@@ -84,6 +89,7 @@ class StepOptions:
     patience: int = 5
     flops: float = 0.0
     accumulate: Accumulate = backward
+    average: float = 0.0
 
 
 class Loop:
@@ -102,6 +108,7 @@ class Loop:
 
     Attributes:
         state: the counters of the training.
+        average: the mean of the last weights, which the model has while hooks begin, run and end.
         memory: what each micro-batch left for the next step; see `foreword.types.Hidden`.
         last: the result of the last step.
         lr_factor: the schedule's factor of all learning rates in the last step.
@@ -127,6 +134,7 @@ class Loop:
         for group in self.optimizer.param_groups:
             group["initial_lr"] = group["lr"]
         self.state = TrainingState()
+        self.average = WeightAverage(model, options.average)
         self.memory: tuple[Memory, ...] = ()
         self.last: StepResult | None = None
         self.lr_factor = 0.0
@@ -164,8 +172,9 @@ class Loop:
         spent = self.state.spent
         self._began = time.monotonic() - spent.seconds
         self.model.train()
-        for hook in self.hooks:
-            hook.begin(self)
+        with self.average.in_place():
+            for hook in self.hooks:
+                hook.begin(self)
         ahead = self.batches.ahead(spent.steps)
         try:
             while self.progress < 1 and not self.is_stopping:
@@ -174,11 +183,13 @@ class Loop:
                 for hook in self.hooks:
                     hook.after_step(self)
                     if hook.is_due(before, self.progress, self):
-                        hook.run(self)
+                        with self.average.in_place():
+                            hook.run(self)
         finally:
             ahead.close()
-        for hook in self.hooks:
-            hook.end(self)
+        with self.average.in_place():
+            for hook in self.hooks:
+                hook.end(self)
         return self.progress >= 1
 
     def _step(self, ahead: Generator[list[Any]]) -> None:
@@ -216,8 +227,17 @@ class Loop:
         spent.epochs = self.batches.epochs(spent.steps)
         spent.flops += self.options.flops
         spent.seconds = self.elapsed()
+        if result.is_finite:
+            self._average()
         self.step_seconds += time.monotonic() - start
         self._check(result)
+
+    def _average(self) -> None:
+        """Add the weights after a step to their mean, if it is one of the last."""
+        state = self.state
+        before, state.averaged = state.averaged, self.average.update(self.progress, state.averaged)
+        if state.averaged and not before:
+            self.note(f"step {state.spent.steps:,}: from here on the model is the weights' average")
 
     def _check(self, result: StepResult) -> None:
         """Count a skipped step; stop a training that cannot recover."""

@@ -14,6 +14,7 @@ from foreword.ranges import (
     NonNegative,
     Ranged,
     Seed,
+    Share,
     Total,
     Workers,
 )
@@ -45,6 +46,8 @@ class TrainSettings(Ranged):
         checkpoints: how many checkpoints are written.
         keep: how many of the last checkpoints are kept, besides the best.
         patience: number of non-finite steps in a row that stops the run.
+        average: share of the budget at whose end the model is the mean of its weights after each
+            step, which is what is measured and saved; 0 for none.
     """
 
     batch: Count = 32
@@ -66,3 +69,4 @@ class TrainSettings(Ranged):
     checkpoints: Count = 10
     keep: Count = 2
     patience: Count = 5
+    average: Share = 0.0

@@ -97,9 +97,9 @@ def test_arrays_count_once() -> None:
 
 
 def test_the_parts_sum_to_the_total() -> None:
-    memory = MemoryUse(1, 2, 3, 4, 5, 6, 7, available=100)
-    assert list(memory.parts.values()) == [1, 2, 3, 4, 5, 6, 7]
-    assert memory.total == 28
+    memory = MemoryUse(1, 2, 3, 4, 5, 6, 7, 8, available=100)
+    assert list(memory.parts.values()) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert memory.total == 36
 
 
 @pytest.mark.parametrize(
