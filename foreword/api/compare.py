@@ -17,7 +17,8 @@ from foreword.comparison.forecast import ComparisonForecast, forecast
 from foreword.comparison.grid import load_grid
 from foreword.comparison.plot import write_plot
 from foreword.comparison.results import Results, gather
-from foreword.comparison.run import CellProgress, Comparison
+from foreword.comparison.run import Comparison
+from foreword.comparison.work import CellProgress
 from foreword.display.bar import rough
 from foreword.runs.corpus import is_prepared
 

@@ -1,6 +1,6 @@
 """Tokenizers and token shards, each made once and shared by the cells with equal settings.
 
-folder/  tokenizer-KIND.json tokenizer-KIND/   shards-KIND.json shards-KIND/
+folder/  tokenizer-KIND.json tokenizer-KIND/   shards-KIND.json shards-KIND/   validation-.../
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from foreword.data.learning import train_tokenizer
 from foreword.data.prepared_text import PreparedText
 from foreword.data.read_documents import find_files
 from foreword.data.text_files import ReadSettings
+from foreword.data.validation import split_validation
 from foreword.data.write_shards import prepare
 from foreword.runs.corpus import is_prepared, require_texts
 from foreword.runs.recipe import Recipe
@@ -81,6 +82,19 @@ class Corpora:
                 progress,
                 self._heldout,
             )
+        return self._shards[folder]
+
+    def validation_for(self, recipe: Recipe) -> PreparedText:
+        """Return shards whose held-out side is a validation part of the recipe's training side.
+
+        Raises:
+            UserError: there is too little text, or the disk is full.
+        """
+        shards = self.shards_for(recipe)
+        folder = self._folder / f"validation-{shards.fingerprint[:12]}"
+        if folder not in self._shards:
+            self._stage("drawing a validation part")
+            self._shards[folder] = split_validation(shards, folder)
         return self._shards[folder]
 
     def tokenizer_for(self, recipe: Recipe) -> Tokenizer:

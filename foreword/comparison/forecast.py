@@ -27,6 +27,7 @@ class Forecast:
         tokens: tokens that the budget allows.
         epochs: passes over the text in these tokens.
         bytes: peak memory of training.
+        sweep_seconds: for all trials of the cell, roughly.
         pretraining_seconds: for each seed, without evaluations.
         tuning_seconds: for all fine-tunings of the cell; roughly, at pretraining's time per token.
         error: why the cell cannot be run, or "".
@@ -40,6 +41,7 @@ class Forecast:
     tokens: float = 0.0
     epochs: float = 0.0
     bytes: int = 0
+    sweep_seconds: float = 0.0
     pretraining_seconds: float = 0.0
     tuning_seconds: float = 0.0
     error: str = ""
@@ -53,7 +55,7 @@ class ComparisonForecast:
     Attributes:
         cells: the forecast of each cell, in order.
         seeds: number of pretrainings of each cell.
-        pieces: number of pretrainings and fine-tunings in all.
+        pieces: number of trials, pretrainings and fine-tunings in all.
     """
 
     cells: tuple[Forecast, ...]
@@ -63,7 +65,10 @@ class ComparisonForecast:
     @property
     def seconds(self) -> float:
         """The time of all pieces that have a forecast."""
-        return sum(self.seeds * c.pretraining_seconds + c.tuning_seconds for c in self.cells)
+        return sum(
+            c.sweep_seconds + self.seeds * c.pretraining_seconds + c.tuning_seconds
+            for c in self.cells
+        )
 
     @property
     def is_complete(self) -> bool:
@@ -103,6 +108,7 @@ def _forecast_cell(comparison: Comparison, cell: Cell) -> Forecast:
         return Forecast(cell.name, cell.recipe, error=str(error))
     # Extrapolate them to the budget.
     seconds_per_token = measured.seconds_per_step / measured.tokens_per_step
+    seconds = measured.steps * measured.seconds_per_step
     return Forecast(
         cell=cell.name,
         recipe=cell.recipe,
@@ -111,7 +117,8 @@ def _forecast_cell(comparison: Comparison, cell: Cell) -> Forecast:
         tokens=measured.steps * measured.tokens_per_step,
         epochs=measured.epochs,
         bytes=measured.memory.total,
-        pretraining_seconds=measured.steps * measured.seconds_per_step,
+        sweep_seconds=seconds * _sweep_runs(comparison, cell),
+        pretraining_seconds=seconds,
         tuning_seconds=_tuning_tokens(comparison, prepared) * seconds_per_token,
     )
 
@@ -127,6 +134,16 @@ def _offline_forecast(comparison: Comparison, cell: Cell) -> Forecast:
     tokens = epochs * comparison.corpora.shards_for(recipe).counts[TRAIN].tokens
     note = "offline, no forecast"
     return Forecast(cell.name, cell.recipe, tokens=tokens, epochs=epochs, note=note)
+
+
+def _sweep_runs(comparison: Comparison, cell: Cell) -> float:
+    """Return how many pretrainings a cell's sweep is worth; a step takes as long as its rows."""
+    grid = comparison.grid
+    assert grid.budget is not None
+    trials = [grid.trial_recipe(cell, values) for values in grid.trials(cell)]
+    rows = comparison.recipes[cell.name, 1].rows_per_step
+    in_steps = grid.budget.unit == "steps"
+    return grid.sweep_share * sum(t.rows_per_step / rows if in_steps else 1.0 for t in trials)
 
 
 def _tuning_tokens(comparison: Comparison, prepared: PreparedText) -> float:

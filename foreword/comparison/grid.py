@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from foreword import atomic, config
+from foreword import atomic, config, kinds
+from foreword.comparison.sweep import SEED, Values, as_table, combinations, settings_of
 from foreword.errors import UserError
 from foreword.kinds import part
-from foreword.ranges import Count, CountOrZero, Ranged
+from foreword.ranges import Count, CountOrZero, OpenShare, Ranged
 from foreword.runs.recipe import Recipe
 from foreword.train.budget import Budget
 from foreword.tuning.examples import LabelledTexts
@@ -28,14 +29,18 @@ class Cell:
         recipe: name of a shipped recipe, or of a file next to the grid.
         label: name in tables and plots; default: the recipe's name.
         set: settings that override the recipe's, a table like a recipe.
+        sweep: a sweep of its own instead of the grid's; false for none.
     """
 
     recipe: str
     label: str = ""
     set: Any = field(default_factory=dict)
+    sweep: Any = None
 
     def __post_init__(self) -> None:
         _require_table(self.set)
+        if self.sweep is not None and self.sweep is not False:
+            settings_of(self.sweep)
 
     @property
     def name(self) -> str:
@@ -93,6 +98,9 @@ class Grid(Ranged):
         budget: budget of each cell, which replaces that of its recipe.
         seeds: number of pretraining seeds: 1, 2, ...
         set: settings that override those of all recipes; a cell's `set` overrides these.
+        sweep: settings with lists of values to try for each cell before its seeds, a table like a
+            recipe; all combinations are tried, and the best overrides the cell's settings.
+        sweep_share: share of the budget for which each combination is trained.
         tasks: the tasks to fine-tune on.
     """
 
@@ -103,11 +111,14 @@ class Grid(Ranged):
     budget: Budget | None = None
     seeds: Count = 1
     set: Any = field(default_factory=dict)
+    sweep: Any = field(default_factory=dict)
+    sweep_share: OpenShare = 0.1
     tasks: tuple[GridTask, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _require_table(self.set)
+        settings_of(self.sweep)
         _require_paths("data", self.data)
         _require_paths("heldout", self.heldout)
         for task in self.tasks:
@@ -123,20 +134,51 @@ class Grid(Ranged):
                 setting = "label" if key == "cells" else "name"
                 raise ValueError(f"{key}: two are called '{repeated[0]}'; give each a {setting}")
 
-    def recipe(self, cell: Cell, seed: int) -> Recipe:
+    def trials(self, cell: Cell) -> list[Values]:
+        """Return the combinations of values that a cell's sweep tries; none without a sweep."""
+        return combinations(self.sweep if cell.sweep is None else cell.sweep or {})
+
+    def recipe(self, cell: Cell, seed: int, values: Values | None = None) -> Recipe:
         """Return the recipe of a cell with the grid's settings, the cell's, the seed and budget.
+
+        Args:
+            cell: the cell.
+            seed: the seed.
+            values: values of the cell's sweep, which override its settings.
 
         Raises:
             UserError: the recipe does not exist or has a mistake; the cell is named.
         """
+        over = [self.set, cell.set, as_table(values or {})]
         try:
-            recipe = config.load(Recipe, config.find_recipe(cell.recipe), self.set, cell.set)
+            recipe = config.load(Recipe, config.find_recipe(cell.recipe), *over)
         except UserError as error:
             raise UserError(f"cell '{cell.name}': {error}") from error
         train = replace(recipe.train, seed=seed)
         if self.budget is not None:
             train = self.budget.applied_to(train)
         return replace(recipe, train=train)
+
+    def trial_recipe(self, cell: Cell, values: Values) -> Recipe:
+        """Return the recipe of a trial of a cell's sweep.
+
+        Raises:
+            UserError: the cell's recipe does not have the settings, or not such values.
+        """
+        assert self.budget is not None
+        off = f"; give cell '{cell.name}' a sweep of its own, or sweep = false"
+        try:
+            recipe = self.recipe(cell, SEED, values)
+        except UserError as error:
+            raise UserError(f"{error}{off}") from error
+        if recipe.model.trains_offline:
+            raise UserError(
+                f"cell '{cell.name}': sweep: {kinds.name_of(recipe.model)} learns from the whole "
+                f"text at once, without the settings of a sweep{off}"
+            )
+        budget = replace(self.budget, amount=self.budget.amount * self.sweep_share)
+        train = budget.applied_to(recipe.train)
+        return replace(recipe, train=replace(train, evaluations=1, checkpoints=1, keep=1))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from foreword import atomic, figures
 from foreword.comparison.results import Results
+from foreword.comparison.sweep import describe
 
 BAR_WIDTH = 0.38  # of two bars side by side
 MOST_INSIDE = 6  # curves; with more, the legend would hide some and moves outside
@@ -45,7 +46,8 @@ def write_plot(results: Results) -> str:
 def _plot_losses(axis: Any, results: Results) -> None:
     """Plot one curve per run, in one colour per cell."""
     for number, cell in enumerate(results.comparison.grid.cells):
-        label = cell.name
+        best = results.best(cell)
+        label = cell.name if best is None else f"{cell.name}, {describe(best.values)}"
         for run in results.runs:
             if run.cell == cell.name and run.curve:
                 spent, losses = zip(*run.curve, strict=True)

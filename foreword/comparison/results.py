@@ -12,7 +12,9 @@ from typing import Any
 from foreword import config
 from foreword.comparison.grid import Cell, GridTask
 from foreword.comparison.interval import Interval, interval
-from foreword.comparison.run import Comparison, Work
+from foreword.comparison.run import Comparison
+from foreword.comparison.sweep import Trial
+from foreword.comparison.work import Work
 from foreword.runs.provenance import read_state
 from foreword.train import checkpoint, log
 from foreword.tuning.result import is_score
@@ -124,12 +126,14 @@ class Results:
         runs: results of the finished pretrainings.
         scores: scores of the finished fine-tunings, one per seed, and of the chance baselines.
         dev: number of dev examples by name of the task.
+        trials: finished trials of the cells' sweeps.
     """
 
     comparison: Comparison
     runs: Sequence[RunResult]
     scores: Sequence[TuningScore]
     dev: Mapping[str, int] = field(default_factory=dict)
+    trials: Sequence[Trial] = ()
 
     @property
     def axis(self) -> Axis:
@@ -141,6 +145,15 @@ class Results:
     def is_one_objective(self) -> bool:
         """Whether all runs predict all of the text, so that their losses are comparable."""
         return all(run.bits_per_byte is not None for run in self.runs)
+
+    def trials_of(self, cell: Cell) -> list[Trial]:
+        """Return the finished trials of a cell's sweep."""
+        return [trial for trial in self.trials if trial.cell == cell.name]
+
+    def best(self, cell: Cell) -> Trial | None:
+        """Return the trial whose values a cell's runs have; None without a finished sweep."""
+        is_swept = any(trial.cell == cell.name for trial in self.trials)
+        return self.comparison.trials.best(cell) if is_swept else None
 
     def cell_interval(self, cell: Cell, key: str) -> Interval | None:
         """Return the interval of a number of a cell's runs, over the seeds that have it."""
@@ -183,6 +196,7 @@ class Results:
             "dev": dict(self.dev),
             "metrics": {task.name: self.metric(task) for task in self.comparison.grid.tasks},
             "cells": [self._cell(cell) for cell in self.comparison.grid.cells],
+            "trials": [asdict(trial) for trial in self.trials],
             "runs": [asdict(run) for run in self.runs],
             "scores": [asdict(score) for score in self.scores],
             "failures": failures,
@@ -197,7 +211,10 @@ class Results:
             }
             for task in self.comparison.grid.tasks
         }
-        return {"cell": cell.name, "recipe": cell.recipe, **numbers, "tasks": tasks}
+        names: dict[str, Any] = {"cell": cell.name, "recipe": cell.recipe}
+        best = self.best(cell)
+        names |= {"best": dict(best.values)} if best else {}
+        return {**names, **numbers, "tasks": tasks}
 
 
 def gather(comparison: Comparison) -> Results:
@@ -206,6 +223,8 @@ def gather(comparison: Comparison) -> Results:
     dev: dict[str, int] = {}
     assert comparison.grid.budget is not None
     for piece in comparison.work():
+        if piece.values is not None:
+            continue
         if piece.task is None:
             run = comparison.run_folder(piece.cell, piece.seed)
             if run is not None and comparison.seconds_taken(piece) is not None:
@@ -222,7 +241,8 @@ def gather(comparison: Comparison) -> Results:
                 for row in tuning["rows"]
                 if row["start"] == "no model"
             ]
-    return Results(comparison, runs, scores, dev)
+    trials = [trial for cell in comparison.grid.cells for trial in comparison.trials.of(cell)]
+    return Results(comparison, runs, scores, dev, trials)
 
 
 def _run_result(piece: Work, run: Path, axis: Axis) -> RunResult:

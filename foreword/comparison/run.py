@@ -2,6 +2,7 @@
 
     out/  grid.toml   the grid of the last call
           data/       tokenizers and token shards, shared by the cells
+          sweeps/     the result of each trial of a cell's sweep
           runs/       a run folder per cell and seed, its fine-tunings in `evaluations/`
           scratch/    fine-tunings of the same networks from random weights
           table.md results.csv results.json plot.png
@@ -17,9 +18,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -27,7 +28,10 @@ from foreword import atomic, config, kinds, stored
 from foreword.comparison import results_cache
 from foreword.comparison.corpora import Corpora
 from foreword.comparison.grid import Cell, Grid, GridTask, read_examples
+from foreword.comparison.sweep import SEED
 from foreword.comparison.time_left import TimeLeft
+from foreword.comparison.trials import Trials
+from foreword.comparison.work import ComparisonReporter, Failure, PieceReporter, Work
 from foreword.errors import UserError, is_out_of_memory
 from foreword.evaluation.samples import samples
 from foreword.runs import run as running
@@ -36,7 +40,6 @@ from foreword.runs.dry_run import dry_run
 from foreword.runs.provenance import make_provenance
 from foreword.runs.recipe import Recipe
 from foreword.runs.sizes import MACHINES, require_memory
-from foreword.runs.stages import LOOP_STAGES
 from foreword.runs.trained_model import is_finished, open_run
 from foreword.train import checkpoint
 from foreword.tuning.examples import overlap_note
@@ -44,81 +47,6 @@ from foreword.tuning.result import as_json
 from foreword.tuning.run import tune
 
 GRID_FILE = "grid.toml"
-
-
-@dataclass(frozen=True)
-class Work:
-    """A piece of the comparison: a pretraining, or a fine-tuning of its model.
-
-    Attributes:
-        cell: the cell of the grid.
-        seed: seed of pretraining.
-        task: the task to fine-tune on; None for the pretraining.
-        is_scratch: whether the network is fine-tuned from random weights.
-    """
-
-    cell: Cell
-    seed: int
-    task: GridTask | None = None
-    is_scratch: bool = False
-
-    def __str__(self) -> str:
-        stage = "pretraining" if self.task is None else self.task.name
-        return f"{self.cell.name}, seed {self.seed}: {stage}{' from scratch' * self.is_scratch}"
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A piece of work that failed.
-
-    Attributes:
-        work: the piece.
-        error: the reason, in one line.
-        is_fault: whether it is a bug in Foreword, not a mistake or a lack of memory.
-    """
-
-    work: Work
-    error: str
-    is_fault: bool
-
-
-@dataclass(frozen=True)
-class CellProgress:
-    """The progress of a comparison.
-
-    Attributes:
-        work: the current piece.
-        number: number of the piece, from 1.
-        total: number of pieces in all.
-        share: share of the piece that is done.
-        seconds_left: time left of all pieces whose time is known.
-        is_all: whether these are all pieces left.
-        note: latest result, such as the loss.
-    """
-
-    work: Work
-    number: int
-    total: int
-    share: float
-    seconds_left: float
-    is_all: bool
-    note: str
-
-
-class ComparisonReporter(Protocol):
-    """A display of a comparison's progress."""
-
-    def note(self, text: str) -> None:
-        """Show a line."""
-
-    def warn(self, text: str) -> None:
-        """Show a line, even where others are not wanted."""
-
-    def stage(self, name: str) -> Callable[..., None]:
-        """Show a stage before the work; the returned function takes (done, total)."""
-
-    def show_progress(self, progress: CellProgress) -> None:
-        """Show how far the comparison is."""
 
 
 class Comparison:
@@ -145,6 +73,8 @@ class Comparison:
         for cell in grid.cells:
             with _naming_cell(cell.name):
                 _require_cell(self.recipes[cell.name, 1], grid.data)
+            for values in grid.trials(cell):
+                grid.trial_recipe(cell, values)
         self.examples = {task.name: read_examples(task) for task in grid.tasks}
         self.warnings: list[str] = []
         for name, task_examples in self.examples.items():
@@ -153,6 +83,7 @@ class Comparison:
                 reporter.warn(self.warnings[-1])
         read = [recipe.read for recipe in self.recipes.values()]
         self.corpora = Corpora(grid.data, out / "data", reporter.stage, grid.heldout, read)
+        self.trials = Trials(grid, out / "sweeps", self.corpora)
         self.failures: list[Failure] = []
 
     def tasks_of(self, cell: Cell) -> tuple[GridTask, ...]:
@@ -165,6 +96,8 @@ class Comparison:
         pieces = []
         for seed in range(1, self.grid.seeds + 1):
             for cell in self.grid.cells:
+                if seed == 1:
+                    pieces += [Work(cell, SEED, values=v) for v in self.grid.trials(cell)]
                 pieces.append(Work(cell, seed))
                 for task in self.tasks_of(cell):
                     pieces.append(Work(cell, seed, task))
@@ -188,6 +121,8 @@ class Comparison:
                 for cell in self.grid.cells:
                     with _naming_cell(cell.name):
                         self.corpora.shards_for(self.recipes[cell.name, 1])
+                        if self.grid.trials(cell):
+                            self.corpora.validation_for(self.recipes[cell.name, 1])
         except UserError:
             if not any((self.out / "data").glob("*/*.json")):  # no tokenizer and no shards
                 running.undo_start(self.out, before)
@@ -210,16 +145,16 @@ class Comparison:
 
     def _run(self, after_piece: Callable[[], None]) -> bool:
         pieces, was_done = self.work(), False
-        groups = [(piece.task and piece.task.name, piece.is_scratch) for piece in pieces]
+        groups = [(p.values is None, p.task and p.task.name, p.is_scratch) for p in pieces]
         time_left = TimeLeft(groups)
         for number, piece in enumerate(pieces):
-            if any(f.work == Work(piece.cell, piece.seed) for f in self.failures):
-                continue  # its pretraining failed: there is nothing to fine-tune
+            if self._is_impossible(piece):
+                continue
             with self._recording_failure(piece):
                 was_done = self.seconds_taken(piece) is not None
                 if not was_done:
                     position = (number, len(pieces))
-                    reporter = _PieceReporter(self.reporter, time_left, piece, position)
+                    reporter = PieceReporter(self.reporter, time_left, piece, position)
                     reporter.show(0.0, 0.0, "")
                     if not self._run_piece(piece, reporter):
                         return False
@@ -230,19 +165,43 @@ class Comparison:
                     _free_memory()
         return True
 
+    def _is_impossible(self, piece: Work) -> bool:
+        """Return whether what a piece builds on has failed: its pretraining, or a trial."""
+        return any(
+            piece.values is None
+            and failed.work.cell == piece.cell
+            and (failed.work.values is not None or failed.work == Work(piece.cell, piece.seed))
+            for failed in self.failures
+        )
+
+    def recipe(self, cell: Cell, seed: int) -> Recipe | None:
+        """Return the recipe of a run, with the best values of the cell's sweep.
+
+        None if the sweep is not done, or all of it diverged.
+        """
+        if not self.grid.trials(cell):
+            return self.recipes[cell.name, seed]
+        best = self.trials.best(cell)
+        return None if best is None else self.grid.recipe(cell, seed, best.values)
+
     def run_folder(self, cell: Cell, seed: int) -> Path | None:
         """Return the run folder of a cell; None if it has not been begun."""
-        file = results_cache.find((self.out / "runs").glob("*.json"), self._run_key(cell, seed))
-        return None if file is None else file.with_suffix("")
+        key = self._run_key(cell, seed)
+        file = key and results_cache.find((self.out / "runs").glob("*.json"), key)
+        return file.with_suffix("") if file else None
 
     def saved_tuning(self, piece: Work) -> dict[str, Any] | None:
         """Return the saved result of a fine-tuning; None if it is not done."""
         folder = self._tuning_folder(piece)
-        file = folder and results_cache.find(folder.glob("*.json"), self._tuning_key(piece))
+        key = folder and self._tuning_key(piece)
+        file = folder and key and results_cache.find(folder.glob("*.json"), key)
         return stored.read(file) if file else None
 
     def seconds_taken(self, piece: Work) -> float | None:
         """Return how long a piece took; None if it is not done."""
+        if piece.values is not None:
+            trial = self.trials.result(piece.cell, piece.values)
+            return None if trial is None else trial.seconds
         if piece.task is not None:
             tuning = self.saved_tuning(piece)
             return None if tuning is None else float(tuning["seconds"])
@@ -252,25 +211,33 @@ class Comparison:
         spent = checkpoint.read_state(checkpoint.newest(run, []))["spent"]
         return float(spent["seconds"])
 
-    def _run_piece(self, piece: Work, reporter: _PieceReporter) -> bool:
+    def _run_piece(self, piece: Work, reporter: PieceReporter) -> bool:
         """Run a piece; False if a signal stopped it."""
+        if piece.values is not None:
+            trial = self.trials.run(piece.cell, piece.values, reporter, reporter.stage)
+            if trial is not None:
+                loss = "diverged" if trial.loss is None else f"validation loss {trial.loss:.4f}"
+                self.reporter.note(f"{piece}: {loss}")
+            return trial is not None
         if piece.task is None:
             return self._pretrain(piece, reporter)
         self._tune(piece, piece.task, reporter)
         return True
 
-    def _pretrain(self, piece: Work, reporter: _PieceReporter) -> bool:
-        recipe = self.recipes[piece.cell.name, piece.seed]
+    def _pretrain(self, piece: Work, reporter: PieceReporter) -> bool:
+        recipe, key = self.recipe(piece.cell, piece.seed), self._run_key(piece.cell, piece.seed)
+        if recipe is None:
+            raise UserError("every run of its sweep diverged; give the cell other values to try")
         run = self.run_folder(piece.cell, piece.seed)
         if run is None:
-            name, key = f"{piece.cell.name}-{piece.seed}", self._run_key(piece.cell, piece.seed)
+            name = f"{piece.cell.name}-{piece.seed}"
             run = results_cache.store(self.out / "runs", name, key).with_suffix("")
         if not (run / "recipe.toml").is_file():
             shards = str(self.corpora.shards_for(recipe).folder)
             running.start(recipe, running.Inputs((shards,)), run)
         return running.train_run(run, reporter, reporter.stage, samples)
 
-    def _tune(self, piece: Work, task: GridTask, reporter: _PieceReporter) -> None:
+    def _tune(self, piece: Work, task: GridTask, reporter: PieceReporter) -> None:
         run, folder = self.run_folder(piece.cell, piece.seed), self._tuning_folder(piece)
         assert run is not None and folder is not None
         examples = self.examples[task.name]
@@ -295,13 +262,17 @@ class Comparison:
             document | {"seconds": round(time.monotonic() - began, 3)},
         )
 
-    def _run_key(self, cell: Cell, seed: int) -> results_cache.RunKey:
-        recipe = self.recipes[cell.name, seed]
+    def _run_key(self, cell: Cell, seed: int) -> results_cache.RunKey | None:
+        """Return the key of a run; None if the settings that its sweep chooses are not known."""
+        recipe = self.recipe(cell, seed)
+        if recipe is None:
+            return None
         return results_cache.RunKey(
             results_cache.without_labels(recipe), self.corpora.shards_for(recipe).fingerprint
         )
 
-    def _tuning_key(self, piece: Work) -> results_cache.TuningKey:
+    def _tuning_key(self, piece: Work) -> results_cache.TuningKey | None:
+        """Return the key of a fine-tuning; None as for the run."""
         assert piece.task is not None
         task, files = (
             results_cache.settings_of_task(piece.task),
@@ -309,7 +280,9 @@ class Comparison:
         )
         if not piece.is_scratch:
             return results_cache.TuningKey(task, files)
-        recipe = self.recipes[piece.cell.name, piece.seed]
+        recipe = self.recipe(piece.cell, piece.seed)
+        if recipe is None:
+            return None
         fields = {
             name: getattr(recipe, name) for name in ("model", "objective", "layout", "packing")
         }
@@ -377,50 +350,3 @@ def _free_memory() -> None:
         torch.compiler.reset()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-
-
-class _PieceReporter:
-    """The progress reporter of one piece, shown as progress of the whole comparison.
-
-    Args:
-        comparison: receives the progress of the comparison.
-        time_left: estimates the time left.
-        piece: the piece.
-        number_and_total: number of the piece from 0, and of all pieces.
-    """
-
-    def __init__(
-        self,
-        comparison: ComparisonReporter,
-        time_left: TimeLeft,
-        piece: Work,
-        number_and_total: tuple[int, int],
-    ) -> None:
-        self._comparison, self._time_left, self._piece = comparison, time_left, piece
-        self._number, self._total = number_and_total
-        self._shown = (0.0, 0.0, "")
-
-    def show(self, share: float, seconds: float, note: str) -> None:
-        """Show the progress when `share` of this piece is done after `seconds`."""
-        self._shown = (share, seconds, note)
-        left, is_all = self._time_left.estimate(self._number, share, seconds)
-        number = self._number + 1
-        self._comparison.show_progress(
-            CellProgress(self._piece, number, self._total, share, left, is_all, note)
-        )
-
-    def stage(self, name: str) -> Callable[..., None]:
-        """Show a stage before training; during training, the piece's progress."""
-        if name in LOOP_STAGES:
-            self.show(*self._shown)
-            return lambda *_: None
-        return self._comparison.stage(name)
-
-    def note(self, text: str) -> None:
-        self._comparison.note(f"{self._piece}: {text}")
-
-    def record(self, record: dict[str, Any], progress: float) -> None:
-        if record["kind"] == "train":
-            self.show(progress, record["seconds"], f"loss {record['loss']:.3f}")
-        elif record["kind"] == "heldout":
-            self.note(f"step {record['step']:,}: held-out loss {record['loss']:.4f}")

@@ -14,11 +14,14 @@ from foreword.comparison.forecast import ComparisonForecast, Forecast
 from foreword.comparison.grid import Cell, GridTask
 from foreword.comparison.interval import LEVEL, half_width_of_share
 from foreword.comparison.results import NUMBERS, Results
+from foreword.comparison.sweep import SEED, describe, edges
+from foreword.config import to_toml
 from foreword.formatting import duration, power, quantity
 from foreword.tuning.result import metric_name
 
 MISSING = "–"
 SAMPLES, SCRATCH = "What they say", "from scratch"  # a title, a column
+BEST = ("best of the sweep", "loss", "next best", "its loss")
 BLANK = re.compile(r"«|\[MASK\]|<extra_id_\d+>")  # a blank, or a filled one
 CONTEXT_WORDS = 4  # words shown on either side of a blank
 
@@ -45,8 +48,13 @@ class MarkdownTable:
 
 
 def tables(results: Results) -> list[MarkdownTable]:
-    """Return the tables of pretraining, fine-tuning and samples; empty ones are left out."""
-    all_tables = [_pretraining(results), _fine_tuning(results), _samples(results)]
+    """Return the tables of pretraining, fine-tuning, sweeps and samples; none is empty."""
+    all_tables = [
+        _pretraining(results),
+        _fine_tuning(results),
+        _sweeps(results),
+        _samples(results),
+    ]
     return [table for table in all_tables if table.rows]
 
 
@@ -83,6 +91,7 @@ def notes(results: Results) -> list[str]:
     limits = [f"{task.name}: the first {task.rows:,} rows" for task in grid.tasks if task.rows]
     if limits:
         lines.append(f"Training examples used: {'; '.join(limits)}.")
+    lines += _sweep_notes(results)
     # What is wrong or missing.
     lines += results.comparison.warnings
     lines += [f"Failed: {f.work}: {f.error}" for f in results.comparison.failures]
@@ -101,6 +110,7 @@ def forecast_table(forecast: ComparisonForecast) -> MarkdownTable:
         "tokens",
         "epochs",
         "memory",
+        "sweep, about",
         "pretraining",
         "fine-tuning, about",
     )
@@ -118,6 +128,7 @@ def _forecast_row(cell: Forecast, width: int) -> tuple[str, ...]:
         quantity(cell.tokens),
         f"{cell.epochs:.2f}",
         f"{cell.bytes / 1e9:.1f} GB",
+        duration(cell.sweep_seconds) if cell.sweep_seconds else MISSING,
         duration(cell.pretraining_seconds),
         duration(cell.tuning_seconds),
     )
@@ -158,6 +169,42 @@ def write(results: Results) -> None:
     atomic.write_text(out / "table.md", "\n".join(parts))
     stored.write(out / "results.json", as_json(results))
     atomic.write_text(out / "results.csv", _csv(results))
+
+
+def _sweeps(results: Results) -> MarkdownTable:
+    """Return the table of sweeps: the two best trials of each cell."""
+    columns = ("cell", *BEST, "tried", "diverged")
+    rows = []
+    for cell in results.comparison.grid.cells:
+        if results.best(cell) is None:
+            continue
+        trials = results.trials_of(cell)
+        known = sorted((t.loss, describe(t.values)) for t in trials if t.loss is not None)
+        shown = [text for loss, values in known[:2] for text in (values, f"{loss:.3f}")]
+        shown += [MISSING] * (4 - len(shown))
+        rows.append((cell.name, *shown, str(len(trials)), str(len(trials) - len(known))))
+    return MarkdownTable("Sweep", columns, tuple(rows))
+
+
+def _sweep_notes(results: Results) -> list[str]:
+    """Return what the sweeps were, and which of them end at an edge of what was tried."""
+    comparison, grid = results.comparison, results.comparison.grid
+    if not any(grid.trials(cell) for cell in grid.cells):
+        return []
+    lines = [
+        f"Before its seeds, each combination of a sweep's values was trained once, for "
+        f"{grid.sweep_share:.0%} of the budget; the cell's runs have the values of the lowest "
+        "loss on a validation part drawn from the training documents, which is not the held-out "
+        "text of these tables."
+    ]
+    swept = [cell for cell in grid.cells if results.best(cell) is not None]
+    at_edges = {cell.name: edges(comparison.trials.of(cell)) for cell in swept}
+    named = [f"{name}: {', '.join(found)}" for name, found in at_edges.items() if found]
+    if named:
+        lines.append(
+            f"At the edge of the values tried, so others may be better: {'; '.join(named)}."
+        )
+    return lines
 
 
 def _pretraining(results: Results) -> MarkdownTable:
@@ -253,6 +300,10 @@ def _csv(results: Results) -> str:
             value = getattr(run, key)
             if value is not None:
                 lines.writerow((run.cell, run.seed, "pretraining", "", "", key, value))
+    for trial in results.trials:
+        values = " ".join(f"{name}={to_toml(value)}" for name, value in trial.values.items())
+        loss = "" if trial.loss is None else trial.loss
+        lines.writerow((trial.cell, SEED, "sweep", values, "", "validation_loss", loss))
     for score in results.scores:
         seeds = score.seed or "", score.tuning_seed or ""
         for metric, value in score.scores.items():
@@ -263,7 +314,7 @@ def _csv(results: Results) -> str:
 
 def _count_done(results: Results) -> int:
     tunings = {(s.cell, s.seed, s.task, s.start) for s in results.scores if s.cell}
-    return len(results.runs) + len(tunings)
+    return len(results.trials) + len(results.runs) + len(tunings)
 
 
 def _recipe_name(cell: Cell) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import filecmp
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import pairwise
@@ -130,26 +130,23 @@ def _slice(shards: Shards, first: int, end: int) -> Encoded:
 
 def hold_out(
     shards: Shards,
-    indices: Sequence[int],
-    parts: tuple[Encoded, Encoded],
+    parts: Mapping[int, tuple[Encoded, Encoded]],
     train: ShardWriter,
     heldout: ShardWriter,
 ) -> None:
-    """Write `shards` again, with one document (and its copies) cut in two.
+    """Write `shards` again, with some documents cut in two.
 
     Args:
         shards: all documents.
-        indices: the indices of the document and its copies, ascending.
-        parts: the part to train on (may be empty) and the part to hold out.
-        train: receives all other documents and the first part.
-        heldout: receives the second part.
+        parts: of each such document, by its index, the part to train on (may be empty) and the
+            part to hold out.
+        train: receives all other documents and the first parts.
+        heldout: receives the second parts.
     """
-    trained, held = parts
-    for previous, index in pairwise([-1, *indices, len(shards)]):
+    for previous, index in pairwise([-1, *sorted(parts), len(shards)]):
         sequences = shards.document_index[previous + 1 : index + 1]
         tokens = shards.tokens[slice(*shards.sequence_starts[sequences[[0, -1]]])]
         lengths = shards.sequence_lengths[sequences[0] : sequences[-1]]
         train.add(tokens, lengths, np.diff(sequences))
-        if index < len(shards):
-            train.add(trained.tokens, trained.sequence_lengths, trained.document_lengths)
-            heldout.add(held.tokens, held.sequence_lengths, held.document_lengths)
+        for writer, part in zip((train, heldout), parts.get(index, ()), strict=False):
+            writer.add(part.tokens, part.sequence_lengths, part.document_lengths)

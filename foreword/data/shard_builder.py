@@ -125,7 +125,7 @@ class ShardBuilder:
         resplit = self.part / "resplit"
         resplit.mkdir()
         with self._writer(f"resplit/{TRAIN}") as one, self._writer(f"resplit/{HELDOUT}") as other:
-            holdout.hold_out(shards, indices, parts, one, other)
+            holdout.hold_out(shards, dict.fromkeys(indices, parts), one, other)
         self.files = one.files | other.files
         for name in self.files:
             (resplit / name).replace(self.part / name)

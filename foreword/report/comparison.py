@@ -23,6 +23,7 @@ FILE = "results.json"
 STARTS = ("pretrained", "from scratch")
 LOG_SCALE_RATIO = 100  # largest / smallest amount spent, above which the axis is logarithmic
 SAMPLES = "What they say"  # title of the table of samples
+TEXT_COLUMNS = ("recipe", "best of the sweep", "next best")
 
 
 def is_comparison(folder: str | Path) -> bool:
@@ -84,7 +85,9 @@ def _table(table: Mapping[str, Any]) -> str:
     """Return a table as HTML, with numbers aligned to the right."""
     columns, rows = table["columns"], [[str(v) for v in row] for row in table["rows"]]
     is_text = table["title"] == SAMPLES
-    is_number = [not is_text and n > 0 and name != "recipe" for n, name in enumerate(columns)]
+    is_number = [
+        not is_text and n > 0 and name not in TEXT_COLUMNS for n, name in enumerate(columns)
+    ]
     return f"<h2>{escape(table['title'])}</h2>{Table(columns, rows, is_number).html()}"
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from foreword import config
 from foreword.comparison.grid import load_grid
-from foreword.comparison.run import CellProgress, Comparison
+from foreword.comparison.run import Comparison
+from foreword.comparison.work import CellProgress
 from tests.train import runs
 from tests.tuning.runs import reviews
 

@@ -11,7 +11,8 @@ import pytest
 from foreword import atomic, config, stored
 from foreword.comparison.grid import Grid, load_grid
 from foreword.comparison.results import gather
-from foreword.comparison.run import CellProgress, Comparison
+from foreword.comparison.run import Comparison
+from foreword.comparison.work import CellProgress
 from foreword.errors import UserError
 from foreword.runs.run import train_run
 from foreword.runs.trained_model import is_finished, read_recipe

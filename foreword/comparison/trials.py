@@ -1,0 +1,109 @@
+"""The trials of all sweeps: short runs, of which only the results are kept."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from foreword import stored
+from foreword.comparison import results_cache
+from foreword.comparison.corpora import Corpora
+from foreword.comparison.grid import Cell, Grid
+from foreword.comparison.sweep import Trial, Values, best_of, describe
+from foreword.errors import TrainingStoppedError, UserError
+from foreword.runs import run as running
+from foreword.runs.hooks import ProgressReporter
+from foreword.runs.stages import Stage
+from foreword.train import log
+
+
+class Trials:
+    """The trials of a grid, in a folder with a JSON file each.
+
+    A file is written when its trial begins, and again, with the result, when it is done; in
+    between it has a run folder beside it.
+
+    Args:
+        grid: the grid.
+        folder: the folder.
+        corpora: the text of all cells.
+    """
+
+    def __init__(self, grid: Grid, folder: Path, corpora: Corpora) -> None:
+        self._grid, self._folder, self._corpora = grid, folder, corpora
+        self._known: dict[tuple[str, str], Trial] = {}
+
+    def of(self, cell: Cell) -> list[Trial]:
+        """Return the finished trials of a cell, in order."""
+        results = (self.result(cell, values) for values in self._grid.trials(cell))
+        return [trial for trial in results if trial is not None]
+
+    def best(self, cell: Cell) -> Trial | None:
+        """Return the best trial of a cell; None if some are not done, or all diverged."""
+        trials = self.of(cell)
+        return best_of(trials) if len(trials) == len(self._grid.trials(cell)) else None
+
+    def result(self, cell: Cell, values: Values) -> Trial | None:
+        """Return the result of a trial; None if it is not done."""
+        name = cell.name, repr(values)
+        if name not in self._known:
+            file = results_cache.find(self._folder.glob("*.json"), self._key(cell, values))
+            content = stored.read(file) if file else {}
+            if "seconds" not in content:
+                return None
+            fields = {key: content[key] for key in ("loss", "steps", "tokens", "seconds")}
+            self._known[name] = Trial(cell.name, values, **fields)
+        return self._known[name]
+
+    def run(
+        self, cell: Cell, values: Values, reporter: ProgressReporter, stage: Stage
+    ) -> Trial | None:
+        """Run a trial, or complete it; None if a signal stopped it.
+
+        Raises:
+            UserError: as `train_run`, unless training diverged; or the validation part is shorter
+                than a row.
+        """
+        recipe, key = self._grid.trial_recipe(cell, values), self._key(cell, values)
+        validation = self._corpora.validation_for(recipe)
+        if validation.heldout.tokens_total < recipe.packing.length:
+            raise UserError(
+                f"its validation part has {validation.heldout.tokens_total:,} tokens, but a row "
+                f"needs {recipe.packing.length:,}; give more text, or sweep = false"
+            )
+        file = results_cache.find(self._folder.glob("*.json"), key)
+        if file is None:
+            file = results_cache.store(self._folder, f"{cell.name}-{describe(values)}", key)
+        run = file.with_suffix("")
+        try:
+            if not (run / "recipe.toml").is_file():
+                running.start(recipe, running.Inputs((str(validation.folder),)), run)
+            if not running.train_run(run, reporter, stage):
+                return None
+            content = _measured(run)
+        except TrainingStoppedError:
+            content = _measured(run) | {"loss": None}
+        stored.write(file, stored.read(file) | content)
+        shutil.rmtree(run, ignore_errors=True)
+        return self.result(cell, values)
+
+    def _key(self, cell: Cell, values: Values) -> results_cache.RunKey:
+        recipe = self._grid.trial_recipe(cell, values)
+        return results_cache.RunKey(
+            results_cache.without_labels(recipe), self._corpora.validation_for(recipe).fingerprint
+        )
+
+
+def _measured(run: Path) -> dict[str, Any]:
+    """Return the last loss of a run on its validation part, and what the run took."""
+    records = log.read(run)
+    losses = [record["loss"] for record in records if record["kind"] == "heldout"]
+    measured = (record for record in reversed(records) if "tokens" in record)
+    last = next(measured, {"step": 0, "tokens": 0, "seconds": 0.0})
+    return {
+        "loss": losses[-1] if losses else None,
+        "steps": last["step"],
+        "tokens": last["tokens"],
+        "seconds": last["seconds"],
+    }

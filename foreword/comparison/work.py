@@ -1,0 +1,141 @@
+"""The pieces of a comparison, and how their progress is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from foreword.comparison.grid import Cell, GridTask
+from foreword.comparison.sweep import Values, describe
+from foreword.comparison.time_left import TimeLeft
+from foreword.runs.stages import LOOP_STAGES
+
+
+@dataclass(frozen=True)
+class Work:
+    """A piece of the comparison: a trial of a sweep, a pretraining, or a fine-tuning of its model.
+
+    Attributes:
+        cell: the cell of the grid.
+        seed: seed of pretraining.
+        task: the task to fine-tune on; None for the pretraining.
+        is_scratch: whether the network is fine-tuned from random weights.
+        values: the values that a trial tries; None for other pieces.
+    """
+
+    cell: Cell
+    seed: int
+    task: GridTask | None = None
+    is_scratch: bool = False
+    values: Values | None = None
+
+    def __str__(self) -> str:
+        if self.values is not None:
+            return f"{self.cell.name}, sweep: {describe(self.values)}"
+        stage = "pretraining" if self.task is None else self.task.name
+        return f"{self.cell.name}, seed {self.seed}: {stage}{' from scratch' * self.is_scratch}"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A piece of work that failed.
+
+    Attributes:
+        work: the piece.
+        error: the reason, in one line.
+        is_fault: whether it is a bug in Foreword, not a mistake or a lack of memory.
+    """
+
+    work: Work
+    error: str
+    is_fault: bool
+
+
+@dataclass(frozen=True)
+class CellProgress:
+    """The progress of a comparison.
+
+    Attributes:
+        work: the current piece.
+        number: number of the piece, from 1.
+        total: number of pieces in all.
+        share: share of the piece that is done.
+        seconds_left: time left of all pieces whose time is known.
+        is_all: whether these are all pieces left.
+        note: latest result, such as the loss.
+    """
+
+    work: Work
+    number: int
+    total: int
+    share: float
+    seconds_left: float
+    is_all: bool
+    note: str
+
+
+class ComparisonReporter(Protocol):
+    """A display of a comparison's progress."""
+
+    def note(self, text: str) -> None:
+        """Show a line."""
+
+    def warn(self, text: str) -> None:
+        """Show a line, even where others are not wanted."""
+
+    def stage(self, name: str) -> Callable[..., None]:
+        """Show a stage before the work; the returned function takes (done, total)."""
+
+    def show_progress(self, progress: CellProgress) -> None:
+        """Show how far the comparison is."""
+
+
+class PieceReporter:
+    """The progress reporter of one piece, shown as progress of the whole comparison.
+
+    Args:
+        comparison: receives the progress of the comparison.
+        time_left: estimates the time left.
+        piece: the piece.
+        number_and_total: number of the piece from 0, and of all pieces.
+    """
+
+    def __init__(
+        self,
+        comparison: ComparisonReporter,
+        time_left: TimeLeft,
+        piece: Work,
+        number_and_total: tuple[int, int],
+    ) -> None:
+        self._comparison, self._time_left, self._piece = comparison, time_left, piece
+        self._number, self._total = number_and_total
+        self._shown = (0.0, 0.0, "")
+
+    def show(self, share: float, seconds: float, note: str) -> None:
+        """Show the progress when `share` of this piece is done after `seconds`."""
+        self._shown = (share, seconds, note)
+        left, is_all = self._time_left.estimate(self._number, share, seconds)
+        number = self._number + 1
+        self._comparison.show_progress(
+            CellProgress(self._piece, number, self._total, share, left, is_all, note)
+        )
+
+    def stage(self, name: str) -> Callable[..., None]:
+        """Show a stage before training; during training, the piece's progress."""
+        if name in LOOP_STAGES:
+            self.show(*self._shown)
+            return lambda *_: None
+        return self._comparison.stage(name)
+
+    def note(self, text: str) -> None:
+        """Show a line; those of a trial, which are the same for all, are left out."""
+        if self._piece.values is None:
+            self._comparison.note(f"{self._piece}: {text}")
+
+    def record(self, record: dict[str, Any], progress: float) -> None:
+        """Show the loss of a record."""
+        if record["kind"] == "train":
+            self.show(progress, record["seconds"], f"loss {record['loss']:.3f}")
+        elif record["kind"] == "heldout":
+            self.note(f"step {record['step']:,}: held-out loss {record['loss']:.4f}")

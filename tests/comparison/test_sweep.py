@@ -1,0 +1,271 @@
+"""A sweep: short runs choose settings for each cell before its seeds."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foreword import stored
+from foreword.cli.main import run as command
+from foreword.comparison import sweep
+from foreword.comparison.grid import load_grid
+from foreword.comparison.results import gather
+from foreword.comparison.sweep import Trial
+from foreword.comparison.tables import notes, tables
+from foreword.data.prepared_text import PreparedText
+from foreword.errors import TrainingStoppedError
+from foreword.runs.run import train_run
+from foreword.runs.trained_model import read_recipe
+from tests.comparison import grids
+from tests.comparison.grids import CAUSAL, MASKED, Quiet
+from tests.train import runs
+
+RATES = [1e-4, 1e-2, 10.0]  # the last is far too high
+SWEEP = {"optimizer": {"lr": RATES}}
+MORE: dict[str, Any] = {
+    "sweep": SWEEP,
+    "sweep_share": 0.5,
+    "tasks": [],
+    "budget": {"unit": "steps", "amount": 8},
+    "cells": [MASKED, {**CAUSAL, "sweep": False}],
+}
+TRIALS = [f"masked, sweep: lr {rate:g}" for rate in RATES]
+RUNS = ["masked, seed 1: pretraining", "decoder, seed 1: pretraining"]
+
+
+def begun(folder: Path, out: Path, **more: Any) -> list[str]:
+    """Run the grid and return the pieces that it ran."""
+    reporter = Quiet()
+    assert grids.compare(folder, out, reporter, **{**MORE, **more}).failures == []
+    return reporter.begun
+
+
+@pytest.fixture(scope="module")
+def swept(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished comparison with a sweep."""
+    out = tmp_path_factory.mktemp("swept") / "out"
+    assert begun(folder, out) == [*TRIALS, *RUNS]
+    return out
+
+
+def test_all_combinations_are_tried() -> None:
+    tried = sweep.combinations({"optimizer": {"lr": [1, 2]}, "train.batch": [8, 16, 32]})
+    assert len(tried) == 6
+    assert tried[1] == {"optimizer.lr": 1, "train.batch": 16}
+    assert sweep.as_table(tried[1]) == {"optimizer": {"lr": 1}, "train": {"batch": 16}}
+    assert sweep.describe(tried[1]) == "lr 1, batch 16"
+    assert sweep.describe({"model.dropout": 0.1, "x.dropout": 0.2}).startswith("model.dropout 0.1")
+    assert sweep.combinations({}) == []
+
+
+def test_an_edge_is_the_lowest_or_highest_of_three_values() -> None:
+    def trials(*losses: float | None) -> list[Trial]:
+        return [Trial("x", {"lr": 10.0**n}, loss, 1, 1, 1.0) for n, loss in enumerate(losses)]
+
+    assert sweep.edges(trials(1.0, 2.0, 3.0)) == ["lr 1 (lowest)"]
+    assert sweep.edges(trials(3.0, 2.0, 1.0)) == ["lr 100 (highest)"]
+    assert sweep.edges(trials(2.0, 1.0, None)) == []
+    assert sweep.edges(trials(2.0, 1.0)) == []
+    assert sweep.edges(trials(None, None, None)) == []
+
+
+def test_the_seeds_have_the_best_values_and_cells_without_a_sweep_their_own(swept: Path) -> None:
+    assert read_recipe(swept / "runs" / "masked-1").optimizer.lr == 1e-2
+    assert (
+        read_recipe(swept / "runs" / "decoder-1").optimizer.lr
+        == runs.recipe("decoder").optimizer.lr
+    )
+
+
+def test_trials_are_short_differ_in_seed_and_leave_the_held_out_text_alone(swept: Path) -> None:
+    content = [stored.read(file) for file in (swept / "sweeps").glob("*.json")]
+    assert len(content) == 3
+    for trial in content:
+        train = trial["key"]["recipe"]["train"]
+        assert (train["seed"], train["steps"]) == (0, 4)
+    (folder,) = (swept / "data").glob("validation-*")
+    validation = PreparedText.load(folder)
+    assert {trial["key"]["data"] for trial in content} == {validation.fingerprint}
+    shards = PreparedText.load(swept / "data" / "shards-word")
+    sizes = [s.tokens_total for s in (validation.train, validation.heldout)]
+    assert sum(sizes) == shards.train.tokens_total
+    assert not [path for path in (swept / "sweeps").iterdir() if path.is_dir()]
+
+
+def test_a_finished_sweep_is_not_repeated_and_a_changed_one_in_part(
+    folder: Path, swept: Path
+) -> None:
+    assert begun(folder, swept) == []
+    more = {"sweep": {"optimizer": {"lr": [1e-2, 3e-2]}}, "cells": [MASKED]}
+    pieces = begun(folder, swept, **more)
+    assert pieces[0] == "masked, sweep: lr 0.03"
+    assert set(pieces[1:]) <= {RUNS[0]}  # anew if the new value is the best
+    assert begun(folder, swept, cells=[{**MASKED, "sweep": {"optimizer": {"lr": RATES}}}]) == []
+
+
+@pytest.mark.parametrize("at", [1, 3])
+def test_a_sweep_killed_at_any_trial_continues_there(folder: Path, tmp_path: Path, at: int) -> None:
+    pieces = [*TRIALS, *RUNS]
+
+    def die(begins: str) -> None:
+        if begins == pieces[at]:
+            raise runs.Killed
+
+    with pytest.raises(runs.Killed):
+        grids.compare(folder, tmp_path / "out", Quiet(die), **MORE)
+    assert begun(folder, tmp_path / "out") == pieces[at:]
+
+
+def test_a_trial_killed_after_its_training_is_not_trained_again(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train_and_die(*args: Any) -> bool:
+        train_run(*args)
+        raise runs.Killed
+
+    monkeypatch.setattr("foreword.runs.run.train_run", train_and_die)
+    with pytest.raises(runs.Killed):
+        grids.compare(folder, tmp_path / "out", **MORE)
+    monkeypatch.undo()
+    (run,) = (path for path in (tmp_path / "out" / "sweeps").iterdir() if path.is_dir())
+    before = (run / "metrics.jsonl").read_bytes()
+    seen = []
+
+    def spy(run: Path, *rest: Any) -> bool:
+        done = train_run(run, *rest)
+        seen.append((run / "metrics.jsonl").read_bytes())
+        return done
+
+    monkeypatch.setattr("foreword.runs.run.train_run", spy)
+    assert begun(folder, tmp_path / "out") == [*TRIALS, *RUNS]
+    assert seen[0] == before
+    assert not run.exists()
+
+
+@pytest.fixture
+def diverging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training at a rate of 10 diverges."""
+
+    def diverge(run: Path, *rest: Any) -> bool:
+        if read_recipe(run).optimizer.lr == 10.0:
+            raise TrainingStoppedError("step 3: the loss is not finite")
+        return train_run(run, *rest)
+
+    monkeypatch.setattr("foreword.runs.run.train_run", diverge)
+
+
+@pytest.mark.usefixtures("diverging")
+def test_a_trial_that_diverges_is_the_worst_and_fails_nothing(folder: Path, tmp_path: Path) -> None:
+    swept = {"optimizer": {"lr": [1e-3, 10.0]}, "train": {"clip": [0.0, 1.0]}}
+    comparison = grids.compare(
+        folder, tmp_path / "out", **{**MORE, "sweep": swept, "cells": [MASKED]}
+    )
+    assert comparison.failures == []
+    results = gather(comparison)
+    assert [trial.loss is None for trial in results.trials] == [False, False, True, True]
+    (table,) = (table for table in tables(results) if table.title == "Sweep")
+    assert table.rows[0][5:] == ("4", "2")
+    assert json.dumps(results.as_json(), allow_nan=False)
+
+
+@pytest.mark.usefixtures("diverging")
+def test_a_cell_whose_sweep_all_diverges_fails_alone(folder: Path, tmp_path: Path) -> None:
+    swept = {"optimizer": {"beta2": [0.9, 0.99]}}
+    masked = {**MASKED, "set": {"optimizer": {"lr": 10.0}}, "sweep": swept}
+    cells = [masked, {**CAUSAL, "sweep": False}]
+    comparison = grids.compare(folder, tmp_path / "out", **{**MORE, "cells": cells})
+    assert [(str(f.work), f.error, f.is_fault) for f in comparison.failures] == [
+        (RUNS[0], "every run of its sweep diverged; give the cell other values to try", False)
+    ]
+    assert {run.cell for run in gather(comparison).runs} == {"decoder"}
+
+
+def test_results_name_every_value_with_its_loss(folder: Path, swept: Path) -> None:
+    results = gather(grids.compare(folder, swept, **MORE))
+    (table,) = (table for table in tables(results) if table.title == "Sweep")
+    assert [row[:2] for row in table.rows] == [("masked", "lr 0.01")]
+    assert any("validation part" in note for note in notes(results))
+    assert (
+        command(["compare", grids.write_grid(folder, **MORE), "--out", str(swept), "--quiet"]) == 0
+    )
+    document = json.loads((swept / "results.json").read_text(encoding="utf-8"))
+    assert [trial["values"] for trial in document["trials"]] == [{"optimizer.lr": r} for r in RATES]
+    assert document["cells"][0]["best"] == {"optimizer.lr": 1e-2}
+    assert "best" not in document["cells"][1]
+    with (swept / "results.csv").open(encoding="utf-8") as file:
+        lines = [line for line in csv.DictReader(file) if line["task"] == "sweep"]
+    assert [line["start"] for line in lines] == [f"optimizer.lr={rate!r}" for rate in RATES]
+    assert "| masked | lr 0.01 | " in (swept / "table.md").read_text(encoding="utf-8")
+
+
+def test_the_best_value_at_an_edge_is_noted(folder: Path, swept: Path) -> None:
+    more = {"sweep": {"optimizer": {"lr": [1e-5, 1e-4, 1e-2]}}, "cells": [MASKED]}
+    results = gather(grids.compare(folder, swept, **{**MORE, **more}))
+    assert [n for n in notes(results) if n.startswith("At the edge") and "lr 0.01 (highest)" in n]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"sweep": {"objective": {"rate": [0.1, 0.2]}}}, "sweep.objective.rate: cannot be swept"),
+        ({"sweep": {"train": {"seed": [1, 2]}}}, "sweep.train.seed: is the same for all"),
+        ({"sweep": {"optimizer": {"lr": 1e-3}}}, "sweep.optimizer.lr: expected a list of values"),
+        ({"sweep": {"optimizer": {"lr": [1e-3]}}}, "sweep.optimizer.lr: expected two or more"),
+        ({"sweep": [1]}, "sweep: expected a table of settings"),
+        ({"sweep_share": 1}, "sweep_share: must be a number above 0 and below 1"),
+        ({"cells": [{**MASKED, "sweep": True}]}, "cells[0].sweep: expected a table"),
+        (
+            {"sweep": {"optimizer": {"momentum": [0.1, 0.2]}}},
+            "cell 'masked': optimizer.momentum: AdamW has no such setting",
+        ),
+        (
+            {"sweep": {"optimizer": {"momentum": [0.1, 0.2]}}},
+            "; give cell 'masked' a sweep of its own, or sweep = false",
+        ),
+        ({"sweep": {"optimizer": {"lr": [1e-3, "x"]}}}, "optimizer.lr: expected a number, got 'x'"),
+        ({"cells": [{"recipe": "ngram_2"}]}, "cell 'ngram_2': sweep: ngram learns from the whole"),
+    ],
+)
+def test_a_mistake_in_a_sweep_is_refused_in_one_line(
+    folder: Path,
+    tmp_path: Path,
+    more: dict[str, Any],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    grid = grids.write_grid(folder, **{**MORE, "cells": [MASKED], **more})
+    assert command(["compare", grid, "--out", str(tmp_path / "out")]) == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_dry_run_counts_the_sweep(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid = grids.write_grid(folder, **{**MORE, "sweep": {"train": {"batch": [4, 8]}}})
+    assert command(["compare", grid, "--out", str(tmp_path / "out"), "--dry-run", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    masked, decoder = document["cells"]
+    assert masked["sweep_seconds"] == pytest.approx(0.5 * (1 + 2) * masked["pretraining_seconds"])
+    assert decoder["sweep_seconds"] == 0
+    each = [c["sweep_seconds"] + c["pretraining_seconds"] for c in document["cells"]]
+    assert document["seconds"] == pytest.approx(sum(each))
+
+
+def test_text_too_short_for_a_validation_row_is_one_line(folder: Path, tmp_path: Path) -> None:
+    long = {**MASKED, "set": {"packing": {"length": 1000}}}
+    comparison = grids.compare(folder, tmp_path / "out", **{**MORE, "cells": [long]})
+    assert "a row needs 1,000; give more text, or sweep = false" in comparison.failures[0].error
+
+
+def test_the_shipped_grids_sweep_every_cell_that_is_trained_in_steps() -> None:
+    for name in ("objectives", "ladder"):
+        grid = load_grid(name, ["text"], Path("tasks"))
+        for cell in grid.cells:
+            trials = grid.trials(cell)
+            assert len(trials) == (0 if grid.recipe(cell, 1).model.trains_offline else 6)
+            assert all(grid.trial_recipe(cell, values) for values in trials)
