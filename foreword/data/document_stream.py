@@ -36,6 +36,10 @@ class DocumentStream:
         vocab: to look up the special tokens.
         bos: the special token before each document, or "" for none.
         eos: the special token after each document, or "" for none.
+
+    Attributes:
+        bounds: the index in the stream at which each document begins, and the end;
+            (documents + 1,) int64.
     """
 
     def __init__(self, shards: Shards, vocab: Vocab, bos: str, eos: str) -> None:
@@ -44,12 +48,11 @@ class DocumentStream:
         self._shards = shards
         self._size = vocab.size
         self._extra = (self._bos is not None) + (self._eos is not None)
-        # The index in the stream at which each document begins, and the end: (documents + 1,)
-        self._starts = shards.document_starts + self._extra * np.arange(len(shards) + 1)
+        self.bounds = shards.document_starts + self._extra * np.arange(len(shards) + 1)
 
     def __len__(self) -> int:
         """Return the number of tokens in the stream."""
-        return int(self._starts[-1])
+        return int(self.bounds[-1])
 
     def require_tokens(self, tokens: int, purpose: str) -> None:
         """Check that the stream has at least `tokens` tokens.
@@ -65,7 +68,7 @@ class DocumentStream:
 
     def documents_at(self, indices: Array) -> Array:
         """Return the document of each index of the stream, special tokens included; int64."""
-        return np.searchsorted(self._starts, indices, side="right") - 1
+        return np.searchsorted(self.bounds, indices, side="right") - 1
 
     def read(self, starts: Array, lengths: Array) -> DocumentPieces:
         """Return the tokens of some spans, each within the stream.
@@ -79,11 +82,11 @@ class DocumentStream:
         """
         # The pieces: each overlap of a span with a document.
         ends = starts + lengths
-        first = np.searchsorted(self._starts, starts, side="right") - 1
-        last = np.searchsorted(self._starts, ends, side="left")  # the first document after the span
+        first = np.searchsorted(self.bounds, starts, side="right") - 1
+        last = np.searchsorted(self.bounds, ends, side="left")  # the first document after the span
         documents, spans = ranges(first, np.maximum(last - first, 0))
-        piece_starts = np.maximum(self._starts[documents], starts[spans])
-        stops = np.minimum(self._starts[documents + 1], ends[spans])
+        piece_starts = np.maximum(self.bounds[documents], starts[spans])
+        stops = np.minimum(self.bounds[documents + 1], ends[spans])
         has_tokens = stops > piece_starts  # a document may be empty
         documents, spans = documents[has_tokens], spans[has_tokens]
         piece_starts, stops = piece_starts[has_tokens], stops[has_tokens]
@@ -96,9 +99,9 @@ class DocumentStream:
         # The special tokens, where a piece has the beginning or the end of its document.
         stop = np.cumsum(sizes)
         if self._bos is not None:
-            ids[(stop - sizes)[piece_starts == self._starts[documents]]] = self._bos
+            ids[(stop - sizes)[piece_starts == self.bounds[documents]]] = self._bos
         if self._eos is not None:
-            ids[(stop - 1)[stops == self._starts[documents + 1]]] = self._eos
+            ids[(stop - 1)[stops == self.bounds[documents + 1]]] = self._eos
         if len(ids) and ids.max() >= self._size:
             raise UserError(
                 f"{self._shards.prefix}: holds token {ids.max():,}, but the tokenizer has only "

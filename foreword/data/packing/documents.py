@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from foreword.data.document_stream import DocumentStream
+from foreword.data.endless_stream import EndlessStream
 from foreword.data.packing._contract import Packed, Packing
 from foreword.data.rng import mix, permute
 from foreword.data.shards import Shards
@@ -18,15 +19,16 @@ from foreword.types import Array, NextToken, Rows, Vocab
 class Documents(Packing):
     """Documents end to end, each between special tokens, in rows without padding.
 
-    The documents in their order, repeated, form one endless stream: epoch follows epoch without a
-    gap, so nothing is lost or padded, and rows begin elsewhere in each epoch. Row r of the stream
-    is its tokens from r * length on; training sees the rows in a new random order in each epoch.
+    The documents form one endless stream: first in their order, then in a new random order in each
+    epoch. Epoch follows epoch without a gap, so nothing is lost or padded, and cuts and neighbours
+    are others each time. Row r of the stream is its tokens from r * length on; training sees the
+    rows of an epoch in a random order.
 
         documents  7 8 9 | 4 | 5 6          length 4, after </s> (2)
-        ids        [ 7  8  9  2]  [ 4  2  5  6]  [ 2  7  8  9] ...
+        ids        [ 7  8  9  2]  [ 4  2  5  6]  [ 2  5  6  2] ...
         documents  [ 0  0  0  0]  [ 0  0  1  1]  [ 0  1  1  1]
         positions  [ 0  1  2  3]  [ 0  1  0  1]  [ 0  0  1  2]
-        next token       .             </s>           </s>
+        next token       .             </s>            .
 
     The last position of a row predicts the next token if both are of one document, so that cuts
     cost no prediction. Text that is read once ends in a row with padding.
@@ -72,7 +74,7 @@ class PackedDocuments(Packed):
     ) -> None:
         stream.require_tokens(settings.length, "a row")
         self._settings = settings
-        self._stream = stream
+        self._stream, self._endless = stream, EndlessStream(stream, seed)
         self._seed = seed
         self._padding = padding
         self.tokens_per_epoch = len(stream)
@@ -81,20 +83,17 @@ class PackedDocuments(Packed):
 
     def rows(self, numbers: Array) -> Rows:
         numbers = np.asarray(numbers, dtype=np.int64)
-        batch, length, total = len(numbers), self._settings.length, len(self._stream)
-        # A row across the end of the stream continues at its beginning: two spans each.
-        starts = self._order(numbers) * length % total
-        first = np.minimum(length, total - starts)
-        spans = np.stack([starts, np.zeros_like(starts)], axis=1)
-        sizes = np.stack([first, length - first], axis=1)
-        pieces = self._stream.read(spans.ravel(), sizes.ravel())
+        batch, length = len(numbers), self._settings.length
+        begins = self._order(numbers) * length
+        starts, sizes, which = self._endless.spans(begins, np.full_like(begins, length))
+        pieces = self._stream.read(starts, sizes)
 
         # Number the documents of each row, and the positions within them.
         shape = (batch, length)
         ids = pieces.ids.reshape(shape)
-        next_token = self._next_token(starts)
+        next_token = self._next_token(begins)
         if self._settings.document_mask:
-            row = pieces.spans // 2
+            row = which[pieces.spans]
             before = np.searchsorted(row, np.arange(batch))  # pieces before each row's first
             documents = np.repeat(np.arange(len(row)) - before[row], pieces.lengths)
             starts = np.repeat(np.cumsum(pieces.lengths) - pieces.lengths, pieces.lengths)
@@ -104,20 +103,23 @@ class PackedDocuments(Packed):
             documents = np.zeros(shape, np.int64)
             positions = np.broadcast_to(np.arange(length), shape).copy()
         if self._padding is not None:
-            is_over = np.arange(length) >= first[:, None]
+            is_over = begins[:, None] + np.arange(length) >= len(self._stream)
             ids[is_over], documents[is_over], positions[is_over] = self._padding, -1, 0
         return Rows(ids, documents, positions, numbers, parts=(NextToken(next_token),))
 
-    def _next_token(self, starts: Array) -> Array:
-        """Return the token after the rows from `starts`, -1 for none; (rows,) int64."""
-        total, indices = len(self._stream), starts + self._settings.length
-        ids = self._stream.read(indices % total, np.ones_like(indices)).ids
-        has_next = np.ones(len(indices), dtype=bool)
+    def _next_token(self, begins: Array) -> Array:
+        """Return the token after the rows from `begins`, -1 for none; (rows,) int64."""
+        after = begins + self._settings.length
+        one = np.ones_like(after)
+        index, _, _ = self._endless.spans(after, one)
+        ids = self._stream.read(index, one).ids
+        has_next = np.ones(len(after), dtype=bool)
         if self._padding is not None:
-            has_next = indices < total
+            has_next = after < len(self._stream)
         if self._settings.document_mask:
-            last = self._stream.documents_at((indices - 1) % total)
-            has_next &= (last == self._stream.documents_at(indices % total)) & (indices != total)
+            last, _, _ = self._endless.spans(after - 1, one)
+            documents = self._stream.documents_at(last)
+            has_next &= (index == last + 1) & (documents == self._stream.documents_at(index))
         return np.where(has_next, ids, -1)
 
     def _order(self, numbers: Array) -> Array:

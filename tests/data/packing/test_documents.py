@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from foreword.data import endless_stream
+from foreword.data.document_stream import DocumentStream, ranges
+from foreword.data.endless_stream import EndlessStream
 from foreword.data.packing.documents import Documents
 from foreword.errors import UserError
+from foreword.types import Array, NextToken, Rows
 from tests.data.packing import corpora
 
 LENGTHS = [7, 30, 1, 0, 64, 12, 5]
@@ -36,16 +41,86 @@ def test_rows_are_the_endless_stream(tmp_path: Path, bos: str, eos: str, length:
     assert packed.tokens_per_epoch == len(once)
     assert packed.rows_per_epoch == len(once) // length
     epochs = 4
-    endless = np.array(once * (epochs + 1))
     # Which of an epoch's rows comes when is random, so what comes is compared as a set.
     count = packed.rows_per_epoch
-    for epoch in range(epochs):
-        rows = packed.rows(np.arange(epoch * count, (epoch + 1) * count))
-        expected = [
-            tuple(endless[r * length : (r + 1) * length, 0])
-            for r in range(epoch * count, (epoch + 1) * count)
-        ]
-        assert sorted(map(tuple, rows.ids.tolist())) == sorted(expected)
+    first = [tuple(t for t, _ in once[r * length : (r + 1) * length]) for r in range(count)]
+    rows = packed.rows(np.arange(count))
+    assert sorted(map(tuple, rows.ids.tolist())) == sorted(first)
+    # Epochs that come in other orders show every token once, in the order of its document.
+    numbers = np.arange(epochs * count)
+    for start in range(0, len(numbers), 7):
+        assert_pieces_of_documents(packed.rows(numbers[start : start + 7]), once)
+    shown = packed.rows(numbers).ids.ravel()
+    times = np.bincount(shown[shown >= 10], minlength=10 + sum(LENGTHS))[10:]
+    whole = epochs * count * length // len(once)
+    assert set(times) <= {whole, whole + 1}
+
+
+def assert_pieces_of_documents(rows: Rows, once: list[tuple[int, int]]) -> None:
+    """Check that each row is pieces of documents, numbered in order, with positions in each."""
+    text = [token for token, _ in once]
+    bounds = [0, *(n for n in range(1, len(once)) if once[n][1] != once[n - 1][1]), len(once)]
+    pieces = {
+        tuple(text[start:stop]): text[stop] if stop < end else -1
+        for begin, end in pairwise(bounds)
+        for start in range(begin, end)
+        for stop in range(start + 1, end + 1)
+    }
+    following = rows.require(NextToken).ids
+    for ids, documents, positions, after in zip(
+        rows.ids, rows.documents, rows.positions, following, strict=True
+    ):
+        starts = np.flatnonzero(positions == 0)
+        assert (documents == np.cumsum(positions == 0) - 1).all()
+        for piece in np.split(ids, starts[1:]):
+            assert tuple(piece.tolist()) in pieces
+        if len(piece) > 1:  # a special token alone is in several documents
+            assert after == pieces[tuple(piece.tolist())]
+
+
+def test_each_later_epoch_has_its_documents_in_another_order(tmp_path: Path) -> None:
+    stream = DocumentStream(corpora.shards(tmp_path, LENGTHS), corpora.vocab(), "", "")
+    total = len(stream)
+    read = [epoch_of(EndlessStream(stream, 1), epoch, total) for epoch in range(6)]
+    assert (read[0] == np.arange(total)).all()
+    for order in read[1:]:
+        assert sorted(order) == list(range(total))
+        jumps = np.flatnonzero(np.diff(order) != 1)
+        assert set(order[jumps] + 1) <= set(stream.bounds)  # documents stay whole
+    assert len({tuple(order) for order in read}) > 4
+    assert (read[1] != epoch_of(EndlessStream(stream, 2), 1, total)).any()
+
+
+def epoch_of(endless: EndlessStream, epoch: int, total: int) -> Array:
+    """Return where the tokens of an epoch are in the text, read in spans of 9 tokens."""
+    starts = epoch * total + np.arange(0, total, 9)
+    lengths = np.minimum(9, (epoch + 1) * total - starts)
+    source, sizes, which = endless.spans(starts, lengths)
+    assert (np.bincount(which, sizes) == lengths).all()
+    return ranges(source, sizes)[0]
+
+
+def test_a_row_does_not_depend_on_the_epochs_that_were_read_before(tmp_path: Path) -> None:
+    shards = corpora.shards(tmp_path, LENGTHS)
+    packed = Documents(16).open(shards, corpora.vocab(), 1, 4)
+    numbers = np.arange(60)
+    ahead = packed.rows(numbers).ids
+    for number in reversed(numbers):
+        fresh = Documents(16).open(shards, corpora.vocab(), 1, 4)
+        assert (packed.rows(numbers[[number]]).ids == ahead[number]).all()
+        assert (fresh.rows(numbers[[number]]).ids == ahead[number]).all()
+
+
+def test_many_documents_are_shuffled_in_groups_of_neighbours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endless_stream, "UNITS", 20)
+    stream = DocumentStream(corpora.shards(tmp_path, [3] * 50), corpora.vocab(), "", "")
+    order = epoch_of(EndlessStream(stream, 1), 1, len(stream))
+    jumps = np.flatnonzero(np.diff(order) != 1)
+    assert sorted(order) == list(range(150))
+    assert 10 < len(jumps) < 20
+    assert all(order[jumps + 1] % 9 == 0)
 
 
 def test_rows_equal_the_docstrings(tmp_path: Path) -> None:
@@ -66,8 +141,8 @@ def test_rows_equal_the_docstrings(tmp_path: Path) -> None:
     assert rows == {
         (10, 11, 12, 6): ([0, 0, 0, 0], [0, 1, 2, 3]),
         (13, 6, 14, 15): ([0, 0, 1, 1], [0, 1, 0, 1]),
-        (6, 10, 11, 12): ([0, 1, 1, 1], [0, 0, 1, 2]),
-        (6, 13, 6, 14): ([0, 1, 1, 2], [0, 0, 1, 0]),
+        (6, 14, 15, 6): ([0, 1, 1, 1], [0, 0, 1, 2]),
+        (13, 6, 10, 11): ([0, 0, 1, 1], [0, 1, 0, 1]),
     }
 
 
