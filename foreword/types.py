@@ -206,6 +206,17 @@ class PredictionOrder:
 
 
 @dataclass(frozen=True)
+class CausalRows:
+    """The rows that are predicted from left to right, where others are read in both directions.
+
+    Attributes:
+        is_causal: (batch,) bool.
+    """
+
+    is_causal: Any
+
+
+@dataclass(frozen=True)
 class Example(HasParts):
     """A training example independent of any architecture: read `source`, predict `target`.
 

@@ -53,7 +53,8 @@ def prediction_name(recipe: Recipe) -> str:
         return "token"
     if recipe.objective.predicts == "target":
         return "target token"
-    return "predicted token" if recipe.objective.predicts_in_order else "masked token"
+    is_masked = recipe.objective.predicts == "in_place" and not recipe.objective.predicts_in_order
+    return "masked token" if is_masked else "predicted token"
 
 
 def of_counts(

@@ -109,7 +109,7 @@ def starts_of(prompted: PromptedModel, prompts: Sequence[str]) -> list[Start]:
         UserError: the model fills blanks, or a prompt is empty.
     """
     prompted.require_token_head()
-    if prompted.fills_in_place:
+    if prompted.fills_in_place and not prompted.continues:
         raise UserError(
             f"{prompted.name}: this {prompted.family} does not generate text; it fills blanks: "
             'foreword fill RUN "The [MASK] sat on the mat."'

@@ -16,7 +16,16 @@ from foreword.nn.model import Backbone, SourceBackbone
 from foreword.objectives._contract import mode_id
 from foreword.runs.trained_model import TrainedModel
 from foreword.train.device import autocast
-from foreword.types import Array, Batch, Example, Hidden, PredictionOrder, Queries, Tokens
+from foreword.types import (
+    Array,
+    Batch,
+    CausalRows,
+    Example,
+    Hidden,
+    PredictionOrder,
+    Queries,
+    Tokens,
+)
 
 
 @dataclass(frozen=True)
@@ -43,13 +52,13 @@ class PromptedModel(TrainedModel):
 
     @property
     def fills_in_place(self) -> bool:
-        """Whether it is a masked language model: masked tokens are predicted in place."""
-        return self.recipe.objective.predicts == "in_place"
+        """Whether it is a masked language model, which predicts the tokens behind [MASK]."""
+        return self.recipe.objective.predicts in ("in_place", "next_and_in_place")
 
     @property
     def continues(self) -> bool:
         """Whether it is a causal language model."""
-        return self.recipe.objective.predicts == "next"
+        return self.recipe.objective.predicts in ("next", "next_and_in_place")
 
     @property
     def answers(self) -> bool:
@@ -118,6 +127,8 @@ class PromptedModel(TrainedModel):
         example = Example(source, target, weights, is_aligned=True)
         if self.recipe.objective.predicts_in_order:  # the context first, then all predicted tokens
             return example.with_part(PredictionOrder(np.where(weights > 0, 0, -1)))
+        if self.continues:
+            return example.with_part(CausalRows(np.zeros(len(weights), dtype=bool)))
         return example
 
     def require_token_head(self) -> None:

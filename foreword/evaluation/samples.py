@@ -31,6 +31,8 @@ def samples(
     - A causal model: the first tokens of a document, and its continuation.
     - A model with a source: a source, and the target it generates.
 
+    A model that fills blanks and continues texts does both in turn.
+
     Torch's random state is not used, and the model keeps its training or evaluation mode.
 
     Args:
@@ -46,13 +48,14 @@ def samples(
     if not recipe.objective.predicts_tokens:
         return []
     prompted = PromptedModel(model, recipe, tokenizer, device)
-    sample = _fill if prompted.fills_in_place else _continue if prompted.continues else _answer
+    fits = (prompted.fills_in_place, prompted.continues, prompted.answers)
+    kinds = [kind for kind, fit in zip((_fill, _continue, _answer), fits, strict=True) if fit]
     # Run without compilation, which would compile the model again for each length.
     with evaluation_mode(model), torch.compiler.set_stance("force_eager"):
         return [
             result
             for n in range(min(SAMPLES, len(rows)))
-            if (result := sample(prompted, _row(rows, n))) is not None
+            if (result := kinds[n % len(kinds)](prompted, _row(rows, n))) is not None
         ]
 
 

@@ -110,13 +110,12 @@ class NeuralScorer:
             return np.empty(0)
         sources = [item.source for item in items if item.source is not None]
         source = padded(sources) if sources else None
-        if prompted.fills_in_place:
-            assert source is not None
-            example = prompted.in_place_example(source, target, weights)
-        elif source is None:
+        if source is None:
             # The last token is predicted, not read: a window may be one longer than a row.
             after_row = NextToken(np.where(weights[:, -1] > 0, target.ids[:, -1], -1))
             example = Example(None, target.first(-1), weights[:, :-1], parts=(after_row,))
+        elif prompted.fills_in_place:
+            example = prompted.in_place_example(source, target, weights)
         else:
             example = Example(source, target, weights)
         batch = prompted.recipe.layout.arrange(example, prompted.vocab)

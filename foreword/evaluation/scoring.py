@@ -69,6 +69,7 @@ def score(
 
     - A causal model scores each token given those before it, and the token that ends a document if
       training has one. The first token is not scored if no token precedes a document in training.
+      So does a model that is both causal and masked.
     - A masked model gives the pseudo-log-likelihood (Salazar et al. 2020): it scores each token,
       the only one masked, given all others.
     - A model with a source scores each token of `text` as the answer to `source`, and the token
@@ -141,7 +142,7 @@ def score_texts(
 
 def measure_of(prompted: PromptedModel) -> str:
     """Return the name of what the model's scores sum to."""
-    return PSEUDO if prompted.fills_in_place else LIKELIHOOD
+    return LIKELIHOOD if prompted.continues or prompted.answers else PSEUDO
 
 
 def _totals(prompted: PromptedModel, plan: ScoringPlan, nats: float) -> ScoreTotals:
@@ -168,9 +169,9 @@ def _plan(
     if source is not None:
         raise UserError(f"{prompted.name}: this {prompted.family} reads no source; leave it out")
     stride = max(1, prompted.max_context // 2) if stride is None else stride
-    if prompted.fills_in_place:
-        return _plan_masked(prompted, text, ids, stride)
-    return _plan_causal(prompted, text, ids, stride)
+    if prompted.continues:
+        return _plan_causal(prompted, text, ids, stride)
+    return _plan_masked(prompted, text, ids, stride)
 
 
 def _plan_causal(prompted: PromptedModel, text: str, ids: Array, stride: int) -> ScoringPlan:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from foreword.errors import UserError
 from foreword.layouts._contract import Layout
 from foreword.nn.masks import DocumentMask, FullMask, Mask
-from foreword.types import Array, Batch, Example, PredictionOrder, Vocab
+from foreword.types import Array, Batch, CausalRows, Example, PredictionOrder, Vocab
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Encoder(Layout):
             UserError: the objective's targets are not at the source's positions.
         """
         source = example.source
-        order = example.part(PredictionOrder)
-        if source is None or not example.is_aligned or order is not None:
+        at_once = example.part(PredictionOrder) is None and example.part(CausalRows) is None
+        if source is None or not example.is_aligned or not at_once:
             raise UserError(
                 "layout.kind: 'encoder' requires an objective that predicts in place, all tokens "
                 "at once; use another layout"

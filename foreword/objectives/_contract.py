@@ -16,7 +16,7 @@ from foreword.ranges import Ranged
 from foreword.text.special import sentinel_number
 from foreword.types import Array, Batch, Example, Hidden, Loss, MaxLengths, Rows, Vocab
 
-Prediction = Literal["in_place", "next", "target"]
+Prediction = Literal["in_place", "next", "next_and_in_place", "target"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Objective(Ranged, ABC):
     @property
     @abstractmethod
     def predicts(self) -> Prediction:
-        """What is predicted: masked tokens `in_place`, the `next` token, or a `target` text."""
+        """What is predicted: masked tokens `in_place`, the `next` token, both, or a `target`."""
 
     @property
     def predicts_in_order(self) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from foreword.data.rng import RowRng
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.feed import Feed
-from foreword.types import Array, Batch, PredictionOrder, Queries, Vocab
+from foreword.types import Array, Batch, CausalRows, PredictionOrder, Queries, Vocab
 
 ROLES: Mapping[str, str] = MappingProxyType(
     {
@@ -67,6 +67,7 @@ def preview(feed: Feed, tokenizer: Tokenizer, rows: int, tokens: int) -> list[Pr
     example = feed.objective.corrupt(packed, RowRng(feed.seed, numbers), feed.vocab)
     batch = feed.layout.arrange(example, feed.vocab)
     in_place = example.is_aligned and example.part(PredictionOrder) is None
+    in_place &= example.part(CausalRows) is None
     return [_row(batch, n, tokens, tokenizer, in_place=in_place) for n in range(len(numbers))]
 
 

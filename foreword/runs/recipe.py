@@ -87,6 +87,11 @@ class Recipe:
                 "layout.kind: layout 'bidirectional', objective 'bidirectional' and model.kind "
                 "'elmo' each require the other two"
             )
+        if self.objective.predicts == "next_and_in_place" and not self.packing.bos:
+            raise UserError(
+                "packing.bos: objective 'hybrid' predicts each token at the one before it, so the "
+                "first of a text requires one; set packing.bos"
+            )
         if not self.model.reads_ahead and not self.layout.is_causal:
             raise UserError("layout.kind: this model reads only left to right; use 'decoder'")
         if self.model.assumes_causal_mask and not self.layout.is_causal:

@@ -1,7 +1,8 @@
 """The contract of layouts, as functions.
 
-A layout accepts one or more of four forms of examples, and refuses the others in one line: targets
-`in_place`, the same in an `order` of prediction, a `target` alone, and a `source` with a target.
+A layout accepts one or more of five forms of examples, and refuses the others in one line: targets
+`in_place`, the same in an `order` of prediction, the same in `rows` that are causal or not, a
+`target` alone, and a `source` with a target.
 """
 
 from __future__ import annotations
@@ -21,9 +22,19 @@ from foreword.nn.init import initialise
 from foreword.nn.model import Model
 from foreword.testing.cases import FIRST, SEED, SIZE, is_scored, logits, tiny, vocab
 from foreword.train.feed import count_tokens
-from foreword.types import Array, Backward, Batch, Example, PredictionOrder, Queries, Tokens
+from foreword.types import (
+    Array,
+    Backward,
+    Batch,
+    CausalRows,
+    Example,
+    PredictionOrder,
+    Queries,
+    Tokens,
+)
 
-FORMS = ("in_place", "order", "target", "source")
+IN_PLACE = ("in_place", "order", "rows")
+FORMS = (*IN_PLACE, "target", "source")
 PADDING = 4  # tokens at the end of a row
 SOURCES, TARGETS = [9, 4, 15], [3, 5, 2]  # tokens of each document of a row
 
@@ -53,10 +64,10 @@ def example_of(form: str, source: Sequence[list[int]], target: Sequence[list[int
         source: ids of each document.
         target: ids of each document.
     """
-    if form in ("in_place", "order"):
+    if form in IN_PLACE:
         row = tokens(source)
         order = PredictionOrder(np.arange(row.ids.size)[None])
-        parts = (order,) if form == "order" else ()
+        parts = {"order": (order,), "rows": (CausalRows(np.array([False])),)}.get(form, ())
         weights = np.ones(row.ids.shape, np.float32)
         return Example(row, row, weights, is_aligned=True, parts=parts)
     row = tokens(target)
@@ -145,13 +156,15 @@ def check_every_target_is_scored_once(layout: Layout) -> None:
         source, target = _documents()
         batch = _arranged(layout, form)
         targets = np.asarray(batch.targets)[is_scored(batch)].tolist()
+        if form == "rows":  # predicted at the token before
+            source = [document[1:] for document in source]
         if form == "target":  # a text's first token has no context; backward, its last
             if layout.predicts_both_directions:
                 backward = batch.require(Backward)
                 before = np.asarray(backward.targets)[np.asarray(backward.weights) > 0]
                 assert before.tolist() == [i for document in target for i in document[:-1]]
             target = [document[1:] for document in target]
-        expected = source if form in ("in_place", "order") else target
+        expected = source if form in IN_PLACE else target
         assert targets == [i for document in expected for i in document], f"targets of form {form}"
 
 

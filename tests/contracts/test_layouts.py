@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from foreword.testing.layouts import (
     example_of,
     tokens,
 )
-from foreword.types import Backward, Batch, Example, PredictionOrder, Queries
+from foreword.types import Backward, Batch, CausalRows, Example, PredictionOrder, Queries
 
 from .cases import CASES, is_scored, vocab
 
@@ -59,6 +60,7 @@ def test_an_objective_that_does_not_fit_is_refused(name: str) -> None:
     refused = {
         "encoder": [Example(None, one, weights), Example(one, one, weights)],
         "decoder": [Example(one, one, weights, is_aligned=True)],
+        "hybrid": [Example(one, one, weights), example_of("in_place", [[7]], [])],
         "bidirectional": [Example(one, one, weights), example_of("in_place", [[7]], [])],
     }
     causal = Example(None, one, weights)
@@ -100,7 +102,14 @@ def test_the_docstring_example_is_exact(name: str) -> None:
     text = kinds.load("layouts", name).__doc__
     given = {key: cells(inside) for key, inside in re.findall(r"(\w+) +\[(.*?)\]", text)}
     given.setdefault("source", given.get("ids", []))
-    if name == "encoder":
+    if name == "hybrid":
+        shown, expected = tokens(given["source"]), tokens(given["target"])
+        ids = np.where(expected.ids >= 0, expected.ids, shown.ids)
+        weights = (expected.ids >= 0).astype(np.float32)
+        rows = CausalRows(np.array([False]))
+        target = replace(shown, ids=ids)
+        example = Example(shown, target, weights, is_aligned=True, parts=(rows,))
+    elif name == "encoder":
         shown, expected = tokens(given["source"]), tokens(given["targets"])
         weights = (expected.ids >= 0).astype(np.float32)
         example = Example(shown, expected, weights, is_aligned=True)

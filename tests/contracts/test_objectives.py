@@ -24,7 +24,7 @@ from foreword.testing.objectives import (
     check_no_prediction_sees_its_target,
     check_overfits_one_batch,
 )
-from foreword.types import Backward, Example, PairLabels, PredictionOrder, Rows, Vocab
+from foreword.types import Backward, CausalRows, Example, PairLabels, PredictionOrder, Rows, Vocab
 
 from .cases import CASES, FIRST, SEED, Case, rows, vocab
 
@@ -32,7 +32,7 @@ OBJECTIVES = kinds.names("objectives")
 MIXED = [[20, 9, 3], [32], [25], [1, 30], [16, 16], [2, 2, 2]]
 PAIRS = ["next_sentence", "sentence_order"]
 # What they predict stands where they read; the others' targets are texts of their own.
-IN_PLACE = {"masked", "permutation", "replaced_token", "span_masked", "sum", *PAIRS}
+IN_PLACE = {"hybrid", "masked", "permutation", "replaced_token", "span_masked", "sum", *PAIRS}
 # Deshuffled, the source is all tokens of the target and only their order is hidden; of pairs no
 # token is predicted.
 UNHIDDEN = ["deshuffle", *PAIRS]
@@ -96,7 +96,9 @@ def test_special_tokens_are_never_corrupted_in_place(name: str) -> None:
     is_special = stands < FIRST
     assert is_special.any()
     assert np.array_equal(example.source.ids[is_special], stands[is_special])
-    assert (example.weights[is_special] == 0).all()
+    causal = example.part(CausalRows)
+    is_masked_row = True if causal is None else ~causal.is_causal[:, None]
+    assert (example.weights[is_special & is_masked_row] == 0).all()
 
 
 # -- the tables in the docstrings ------------------------------------------------------------------
@@ -174,6 +176,8 @@ def test_properties_of_an_objective_match_its_examples(recipe: str) -> None:
     vocab, objective = dummy_vocab(made.tokenizer), made.objective
     example = dummy_example(made, vocab, 64)
     seen = "next" if example.source is None else "in_place" if example.is_aligned else "target"
+    if example.part(CausalRows) is not None:
+        seen = "next_and_in_place"
     assert objective.predicts == seen
     assert objective.predicts_in_order == (example.part(PredictionOrder) is not None)
     forms = set()

@@ -40,6 +40,7 @@ FAMILIES = {
     "stream": ("transformer", "causal", "decoder"),
     "transformer_xl": ("transformer", "causal", "decoder"),
     "xlnet": ("transformer", "permutation", "two_streams"),
+    "hybrid": ("transformer", "hybrid", "hybrid"),
 }
 # Families that read consecutive rows, and the settings of their memory.
 STREAMS: dict[str, dict[str, Any]] = {
