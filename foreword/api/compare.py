@@ -16,6 +16,7 @@ from foreword.comparison import tables
 from foreword.comparison.forecast import ComparisonForecast, forecast
 from foreword.comparison.grid import load_grid
 from foreword.comparison.plot import write_plot
+from foreword.comparison.power import power_notes
 from foreword.comparison.results import Results, gather
 from foreword.comparison.run import Comparison
 from foreword.comparison.work import CellProgress
@@ -150,10 +151,13 @@ def compare(
         comparison = Comparison(loaded, folder, ComparisonProgress(display))
         comparison.prepare()
         with atomic.guarded(folder):
+            results = gather(comparison)
             if dry_run:
                 forecasts = forecast(comparison)
-                notes = tables.forecast_notes(forecasts)
-                return ComparisonResult(folder, False, gather(comparison), tuple(notes), forecasts)
+                notes = tables.forecast_notes(forecasts, results)
+                return ComparisonResult(folder, False, results, tuple(notes), forecasts)
+            for line in power_notes(results):
+                display.note(line)
             is_done = comparison.run(lambda: tables.write(gather(comparison)))
             results = gather(comparison)
             tables.write(results)

@@ -167,21 +167,24 @@ class Results:
         return task.metric or (next(iter(scores[0]), "") if scores else "")
 
     def task_interval(self, cell: str, task: GridTask, start: str) -> Interval | None:
-        """Return the interval of a cell's scores on a task; None if there are none.
+        """Return the interval of a cell's scores on a task; None if there are none."""
+        values = self.task_values(cell, task, start)
+        return interval(values) if values else None
 
-        With several seeds of pretraining it is over these, each the mean of its fine-tunings; with
-        one it is over seeds of fine-tuning.
+    def task_values(self, cell: str, task: GridTask, start: str) -> list[float]:
+        """Return a cell's scores on a task.
+
+        With several seeds of pretraining there is one for each, the mean of its fine-tunings; with
+        one there is one for each seed of fine-tuning.
         """
         metric = self.metric(task)
         by_seed: dict[int, list[float]] = {}
         for score in self.scores:
             if (score.cell, score.task, score.start) == (cell, task.name, start):
                 by_seed.setdefault(score.seed, []).append(score.scores.get(metric, math.nan))
-        if not by_seed:
-            return None
         if len(by_seed) == 1:
-            return interval(next(iter(by_seed.values())))
-        return interval([sum(values) / len(values) for values in by_seed.values()])
+            return next(iter(by_seed.values()))
+        return [sum(values) / len(values) for values in by_seed.values()]
 
     def as_json(self) -> dict[str, Any]:
         """Return all numbers as JSON values."""

@@ -13,6 +13,7 @@ from foreword import atomic, stored
 from foreword.comparison.forecast import ComparisonForecast, Forecast
 from foreword.comparison.grid import Cell, GridTask
 from foreword.comparison.interval import LEVEL, half_width_of_share
+from foreword.comparison.power import power_notes
 from foreword.comparison.results import NUMBERS, Results
 from foreword.comparison.sweep import SEED, describe, edges
 from foreword.config import to_toml
@@ -88,6 +89,7 @@ def notes(results: Results) -> list[str]:
     sizes = [_describe_dev_size(task, results) for task in grid.tasks if task.name in results.dev]
     if sizes:
         lines.append(f"± also leaves out the variation between dev examples: {'; '.join(sizes)}.")
+    lines += power_notes(results)
     limits = [f"{task.name}: the first {task.rows:,} rows" for task in grid.tasks if task.rows]
     if limits:
         lines.append(f"Training examples used: {'; '.join(limits)}.")
@@ -134,11 +136,11 @@ def _forecast_row(cell: Forecast, width: int) -> tuple[str, ...]:
     )
 
 
-def forecast_notes(forecast: ComparisonForecast) -> list[str]:
-    """Return the note on the table of a forecast: the number of pieces and their time."""
+def forecast_notes(forecast: ComparisonForecast, results: Results) -> list[str]:
+    """Return the number of pieces and their time, and which differences they can show."""
     least = "about" if forecast.is_complete else "at least"
     pieces = f"{forecast.pieces} piece{'s' * (forecast.pieces != 1)}"
-    return [f"{pieces}, {least} {duration(forecast.seconds)} in total"]
+    return [f"{pieces}, {least} {duration(forecast.seconds)} in total", *power_notes(results)]
 
 
 def _describe_dev_size(task: GridTask, results: Results) -> str:
