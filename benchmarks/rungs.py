@@ -80,6 +80,9 @@ class Clock:
     def note(self, text: str) -> None:
         """Ignore a note."""
 
+    def warn(self, text: str) -> None:
+        """Ignore a warning."""
+
     def record(self, record: dict[str, Any], progress: float) -> None:
         """Record a step."""
         if record["kind"] == "train":

@@ -241,6 +241,6 @@ def _train(
     trackers: Sequence[Tracker],
 ) -> PretrainingResult:
     """Train what is left of a run."""
-    with tracked(run, trackers, progress, progress.warn) as reporter, progress:
+    with tracked(run, trackers, progress) as reporter, progress:
         is_done = running.train_run(run, reporter, progress.stage, samples, hooks, probing)
     return PretrainingResult(run, is_done, {r["kind"]: r for r in log.read(run)})

@@ -21,7 +21,7 @@ Track = Annotated[
     typer.Option("--track", help="Also send the records to tensorboard or wandb; repeatable."),
 ]
 Quiet = Annotated[
-    bool, typer.Option("--quiet", help="Show no progress: only the result, and errors.")
+    bool, typer.Option("--quiet", help="Show no progress: only the result, warnings and errors.")
 ]
 
 

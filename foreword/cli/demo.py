@@ -124,6 +124,10 @@ class _DemoReporter:
         """Print a line."""
         self._say(f"   {text}")
 
+    def warn(self, text: str) -> None:
+        """Print a line, even where others are not wanted."""
+        self._display.warn(text)
+
     def record(self, record: dict[str, Any], progress: float) -> None:
         """Update the bar; print a line for a held-out loss."""
         if record["kind"] == "train":

@@ -133,6 +133,11 @@ class PieceReporter:
         if self._piece.values is None:
             self._comparison.note(f"{self._piece}: {text}")
 
+    def warn(self, text: str) -> None:
+        """Show a line, even where others are not wanted; those of a trial are left out."""
+        if self._piece.values is None:
+            self._comparison.warn(f"{self._piece}: {text}")
+
     def record(self, record: dict[str, Any], progress: float) -> None:
         """Show the loss of a record."""
         if record["kind"] == "train":

@@ -48,6 +48,9 @@ class ProgressReporter(Protocol):
     def note(self, text: str) -> None:
         """Show a message."""
 
+    def warn(self, text: str) -> None:
+        """Show a message, even where others are not wanted."""
+
     def record(self, record: dict[str, Any], progress: float) -> None:
         """Show a record of `metrics.jsonl`, at a share of the budget."""
 
@@ -221,7 +224,7 @@ class MeasureHeldOut(Hook):
             )
         self._log.write(heldout_record(state.spent, measured, self._bytes_per_token), loop)
         if not math.isfinite(measured.loss):
-            loop.note(f"step {state.spent.steps}: the held-out loss is not finite")
+            loop.warn(f"step {state.spent.steps}: the held-out loss is not finite")
             return
         loop.last_finite_step = state.spent.steps
         if state.best_loss is None or not measured.loss >= state.best_loss:
@@ -263,7 +266,7 @@ class MeasureProbes(Hook):
             self._measure(loop)
         except UserError as error:
             self._probing = None
-            loop.note(f"step {loop.state.spent.steps:,}: no more probes: {error}")
+            loop.warn(f"step {loop.state.spent.steps:,}: no more probes: {error}")
 
     def _measure(self, loop: Loop) -> None:
         if self._probing is None:

@@ -69,7 +69,7 @@ def train_offline(
     recipe, vocab = on_cpu_in_fp32(recipe), tokenizer.vocab
     _require_plain(recipe, vocab)
     if damaged := checkpoint.all_in(run):
-        reporter.note(f"{damaged[-1]}: damaged; the model is trained again")
+        reporter.warn(f"{damaged[-1]}: damaged; the model is trained again")
     for line in describe_text(prepared, tokenizer):
         reporter.note(line)
     with _scratch(run / FOLDER) as folder:

@@ -8,7 +8,7 @@ train_run  tokenizer -> shards -> model -> loop, or offline training; completed 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -310,15 +310,15 @@ def _train_run(
         reporter.note(note)
 
     for line in plugins.changed(read_state(run).get("plugins", [])):
-        reporter.note(line)
+        reporter.warn(line)
 
     # The loop, from the start or from the newest checkpoint.
     bytes_per_token = prepared.bytes_per_token(ends=setup.recipe.ends_texts)
     run_log = RunLog(run, reporter, stage)
     run_hooks = _hooks(run_log, setup, bytes_per_token, samples, probing)
-    loop = training_loop(setup, [*run_hooks, *hooks], reporter.note)
+    loop = training_loop(setup, [*run_hooks, *hooks], reporter.note, reporter.warn)
     if has_begun:
-        _resume(run, loop, setup, reporter.note)
+        _resume(run, loop, setup, reporter)
     else:
         load_start(run, setup.model)
     log.rewind(run, loop.state.spent.steps if has_begun else -1)
@@ -358,19 +358,19 @@ def _hooks(
     return [LogMetrics(run_log, setup), *probes, measure, *shows, checkpoints]
 
 
-def _resume(run: Path, loop: Loop, setup: TrainingSetup, note: Callable[[str], None]) -> None:
+def _resume(run: Path, loop: Loop, setup: TrainingSetup, reporter: ProgressReporter) -> None:
     """Restore weights, optimizer, memory and state from the newest complete checkpoint."""
     damaged: list[str] = []
     folder = checkpoint.newest(run, damaged)
     for line in damaged:
-        note(line)
+        reporter.warn(line)
     checkpoint.load_weights(folder, setup.model)
     checkpoint.load_optimizer(folder, setup.model, loop.optimizer)
     loop.state = TrainingState.load(checkpoint.read_state(folder))
     loop.memory = checkpoint.load_memory(folder, setup.device)
     loop.average.restore(checkpoint.load_unaveraged(folder))
     loop.last_finite_step = loop.state.spent.steps
-    note(f"resuming from step {loop.state.spent.steps:,}")
+    reporter.note(f"resuming from step {loop.state.spent.steps:,}")
 
 
 def _run_loop(run: Path, loop: Loop, setup: TrainingSetup) -> bool:

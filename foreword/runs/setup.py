@@ -140,7 +140,12 @@ def _feed(
     )
 
 
-def training_loop(setup: TrainingSetup, hooks: Sequence[Hook], note: Callable[[str], None]) -> Loop:
+def training_loop(
+    setup: TrainingSetup,
+    hooks: Sequence[Hook],
+    note: Callable[[str], None],
+    warn: Callable[[str], None],
+) -> Loop:
     """Return the loop that trains the setup's model."""
     recipe = setup.recipe
     options = StepOptions(
@@ -162,6 +167,7 @@ def training_loop(setup: TrainingSetup, hooks: Sequence[Hook], note: Callable[[s
         options,
         hooks,
         note,
+        warn,
     )
 
 

@@ -155,7 +155,7 @@ class _Tracked:
     """A reporter whose records also go to trackers (`ProgressReporter`)."""
 
     def __init__(self, reporter: ProgressReporter, tracking: Tracking) -> None:
-        self.note = reporter.note
+        self.note, self.warn = reporter.note, reporter.warn
         self._reporter, self._tracking = reporter, tracking
 
     def record(self, record: dict[str, Any], progress: float) -> None:
@@ -165,18 +165,14 @@ class _Tracked:
 
 @contextmanager
 def tracked(
-    run: Path,
-    trackers: Sequence[Tracker],
-    reporter: ProgressReporter,
-    warn: Note | None = None,
+    run: Path, trackers: Sequence[Tracker], reporter: ProgressReporter
 ) -> Iterator[ProgressReporter]:
     """Track a run within a `with` block; provide the reporter to train it with.
 
     Args:
         run: the run folder.
         trackers: where its records go too.
-        reporter: where they go first.
-        warn: told of a tracker that failed; default: the reporter.
+        reporter: where they go first; told of a tracker that failed.
 
     Raises:
         UserError: it is not a run, or a tracker cannot begin.
@@ -188,7 +184,7 @@ def tracked(
     tracking = Tracking(
         run,
         run.absolute().name,
-        warn or reporter.note,
+        reporter.warn,
         lambda: config.to_table(read_recipe(run)),
         lambda: log.read(run),
     )

@@ -23,7 +23,7 @@ def stops_on_signals(loop: Loop) -> Iterator[None]:
 
     def announce() -> None:
         if requests.get():
-            loop.note("stopping: the step is finished and saved first")
+            loop.warn("stopping: the step is finished and saved first")
 
     def stop(number: signal.Signals) -> None:
         if not loop.is_stopping:

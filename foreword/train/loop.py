@@ -105,6 +105,7 @@ class Loop:
         options: the settings of a step.
         hooks: called after the steps at which they are due, in this order.
         note: receives messages for the user.
+        warn: receives those that are shown even where others are not wanted.
 
     Attributes:
         state: the counters of the training.
@@ -127,10 +128,12 @@ class Loop:
         options: StepOptions,
         hooks: Sequence[Hook] = (),
         note: Callable[[str], None] = lambda text: None,
+        warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.model, self.loss_fn, self.batches = model, loss_fn, batches
         self.optimizer, self.schedule = optimizer.build(model), schedule
-        self.budget, self.options, self.hooks, self.note = budget, options, hooks, note
+        self.budget, self.options, self.hooks = budget, options, hooks
+        self.note, self.warn = note, warn
         for group in self.optimizer.param_groups:
             group["initial_lr"] = group["lr"]
         self.state = TrainingState()
@@ -250,7 +253,7 @@ class Loop:
         why = "nothing to predict"
         if result.count:
             why = f"loss {result.loss:.4g}, gradient norm {result.grad_norm:.4g}: not finite"
-        self.note(f"step {state.spent.steps}: {why}, the step is skipped ({state.skipped} so far)")
+        self.warn(f"step {state.spent.steps}: {why}, the step is skipped ({state.skipped} so far)")
         if result.count:  # a step without predictions does not indicate bad weights
             state.skipped_in_row += 1
             require_finite(dict(self.model.named_parameters()))

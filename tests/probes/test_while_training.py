@@ -63,10 +63,10 @@ def begin(
 
 
 def train(run: Path, step: int = -1, act: Callable[[], None] = lambda: None) -> list[str]:
-    """Train to the end; `act` after a step. Return the notes."""
+    """Train to the end; `act` after a step. Return the warnings."""
     reporter = Quiet()
     assert running.train_run(run, reporter, stage, hooks=[Act(step, act)], probing_of=probing)
-    return reporter.notes
+    return reporter.warnings
 
 
 @pytest.mark.parametrize("family", ["decoder", "encoder", "transformer_xl"])

@@ -244,7 +244,7 @@ def test_a_damaged_checkpoint_is_trained_again(tmp_path: Path, done: Done, kind:
     assert not is_finished(run)
     reporter = Quiet()
     finish(run, reporter)
-    assert reporter.notes[0] == f"{folder}: damaged; the model is trained again"
+    assert reporter.warnings[0] == f"{folder}: damaged; the model is trained again"
     assert files(run) == files(done(kind)[0])
 
 

@@ -207,7 +207,7 @@ class Killed(BaseException):
 
 
 class Quiet:
-    """A progress reporter that keeps the notes, and acts at one step.
+    """A progress reporter that keeps notes and warnings, and acts at one step.
 
     Args:
         at: the step.
@@ -216,10 +216,14 @@ class Quiet:
 
     def __init__(self, at: int = -1, act: Callable[[], None] = lambda: None) -> None:
         self.notes: list[str] = []
+        self.warnings: list[str] = []
         self._at, self._act = at, act
 
     def note(self, text: str) -> None:
         self.notes.append(text)
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
 
     def record(self, record: dict[str, Any], progress: float) -> None:
         if record["step"] == self._at and record["kind"] == "train":

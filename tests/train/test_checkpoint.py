@@ -117,7 +117,7 @@ def test_a_damaged_checkpoint_does_not_count_as_kept(text: Path, tmp_path: Path)
     reporter = runs.Quiet(good + 2, runs.kill)
     with pytest.raises(runs.Killed):
         runs.train_run(run, reporter)
-    assert any("checksum; the one before it is used" in note for note in reporter.notes)
+    assert any("checksum; the one before it is used" in line for line in reporter.warnings)
     assert checkpoint.newest(run).name == checkpoint.name_of(good + 1)
     assert runs.train_run(run)
 

@@ -127,7 +127,7 @@ def test_a_held_out_loss_of_nan_is_never_the_best(
     assert runs.train_run(run, reporter)
     state = checkpoint.read_state(checkpoint.newest(run))
     assert state["best"] is None and state["best_loss"] is None
-    assert sum("the held-out loss is not finite" in note for note in reporter.notes) == 2
+    assert sum("the held-out loss is not finite" in line for line in reporter.warnings) == 2
 
 
 def test_vectors_that_are_not_finite_are_not_saved(

@@ -72,7 +72,7 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(
     assert runs.train_run(run, reporter)
     skipped = {record["step"]: record["skipped"] for record in runs.logged(run, "train")}
     assert [skipped[n] for n in (3, 4, 6, 7, 12)] == [0, 1, 1, 2, 2]
-    assert sum("not finite, the step is skipped" in note for note in reporter.notes) == 2
+    assert sum("not finite, the step is skipped" in line for line in reporter.warnings) == 2
     assert [r["loss"] for r in log.read(run) if r["kind"] == "train" and r["step"] == 4] == [None]
     weights = [
         (run / "checkpoints" / checkpoint.name_of(n) / "weights.safetensors").read_bytes()

@@ -136,7 +136,7 @@ def test_a_signal_saves_the_run_and_ends_it(
     assert not runs.train_run(run, reporter)
     assert signal.getsignal(number) is before
     assert checkpoint.all_in(run)[-1].name == checkpoint.name_of(5)
-    assert sum("saved" in note for note in reporter.notes) == 1
+    assert sum("saved" in line for line in reporter.warnings) == 1
     assert runs.train_run(run)
     assert runs.last_bytes(run) == runs.last_bytes(whole)
 
