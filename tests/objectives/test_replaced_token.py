@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from sklearn.metrics import roc_auc_score
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -22,7 +23,7 @@ from foreword.nn.model import Model
 from foreword.nn.positions.learned import Learned
 from foreword.objectives._generator import generator_settings
 from foreword.objectives.masked import Masked
-from foreword.objectives.replaced_token import ReplacedToken
+from foreword.objectives.replaced_token import ReplacedToken, ordered_pairs
 from foreword.runs.recipe import load_recipe
 from foreword.runs.setup import training_feed
 from foreword.train.feed import counted
@@ -200,6 +201,60 @@ def test_the_loss_is_that_of_the_paper() -> None:
     assert components["recall"] == pytest.approx((predicted > 0)[is_replaced].float().mean().item())
     assert components["discriminator"] == pytest.approx(detected.item(), rel=1e-5)
     assert components["generator"] == pytest.approx((nats / batch.weights.sum()).item(), rel=1e-5)
+
+
+def test_the_auc_is_that_of_scikit_learn() -> None:
+    """Row by row, weighted by the pairs of each; a row without replacements has none."""
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(6, 40)).round(1)  # with ties
+    is_text = rng.random((6, 40)) < 0.9
+    is_replaced = is_text & (rng.random((6, 40)) < np.array([[0.1, 0.3, 0.5, 0.0, 0.9, 0.2]]).T)
+    expected, pairs = 0.0, 0
+    for row, text, replaced in zip(scores, is_text, is_replaced, strict=True):
+        number = int(replaced.sum() * (text & ~replaced).sum())
+        if number:
+            expected += number * roc_auc_score(replaced[text], row[text])
+            pairs += number
+    in_order, count = ordered_pairs(
+        torch.tensor(scores), torch.tensor(is_replaced), torch.tensor(is_text & ~is_replaced)
+    )
+    assert count.item() == pairs > 0
+    assert in_order.item() == pytest.approx(expected)
+
+
+def test_the_auc_is_among_the_components_of_the_loss() -> None:
+    model, batch = build(), CASE.batch(rows([[20, 12], [25]]))
+    with torch.no_grad():  # a discriminator that scores all tokens alike
+        model.heads["replaced"][2].weight.zero_()
+    in_order, pairs = ReplacedToken().loss(model, batch).components["auc"]
+    assert pairs > 0
+    assert in_order / pairs == 0.5
+
+
+def test_the_discriminator_can_learn_to_correct_too() -> None:
+    """From the row with replacements, at the chosen positions, by an output layer of its own."""
+    model, batch = build(correction=2.0), CASE.batch(rows([[20, 12], [25]]))
+    objective = ReplacedToken(correction=2.0)
+    loss = objective.loss(model, batch)
+    replaced = model.token_head.sample(model.heads["generator"](batch), batch)
+    ids = torch.where(batch.weights > 0, batch.targets, batch.ids)
+    shown = replace(batch, ids=ids.masked_scatter(batch.weights > 0, replaced))
+    expected = model.heads["correction"].loss(model.backbone(shown), batch)  # type: ignore[operator]
+    corrected, count = loss.components["correction"]
+    torch.testing.assert_close(corrected, expected.total)
+    assert count == batch.weights.sum()
+    alone = ReplacedToken().loss(model, batch)
+    torch.testing.assert_close(loss.total, alone.total + 2 * corrected)
+    learned = gradients(model, loss.total)
+    assert learned["backbone.stack.blocks.0.feedforward.up.weight"].any()
+    for name, gradient in gradients(model, alone.total).items():
+        if name in own(model):
+            torch.testing.assert_close(learned[name], gradient)
+
+
+def test_correction_needs_a_generator() -> None:
+    with pytest.raises(ValueError, match=r"^correction: requires replacements='generator'"):
+        ReplacedToken(correction=1.0, replacements="unigram")
 
 
 def test_a_sampled_original_is_not_a_replacement() -> None:
