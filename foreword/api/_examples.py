@@ -15,10 +15,10 @@ from foreword.data.given import items_of
 from foreword.errors import UserError
 from foreword.tuning.examples import LabelledTexts
 from foreword.tuning.given_tables import LABEL, PAIR, TEXT, examples_table, given_table
+from foreword.tuning.labelled import Columns, Labelled
 from foreword.tuning.predictor import TunedOn
-from foreword.tuning.table import Columns, ExampleTable, labelled, read_table
+from foreword.tuning.table import ExampleTable, labelled, read_table
 from foreword.tuning.task_mixture import with_prefix
-from foreword.tuning.tasks._contract import Labelled
 
 Examples = PathName | Iterable[Any]
 

@@ -17,6 +17,7 @@ from foreword.api._result import Result
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.errors import UserError
 from foreword.tuning.given_tables import texts_or_table
+from foreword.tuning.labelled import Columns
 from foreword.tuning.predict_table import (
     SHOWN,
     HowToPredict,
@@ -26,7 +27,7 @@ from foreword.tuning.predict_table import (
     predict_table,
 )
 from foreword.tuning.predictor import PREDICTION
-from foreword.tuning.table import Columns, ExampleTable, read_table, stream_of_lines
+from foreword.tuning.table import ExampleTable, read_table, stream_of_lines
 from foreword.tuning.table_files import format_of
 from foreword.tuning.table_writing import WriteRows, write_json_lines, writing_rows
 

@@ -23,10 +23,10 @@ from foreword.tuning import result as results
 from foreword.tuning import run as tuning
 from foreword.tuning.examples import LabelledTexts, overlap_note
 from foreword.tuning.input_template import missing_special_tokens
+from foreword.tuning.labelled import Columns
 from foreword.tuning.published_head import with_published_head
 from foreword.tuning.result import TuneResult
 from foreword.tuning.run import TuneSettings, variants
-from foreword.tuning.table import Columns
 from foreword.tuning.task_mixture import mix_tasks
 
 if TYPE_CHECKING:

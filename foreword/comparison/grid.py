@@ -17,8 +17,9 @@ from foreword.runs.recipe import Recipe
 from foreword.train.budget import Budget
 from foreword.tuning.examples import LabelledTexts
 from foreword.tuning.fine_tuner import TuneSettings
-from foreword.tuning.table import Columns, labelled, read_table
-from foreword.tuning.tasks._contract import Labelled, Task
+from foreword.tuning.labelled import Columns, Labelled
+from foreword.tuning.table import labelled, read_table
+from foreword.tuning.tasks._contract import Task
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,11 @@ from foreword.runs.recipe import load_recipe
 from foreword.runs.stages import Stage, unwatched
 from foreword.runs.trained_model import is_finished, open_run
 from foreword.train import log
+from foreword.tuning.labelled import Labelled
 from foreword.tuning.result import save_evaluation, save_network
 from foreword.tuning.run import TuneSettings, tune
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
-from foreword.tuning.tasks._contract import Labelled
 from foreword.tuning.tasks.classify import Classify
 
 DEMO_FILE = "demo.json"

@@ -15,10 +15,11 @@ from foreword import config, kinds
 from foreword.errors import UserError
 from foreword.testing.models import tiny_model
 from foreword.tuning.fine_tuner import TuneSettings
+from foreword.tuning.labelled import Labelled
 from foreword.tuning.result import RUN_COLUMNS
 from foreword.tuning.run import tune
 from foreword.tuning.strategies.full import Full
-from foreword.tuning.tasks._contract import Labelled, Task
+from foreword.tuning.tasks._contract import Task
 
 GOOD = ("lovely", "fine", "warm", "bright")
 BAD = ("awful", "cold", "dull", "grim")

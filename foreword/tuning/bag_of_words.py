@@ -13,7 +13,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from foreword.tuning.tasks._contract import Labelled, Task
+from foreword.tuning.labelled import Labelled
+from foreword.tuning.tasks._contract import Task
 
 NAME = "bag of words (TF-IDF, logistic regression)"
 PENALTIES = (1.0, 10.0, 100.0)

@@ -10,7 +10,8 @@ import numpy as np
 from foreword.data.rng import permute
 from foreword.errors import UserError
 from foreword.tuning.examples import LabelledTexts
-from foreword.tuning.tasks._contract import Labelled, Task
+from foreword.tuning.labelled import Labelled
+from foreword.tuning.tasks._contract import Task
 from foreword.types import Array
 
 DRAW = 0xF << 48  # tells the seeds of draws from those of the order of examples

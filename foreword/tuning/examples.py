@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from foreword.errors import UserError
-from foreword.tuning.tasks._contract import EncodedExample, Labelled
+from foreword.tuning.labelled import Labelled
+from foreword.tuning.tasks._contract import EncodedExample
 from foreword.types import Array
 
 LEAST_OVERLAP = 0.01  # share of dev examples; natural data repeat some short texts

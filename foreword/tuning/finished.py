@@ -10,8 +10,9 @@ from typing import Any
 from foreword import atomic, config, kinds, stored
 from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.fine_tuner import TuneSettings
+from foreword.tuning.labelled import Labelled
 from foreword.tuning.result import SCORES
-from foreword.tuning.tasks._contract import Labelled, Task
+from foreword.tuning.tasks._contract import Task
 
 
 def request_digest(

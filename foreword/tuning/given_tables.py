@@ -13,7 +13,8 @@ import pyarrow as pa
 from foreword.data.given import items_of, require_text, table_of, texts_of
 from foreword.errors import UserError
 from foreword.tuning.examples import AT_ONCE
-from foreword.tuning.table import Columns, ExampleTable, Row
+from foreword.tuning.labelled import Columns
+from foreword.tuning.table import ExampleTable, Row
 
 TEXT, LABEL, PAIR = "text", "label", "pair"  # columns of tables made of tuples
 

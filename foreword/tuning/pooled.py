@@ -15,7 +15,8 @@ from foreword.ranges import NonNegative, ShareBelowOne
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.examples import EncodedTexts, batched
 from foreword.tuning.input_template import InputTemplate, Pooling
-from foreword.tuning.tasks._contract import EncodedExample, Labelled, Task
+from foreword.tuning.labelled import Labelled
+from foreword.tuning.tasks._contract import EncodedExample, Task
 
 HiddenLayer = Literal["none", "tanh", "gelu", "gelu_tanh", "gelu_norm"]
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {

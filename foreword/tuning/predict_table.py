@@ -10,11 +10,11 @@ from typing import Any
 
 from foreword.errors import UserError
 from foreword.tuning.examples import LabelledTexts
+from foreword.tuning.labelled import Columns, Labelled, example_of
 from foreword.tuning.predictor import PREDICTION, PROBABILITY, Predictor
 from foreword.tuning.rows import WINDOW
-from foreword.tuning.table import Columns, ExampleTable, example_of, require_columns
+from foreword.tuning.table import ExampleTable, require_columns
 from foreword.tuning.table_writing import SourcedRow, WriteRows
-from foreword.tuning.tasks._contract import Labelled
 
 SHOWN = 3  # rows without text that are named
 

@@ -15,9 +15,10 @@ from foreword.runs.recipe import Recipe
 from foreword.tuning.examples import LabelledTexts
 from foreword.tuning.given_tables import texts_or_table
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.table import Columns, example_of, require_columns
+from foreword.tuning.labelled import Columns, Labelled, example_of
+from foreword.tuning.table import require_columns
 from foreword.tuning.task_mixture import with_prefix
-from foreword.tuning.tasks._contract import Labelled, Task
+from foreword.tuning.tasks._contract import Task
 from foreword.types import Array
 
 FILE = "labels.json"

@@ -30,10 +30,11 @@ from foreword.tuning.fine_tuner import (
     count_steps,
 )
 from foreword.tuning.input_template import InputTemplate, missing_special_tokens, template_of
+from foreword.tuning.labelled import Labelled
 from foreword.tuning.network import Network
 from foreword.tuning.result import Row, TuneResult, summarise
 from foreword.tuning.rows import PooledExamples
-from foreword.tuning.tasks._contract import Labelled, Task
+from foreword.tuning.tasks._contract import Task
 
 __all__ = ["TuneSettings", "tune", "variants"]
 

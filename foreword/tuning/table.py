@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 
 from foreword.errors import UserError
 from foreword.tuning.examples import AT_ONCE, LabelledTexts
+from foreword.tuning.labelled import Columns, Labelled, example_of
 from foreword.tuning.table_files import Lines, csv_lines, format_of, opened, text_lines, tsv_lines
-from foreword.tuning.tasks._contract import Labelled
 
 INT64 = range(-(1 << 63), 1 << 63)
 
@@ -58,34 +58,6 @@ class ExampleTable:
     def source_of(self, number: int) -> str:
         """Return where a row is, for messages: `train.tsv:17`, or `data[16]`."""
         return f"{self.path}[{number}]" if self.is_given else f"{self.path}:{number}"
-
-
-@dataclass(frozen=True)
-class Columns:
-    """The columns of text, label and second text; `pair` and `label` are "" if there is none.
-
-    Each is a name, or a number from 0 in a file without a header.
-    """
-
-    text: str = "text"
-    label: str = "label"
-    pair: str = ""
-
-    @property
-    def are_numbers(self) -> bool:
-        """Whether the columns are numbers.
-
-        Raises:
-            UserError: some are numbers and some are names.
-        """
-        is_number = [name.isdecimal() for name in (self.text, self.label, self.pair) if name]
-        if any(is_number) and not all(is_number):
-            names = ", ".join(f"'{name}'" for name in (self.text, self.pair, self.label) if name)
-            raise UserError(
-                f"--text, --pair, --label: {names}: all by name, or all by number where the file "
-                "has no header"
-            )
-        return all(is_number)
 
 
 def read_table(
@@ -179,24 +151,6 @@ def labelled(table: ExampleTable, columns: Columns) -> tuple[LabelledTexts, int]
     if not examples:
         raise UserError(f"{table.path}: no row has both a text and a label")
     return examples, skipped
-
-
-def example_of(row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
-    """Return the example of a row, without a label if it has none; None if a text is missing.
-
-    Args:
-        row: values by column.
-        columns: which columns hold what.
-        source: where the row came from.
-
-    Raises:
-        UserError: a value is neither text nor a number.
-    """
-    text, label = _text(row.get(columns.text), source), _label(row.get(columns.label), source)
-    pair = _text(row.get(columns.pair), source) if columns.pair else None
-    if not text.strip() or (pair is not None and not pair.strip()):
-        return None
-    return Labelled(text, label.strip(), pair, source)
 
 
 def _separated(
@@ -319,20 +273,3 @@ def _not_utf8(path: Path, table: pa.Table, first: int) -> UserError:
                     "file"
                 )
     raise AssertionError("every text is UTF-8")
-
-
-def _text(value: Any, where: str) -> str:
-    """Return a cell as text: booleans as JSON writes them, nan, which pandas leaves, as nothing."""
-    if value is None or value != value:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str | int | float):
-        return str(value)
-    raise UserError(f"{where}: expected text or a number, got {type(value).__name__}")
-
-
-def _label(value: Any, where: str) -> str:
-    """Return a label as text; a number that is whole without its decimals, so 1.0 is 1."""
-    is_whole = isinstance(value, float) and value.is_integer()
-    return _text(int(value) if is_whole else value, where)

@@ -8,7 +8,7 @@ import numpy as np
 
 from foreword.errors import UserError
 from foreword.tuning.examples import LabelledTexts
-from foreword.tuning.tasks._contract import Labelled
+from foreword.tuning.labelled import Labelled
 
 
 def with_prefix(example: Labelled, prefix: str) -> Labelled:

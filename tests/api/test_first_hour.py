@@ -24,9 +24,9 @@ from foreword.report.page import write_page
 from foreword.runs.trained_model import open_run
 from foreword.tuning import result as results
 from foreword.tuning.examples import overlap_note
+from foreword.tuning.labelled import Columns, Labelled
 from foreword.tuning.predict import load_tuned
-from foreword.tuning.table import Columns, labelled, read_table
-from foreword.tuning.tasks._contract import Labelled
+from foreword.tuning.table import labelled, read_table
 from foreword.tuning.tasks.classify import Classify
 from tests.train import runs
 

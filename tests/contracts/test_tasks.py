@@ -8,7 +8,8 @@ import pytest
 
 from foreword import kinds
 from foreword.testing.tasks import TASK_CHECKS, reviews
-from foreword.tuning.tasks._contract import Labelled, Task
+from foreword.tuning.labelled import Labelled
+from foreword.tuning.tasks._contract import Task
 
 
 @pytest.mark.parametrize("kind", kinds.names("tuning/tasks"))

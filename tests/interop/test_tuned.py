@@ -11,11 +11,11 @@ from foreword.cli.main import run as command
 from foreword.interop import importing
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tuning.fine_tuner import TuneSettings
+from foreword.tuning.labelled import Labelled
 from foreword.tuning.predict import load_tuned
 from foreword.tuning.result import TuneResult, save_network
 from foreword.tuning.run import tune, variants
 from foreword.tuning.strategies.full import Full
-from foreword.tuning.tasks._contract import Labelled
 from foreword.tuning.tasks.classify import Classify
 
 from . import theirs

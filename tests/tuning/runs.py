@@ -10,7 +10,7 @@ from foreword.nn.init import initialise
 from foreword.runs.recipe import Recipe
 from foreword.text.tokenizers.word import Word
 from foreword.train import checkpoint
-from foreword.tuning.tasks._contract import Labelled
+from foreword.tuning.labelled import Labelled
 
 GOOD = ["lovely", "fine", "warm", "bright"]
 BAD = ["awful", "cold", "dull", "grim"]

@@ -15,9 +15,9 @@ from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tuning.bag_of_words import bag_of_words
 from foreword.tuning.drawing import draw
 from foreword.tuning.fine_tuner import ExampleBatches
+from foreword.tuning.labelled import Labelled
 from foreword.tuning.run import TuneSettings, tune, variants
 from foreword.tuning.strategies.full import Full
-from foreword.tuning.tasks._contract import Labelled
 from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tasks.regress import Regress
 from tests.tuning.runs import make_run, reviews

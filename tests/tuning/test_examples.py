@@ -14,9 +14,10 @@ from pyarrow import parquet
 
 from foreword.errors import UserError
 from foreword.tuning.examples import AT_ONCE, EncodedTexts, LabelledTexts, Ragged
-from foreword.tuning.table import Columns, labelled, read_table
+from foreword.tuning.labelled import Columns, Labelled
+from foreword.tuning.table import labelled, read_table
 from foreword.tuning.table_files import csv_lines
-from foreword.tuning.tasks._contract import EncodedExample, Labelled
+from foreword.tuning.tasks._contract import EncodedExample
 
 MANY = [
     Labelled(f"text {n} é", str(n % 3), None if n % 2 else "a pair", f"a.tsv:{n}")

@@ -9,13 +9,14 @@ import pytest
 from foreword.errors import UserError
 from foreword.runs.trained_model import open_run
 from foreword.tuning.fine_tuner import TuneSettings
+from foreword.tuning.labelled import Labelled
 from foreword.tuning.predict import load_tuned
 from foreword.tuning.result import save_network
 from foreword.tuning.run import tune
 from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
-from foreword.tuning.tasks._contract import Labelled, Task
+from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tasks.regress import Regress
 from tests.tuning.runs import LAYOUTS, make_run, reviews

@@ -18,12 +18,12 @@ from foreword.tuning.fine_tuner import (
     shuffled_batches,
 )
 from foreword.tuning.input_template import template_of
+from foreword.tuning.labelled import Labelled
 from foreword.tuning.network import HeadNetwork, Network
 from foreword.tuning.result import TuneResult, save_network, summarise
 from foreword.tuning.run import tune, variants
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
-from foreword.tuning.tasks._contract import Labelled
 from foreword.tuning.tasks.classify import Classify
 from tests.tuning.runs import LAYOUTS, make_run, reviews
 

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from foreword.errors import UserError
-from foreword.tuning.table import Columns, labelled, read_table
+from foreword.tuning.labelled import Columns
+from foreword.tuning.table import labelled, read_table
 
 ROWS = [
     ('he said "no", twice', "0"),

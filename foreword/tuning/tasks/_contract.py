@@ -5,30 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from torch import Tensor, nn
 
 from foreword.ranges import Ranged
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.input_template import InputTemplate
+from foreword.tuning.labelled import Labelled
 from foreword.types import Array, Loss
-
-
-class Labelled(NamedTuple):
-    """A labelled example: one text, or a pair.
-
-    Attributes:
-        text: the text.
-        label: its label, as written in the data; "" if it is to be predicted.
-        pair: the second text of a pair, or None.
-        source: where it came from (`train.tsv:17`), for messages.
-    """
-
-    text: str
-    label: str = ""
-    pair: str | None = None
-    source: str = ""
 
 
 @dataclass(frozen=True)

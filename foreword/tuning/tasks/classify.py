@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from foreword.errors import UserError
+from foreword.tuning.labelled import Labelled
 from foreword.tuning.pooled import PooledTask
-from foreword.tuning.tasks._contract import Labelled
 from foreword.types import Array, Loss
 
 

@@ -11,8 +11,8 @@ from scipy.stats import pearsonr, spearmanr
 from torch import Tensor, nn
 
 from foreword.errors import UserError
+from foreword.tuning.labelled import Labelled
 from foreword.tuning.pooled import PooledTask
-from foreword.tuning.tasks._contract import Labelled
 from foreword.types import Array, Loss
 
 # The most that a number may be, either way: its gradient's square is still finite in float32.

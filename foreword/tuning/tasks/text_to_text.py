@@ -15,8 +15,9 @@ from foreword.errors import UserError
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.examples import EncodedTexts, batched
 from foreword.tuning.input_template import InputTemplate
+from foreword.tuning.labelled import Labelled
 from foreword.tuning.task_mixture import with_prefix
-from foreword.tuning.tasks._contract import EncodedExample, Labelled, Task
+from foreword.tuning.tasks._contract import EncodedExample, Task
 from foreword.types import Array, Loss
 
 

@@ -13,12 +13,12 @@ from scipy import stats
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.runs.trained_model import open_run
 from foreword.tuning.fine_tuner import TuneSettings
+from foreword.tuning.labelled import Labelled
 from foreword.tuning.predict import load_tuned
 from foreword.tuning.result import save_network
 from foreword.tuning.run import tune
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks import regress
-from foreword.tuning.tasks._contract import Labelled
 from foreword.tuning.tasks.regress import LARGEST, Regress
 from tests.tuning.runs import BAD, GOOD, make_run, reviews
 

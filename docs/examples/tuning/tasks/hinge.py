@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from foreword.errors import UserError
 from foreword.ranges import Positive
+from foreword.tuning.labelled import Labelled
 from foreword.tuning.pooled import PooledTask
-from foreword.tuning.tasks._contract import Labelled
 from foreword.types import Array, Loss
 
 

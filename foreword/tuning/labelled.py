@@ -1,0 +1,88 @@
+"""Labelled examples, and how a row of a table becomes one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from foreword.errors import UserError
+
+
+class Labelled(NamedTuple):
+    """A labelled example: one text, or a pair.
+
+    Attributes:
+        text: the text.
+        label: its label, as written in the data; "" if it is to be predicted.
+        pair: the second text of a pair, or None.
+        source: where it came from (`train.tsv:17`), for messages.
+    """
+
+    text: str
+    label: str = ""
+    pair: str | None = None
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of text, label and second text; `pair` and `label` are "" if there is none.
+
+    Each is a name, or a number from 0 in a file without a header.
+    """
+
+    text: str = "text"
+    label: str = "label"
+    pair: str = ""
+
+    @property
+    def are_numbers(self) -> bool:
+        """Whether the columns are numbers.
+
+        Raises:
+            UserError: some are numbers and some are names.
+        """
+        is_number = [name.isdecimal() for name in (self.text, self.label, self.pair) if name]
+        if any(is_number) and not all(is_number):
+            names = ", ".join(f"'{name}'" for name in (self.text, self.pair, self.label) if name)
+            raise UserError(
+                f"--text, --pair, --label: {names}: all by name, or all by number where the file "
+                "has no header"
+            )
+        return all(is_number)
+
+
+def example_of(row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
+    """Return the example of a row, without a label if it has none; None if a text is missing.
+
+    Args:
+        row: values by column.
+        columns: which columns hold what.
+        source: where the row came from.
+
+    Raises:
+        UserError: a value is neither text nor a number.
+    """
+    text, label = text_of(row.get(columns.text), source), label_of(row.get(columns.label), source)
+    pair = text_of(row.get(columns.pair), source) if columns.pair else None
+    if not text.strip() or (pair is not None and not pair.strip()):
+        return None
+    return Labelled(text, label.strip(), pair, source)
+
+
+def text_of(value: Any, where: str) -> str:
+    """Return a cell as text: booleans as JSON writes them, nan, which pandas leaves, as nothing."""
+    if value is None or value != value:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise UserError(f"{where}: expected text or a number, got {type(value).__name__}")
+
+
+def label_of(value: Any, where: str) -> str:
+    """Return a label as text; a number that is whole without its decimals, so 1.0 is 1."""
+    is_whole = isinstance(value, float) and value.is_integer()
+    return text_of(int(value) if is_whole else value, where)
