@@ -18,13 +18,13 @@ from sklearn.preprocessing import StandardScaler
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.states import text_states
-from foreword.probes._conllu import Column, TaggedSentence, read_conllu
 from foreword.probes._contract import FilePath, Finding, ProbedModel, Row
 from foreword.probes._files import evenly
 from foreword.probes._intervals import DRAWS, LEVEL, bootstrap
 from foreword.probes._layers import by_layer, layer_order, require_layer
 from foreword.probes._marks import MAX_RUNS, run_style, title
 from foreword.ranges import CountOrZero, Ranged
+from foreword.tuning.conllu import Column, TaggedSentence, read_conllu
 from foreword.types import Array
 
 EVERY = 10  # one training sentence in so many is kept to choose the layer on

@@ -16,10 +16,10 @@ from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.states import text_states
 from foreword.nn.init import initialise
 from foreword.nn.positions.learned import Learned
-from foreword.probes._conllu import read_conllu
 from foreword.probes._contract import Finding, ProbedModel
 from foreword.probes.tagging import Tagging
 from foreword.testing.models import tiny_model
+from foreword.tuning.conllu import read_conllu
 
 SENTENCE = """\
 # text = I don't see the cats, d'accord.

@@ -1,4 +1,4 @@
-"""Tagged sentences from files in CoNLL-U, the format of Universal Dependencies."""
+"""Sentences from files in CoNLL-U, the format of Universal Dependencies."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from foreword.tuning.table_files import text_lines
 
 Column = Literal["upos", "xpos"]
 
-COLUMNS = 10
+NAMES = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 ID, FORM, MISC = 0, 1, 9
-TAGS: dict[Column, int] = {"upos": 3, "xpos": 4}
 NONE = "_"  # of a word without a tag
 GLUED = "SpaceAfter=No"
 
@@ -41,18 +40,53 @@ class TaggedSentence:
         return [self.text[start:stop] for start, stop in self.spans]
 
 
+class WordLines(NamedTuple):
+    """The lines of a sentence's words.
+
+    Attributes:
+        line: the number of its first line in the file.
+        cells: the columns of each word.
+        is_glued: for each word, whether the next one follows without a space.
+    """
+
+    line: int
+    cells: list[list[str]]
+    is_glued: list[bool]
+
+
 class _Line(NamedTuple):
     """A line of a word or of a range of words that are written as one (`2-3 don't`)."""
 
     first: int
     last: int
-    form: str
-    tag: str
-    is_glued: bool
+    cells: list[str]
+
+    @property
+    def form(self) -> str:
+        return self.cells[FORM]
+
+    @property
+    def is_glued(self) -> bool:
+        return GLUED in self.cells[MISC].split("|")
 
 
 def read_conllu(path: Path, column: Column) -> list[TaggedSentence]:
-    """Return the sentences of a file, perhaps a compressed one.
+    """Return the sentences of a file, perhaps a compressed one, with the tags of a column.
+
+    Raises:
+        UserError: the file cannot be read or is not CoNLL-U; the message names the line.
+    """
+    at = NAMES.index(column)
+    sentences = [_tagged(lines, at) for lines in word_lines(path)]
+    if not sentences:
+        raise UserError(f"{path}: no sentence in it")
+    if not any(tag for sentence in sentences for tag in sentence.tags):
+        raise UserError(f"{path}: no word has a tag in column {at + 1} ({column})")
+    return sentences
+
+
+def word_lines(path: Path) -> Iterator[WordLines]:
+    """Yield the lines of each sentence's words.
 
     The words are the syntactic words, numbered 1, 2, ...; a range such as `2-3` says how its words
     are written together, and empty nodes such as `2.1`, which are not in the text, are skipped.
@@ -60,48 +94,38 @@ def read_conllu(path: Path, column: Column) -> list[TaggedSentence]:
     Raises:
         UserError: the file cannot be read or is not CoNLL-U; the message names the line.
     """
-    sentences = [_sentence(lines) for lines in _blocks(path, TAGS[column])]
-    if not sentences:
-        raise UserError(f"{path}: no sentence in it")
-    if not any(tag for sentence in sentences for tag in sentence.tags):
-        raise UserError(f"{path}: no word has a tag in column {TAGS[column] + 1} ({column})")
-    return sentences
-
-
-def _blocks(path: Path, tag: int) -> Iterator[list[_Line]]:
-    """Yield the lines of each sentence, checked."""
     block: list[_Line] = []
-    words = 0  # of the sentence so far
+    words = start = 0  # words of the sentence so far, and its first line
     for number, line in enumerate(chain(text_lines(path), [""]), 1):
         line = line.rstrip("\r\n")
         if not line.strip():
             if any(one.last > words for one in block):
                 raise UserError(f"{path}:{number}: the sentence ends within a range of words")
             if words:
-                yield block
+                yield _words(block, start)
             block, words = [], 0
         elif not line.startswith("#"):
-            read = _line(line.split("\t"), words, tag, f"{path}:{number}")
+            start = start if block else number
+            read = _line(line.split("\t"), words, f"{path}:{number}")
             if read is not None:
                 block.append(read)
                 words += read.first == read.last
 
 
-def _line(cells: Sequence[str], words: int, tag: int, where: str) -> _Line | None:
+def _line(cells: list[str], words: int, where: str) -> _Line | None:
     """Return the line of a word or a range; None for an empty node.
 
     Args:
         cells: its columns.
         words: number of words before it in its sentence.
-        tag: the column of tags.
         where: file and line.
 
     Raises:
         UserError: it is not a line of CoNLL-U.
     """
-    if len(cells) != COLUMNS:
+    if len(cells) != len(NAMES):
         raise UserError(
-            f"{where}: expected {COLUMNS} columns separated by tabs, got {len(cells)}; is it "
+            f"{where}: expected {len(NAMES)} columns separated by tabs, got {len(cells)}; is it "
             "CoNLL-U?"
         )
     name = re.fullmatch(r"(\d{1,6})(?:(-)(\d{1,6})|(\.)\d{1,6})?", cells[ID])
@@ -115,12 +139,12 @@ def _line(cells: Sequence[str], words: int, tag: int, where: str) -> _Line | Non
         raise UserError(f"{where}: expected word {words + 1}, got {cells[ID]}")
     if not cells[FORM].strip():
         raise UserError(f"{where}: word {cells[ID]} has no form")
-    is_glued = GLUED in cells[MISC].split("|")
-    return _Line(first, last, cells[FORM].strip(), cells[tag], is_glued)
+    cells[FORM] = cells[FORM].strip()
+    return _Line(first, last, cells)
 
 
-def _sentence(lines: Sequence[_Line]) -> TaggedSentence:
-    """Return a sentence, its words spelled as they are written."""
+def _words(lines: Sequence[_Line], start: int) -> WordLines:
+    """Return the words of a sentence that begins at line `start`."""
     written_as = {line.first: line for line in lines if line.last > line.first}
     words = [line for line in lines if line.last == line.first]
     # Which words have no space after them: of a range, all but the last if they spell it ("do" and
@@ -131,10 +155,15 @@ def _sentence(lines: Sequence[_Line]) -> TaggedSentence:
         if "".join(word.form for word in members) == one.form:
             is_glued[one.first - 1 : one.first - 2 + len(members)] = [True] * (len(members) - 1)
         is_glued[one.first - 2 + len(members)] = one.is_glued
+    return WordLines(start, [word.cells for word in words], is_glued)
+
+
+def _tagged(lines: WordLines, column: int) -> TaggedSentence:
+    """Return a sentence with the tags of a column."""
     text = ""
     spans = []
-    for word, glued in zip(words, is_glued, strict=True):
-        spans.append((len(text), len(text) + len(word.form)))
-        text += word.form + ("" if glued else " ")
-    tags = tuple(None if word.tag == NONE else word.tag for word in words)
+    for cells, glued in zip(lines.cells, lines.is_glued, strict=True):
+        spans.append((len(text), len(text) + len(cells[FORM])))
+        text += cells[FORM] + ("" if glued else " ")
+    tags = tuple(None if cells[column] == NONE else cells[column] for cells in lines.cells)
     return TaggedSentence(text.rstrip(" "), tuple(spans), tags)
