@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from foreword import kinds
 from foreword.api import _arguments
 from foreword.api._arguments import PathName
 from foreword.data.given import items_of
 from foreword.errors import UserError
 from foreword.tuning.examples import LabelledTexts
-from foreword.tuning.given_tables import LABEL, PAIR, TEXT, examples_table, given_table
+from foreword.tuning.given_tables import (
+    LABEL,
+    PAIR,
+    TEXT,
+    examples_table,
+    given_table,
+    records_table,
+)
 from foreword.tuning.labelled import Columns, Labelled
 from foreword.tuning.predictor import TunedOn
-from foreword.tuning.table import ExampleTable, labelled, read_table
+from foreword.tuning.table import ExampleTable, chosen_columns, labelled, read_table
+from foreword.tuning.table_files import SEPARATED, format_of
 from foreword.tuning.task_mixture import with_prefix
+from foreword.tuning.tasks._contract import Task
 
 Examples = PathName | Iterable[Any]
 
@@ -38,13 +48,14 @@ class ExampleSource:
     columns: Columns | None = None
 
 
-def sources_of(given: Examples, name: str) -> list[ExampleSource]:
+def sources_of(given: Examples, name: str, task: Task) -> list[ExampleSource]:
     """Return the files or tables of an argument, or its examples as one table.
 
     Args:
         given: a file or a table, or several; or examples, each `(text, label)` or `(text, label,
             second text)`.
         name: of the argument.
+        task: reads the examples.
 
     Raises:
         UserError: it is something else, or an example is.
@@ -54,6 +65,9 @@ def sources_of(given: Examples, name: str) -> list[ExampleSource]:
     items = list(items_of(given, name, "examples"))
     if not items:
         raise UserError(f"{name}: is empty")
+    if not task.reads_texts and isinstance(items[0], tuple | list | Mapping):
+        fields = [name for name in astuple(task.columns[0]) if name]
+        return [ExampleSource("", records_table(items, name, fields))]
     if isinstance(items[0], tuple | list):
         table = examples_table(items, name)
         return [
@@ -85,13 +99,13 @@ class GivenExamples:
         sources: where they came from, a source for each task.
         tasks: the examples of each task.
         skipped: the number of rows without text or label.
-        are_pairs: whether each has a second text.
+        columns: which columns of each source hold what.
     """
 
     sources: Sequence[ExampleSource]
     tasks: Sequence[Sequence[Labelled]]
     skipped: int
-    are_pairs: bool
+    columns: Sequence[Columns]
 
     @property
     def description(self) -> str | list[str]:
@@ -108,12 +122,14 @@ class ExampleReader:
     """How files and tables become examples.
 
     Attributes:
-        columns: which columns hold what.
+        task: reads the examples.
+        columns: the columns that the user named, by field of `Columns`.
         names: of all columns, if the files have no header.
         prefixes: task prefix of each file or table; or none.
     """
 
-    columns: Columns
+    task: Task
+    columns: Mapping[str, str]
     names: Sequence[str]
     prefixes: Sequence[str]
 
@@ -127,13 +143,17 @@ class ExampleReader:
                 are among single texts.
         """
         sources = [*train, *dev]
-        if all(source.columns is not None for source in sources) and self.columns != Columns():
+        if all(source.columns is not None for source in sources) and self.columns:
             raise UserError("text, label, pair: tuples have no columns to choose from")
         if self.names and not any(source.file for source in sources):
             raise UserError("columns: names the columns of files without a header, and none is one")
-        if len({bool((source.columns or self.columns).pair) for source in sources}) > 1:
+        if self.prefixes and not self.task.reads_texts:
+            kind = kinds.name_of(self.task)
+            raise UserError(f"--prefix: is for texts; the examples of {kind} are no plain texts")
+        given, scored = self._read(train), self._read(dev)
+        if len({bool(columns.pair) for columns in (*given.columns, *scored.columns)}) > 1:
             raise UserError("train, dev: pairs of texts in one, single texts in the other")
-        return self._read(train), self._read(dev)
+        return given, scored
 
     def _read(self, sources: Sequence[ExampleSource]) -> GivenExamples:
         if len(self.prefixes) not in (0, len(sources)):
@@ -142,28 +162,30 @@ class ExampleReader:
                 f"{len(self.prefixes)} for {len(sources)} files"
             )
         tasks: list[Sequence[Labelled]] = []
+        used: list[Columns] = []
         skipped = 0
         for n, source in enumerate(sources):
-            columns = source.columns or self.columns
-            examples, skipped_here = labelled(source.table or self._table(source.file), columns)
+            table = source.table or self._table(source.file)
+            used.append(source.columns or chosen_columns(table, self.task.columns, self.columns))
+            examples, skipped_here = labelled(table, used[-1], self.task.reader)
             skipped += skipped_here
             if self.prefixes:
                 prefix = self.prefixes[n]
                 examples = LabelledTexts.of(with_prefix(e, prefix) for e in examples)
             tasks.append(examples)
-        return GivenExamples(
-            sources, tasks, skipped, bool((sources[0].columns or self.columns).pair)
-        )
+        return GivenExamples(sources, tasks, skipped, used)
 
     def _table(self, file: str) -> ExampleTable:
-        by_number = self.columns.are_numbers and not self.names
-        return read_table(file, self.names, by_number)
+        kind, _ = format_of(Path(file), self.task.formats)
+        has_header = kind in SEPARATED and not self.names
+        by_number = has_header and replace(self.task.columns[0], **self.columns).are_numbers
+        return read_table(file, self.names, by_number, self.task.formats)
 
     def as_table(
         self, train: GivenExamples, dev: GivenExamples, temperature: float
     ) -> dict[str, Any]:
         """Return where the examples came from, as the evaluation's settings record it."""
-        columns = self.columns
+        columns = train.columns[0]
         table: dict[str, Any] = {"train": train.description, "dev": dev.description}
         table |= {"text": columns.text, "pair": columns.pair, "label": columns.label}
         if self.prefixes:
@@ -172,8 +194,8 @@ class ExampleReader:
 
     def tuned_on(self, train: GivenExamples) -> TunedOn:
         """Return the form of the training examples."""
-        columns = self.columns
-        return TunedOn(columns.text, columns.pair, tuple(self.prefixes), train.are_pairs)
+        columns = train.columns[0]
+        return TunedOn(columns.text, columns.pair, tuple(self.prefixes), bool(columns.pair))
 
 
 def name_of(train: Sequence[ExampleSource]) -> str:

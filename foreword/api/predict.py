@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,10 +26,10 @@ from foreword.tuning.predict_table import (
     output_types,
     predict_table,
 )
-from foreword.tuning.predictor import PREDICTION
-from foreword.tuning.table import ExampleTable, read_table, stream_of_lines
+from foreword.tuning.table import ExampleTable, chosen_columns, read_table, stream_of_lines
 from foreword.tuning.table_files import format_of
-from foreword.tuning.table_writing import WriteRows, write_json_lines, writing_rows
+from foreword.tuning.table_writing import WRITTEN, WriteRows, write_json_lines, writing_rows
+from foreword.tuning.tasks._contract import PREDICTION
 
 if TYPE_CHECKING:
     from foreword.tuning.predict import TunedModel
@@ -101,8 +101,8 @@ def predict(
         data: a file, .tsv, .csv, .jsonl or .parquet, plain, .gz or .zst; or a table, such as a
             DataFrame; or texts, or pairs of texts in tuples, in a list, Series or array. "-" is
             standard input, a text per line.
-        out: the file to write, .jsonl, .csv, .tsv or .parquet, which must not exist; "-" is JSON
-            lines on standard output; by default the rows are returned.
+        out: the file to write, .jsonl, .csv, .tsv or .parquet, or .conll for sentences, which must
+            not exist; "-" is JSON lines on standard output; by default the rows are returned.
         text: column of the text; a number from 0 if the file has no header; default: as tuned.
         pair: column of a second text; default: as tuned.
         columns: names of all columns, `a,b,c`, if the file has no header.
@@ -118,21 +118,18 @@ def predict(
     # Check what is cheap first, then open the model and the table.
     target = None if out is None or out == STANDARD else _arguments.path(out, "--out")
     if target is not None:
-        format_of(target)
+        format_of(target, WRITTEN)
         atomic.require_writable(target, is_folder=False)
         if target.exists():
             raise UserError(f"{target}: already exists; choose another --out")
     display = progress_of(progress)
     model = _open(tuned, device, precision)
-    used = Columns(
-        model.tuned_on.text if text is None else text,
-        "",
-        model.tuned_on.pair if pair is None else pair,
-    )
-    table, used = _table(data, used, columns, are_chosen=text is not None or bool(pair))
+    named = {"text": text, "pair": pair}
+    chosen = {field: column for field, column in named.items() if column is not None}
+    table, used = _table(data, model, columns, chosen)
     how = HowToPredict(used, prefix, probabilities)
     types = output_types(table, model, how)
-    total = count_rows(table, how)
+    total = count_rows(model, table, how)
 
     # Predict a window of rows at a time.
     rows: list[dict[str, Any]] = []
@@ -169,19 +166,21 @@ def _open(
 
 
 def _table(
-    data: Any, used: Columns, names: str, *, are_chosen: bool
+    data: Any, model: TunedModel | TunedWriter, names: str, chosen: Mapping[str, str]
 ) -> tuple[ExampleTable, Columns]:
     """Return the data as a table, and its columns of text and second text.
 
     Args:
         data: the argument `data`.
-        used: the columns of a file or of a table.
+        model: the model.
         names: of all columns of a file without a header.
-        are_chosen: whether columns were named by an argument.
+        chosen: the columns that were named by an argument, by field of `Columns`.
 
     Raises:
         UserError: a file cannot be read, an item is not a text, or there are no columns to choose.
     """
+    used = replace(Columns(model.tuned_on.text, "", model.tuned_on.pair), **chosen)
+    are_chosen = "text" in chosen or bool(chosen.get("pair"))
     if isinstance(data, str) and data == STANDARD:
         if are_chosen or names:
             raise UserError("--text, --pair, --columns: standard input has one text per line")
@@ -189,10 +188,15 @@ def _table(
     if isinstance(data, str | PathLike):
         listed = [name.strip() for name in names.split(",")] if names else []
         file = _arguments.path(data, "data")
-        return read_table(file, listed, used.are_numbers and not listed), used
+        by_number = used.are_numbers and not listed
+        table = read_table(file, listed, by_number, model.task.formats)
+        if used.text not in table.columns and "text" not in chosen:
+            usual = [used] if model.task.reads_texts else model.task.columns
+            return table, replace(chosen_columns(table, usual, chosen), label="")
+        return table, used
     if names:
         raise UserError("columns: names the columns of a file without a header; data is not a file")
-    table, columns = texts_or_table(data, "data", used)
+    table, columns = texts_or_table(data, "data", used, are_texts=model.task.reads_texts)
     if are_chosen and columns is not used:
         raise UserError("text, pair: data are texts, not a table with columns to choose from")
     return table, columns

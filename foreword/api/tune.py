@@ -23,7 +23,6 @@ from foreword.tuning import result as results
 from foreword.tuning import run as tuning
 from foreword.tuning.examples import LabelledTexts, overlap_note
 from foreword.tuning.input_template import missing_special_tokens
-from foreword.tuning.labelled import Columns
 from foreword.tuning.published_head import with_published_head
 from foreword.tuning.result import TuneResult
 from foreword.tuning.run import TuneSettings, variants
@@ -95,9 +94,9 @@ def tune(
     train: Examples,
     dev: Examples,
     *,
-    text: str = "text",
-    pair: str = "",
-    label: str = "label",
+    text: str | None = None,
+    pair: str | None = None,
+    label: str | None = None,
     columns: str = "",
     prefix: str | Sequence[str] | None = None,
     temperature: float = 1.0,
@@ -133,15 +132,17 @@ def tune(
         run: a run folder, or one of its checkpoints.
         train: labelled text: a file, .tsv, .csv, .jsonl or .parquet, or a table, such as a
             DataFrame, or one of these per task; or examples, `(text, label)` or `(text, label,
-            second text)`. Labels may be numbers.
+            second text)`. Labels may be numbers. Other tasks read files of their own (`tag`:
+            .conllu, .conll), and examples of their columns (`(words, labels)`), or dictionaries.
         dev: labelled text to score on, in the same forms.
-        text: column of the text; a number from 0 if the files have no header.
+        text: column of the text, a number from 0 if the files have no header; default: `text`, or
+            that of the task and the format.
         pair: column of a second text.
-        label: column of the label.
+        label: column of the label; default: `label`, or that of the task and the format.
         columns: names of all columns, `a,b,c`, if the files have no header.
         prefix: task prefix for the texts of each file, in their order.
         temperature: of the mixture of several files: above 1, more equal shares of an epoch.
-        task: classify, regress or text_to_text.
+        task: classify, regress, tag, choice or text_to_text; `foreword.show` describes each.
         strategy: full, or frozen to train the head alone.
         from_scratch: train the same network from random weights.
         compare: compare pretrained, pretrained frozen and from scratch; and, for `classify`, a bag
@@ -181,12 +182,14 @@ def tune(
     )
     trackers, display = trackers_of(track), progress_of(progress)
     _require_name(name)
+    named = {"text": text, "label": label, "pair": pair}
     reader = ExampleReader(
-        Columns(text, label, pair),
+        made,
+        {field: column for field, column in named.items() if column is not None},
         [column.strip() for column in columns.split(",")] if columns else [],
         [prefix] if isinstance(prefix, str) else list(texts_of(prefix or (), "prefix")),
     )
-    train_sources, dev_sources = sources_of(train, "train"), sources_of(dev, "dev")
+    train_sources, dev_sources = sources_of(train, "train", made), sources_of(dev, "dev", made)
 
     # Open the model.
     trained = open_run(_arguments.path(run, "RUN"), device)

@@ -21,15 +21,24 @@ class LabelledTextOptions(Options):
 
     train: Annotated[
         list[Path],
-        typer.Option(help="Labelled text: .tsv, .csv, .jsonl, .parquet; one file per task."),
+        typer.Option(
+            help="Labelled text: .tsv, .csv, .jsonl, .parquet, and what the task reads (.conllu, "
+            ".conll); one file per task."
+        ),
     ]
     dev: Annotated[list[Path], typer.Option(help="Labelled text to score on, never trained on.")]
     text: Annotated[
-        str,
-        typer.Option(help="Column of the text; a number from 0 if the files have no header."),
-    ] = "text"
-    pair: Annotated[str, typer.Option(help="Column of a second text.")] = ""
-    label: Annotated[str, typer.Option(help="Column of the label.")] = "label"
+        str | None,
+        typer.Option(
+            help="Column of the text, a number from 0 if the files have no header; default: text, "
+            "or that of the task and the format."
+        ),
+    ] = None
+    pair: Annotated[str | None, typer.Option(help="Column of a second text.")] = None
+    label: Annotated[
+        str | None,
+        typer.Option(help="Column of the label; default: label, or that of the task and format."),
+    ] = None
     prefix: Annotated[
         list[str] | None,
         typer.Option(help="Task prefix for the texts of each --train and --dev, in their order."),
@@ -47,9 +56,9 @@ class LabelledTextOptions(Options):
 class FineTuningOptions(Options):
     """The task, and the settings of fine-tuning."""
 
-    task: Annotated[str, typer.Option(help="The task: classify, regress or text_to_text.")] = (
-        "classify"
-    )
+    task: Annotated[
+        str, typer.Option(help="The task: classify, regress, tag, choice or text_to_text.")
+    ] = "classify"
     strategy: Annotated[str, typer.Option(help="full, or frozen to train the head alone.")] = "full"
     from_scratch: Annotated[
         bool, typer.Option("--from-scratch", help="Train the same network from random weights.")

@@ -39,14 +39,16 @@ def predict(
     file: Annotated[
         Path,
         typer.Argument(
-            help="Rows: .tsv, .csv, .jsonl, .parquet, plain, .gz or .zst; - for lines of text."
+            help="Rows: .tsv, .csv, .jsonl, .parquet, or what the task reads (.conllu), plain, .gz "
+            "or .zst; - for lines of text."
         ),
     ],
     column_options: ColumnOptions,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="File to write: .jsonl, .csv, .tsv or .parquet; default: JSON lines to the screen."
+            help="File to write: .jsonl, .csv, .tsv, .parquet, or .conll for sentences; default: "
+            "JSON lines to the screen."
         ),
     ] = None,
     probabilities: Annotated[
@@ -60,7 +62,8 @@ def predict(
     """Predict with a fine-tuned model: a label, a number or a text for each row of a file.
 
     The output has the rows in their order, with their columns and 'prediction'; for labels also
-    'probability'. A row without text has no prediction.
+    'probability'. A row without text has no prediction. Of a tagged sentence both are lists, with
+    an item for each word; --out with .conll writes a word per line.
     """
     from foreword.api.predict import STANDARD
     from foreword.api.predict import predict as work

@@ -255,7 +255,10 @@ def read_examples(task: GridTask) -> TaskExamples:
     files = [Path(task.train), *map(Path, _as_tuple(task.dev))]
     try:
         (train, skipped), *devs = (
-            labelled(read_table(file, task.columns), columns) for file in files
+            labelled(
+                read_table(file, task.columns, formats=task.task.formats), columns, task.task.reader
+            )
+            for file in files
         )
     except UserError as error:
         raise UserError(f"task '{task.name}': {error}") from error

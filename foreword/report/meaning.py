@@ -11,7 +11,7 @@ from foreword.formatting import figure
 from foreword.report.folder import Record, number
 from foreword.tuning.result import metric_name
 
-SHARES = ("accuracy", "f1")  # metrics that people read in percent and points
+SHARES = ("accuracy", "f1", "entity_f1")  # metrics that people read in percent and points
 PRETRAINED, SCRATCH = "pretrained", "from scratch"
 
 

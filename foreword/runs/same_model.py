@@ -11,7 +11,14 @@ from foreword.nn.model import Architecture
 from foreword.nn.stack_settings import StackSettings
 
 # Settings that say how a model is trained, not what it computes.
-TRAINING = ("init", "init_std", "dropout", "attention_dropout", "ff_and_output_dropout")
+TRAINING = (
+    "init",
+    "init_std",
+    "zero_init_residual",
+    "dropout",
+    "attention_dropout",
+    "ff_and_output_dropout",
+)
 
 
 def resolved(model: Architecture) -> Table:

@@ -90,6 +90,23 @@ class Tokenizer:
         rows = [encoding.ids for encoding in encodings]
         return [self._without(row) for row in rows] if self._reachable else rows
 
+    def encode_words(self, words: Sequence[str]) -> list[tuple[list[int], int]]:
+        """Return the ids of each word, and which of them is the first that spells it.
+
+        Args:
+            words: each perhaps with a space before it, which may be a token of its own.
+        """
+        if not words:
+            return []
+        found = []
+        for word, encoding in zip(
+            words, self._engine.encode_batch(words, add_special_tokens=False), strict=True
+        ):
+            spaces = len(word) - len(word.lstrip(" "))
+            ends = [end > spaces for _, end in encoding.offsets]
+            found.append((self._without(encoding.ids), ends.index(True) if True in ends else 0))
+        return found
+
     def encode_with_offsets(self, text: str) -> tuple[Array, Array]:
         """Return the ids of `text` and the characters of each.
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from foreword.errors import UserError
 from foreword.tuning.labelled import Labelled
-from foreword.tuning.tasks._contract import EncodedExample
+from foreword.tuning.tasks._contract import EncodedExample, ExampleOutputs
 from foreword.types import Array
 
 LEAST_OVERLAP = 0.01  # share of dev examples; natural data repeat some short texts
@@ -134,6 +134,7 @@ class EncodedTexts(Sequence[EncodedExample]):
         was_cut: (examples,) bool.
         is_pooled: for all examples.
         answers: for each example, or None.
+        is_further: (examples,) bool.
     """
 
     ids: Ragged
@@ -142,6 +143,7 @@ class EncodedTexts(Sequence[EncodedExample]):
     was_cut: Array
     is_pooled: bool
     answers: Ragged | None
+    is_further: Array
 
     @classmethod
     def of(cls, examples: Iterable[EncodedExample]) -> EncodedTexts:
@@ -160,6 +162,7 @@ class EncodedTexts(Sequence[EncodedExample]):
                     Ragged.of(e.answer for e in some if e.answer is not None)
                     if has_answers
                     else None,
+                    np.asarray([e.is_further for e in some], bool),
                 )
             )
 
@@ -174,6 +177,7 @@ class EncodedTexts(Sequence[EncodedExample]):
             np.concatenate([np.zeros(0, bool), *(part.was_cut for part in parts)]),
             bool(parts) and parts[0].is_pooled,
             answers,
+            np.concatenate([np.zeros(0, bool), *(part.is_further for part in parts)]),
         )
 
     def __len__(self) -> int:
@@ -195,7 +199,44 @@ class EncodedTexts(Sequence[EncodedExample]):
             bool(self.was_cut[index]),
             self.is_pooled,
             None if self.answers is None else self.answers[index],
+            bool(self.is_further[index]),
         )
+
+
+def first_inputs(encoded: Sequence[EncodedExample]) -> Array:
+    """Return where the inputs of each example begin, and where the last ones end, (examples + 1,).
+
+    Args:
+        encoded: the inputs of all examples.
+    """
+    is_first = [not one.is_further for one in encoded]
+    return np.append(np.flatnonzero(is_first), len(encoded))
+
+
+def output_counts(encoded: Sequence[EncodedExample]) -> Array:
+    """Return how many outputs each input has, (inputs,) int64."""
+    counts = [1 if one.is_pooled else len(one.pooled_positions) for one in encoded]
+    return np.asarray(counts, np.int64)
+
+
+def by_example(
+    examples: Sequence[Labelled], encoded: Sequence[EncodedExample], outputs: Array
+) -> list[ExampleOutputs]:
+    """Return the examples, each with its inputs and their outputs.
+
+    Args:
+        examples: the examples.
+        encoded: their inputs.
+        outputs: of all inputs in their order, (outputs, labels).
+    """
+    begins = first_inputs(encoded)
+    edges = np.concatenate([[0], np.cumsum(output_counts(encoded))])[begins]
+    return [
+        ExampleOutputs(
+            example, encoded[begins[n] : begins[n + 1]], outputs[edges[n] : edges[n + 1]]
+        )
+        for n, example in enumerate(examples)
+    ]
 
 
 def _joined(parts: Sequence[Ragged]) -> Ragged:

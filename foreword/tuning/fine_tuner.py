@@ -34,8 +34,8 @@ from foreword.train.schedules._contract import Schedule
 from foreword.train.warmup import Warmup
 from foreword.tuning.answers import AnswerNetwork
 from foreword.tuning.features import Features
+from foreword.tuning.headed import hidden_layer_of
 from foreword.tuning.network import ExampleSet, HeadNetwork, Network, NetworkBatch, scalar_mix
-from foreword.tuning.pooled import hidden_layer_of
 from foreword.tuning.result import Row
 from foreword.tuning.rows import PackedExamples
 from foreword.tuning.strategies._contract import Strategy
@@ -88,7 +88,8 @@ class TuneData:
         train: the training examples of all seeds.
         dev: the examples to score.
         labels: the labels, in the order of the head's outputs.
-        numbers: which of the training examples seed 1, 2, ... trains on, (examples,) int64 each.
+        numbers: which of the training examples seed 1, 2, ... trains on, (examples,) int64 each;
+            of their inputs, if each stands for itself (see `PooledExamples.is_joint`).
     """
 
     train: PackedExamples
@@ -207,7 +208,7 @@ class FineTuner:
     def _loss(self, batch: NetworkBatch) -> Loss:
         features, auxiliary = batch.features_and_loss(self.network)
         outputs = self.network.training_outputs(features, batch.targets)
-        loss = self.task.loss(outputs, batch.targets)
+        loss = self.task.loss(outputs, batch.targets, batch.numbers)
         return Loss(loss.total + auxiliary, loss.count)
 
     def finish(self) -> Network:
@@ -369,7 +370,7 @@ def predict(
     examples: ExampleSet,
     device: torch.device,
     dtype: torch.dtype,
-    done: Callable[[int], None] | None = None,
+    done: Callable[[Array], None] | None = None,
 ) -> Array:
     """Return the outputs of every example in order, (outputs, labels) float32.
 
@@ -380,7 +381,7 @@ def predict(
         examples: the examples.
         device: the network's device.
         dtype: the precision to compute in.
-        done: called after each batch with its number of outputs.
+        done: called after each batch with the numbers of its examples.
     """
     outputs, numbers = [], []
     with evaluation_mode(network), torch.inference_mode():
@@ -390,6 +391,6 @@ def predict(
                 outputs.append(network.outputs(features).cpu().numpy())
             numbers.append(batch.numbers)
             if done is not None:
-                done(len(batch.numbers))
+                done(np.unique(batch.numbers))
     order = np.argsort(np.concatenate(numbers), kind="stable")
     return np.asarray(np.concatenate(outputs)[order])

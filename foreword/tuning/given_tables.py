@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ def given_table(given: Any, name: str) -> ExampleTable | None:
 
 
 def texts_or_table(
-    given: Any, name: str, columns: Columns, pairs: Any = None
+    given: Any, name: str, columns: Columns, pairs: Any = None, *, are_texts: bool = True
 ) -> tuple[ExampleTable, Columns]:
     """Return texts, pairs or a table as rows to predict for, and the columns of their texts.
 
@@ -49,12 +49,15 @@ def texts_or_table(
         name: of the argument, for messages.
         columns: those of a table.
         pairs: the second text of each text, or None.
+        are_texts: whether the items are texts or pairs; else a task reads them.
 
     Raises:
         UserError: it is something else; see `texts_table`.
     """
     table = given_table(given, name)
-    if table is None:
+    if table is None and not are_texts:
+        table = records_table(list(items_of(given, name)), name, (columns.text,))
+    elif table is None:
         table = texts_table(given, name, pairs)
         return table, Columns(TEXT, "", PAIR if PAIR in table.columns else "")
     if pairs is not None:
@@ -94,6 +97,35 @@ def texts_table(given: Any, name: str, pairs: Any = None) -> ExampleTable:
         for text in item:
             require_text(text, where)
     return _table_of_rows([TEXT, PAIR], items, name)
+
+
+def records_table(items: Sequence[Any], name: str, columns: Sequence[str]) -> ExampleTable:
+    """Return records as a table for a task that reads them.
+
+    Args:
+        items: dictionaries of values by column; or the values of `columns`, in tuples if these are
+            several.
+        name: of the argument, for messages.
+        columns: the columns of items that are not dictionaries.
+
+    Raises:
+        UserError: an item has more or fewer values.
+    """
+    rows = []
+    for number, item in enumerate(items):
+        if isinstance(item, Mapping):
+            rows.append({str(key): value for key, value in item.items()})
+            continue
+        values = (item,) if len(columns) == 1 else item
+        if not _is_sequence(values) or len(values) != len(columns):
+            raise UserError(
+                f"{name}[{number}]: expected a dictionary or ({', '.join(columns)}), got "
+                f"{_short(item)}"
+            )
+        rows.append(dict(zip(columns, values, strict=True)))
+    names = dict.fromkeys(key for row in rows for key in row)
+    types = dict.fromkeys(names, pa.string())
+    return ExampleTable(Path(name), tuple(names), lambda: enumerate(rows), types, is_given=True)
 
 
 def examples_table(items: Sequence[Any], name: str) -> ExampleTable:

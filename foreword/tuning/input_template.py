@@ -17,7 +17,7 @@ none of these and no end of text (GPT-1 as published) gets them as new tokens.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -66,6 +66,10 @@ class InputTemplate:
     def room(self) -> int:
         """The number of tokens left for the texts of a pair."""
         return self.length - len(self.prefix) - len(self.separator) - len(self.suffix)
+
+    def of_tokens(self) -> InputTemplate:
+        """Return the template of a head that reads tokens, of the encoder if there is one."""
+        return replace(self, start=None)
 
     def apply(self, first: Sequence[int], second: Sequence[int] | None = None) -> TemplatedText:
         """Return a text or a pair with special tokens, cut to the length (a pair longest first).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -51,6 +51,9 @@ class Columns:
                 "has no header"
             )
         return all(is_number)
+
+
+ReadExample = Callable[[Mapping[str, Any], Columns, str], Labelled | None]
 
 
 def example_of(row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:

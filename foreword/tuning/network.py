@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from foreword.nn.heads import TokenHead
-from foreword.nn.model import Model, ModelSettings, NeuralBackbone
+from foreword.nn.model import Model, ModelSettings, NeuralBackbone, SourceBackbone
 from foreword.tuning.scalar_mix import ScalarMix, require_layers
 from foreword.tuning.tasks._contract import Task
 from foreword.types import Array, Batch, Hidden
@@ -41,7 +41,12 @@ class Network(nn.Module, ABC):
         self.scalar_mix = scalar_mix
 
     def run_backbone(self, batch: Batch) -> Hidden:
-        """Return the backbone's states, with those of each layer if they are mixed."""
+        """Return the backbone's states, with those of each layer if they are mixed.
+
+        They are the encoder's if the backbone reads a source and the batch is one.
+        """
+        if batch.source is None and isinstance(self.backbone, SourceBackbone):
+            return Hidden(self.backbone.encode(batch))
         hidden: Hidden = (
             self.backbone(batch) if self.scalar_mix is None else self.backbone.by_layer(batch)
         )

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import torch
 from scipy.special import softmax
 
@@ -20,14 +19,12 @@ from foreword.runs.trained_model import read_recipe
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.checkpoint import load_weights
 from foreword.train.device import choose_device, choose_precision
-from foreword.tuning.examples import LabelledTexts
+from foreword.tuning.examples import LabelledTexts, by_example, output_counts
 from foreword.tuning.fine_tuner import predict
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import HeadNetwork, Network, scalar_mix
 from foreword.tuning.predictor import (
     FILE,
-    PREDICTION,
-    PROBABILITY,
     Answers,
     TunedOn,
     TunedTask,
@@ -35,7 +32,13 @@ from foreword.tuning.predictor import (
 )
 from foreword.tuning.result import KIND, VERSION
 from foreword.tuning.rows import PooledExamples
-from foreword.tuning.tasks._contract import EncodedExample, Task
+from foreword.tuning.tasks._contract import (
+    PREDICTION,
+    PROBABILITY,
+    EncodedExample,
+    ExampleOutputs,
+    Task,
+)
 from foreword.types import Array
 
 FILES = (FILE, "recipe.toml", "weights.safetensors", "tokenizer/tokenizer.json")
@@ -70,12 +73,12 @@ class TunedModel:
     tuned_on: TunedOn = TunedOn()
 
     def __repr__(self) -> str:
-        labels = f"{len(self.labels):,} labels, " if self.predicts_labels else ""
+        labels = f"{len(self.labels):,} labels, " if self.task.has_classes else ""
         return f"<{kinds.name_of(self.task)}, {labels}{self.source}>"
 
     def predict(
         self, texts: Iterable[Any], pairs: Iterable[str] | None = None
-    ) -> tuple[list[str | None], Array]:
+    ) -> tuple[list[Any], Any]:
         """Return the most probable label of each text or pair, and all probabilities.
 
         Texts of similar length are computed together, so the order of many does not matter.
@@ -83,32 +86,55 @@ class TunedModel:
         Args:
             texts: texts, or pairs of texts, in a list, Series or array; or a table, such as a
                 DataFrame, with the columns it was tuned on. One longer than `max_tokens` is cut.
+                For other tasks what `foreword.predict` takes.
             pairs: the second text of each, if it was tuned on pairs and they are given apart.
 
         Returns:
             Labels, and probabilities (texts, labels) in the order of `labels`; for an empty text,
-            None and nan.
+            None and nan. Of other tasks the answers and their probabilities, as `foreword.predict`
+            gives them.
 
         Raises:
             UserError: an item is not a text, the numbers of texts and second texts differ, or the
                 task is regression.
         """
-        self._require_labels()
-        outputs = self.outputs(texts, pairs)
+        given = self.tuned_on.examples(texts, pairs, self.task)
+        if PROBABILITY not in self.task.answer_types(self.labels, probabilities=False):
+            raise UserError("this model was tuned to predict numbers, not labels; use `outputs`")
+        found = self.outputs_of(given.examples)
+        if not self.task.has_classes:
+            answers = iter(self.task.answers(found, self.labels, probabilities=False))
+            rows = [next(answers) if known else {} for known in given.has_text]
+            return [r.get(PREDICTION) for r in rows], [r.get(PROBABILITY) for r in rows]
+        outputs = self._in_place(found, given.has_text)
         best = [None if np.isnan(row).all() else self.labels[row.argmax()] for row in outputs]
         return best, softmax(outputs, axis=1)
 
-    def outputs(self, texts: Iterable[Any], pairs: Iterable[str] | None = None) -> Array:
+    def outputs(self, texts: Iterable[Any], pairs: Iterable[str] | None = None) -> Any:
         """Return the head's outputs for each text or pair, (texts, outputs) float32.
 
         These are logits (`classify`), or the predicted number (`regress`); nan for an empty text.
+        Where an example has several, such as the words of a sentence: a list of (n, outputs) each.
 
         Raises:
             UserError: an item is not a text, or the numbers of texts and second texts differ.
         """
-        given = self.tuned_on.examples(texts, pairs)
-        outputs: Array = np.full((len(given.has_text), self._width), np.nan, np.float32)
-        outputs[given.has_text] = self._outputs(self._encode(given.examples))
+        given = self.tuned_on.examples(texts, pairs, self.task)
+        found = self.outputs_of(given.examples)
+        if self.task.reads_texts:
+            return self._in_place(found, given.has_text)
+        each = iter(one.outputs for one in found)
+        return [next(each) if known else None for known in given.has_text]
+
+    def outputs_of(self, examples: LabelledTexts) -> list[ExampleOutputs]:
+        """Return what the network computes for each example."""
+        return self._found(self._encode(examples), examples)
+
+    def _in_place(self, found: Sequence[ExampleOutputs], has_text: Array) -> Array:
+        """Return the output of each text, (texts, outputs) float32; nan where there is none."""
+        outputs: Array = np.full((len(has_text), self._width), np.nan, np.float32)
+        if found:
+            outputs[has_text] = np.concatenate([one.outputs for one in found])
         return outputs
 
     @property
@@ -116,49 +142,41 @@ class TunedModel:
         """The most tokens that it reads of an example, special ones included."""
         return self.template.length
 
-    @property
-    def predicts_labels(self) -> bool:
-        """Whether its outputs are scores of labels, not a number."""
-        return self._width == len(self.labels)
-
     def answer_types(self, *, probabilities: bool) -> dict[str, Any]:
         """See `Predictor`."""
-        if probabilities and not self.predicts_labels:
-            raise UserError("--probabilities: this model was tuned to predict numbers, not labels")
-        if not self.predicts_labels:
-            return {PREDICTION: pa.float32()}
-        each = [f"{PROBABILITY}_{label}" for label in self.labels] if probabilities else []
-        return {PREDICTION: pa.string(), **dict.fromkeys([PROBABILITY, *each], pa.float32())}
+        return self.task.answer_types(self.labels, probabilities=probabilities)
 
     def answer(
         self, examples: LabelledTexts, *, probabilities: bool, done: Callable[[int], None]
     ) -> Answers:
         """See `Predictor`."""
         encoded = self._encode(examples)
-        outputs = self._outputs(encoded, done)
-        cut = sum(example.was_cut for example in encoded)
-        if not self.predicts_labels:
-            return Answers([{PREDICTION: _shortest(row[0])} for row in outputs], cut)
-        rows = []
-        for shares in softmax(outputs, axis=1):
-            best = int(shares.argmax())
-            row = {PREDICTION: self.labels[best], PROBABILITY: _shortest(shares[best])}
-            if probabilities:
-                each = zip(self.labels, shares, strict=True)
-                row |= {f"{PROBABILITY}_{label}": _shortest(share) for label, share in each}
-            rows.append(row)
-        return Answers(rows, cut)
+        found = self._found(encoded, examples, done)
+        rows = self.task.answers(found, self.labels, probabilities=probabilities)
+        return Answers(rows, sum(one.was_cut for one in encoded))
 
     def _encode(self, examples: LabelledTexts) -> Sequence[EncodedExample]:
         return self.task.encode(examples, self.tokenizer, self.template) if examples else []
 
-    def _outputs(
-        self, encoded: Sequence[EncodedExample], done: Callable[[int], None] | None = None
-    ) -> Array:
+    def _found(
+        self,
+        encoded: Sequence[EncodedExample],
+        examples: LabelledTexts,
+        done: Callable[[int], None] | None = None,
+    ) -> list[ExampleOutputs]:
+        """Return what the network computes for each example."""
         if not encoded:
-            return np.zeros((0, self._width), np.float32)
-        unlabelled = PooledExamples(encoded, np.zeros(len(encoded), np.int64), self.template)
-        return predict(self.network, unlabelled, self.device, self.dtype, done)
+            return []
+        is_first = np.asarray([not one.is_further for one in encoded])
+
+        def examples_done(inputs: Array) -> None:
+            if done is not None:
+                done(int(is_first[inputs].sum()))
+
+        targets = [np.zeros(count, np.int64) for count in output_counts(encoded)]
+        unlabelled = PooledExamples(encoded, targets, self.template)
+        outputs = predict(self.network, unlabelled, self.device, self.dtype, examples_done)
+        return by_example(examples, encoded, outputs)
 
     @property
     def _width(self) -> int:
@@ -166,20 +184,6 @@ class TunedModel:
         with torch.no_grad():
             states = torch.zeros(1, self.network.backbone.settings.state_width, device=self.device)
             return int(self.network.head(states).shape[-1])
-
-    def _require_labels(self) -> None:
-        """Check that it predicts labels.
-
-        Raises:
-            UserError: it predicts numbers.
-        """
-        if not self.predicts_labels:
-            raise UserError("this model was tuned to predict numbers, not labels; use `outputs`")
-
-
-def _shortest(number: Any) -> float:
-    """Return a float32 as the float64 of fewest digits that it rounds from."""
-    return float(str(np.float32(number)))
 
 
 def load_tuned(folder: str | Path, device: str = "auto", precision: str = "fp32") -> TunedModel:

@@ -10,11 +10,12 @@ from typing import Any
 
 from foreword.errors import UserError
 from foreword.tuning.examples import LabelledTexts
-from foreword.tuning.labelled import Columns, Labelled, example_of
-from foreword.tuning.predictor import PREDICTION, PROBABILITY, Predictor
+from foreword.tuning.labelled import Columns, Labelled
+from foreword.tuning.predictor import Predictor
 from foreword.tuning.rows import WINDOW
 from foreword.tuning.table import ExampleTable, require_columns
 from foreword.tuning.table_writing import SourcedRow, WriteRows
+from foreword.tuning.tasks._contract import PREDICTION, PROBABILITY
 
 SHOWN = 3  # rows without text that are named
 
@@ -71,7 +72,7 @@ def output_types(table: ExampleTable, model: Predictor, how: HowToPredict) -> di
     return {**table.types, **types}
 
 
-def count_rows(table: ExampleTable, how: HowToPredict) -> int | None:
+def count_rows(model: Predictor, table: ExampleTable, how: HowToPredict) -> int | None:
     """Return the number of rows, having read all; None for a stream, which is read only once.
 
     Raises:
@@ -81,7 +82,7 @@ def count_rows(table: ExampleTable, how: HowToPredict) -> int | None:
         return None
     number = 0
     for line, row in table.rows():
-        example_of(row, how.columns, table.source_of(line))
+        model.task.reader(row, how.columns, table.source_of(line))
         number += 1
     return number
 
@@ -124,7 +125,8 @@ def _answered(
     """Yield rows with their answers, and count them."""
     sources = [table.source_of(line) for line, _ in rows]
     examples = [
-        example_of(row, how.columns, source) for (_, row), source in zip(rows, sources, strict=True)
+        model.task.reader(row, how.columns, source)
+        for (_, row), source in zip(rows, sources, strict=True)
     ]
     predicted = counts.rows
 
@@ -153,5 +155,6 @@ def _answered(
             counts.empty += 1
             counts.empty_sources += [source] * (len(counts.empty_sources) < SHOWN)
         elif PROBABILITY in answer:
-            counts.labels[str(answer[PREDICTION])] += 1
+            given = answer[PREDICTION]
+            counts.labels.update(map(str, given if isinstance(given, list) else [given]))
         yield SourcedRow(source, {**row, **answer})

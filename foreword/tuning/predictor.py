@@ -15,14 +15,13 @@ from foreword.runs.recipe import Recipe
 from foreword.tuning.examples import LabelledTexts
 from foreword.tuning.given_tables import texts_or_table
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.labelled import Columns, Labelled, example_of
+from foreword.tuning.labelled import Columns, Labelled
 from foreword.tuning.table import require_columns
 from foreword.tuning.task_mixture import with_prefix
 from foreword.tuning.tasks._contract import Task
 from foreword.types import Array
 
 FILE = "labels.json"
-PREDICTION, PROBABILITY = "prediction", "probability"  # columns of answers
 
 
 @dataclass(frozen=True)
@@ -54,21 +53,23 @@ class TunedOn:
     prefixes: tuple[str, ...] = ()
     is_pair: bool | None = None
 
-    def examples(self, texts: Any, pairs: Any) -> GivenTexts:
+    def examples(self, texts: Any, pairs: Any, task: Task) -> GivenTexts:
         """Return texts or pairs as examples in the form of training.
 
         Args:
             texts: texts, pairs in tuples, or a table with the columns of training.
             pairs: the second text of each, or None.
+            task: reads the examples.
 
         Raises:
             UserError: an item is not a text, the numbers of texts and second texts differ, second
                 texts are missing or too many, or there are several prefixes to choose from.
         """
-        table, columns = texts_or_table(texts, "texts", Columns(self.text, "", self.pair), pairs)
+        given = Columns(self.text, "", self.pair)
+        table, columns = texts_or_table(texts, "texts", given, pairs, are_texts=task.reads_texts)
         require_columns(table, columns)
         self.require_form(is_pair=bool(columns.pair))
-        read = [example_of(row, columns, table.source_of(n)) for n, row in table.rows()]
+        read = [task.reader(row, columns, table.source_of(n)) for n, row in table.rows()]
         has_text = np.array([example is not None for example in read], bool)
         return GivenTexts(
             LabelledTexts.of(self.with_prefix(e, None) for e in read if e is not None), has_text
@@ -164,6 +165,10 @@ class Answers:
 
 class Predictor(Protocol):
     """A fine-tuned model that answers examples."""
+
+    @property
+    def task(self) -> Task:
+        """The task it was tuned for."""
 
     @property
     def tuned_on(self) -> TunedOn:

@@ -1,18 +1,18 @@
-"""The head with which `transformers` classifies with a family: the default, so that it exports."""
+"""The head of a family's class in `transformers`: the default of a task, so that it exports."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, get_args
+from dataclasses import fields, replace
+from typing import get_args
 
 from foreword.errors import UserError
 from foreword.interop import exporting
-from foreword.interop.hf._contract import SequenceClassifier
+from foreword.interop.hf._contract import PublishedHead
 from foreword.runs.trained_model import TrainedModel
-from foreword.tuning.pooled import HiddenLayer, PooledTask
+from foreword.tuning.headed import HiddenLayer
 from foreword.tuning.tasks._contract import Task
-from foreword.tuning.tasks.classify import Classify
-from foreword.tuning.tasks.regress import Regress
+
+NO_LAYER = "none"
 
 
 def with_published_head(task: Task, trained: TrainedModel) -> Task:
@@ -24,31 +24,37 @@ def with_published_head(task: Task, trained: TrainedModel) -> Task:
         task: the task.
         trained: the pretrained model.
     """
-    if not isinstance(task, Classify | Regress) or task.mix_layers:
+    if not task.auto_class or task.mix_layers:
         return task
-    published = published_head(trained)
+    published = published_head(trained, task.auto_class)
     if published is None or published.hidden_layer not in get_args(HiddenLayer):
         return task
-    if task.pooling not in (None, published.pooling):
+    settings = head_settings(task, published)
+    pooling = settings.get("pooling")
+    if pooling is not None and getattr(task, "pooling", None) not in (None, pooling):
         return task
-    head: dict[str, Any] = {"pooling": published.pooling, "hidden_layer": published.hidden_layer}
-    return replace(task, **{name: getattr(task, name) or value for name, value in head.items()})
+    return replace(task, **{name: getattr(task, name) or value for name, value in settings.items()})
 
 
-def published_head(trained: TrainedModel) -> SequenceClassifier | None:
-    """Return the class of `transformers` that classifies with such a model, if there is one."""
+def published_head(trained: TrainedModel, auto_class: str) -> PublishedHead | None:
+    """Return the class of `transformers` with a head for such a model, if there is one."""
     trained, _ = exporting.without_boundary_head(trained)
     try:
         family = exporting.find_family(trained)
     except UserError:
         return None
     _, design = family.folders(trained.model, trained.recipe)[""]
-    return family.classifier(design)
+    return family.published_head(design, auto_class)
 
 
-def has_head(task: PooledTask, default_pooling: str, published: SequenceClassifier) -> bool:
-    """Return whether a task's head is that of a class, `default_pooling` being the template's."""
-    return (task.pooling or default_pooling, task.hidden_layer or "none") == (
-        published.pooling,
-        published.hidden_layer,
-    )
+def head_settings(task: Task, published: PublishedHead) -> dict[str, str]:
+    """Return the settings of a task's head with which it is that of a class."""
+    settings = {"pooling": published.pooling, "hidden_layer": published.hidden_layer}
+    names = {field.name for field in fields(task)}
+    return {name: value for name, value in settings.items() if name in names}
+
+
+def own_settings(task: Task, published: PublishedHead, default_pooling: str) -> dict[str, str]:
+    """Return the settings of a task's head as they are, `default_pooling` being the template's."""
+    defaults = {"pooling": default_pooling, "hidden_layer": NO_LAYER}
+    return {name: getattr(task, name) or defaults[name] for name in head_settings(task, published)}

@@ -85,7 +85,7 @@ def train_count(examples: Mapping[str, Any]) -> str:
 
 def metric_name(name: str) -> str:
     """Return what people call a metric."""
-    return "macro F1" if name == "f1" else name.replace("_", " ")
+    return "macro F1" if name == "f1" else name.replace("_f1", " F1").replace("_", " ")
 
 
 def score_cells(row: Row, metrics: Sequence[str]) -> list[str]:

@@ -6,8 +6,10 @@ For a model whose attention cannot keep them apart (Linformer), each row holds o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from foreword.layouts.decoder import next_token
 from foreword.layouts.encoder import document_mask
 from foreword.nn.masks import CausalMask
 from foreword.train.feed import count_tokens
+from foreword.tuning.examples import first_inputs
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import Network
 from foreword.tuning.tasks._contract import EncodedExample
@@ -38,7 +41,7 @@ class PooledBatch:
         batch: the backbone's input.
         rows: the row of each pooled position, (pooled,) int64.
         columns: the column of each, (pooled,) int64.
-        numbers: the example that each output belongs to, (outputs,) int64.
+        numbers: the example that each output belongs to, (outputs,) int64, ascending.
         targets: the target of each output, (outputs,).
         lengths: how many consecutive pooled positions are averaged for each output, (outputs,)
             int64; None if each position has an output of its own.
@@ -123,23 +126,38 @@ class PooledExamples(PackedExamples):
     """Encoded examples with their targets.
 
     Attributes:
-        encoded: the examples.
-        targets: the target of each example, (examples,), or of each of its outputs, a list of
+        encoded: the inputs of the examples.
+        targets: the target of each input, (inputs,), or of each of its outputs, a sequence of
             (outputs,).
         template: the template they were encoded with.
         auxiliary: weight of the language-model loss of each example's tokens, averaged over them,
             beside the task's; 0 for none.
+        is_joint: the inputs of an example are one; else each stands for itself as an example.
     """
 
     encoded: Sequence[EncodedExample]
     targets: Any
     template: InputTemplate
     auxiliary: float = 0.0
+    is_joint: bool = False
 
-    @property
+    def __len__(self) -> int:
+        return len(self._begins) - 1
+
+    @cached_property
+    def _begins(self) -> Array:
+        """Where the inputs of each example begin, and where the last ones end, (examples + 1,)."""
+        return first_inputs(self.encoded) if self.is_joint else np.arange(len(self.encoded) + 1)
+
+    @cached_property
     def lengths(self) -> Array:
         """The number of tokens of each example, (examples,) int64."""
-        return np.asarray([len(example.ids) for example in self.encoded], np.int64)
+        tokens = np.asarray([len(example.ids) for example in self.encoded], np.int64)
+        return np.add.reduceat(tokens, self._begins[:-1]) if len(self) else tokens
+
+    def _inputs_of(self, numbers: Array) -> list[list[int]]:
+        """Return the inputs of each of the examples `numbers`."""
+        return [list(range(self._begins[n], self._begins[n + 1])) for n in numbers]
 
     def batches(self, numbers: Array, device: str) -> Iterator[PooledBatch]:
         """Yield the examples `numbers`, packed into rows, at most TOKENS_AT_ONCE tokens a batch.
@@ -147,33 +165,38 @@ class PooledExamples(PackedExamples):
         On CUDA the rows have one width and their count is a power of two, since kernels are
         compiled per shape; elsewhere they are as narrow as the examples allow.
         """
-        # Assign examples to rows.
-        lengths = [len(self.encoded[n].ids) for n in numbers]
+        examples = self._inputs_of(numbers)
+        longest = max(len(self.encoded[n].ids) for inputs in examples for n in inputs)
         is_cuda = device == "cuda"
-        width = self.template.length if is_cuda else max(*lengths, min(WIDTH, self.template.length))
-        alone = [[k] for k in range(len(numbers))]
-        shared = first_fit(lengths, width) if self.template.shares_rows else alone
-        rows = [[int(numbers[k]) for k in row] for row in shared]
-        # Batches of as many rows as fit in memory.
+        width = self.template.length if is_cuda else max(longest, min(WIDTH, self.template.length))
+        # Assign inputs to rows; batches of as many rows as fit in memory, examples whole.
         at_once = max(1, TOKENS_AT_ONCE.get(device, 1 << 14) // width)
-        for start in range(0, len(rows), at_once):
-            part = rows[start : start + at_once]
-            if is_cuda:
-                part += [[]] * ((1 << (len(part) - 1).bit_length()) - len(part))
-            else:
-                width = max(sum(len(self.encoded[n].ids) for n in row) for row in part)
-            yield self._pack(part, width)
+        for inputs in (
+            _whole(examples, at_once) if self.is_joint else [list(chain.from_iterable(examples))]
+        ):
+            lengths = [len(self.encoded[n].ids) for n in inputs]
+            alone = [[k] for k in range(len(inputs))]
+            shared = first_fit(lengths, width) if self.template.shares_rows else alone
+            rows = [[inputs[k] for k in row] for row in shared]
+            size = len(rows) if self.is_joint else at_once
+            for start in range(0, len(rows), size):
+                part = rows[start : start + size]
+                if is_cuda:
+                    part += [[]] * ((1 << (len(part) - 1).bit_length()) - len(part))
+                    yield self._pack(part, width)
+                else:
+                    yield self._pack(part, max(sum(map(self._length, row)) for row in part))
+
+    def _length(self, number: int) -> int:
+        return len(self.encoded[number].ids)
 
     def _pack(self, rows: list[list[int]], width: int) -> PooledBatch:
         shape = (len(rows), width)
         ids, segments = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         documents = np.full(shape, -1, np.int64)
         weights = np.zeros(shape, np.float32)  # a text's tokens but the first are predicted
-        positions: list[tuple[int, int]] = []  # row, column
-        numbers: list[int] = []  # of each output
-        lengths: list[int] = []
-        targets: list[Array] = []
-        # Place the examples in their rows, and record where each is pooled.
+        places: dict[int, tuple[int, int]] = {}  # of each input: row, first column
+        # Place the inputs in their rows.
         for r, row in enumerate(rows):
             column = 0
             for d, n in enumerate(row):
@@ -182,25 +205,36 @@ class PooledExamples(PackedExamples):
                 ids[r, columns_of], segments[r, columns_of] = example.ids, example.segments
                 documents[r, columns_of] = d
                 weights[r, columns_of] = self.auxiliary / max(len(example.ids) - 1, 1)
-                first = column if self.template.start is None else d
-                positions += [(r, first + int(position)) for position in example.pooled_positions]
-                targets.append(np.atleast_1d(self.targets[n]))
-                count = len(example.pooled_positions)
-                numbers += [n] if example.is_pooled else [n] * count
-                lengths += [count] if example.is_pooled else [1] * count
+                places[n] = (r, column if self.template.start is None else d)
                 column = columns_of.stop
         # The batch, with a decoder if the model has one.
-        position_rows, columns = np.asarray(positions, np.int64).T.copy()
         batch = self._batch(Tokens(ids, documents, positions_within(documents), segments), weights)
         if self.template.start is not None:
             batch = _with_decoder(batch, documents, self.template.start, max(map(len, rows)))
+        return self._pooled(batch, places)
+
+    def _pooled(self, batch: Batch, places: Mapping[int, tuple[int, int]]) -> PooledBatch:
+        """Return a batch with the pooled positions of its inputs, in the order of the inputs."""
+        inputs = sorted(places)
+        rows, columns, targets, counts = [], [], [], []
+        for n in inputs:
+            row, first = places[n]
+            positions = self.encoded[n].pooled_positions
+            rows.append(np.full(len(positions), row))
+            columns.append(first + positions)
+            targets.append(np.atleast_1d(self.targets[n]))
+            counts.append(len(positions))
+        is_pooled = self.encoded[inputs[0]].is_pooled
+        examples = np.searchsorted(self._begins, inputs, side="right") - 1
+        numbers = examples if is_pooled else np.repeat(examples, counts)
+        lengths = np.asarray(counts, np.int64)
         return PooledBatch(
             batch,
-            position_rows,
-            columns,
-            np.asarray(numbers, np.int64),
+            np.concatenate(rows),
+            np.concatenate(columns),
+            numbers,
             np.concatenate(targets),
-            np.asarray(lengths, np.int64) if len(lengths) < len(positions) else None,
+            lengths if is_pooled and (lengths > 1).any() else None,
         )
 
     def _batch(self, tokens: Tokens, weights: Array) -> Batch:
@@ -230,6 +264,17 @@ def _with_decoder(source: Batch, documents: Array, start: int, width: int) -> Ba
         source=source,
         cross_mask=document_mask(starts, documents),
     )
+
+
+def _whole(examples: Sequence[list[int]], most: int) -> Iterator[list[int]]:
+    """Yield the inputs of some examples after another, at most `most` unless of a single one."""
+    inputs: list[int] = []
+    for some in examples:
+        if inputs and len(inputs) + len(some) > most:
+            yield inputs
+            inputs = []
+        inputs = inputs + some
+    yield inputs
 
 
 def first_fit(lengths: Sequence[int], width: int) -> list[list[int]]:

@@ -20,7 +20,7 @@ from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.answers import AnswerExamples
 from foreword.tuning.bag_of_words import bag_of_words
 from foreword.tuning.drawing import Drawn, draw
-from foreword.tuning.examples import LabelledTexts
+from foreword.tuning.examples import LabelledTexts, first_inputs
 from foreword.tuning.features import count_chunks, fits_in_memory
 from foreword.tuning.fine_tuner import (
     CachedFeatures,
@@ -35,6 +35,7 @@ from foreword.tuning.network import Network
 from foreword.tuning.result import Row, TuneResult, summarise
 from foreword.tuning.rows import PooledExamples
 from foreword.tuning.tasks._contract import Task
+from foreword.types import Array
 
 __all__ = ["TuneSettings", "tune", "variants"]
 
@@ -81,6 +82,7 @@ def tune(
     drawn = draw(_with_sources(train, "training"), variants[0].examples, seeds, task)
     trained = with_special(trained, missing_special_tokens(trained.recipe, trained.vocab))
     template = template_of(trained.recipe, trained.vocab, variants[0].max_length)
+    template = template.of_tokens() if task.reads_tokens else template
     with allocator.returning_freed():
         data = _encode(trained, task, drawn, dev, template)
     # Count all steps beforehand, those that compute cached features too.
@@ -96,7 +98,7 @@ def tune(
             report(done, total, note)
 
     rows, epochs, network = _train(trained, task, data, variants, caches, step_done, scored)
-    baselines = [_baseline_row(task, data)]
+    baselines = _baseline_rows(task, data)
     if len(variants) > 1 and task.has_classes:
         baselines = [*_bag_of_words_rows(task, drawn, dev), *baselines]
     cut = sum(example.was_cut for part in (data.train, data.dev) for example in part.encoded)
@@ -113,7 +115,7 @@ def tune(
         examples={
             "train": len(drawn.numbers[0]),
             **({} if variants[0].examples is None else {"drawn_from": drawn.total}),
-            "dev": len(data.dev),
+            "dev": len(dev),
             "cut": cut,
             "skipped": 0,
         },
@@ -188,7 +190,7 @@ def _encode(
     train = drawn.examples
     if not dev:
         raise UserError("there is no dev example to score")
-    if task.mix_layers and template.start is not None:
+    if task.mix_layers and (template.start is not None or trained.recipe.layout.start):
         raise UserError(
             "task.mix_layers: is for models of one stack; an encoder-decoder's head reads the "
             "decoder's first token"
@@ -198,6 +200,8 @@ def _encode(
     encoded_train, encoded_dev = (
         task.encode(part, trained.tokenizer, template) for part in (train, dev)
     )
+    train_targets = task.place(train_targets, encoded_train)
+    dev_targets = task.place(dev_targets, encoded_dev)
     if encoded_train[0].answer is not None:
         prompted = PromptedModel.of(trained)
         return TuneData(
@@ -207,12 +211,20 @@ def _encode(
             drawn.numbers,
         )
     auxiliary = task.auxiliary if template.is_causal else 0.0
+    begins = first_inputs(encoded_train)
     return TuneData(
-        PooledExamples(encoded_train, train_targets, template, auxiliary),
-        PooledExamples(encoded_dev, dev_targets, template),
+        PooledExamples(encoded_train, train_targets, template, auxiliary, task.is_joint),
+        PooledExamples(encoded_dev, dev_targets, template, is_joint=task.is_joint),
         labels,
-        drawn.numbers,
+        drawn.numbers
+        if task.is_joint
+        else tuple(_inputs_of(numbers, begins) for numbers in drawn.numbers),
     )
+
+
+def _inputs_of(examples: Array, begins: Array) -> Array:
+    """Return the inputs of some examples, whose inputs begin at `begins`."""
+    return np.concatenate([np.arange(begins[n], begins[n + 1]) for n in examples])
 
 
 def _with_sources(examples: Sequence[Any], name: str) -> LabelledTexts:
@@ -225,11 +237,12 @@ def _with_sources(examples: Sequence[Any], name: str) -> LabelledTexts:
     )
 
 
-def _baseline_row(task: Task, data: TuneData) -> dict[str, Any]:
-    name, outputs = task.baseline(data.train.targets, data.labels)
-    repeated = np.repeat(outputs[None, :], len(data.dev), axis=0)
-    start = {"start": "no model", "strategy": name}
-    return summarise([start | task.scores(repeated, data.dev.targets)])
+def _baseline_rows(task: Task, data: TuneData) -> list[Row]:
+    dev = data.dev.targets
+    return [
+        summarise([{"start": "no model", "strategy": name} | task.scores(outputs, dev)])
+        for name, outputs in task.baselines(data.train.targets, dev, data.labels).items()
+    ]
 
 
 def _bag_of_words_rows(task: Task, drawn: Drawn, dev: Sequence[Labelled]) -> list[Row]:

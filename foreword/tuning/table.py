@@ -13,7 +13,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,17 @@ import pyarrow.parquet as pq
 
 from foreword.errors import UserError
 from foreword.tuning.examples import AT_ONCE, LabelledTexts
-from foreword.tuning.labelled import Columns, Labelled, example_of
-from foreword.tuning.table_files import Lines, csv_lines, format_of, opened, text_lines, tsv_lines
+from foreword.tuning.labelled import Columns, Labelled, ReadExample, example_of
+from foreword.tuning.sentence_files import SPACE_AFTER, conll_sentences, conllu_sentences
+from foreword.tuning.table_files import (
+    SEPARATED,
+    Lines,
+    csv_lines,
+    format_of,
+    opened,
+    text_lines,
+    tsv_lines,
+)
 
 INT64 = range(-(1 << 63), 1 << 63)
 
@@ -45,6 +54,7 @@ class ExampleTable:
         is_stream: whether the rows can be read only once.
         rows_of: like `rows`, of the columns it is given alone, where a format stores them apart.
         is_given: whether it is an object given in Python, not a file.
+        usual: the columns that a format has by itself, whose names may also be given as numbers.
     """
 
     path: Path
@@ -54,6 +64,7 @@ class ExampleTable:
     is_stream: bool = False
     rows_of: Callable[[Sequence[str]], Iterator[Row]] | None = None
     is_given: bool = False
+    usual: Columns | None = None
 
     def source_of(self, number: int) -> str:
         """Return where a row is, for messages: `train.tsv:17`, or `data[16]`."""
@@ -61,21 +72,25 @@ class ExampleTable:
 
 
 def read_table(
-    path: str | Path, columns: Sequence[str] = (), are_numbers: bool = False
+    path: str | Path,
+    columns: Sequence[str] = (),
+    are_numbers: bool = False,
+    formats: Mapping[str, str] | None = None,
 ) -> ExampleTable:
     """Read a table.
 
     Args:
-        path: `.tsv`, `.csv`, `.jsonl` or `.parquet`, perhaps with `.gz` or `.zst`.
+        path: a file with one of the endings of `table_files.FORMATS`, perhaps with `.gz` or `.zst`.
         columns: the names of the columns if the file has no header; else empty.
         are_numbers: `.tsv` and `.csv` have no header, and columns are named "0", "1", ...
+        formats: endings read as another format; see `Task.formats`.
 
     Raises:
         UserError: the file is missing, broken, or of an unknown format.
     """
     path = Path(path)
-    kind, _ = format_of(path)
-    if columns and kind in (".jsonl", ".parquet"):
+    kind, _ = format_of(path, formats)
+    if columns and kind not in SEPARATED:
         raise UserError(f"{path}: --columns is for files without a header; {kind} names its own")
     if twice := sorted({name for name in columns if list(columns).count(name) > 1}):
         raise UserError(f"--columns: '{twice[0]}' occurs twice")
@@ -83,8 +98,38 @@ def read_table(
         return _parquet(path)
     if kind == ".jsonl":
         return _jsonl(path)
+    if kind in (".conllu", ".conll"):
+        return _sentences(path, kind)
     lines = partial(tsv_lines if kind == ".tsv" else csv_lines, path)
     return _separated(path, lines, columns, are_numbers=are_numbers)
+
+
+def chosen_columns(
+    table: ExampleTable, usual: Sequence[Columns], chosen: Mapping[str, str]
+) -> Columns:
+    """Return the columns of a table that hold text, label and second text.
+
+    Args:
+        table: the table.
+        usual: the columns that a task has unless the format has others; the first that the table
+            has, perhaps without a label, else the first.
+        chosen: those that the user named, by field of `Columns`; a number counts the columns of a
+            format that names them itself.
+    """
+    if table.usual is None:
+        made = [replace(columns, **chosen) for columns in usual]
+        known = {"", *table.columns}
+        return next(
+            (columns for columns in made if known >= {columns.text, columns.pair, columns.label}),
+            next((columns for columns in made if known >= {columns.text, columns.pair}), made[0]),
+        )
+    names = {
+        field: table.columns[int(name)]
+        if name.isdecimal() and int(name) < len(table.columns)
+        else name
+        for field, name in chosen.items()
+    }
+    return replace(table.usual, **names)
 
 
 def stream_of_lines(name: str, lines: Iterable[bytes]) -> ExampleTable:
@@ -126,8 +171,15 @@ def require_columns(table: ExampleTable, columns: Columns) -> None:
             )
 
 
-def labelled(table: ExampleTable, columns: Columns) -> tuple[LabelledTexts, int]:
+def labelled(
+    table: ExampleTable, columns: Columns, read: ReadExample = example_of
+) -> tuple[LabelledTexts, int]:
     """Return the examples of a table, and how many rows were skipped without text or label.
+
+    Args:
+        table: the table.
+        columns: which columns hold what.
+        read: makes an example of a row.
 
     Raises:
         UserError: a column is missing, a row is broken, or there is no example.
@@ -138,10 +190,11 @@ def labelled(table: ExampleTable, columns: Columns) -> tuple[LabelledTexts, int]
     def complete_rows() -> Iterator[Labelled]:
         nonlocal skipped
         names = [name for name in (columns.text, columns.label, columns.pair) if name]
-        rows = table.rows() if table.rows_of is None else table.rows_of(list(dict.fromkeys(names)))
+        rows_of = table.rows_of if read is example_of else None  # another one may read any column
+        rows = table.rows() if rows_of is None else rows_of(list(dict.fromkeys(names)))
         for line, row in rows:
             source = table.source_of(line)
-            example = example_of(row, columns, source)
+            example = read(row, columns, source)
             if example is None or not example.label:
                 skipped += 1
             else:
@@ -224,6 +277,19 @@ def _arrow_type(types: set[str]) -> Any:
     if names == {"int", "float"}:
         return pa.float64()
     return by_types.get(names.pop(), pa.string()) if len(names) == 1 else pa.string()
+
+
+def _sentences(path: Path, kind: str) -> ExampleTable:
+    """Return a file of sentences as a table, with a row for each and a list in each column."""
+    read = conllu_sentences(path) if kind == ".conllu" else conll_sentences(path)
+
+    def rows() -> Iterator[Row]:
+        for sentence in read.sentences():
+            yield sentence.line, sentence.columns
+
+    types = {name: pa.list_(pa.string()) for name in read.names}
+    types |= {SPACE_AFTER: pa.list_(pa.bool_())} if SPACE_AFTER in types else {}
+    return ExampleTable(path, read.names, rows, types, usual=read.usual)
 
 
 def _parquet(path: Path) -> ExampleTable:

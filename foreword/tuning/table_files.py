@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import BufferedReader, TextIOWrapper
 from pathlib import Path
@@ -14,15 +14,20 @@ import pyarrow as pa
 from foreword.data.text_files import COMPRESSIONS
 from foreword.errors import UserError
 
-FORMATS = (".tsv", ".csv", ".jsonl", ".parquet")
+FORMATS = (".tsv", ".csv", ".jsonl", ".parquet")  # of tables
+SEPARATED = (".tsv", ".csv")  # those that may lack a header
 FIELD_LIMIT = 1 << 30  # characters of one CSV field; Python's own limit is 131,072
 BLOCK = 1 << 20  # bytes
 
 Lines = Iterator[tuple[int, list[str]]]
 
 
-def format_of(path: Path) -> tuple[str, str | None]:
+def format_of(path: Path, formats: Mapping[str, str] | None = None) -> tuple[str, str | None]:
     """Return the format and the compression of a file, by its name.
+
+    Args:
+        path: the file.
+        formats: endings of other formats; see `Task.formats`.
 
     Raises:
         UserError: the format is unknown.
@@ -32,9 +37,11 @@ def format_of(path: Path) -> tuple[str, str | None]:
     if compression is not None:
         suffixes.pop()
     kind = suffixes[-1] if suffixes else ""
-    if kind not in FORMATS:
+    kind = (formats or {}).get(kind, kind)
+    known = dict.fromkeys((*FORMATS, *(formats or {}).values()))
+    if kind not in known:
         raise UserError(
-            f"{path}: tables are {', '.join(FORMATS)}, each also {' or '.join(COMPRESSIONS)}"
+            f"{path}: tables are {', '.join(known)}, each also {' or '.join(COMPRESSIONS)}"
         )
     return kind, compression
 

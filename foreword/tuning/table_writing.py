@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from io import RawIOBase, TextIOWrapper
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple, TextIO
 
 import pyarrow as pa
@@ -18,6 +19,8 @@ from foreword import atomic, stored
 from foreword.errors import UserError
 from foreword.tuning.table_files import format_of
 
+WRITTEN = MappingProxyType({".conll": ".conll"})  # formats besides those of tables
+NOTHING = "_"  # in a column of a .conll file
 BREAKS = ("\t", "\n", "\r")  # what a cell of a TSV file cannot hold
 
 
@@ -36,13 +39,13 @@ def writing_rows(out: Path, types: Mapping[str, Any]) -> Iterator[WriteRows]:
     """Open a table to write to, which takes its name only when it is whole and on the disk.
 
     Args:
-        out: `.jsonl`, `.csv`, `.tsv` or `.parquet`; text also `.gz` or `.zst`.
+        out: `.jsonl`, `.csv`, `.tsv`, `.parquet` or `.conll`; text also `.gz` or `.zst`.
         types: the Arrow type of each column, in their order.
 
     Raises:
         UserError: the format is unknown, or the file cannot be written.
     """
-    kind, compression = format_of(out)
+    kind, compression = format_of(out, WRITTEN)
     with atomic.writing(out, "wb") as file:
         if kind == ".parquet":
             if compression is not None:
@@ -55,7 +58,12 @@ def writing_rows(out: Path, types: Mapping[str, Any]) -> Iterator[WriteRows]:
         if compression is not None:
             stream = pa.CompressedOutputStream(stream, compression)
         with TextIOWrapper(stream, "utf-8", newline="") as text:
-            yield write_json_lines(text) if kind == ".jsonl" else _write_cells(text, kind, types)
+            if kind == ".conll":
+                yield _write_sentences(text, types)
+            else:
+                yield (
+                    write_json_lines(text) if kind == ".jsonl" else _write_cells(text, kind, types)
+                )
 
 
 class _LeftOpen(RawIOBase):
@@ -101,6 +109,31 @@ def _write_cells(file: TextIO, kind: str, types: Mapping[str, Any]) -> WriteRows
                 file.write("\t".join(cells) + "\n")
 
     write([SourcedRow("the header", {name: name for name in types})])
+    return write
+
+
+def _write_sentences(file: TextIO, types: Mapping[str, Any]) -> WriteRows:
+    """Return what writes a word per line and a blank line after each sentence.
+
+    Its columns are those that have a text for each word.
+
+    Raises:
+        UserError: the rows are no sentences.
+    """
+    names = [name for name, kind in types.items() if kind == pa.list_(pa.string())]
+    if len(names) < 2:
+        raise UserError("--out: .conll is for tagged words in lists; use .csv or .jsonl")
+
+    def write(rows: Sequence[SourcedRow]) -> None:
+        for source, values in rows:
+            columns = [values.get(name) or [] for name in names]
+            words = list(zip(*columns, strict=False))
+            for cells in words:
+                line = "\t".join(NOTHING if cell is None else str(cell) for cell in cells)
+                with _naming(source):
+                    file.write(line + "\n")
+            file.write("\n")
+
     return write
 
 

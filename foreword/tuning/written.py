@@ -18,8 +18,9 @@ from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tuning.answers import source_room
 from foreword.tuning.examples import LabelledTexts, batched
 from foreword.tuning.predict import TunedModel, load_tuned
-from foreword.tuning.predictor import PREDICTION, Answers, TunedTask, is_tuned
+from foreword.tuning.predictor import Answers, TunedTask, is_tuned
 from foreword.tuning.rows import CHUNK
+from foreword.tuning.tasks._contract import PREDICTION
 from foreword.tuning.tasks.text_to_text import TextToText
 
 
@@ -53,7 +54,7 @@ class TunedWriter(LoadedModel):
         Raises:
             UserError: an item is not a text, or the numbers of texts and second texts differ.
         """
-        given = self.tuned_on.examples(texts, pairs)
+        given = self.tuned_on.examples(texts, pairs, self.task)
         answers = iter(self.answer(given.examples, probabilities=False, done=lambda _: None).rows)
         return [str(next(answers)[PREDICTION]) if known else None for known in given.has_text]
 

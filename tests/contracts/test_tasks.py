@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 
 import pytest
 
 from foreword import kinds
-from foreword.testing.tasks import TASK_CHECKS, reviews
+from foreword.testing.tasks import BAD, GOOD, TASK_CHECKS, reviews
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.tasks._contract import Task
+
+
+def tagged_sentences() -> list[Labelled]:
+    sentences = [one.text.split() for one in reviews(34, 1)]
+    labels = [map(label_of, words) for words in sentences]
+    pairs = zip(sentences, labels, strict=True)
+    return [Labelled("\n".join(words), "\n".join(tags)) for words, tags in pairs]
+
+
+def label_of(word: str) -> str:
+    return "telling" if word in GOOD + BAD else "other"
+
+
+def questions() -> list[Labelled]:
+    options = json.dumps(["", GOOD[0], BAD[0]])
+    return [one._replace(pair=options, label=str(n % 2)) for n, one in enumerate(reviews(34, 1))]
+
+
+EXAMPLES = {"tag": tagged_sentences, "choice": questions}  # of tasks that read no plain texts
 
 
 @pytest.mark.parametrize("kind", kinds.names("tuning/tasks"))
@@ -17,4 +37,5 @@ from foreword.tuning.tasks._contract import Task
 def test_every_task_keeps_the_contract(
     check: Callable[[Task, Sequence[Labelled]], None], kind: str
 ) -> None:
-    check(kinds.load("tuning/tasks", kind)(), reviews(34, 1))
+    examples = EXAMPLES.get(kind, lambda: reviews(34, 1))()
+    check(kinds.load("tuning/tasks", kind)(), examples)

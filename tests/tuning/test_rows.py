@@ -91,13 +91,13 @@ def test_packed_rows_give_the_gradient_of_padded_ones(
     states = torch.stack(
         [actual[n, e.pooled_positions].mean(0) for n, e in enumerate(examples.encoded)]
     )
-    padded = TASK.loss(network.head(states), torch.from_numpy(examples.targets))
+    padded = TASK.loss(network.head(states), torch.from_numpy(examples.targets), torch.arange(13))
     padded.total.backward()
     expected = gradients(network)
 
     order = np.random.default_rng(0).permutation(13)
     packed = [b.to("cpu") for b in examples.batches(order, "cpu")]
-    losses = [TASK.loss(network.outputs(b.features(network)), b.targets) for b in packed]
+    losses = [TASK.loss(network.outputs(b.features(network)), b.targets, b.numbers) for b in packed]
     torch.stack([loss.total for loss in losses]).sum().backward()
     found_gradients = gradients(network)
 

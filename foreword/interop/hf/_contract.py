@@ -5,9 +5,11 @@ Each file of `interop/hf/` holds one family, named by the `model_type` of its `c
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -23,6 +25,9 @@ from foreword.runs.same_model import resolved
 from foreword.types import Vocab
 
 Table = dict[str, Any]
+
+# Linear maps on a token's state, as most encoders name them: see `Family.linear_heads`.
+LINEAR_HEADS = MappingProxyType({"TokenClassification": "classifier"})
 
 
 class Design(Protocol):
@@ -122,13 +127,13 @@ class ParameterMap:
 
 
 @dataclass(frozen=True)
-class SequenceClassifier:
-    """The class of a family that classifies texts, and its names for our head.
+class PublishedHead:
+    """A class of a family with a task's head, and its names for ours.
 
     Attributes:
         architecture: the class in `transformers`.
         output: the prefix of the output layer.
-        pooling: the state that it reads, as in the task's setting.
+        pooling: the state that it reads, as in the task's setting, if that has one.
         hidden_layer: the layer between state and output, as in the task's setting.
         dense: the prefix of that layer, if there is one.
         norm: the prefix of its norm, if it has one.
@@ -136,6 +141,8 @@ class SequenceClassifier:
         config: keys of `config.json` that make the class compute this.
         padding_side: where texts must be padded.
         unread: tensors that only theirs has and that nothing reads, with their shapes.
+        backbone: prefixes of the backbone's tensors in this class, by those of the others, if they
+            differ; tensors without any are left out.
     """
 
     architecture: str
@@ -148,6 +155,12 @@ class SequenceClassifier:
     config: Mapping[str, Any] = field(default_factory=dict)
     padding_side: str = "right"
     unread: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    backbone: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, auto_class: str) -> PublishedHead:
+        """Return the same head in another class: MultipleChoice, ..."""
+        name = self.architecture.partition("For")[0]
+        return replace(self, architecture=f"{name}For{auto_class}")
 
 
 def map_each(
@@ -195,6 +208,8 @@ class Family(ABC):
             then the logits are checked in training mode, with these at 0.
         subfolders: subfolders of the model's folder, each with a submodel that is published apart.
         roles: special tokens by role, if the tokenizer's files do not name them.
+        linear_heads: the prefix of the linear map on a token's state, by class of `transformers`
+            without its family (`TokenClassification`), where nothing else is computed.
     """
 
     architecture: ClassVar[str]
@@ -210,6 +225,7 @@ class Family(ABC):
     dropout_keys: ClassVar[tuple[str, ...]] = ()
     subfolders: ClassVar[tuple[str, ...]] = ()
     roles: ClassVar[Mapping[str, str]] = {}
+    linear_heads: ClassVar[Mapping[str, str]] = {}
 
     # -- settings ----------------------------------------------------------------------------------
 
@@ -316,15 +332,37 @@ class Family(ABC):
 
     # -- fine-tuned models -------------------------------------------------------------------------
 
-    def classifier(self, design: Design) -> SequenceClassifier | None:
+    def classifier(self, design: Design) -> PublishedHead | None:
         """Return the class that classifies texts; None if it reads another state than ours can."""
         return None
 
-    def classifier_problem(self, design: Design, length: int) -> str:
+    def published_head(self, design: Design, auto_class: str) -> PublishedHead | None:
+        """Return the class with a task's head; None if there is none that computes what ours does.
+
+        Args:
+            design: the design.
+            auto_class: the class without its family: `TokenClassification`.
+        """
+        if auto_class == "SequenceClassification":
+            return self.classifier(design)
+        if auto_class == "MultipleChoice":
+            return self.choice_head(design)
+        output = self.linear_heads.get(auto_class)
+        if output is None:
+            return None
+        name = re.sub(r"(For[A-Z]|LMHead).*", "", self.architecture)
+        return PublishedHead(f"{name}For{auto_class}", output)
+
+    def choice_head(self, design: Design) -> PublishedHead | None:
+        """Return the class that scores options; None if it computes something else than ours."""
+        return None
+
+    def head_problem(self, design: Design, auto_class: str, length: int) -> str:
         """Return why that class computes something else on texts of some length, "" if it does not.
 
         Args:
             design: the design.
+            auto_class: as in `published_head`.
             length: the most tokens of a text.
         """
         return ""

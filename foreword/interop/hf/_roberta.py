@@ -8,7 +8,14 @@ from types import MappingProxyType
 from torch import Tensor
 
 from foreword.interop.hf import _encoder as encoder
-from foreword.interop.hf._contract import Design, Family, ParameterMap, SequenceClassifier, Table
+from foreword.interop.hf._contract import (
+    LINEAR_HEADS,
+    Design,
+    Family,
+    ParameterMap,
+    PublishedHead,
+    Table,
+)
 from foreword.interop.hf_config import HFConfig
 from foreword.nn.positions.learned import Learned
 from foreword.types import Vocab
@@ -22,6 +29,7 @@ class LikeRoberta(Family):
     """
 
     layout = "encoder"
+    linear_heads = LINEAR_HEADS
     setting_maps = (*encoder.SETTING_MAPS, encoder.ACTIVATION)
     fixed = encoder.FIXED
     supported_values = encoder.SUPPORTED_VALUES
@@ -80,12 +88,18 @@ class LikeRoberta(Family):
         """Return their one segment if we have none."""
         return {} if design.model.segments else {self._segment: (1, design.model.d_model)}
 
-    def classifier(self, design: Design) -> SequenceClassifier:
+    def classifier(self, design: Design) -> PublishedHead:
         """Return the class whose head reads the first state."""
         architecture = self.architecture.replace("MaskedLM", "SequenceClassification")
-        return SequenceClassifier(
+        return PublishedHead(
             architecture, "classifier.out_proj", hidden_layer="tanh", dense="classifier.dense"
         )
+
+    def choice_head(self, design: Design) -> PublishedHead:
+        """Return the class whose head reads the pooler of the first state."""
+        architecture = self.classifier(design).of("MultipleChoice").architecture
+        dense = f"{self.prefix}pooler.dense"
+        return PublishedHead(architecture, "classifier", hidden_layer="tanh", dense=dense)
 
     def tied_tensors(self, design: Design) -> Mapping[str, str]:
         """Return the output layer, which is tied to the embedding."""

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from foreword.interop.hf import _encoder as encoder
 from foreword.interop.hf._contract import (
+    LINEAR_HEADS,
     Design,
     Family,
     ParameterMap,
-    SequenceClassifier,
+    PublishedHead,
     SettingMap,
     Table,
     map_each,
@@ -44,6 +45,7 @@ class ALBERT(Family):
     layout = "encoder"
     prefix = "albert."
     embedding = "albert.embeddings.word_embeddings.weight"
+    linear_heads = LINEAR_HEADS
     setting_maps = (
         *encoder.SETTING_MAPS,
         SettingMap("activation", "hidden_act", "gelu_new", encoder.ACTIVATIONS),
@@ -94,14 +96,18 @@ class ALBERT(Family):
             yield from encoder.pair_head("albert.pooler", "sop_classifier.classifier")
         yield from encoder.head("predictions.dense", "predictions.LayerNorm", "predictions.bias")
 
-    def classifier(self, design: Design) -> SequenceClassifier:
+    def classifier(self, design: Design) -> PublishedHead:
         """Return the class whose head reads the first state."""
-        return SequenceClassifier(
+        return PublishedHead(
             "AlbertForSequenceClassification",
             "classifier",
             hidden_layer="tanh",
             dense="albert.pooler",
         )
+
+    def choice_head(self, design: Design) -> PublishedHead:
+        """Return the class, whose head is that of the text classifier with one output."""
+        return self.classifier(design).of("MultipleChoice")
 
     def tied_tensors(self, design: Design) -> Mapping[str, str]:
         """Return the output layer, which is tied to the embedding."""

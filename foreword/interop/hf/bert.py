@@ -9,10 +9,11 @@ from torch import Tensor
 
 from foreword.interop.hf import _encoder as encoder
 from foreword.interop.hf._contract import (
+    LINEAR_HEADS,
     Design,
     Family,
     ParameterMap,
-    SequenceClassifier,
+    PublishedHead,
     SettingMap,
     Table,
 )
@@ -33,6 +34,7 @@ class BERT(Family):
     layout = "encoder"
     prefix = "bert."
     embedding = "bert.embeddings.word_embeddings.weight"
+    linear_heads = LINEAR_HEADS
     setting_maps = (
         *encoder.SETTING_MAPS,
         SettingMap("activation", "hidden_act", "gelu", encoder.ACTIVATIONS),
@@ -73,14 +75,18 @@ class BERT(Family):
             yield from encoder.pair_head("bert.pooler.dense", "cls.seq_relationship")
         yield from encoder.bert_head()
 
-    def classifier(self, design: Design) -> SequenceClassifier:
+    def classifier(self, design: Design) -> PublishedHead:
         """Return the class whose head reads the first state."""
-        return SequenceClassifier(
+        return PublishedHead(
             "BertForSequenceClassification",
             "classifier",
             hidden_layer="tanh",
             dense="bert.pooler.dense",
         )
+
+    def choice_head(self, design: Design) -> PublishedHead:
+        """Return the class, whose head is that of the text classifier with one output."""
+        return self.classifier(design).of("MultipleChoice")
 
     def tied_tensors(self, design: Design) -> Mapping[str, str]:
         """Return the output layer, which is tied to the embedding."""

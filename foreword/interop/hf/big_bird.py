@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from torch import Tensor
 
 from foreword.interop.hf import _encoder as encoder
 from foreword.interop.hf._contract import (
+    LINEAR_HEADS,
     Design,
     Family,
     ParameterMap,
-    SequenceClassifier,
+    PublishedHead,
     SettingMap,
     Table,
 )
@@ -37,6 +38,7 @@ class BigBird(Family):
     layout = "encoder"
     prefix = "bert."
     embedding = "bert.embeddings.word_embeddings.weight"
+    linear_heads = LINEAR_HEADS
     setting_maps = (
         *encoder.SETTING_MAPS,
         SettingMap("activation", "hidden_act", "gelu_new", encoder.ACTIVATIONS),
@@ -96,15 +98,14 @@ class BigBird(Family):
         yield encoder.segment(self.prefix)
         yield from encoder.bert_head()
 
-    def classifier(self, design: Design) -> SequenceClassifier:
+    def classifier(self, design: Design) -> PublishedHead:
         """Return the class whose head reads the first state; its pooler is not read."""
-        width = design.model.d_model
-        return SequenceClassifier(
+        return PublishedHead(
             "BigBirdForSequenceClassification",
             "classifier.out_proj",
             hidden_layer=design.model.activation,
             dense="classifier.dense",
-            unread={"bert.pooler.weight": (width, width), "bert.pooler.bias": (width,)},
+            unread=_pooler(design),
         )
 
     def checked_length(self, design: Design, length: int) -> int:
@@ -113,6 +114,19 @@ class BigBird(Family):
         if not getattr(attention, "random", 0):
             return length
         return min(length, int(attention.least_blocks * attention.block))
+
+    def published_head(self, design: Design, auto_class: str) -> PublishedHead | None:
+        """Return the class; a head on the states of tokens does not read the pooler."""
+        head = super().published_head(design, auto_class)
+        if head is None or auto_class not in self.linear_heads:
+            return head
+        return replace(head, unread=_pooler(design))
+
+    def choice_head(self, design: Design) -> PublishedHead:
+        """Return the class whose head reads the pooler of the first state."""
+        return PublishedHead(
+            "BigBirdForMultipleChoice", "classifier", hidden_layer="tanh", dense="bert.pooler"
+        )
 
     def tied_tensors(self, design: Design) -> Mapping[str, str]:
         """Return the output layer, which is tied to the embedding."""
@@ -145,3 +159,9 @@ class BigBird(Family):
     def dropped_tensors(self, names: Iterable[str]) -> list[str]:
         """Return the tensors of the pooler and the second head."""
         return [n for n in names if n.startswith(("bert.pooler.", "cls.seq_relationship."))]
+
+
+def _pooler(design: Design) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the pooler's tensors."""
+    width = design.model.d_model
+    return {"bert.pooler.weight": (width, width), "bert.pooler.bias": (width,)}

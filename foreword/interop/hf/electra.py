@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from foreword.interop.hf import _encoder as encoder
 from foreword.interop.hf._contract import (
+    LINEAR_HEADS,
     Design,
     Family,
     ParameterMap,
-    SequenceClassifier,
+    PublishedHead,
     Table,
     map_each,
 )
@@ -40,6 +41,7 @@ class ELECTRA(Family):
     layout = "encoder"
     prefix = "electra."
     embedding = "electra.embeddings.word_embeddings.weight"
+    linear_heads = LINEAR_HEADS
     setting_maps = (*encoder.SETTING_MAPS, encoder.ACTIVATION, encoder.POSITIONS, encoder.SEGMENTS)
     fixed = encoder.FIXED
     supported_values = MappingProxyType({**encoder.SUPPORTED_VALUES, "summary_use_proj": True})
@@ -114,13 +116,23 @@ class ELECTRA(Family):
             head = "generator_predictions"
             yield from encoder.head(f"{head}.dense", f"{head}.LayerNorm", "generator_lm_head.bias")
 
-    def classifier(self, design: Design) -> SequenceClassifier:
+    def classifier(self, design: Design) -> PublishedHead:
         """Return the class whose head reads the first state."""
-        return SequenceClassifier(
+        return PublishedHead(
             "ElectraForSequenceClassification",
             "classifier.out_proj",
             hidden_layer="gelu",
             dense="classifier.dense",
+        )
+
+    def choice_head(self, design: Design) -> PublishedHead:
+        """Return the class whose head reads a summary of the first state."""
+        return PublishedHead(
+            "ElectraForMultipleChoice",
+            "classifier",
+            hidden_layer="gelu",
+            dense="sequence_summary.summary",
+            config={"summary_type": "first", "summary_activation": "gelu"},
         )
 
     def tied_tensors(self, design: Design) -> Mapping[str, str]:

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from foreword.interop.hf import _decoder as decoder
 from foreword.interop.hf._contract import (
+    LINEAR_HEADS,
     Design,
     Family,
     ParameterMap,
-    SequenceClassifier,
+    PublishedHead,
     SettingMap,
     Table,
     map_each,
@@ -29,6 +30,7 @@ class GPT2(Family):
     layout = "decoder"
     prefix = "transformer."
     embedding = "transformer.wte.weight"
+    linear_heads = LINEAR_HEADS
     setting_maps = (
         *decoder.SETTING_MAPS,
         SettingMap("d_ff", "n_inner", None),
@@ -66,9 +68,9 @@ class GPT2(Family):
         yield from decoder.blocks(design, self.prefix)
         yield from map_each({"final_norm": "ln_f"}, "backbone.stack.", self.prefix)
 
-    def classifier(self, design: Design) -> SequenceClassifier:
+    def classifier(self, design: Design) -> PublishedHead:
         """Return the class whose head reads the last state."""
-        return SequenceClassifier(
+        return PublishedHead(
             "GPT2ForSequenceClassification",
             "score",
             pooling="last",

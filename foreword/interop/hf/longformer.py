@@ -64,13 +64,13 @@ class Longformer(LikeRoberta):
         table = super().describe(design, vocab)
         return {**table, "attention_window": [window] * design.model.layers}
 
-    def classifier_problem(self, design: Design, length: int) -> str:
+    def head_problem(self, design: Design, auto_class: str, length: int) -> str:
         """Return that a first token with global attention differs, in texts beyond a window."""
         radius = getattr(design.model.attention, "radius", 0)
-        if length <= radius + 1:
+        if length <= radius + 1 or auto_class == "TokenClassification":
             return ""
         return (
-            "LongformerForSequenceClassification gives the first token global attention, which "
+            f"LongformerFor{auto_class} gives the first token global attention, which "
             f"this model lacks; up to {radius + 1} tokens both are the same: tune with "
             f"--max-length {radius + 1}"
         )

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from foreword.interop.hf import _encoder as encoder
 from foreword.interop.hf._contract import (
+    LINEAR_HEADS,
     Design,
     Family,
     ParameterMap,
-    SequenceClassifier,
+    PublishedHead,
     SettingMap,
     Table,
     map_each,
@@ -144,9 +145,9 @@ class ModernBERT(Family):
         yield from map_each(head, "heads.token.", "", kind)
         yield ParameterMap(("heads.token.bias",), ("decoder.bias",))
 
-    def classifier(self, design: Design) -> SequenceClassifier:
+    def classifier(self, design: Design) -> PublishedHead:
         """Return the class whose head reads the first state."""
-        return SequenceClassifier(
+        return PublishedHead(
             "ModernBertForSequenceClassification",
             "classifier",
             hidden_layer="gelu_norm",
@@ -154,6 +155,11 @@ class ModernBERT(Family):
             norm="head.norm",
             config={"classifier_pooling": "cls", "classifier_activation": "gelu"},
         )
+
+    def published_head(self, design: Design, auto_class: str) -> PublishedHead | None:
+        """Return the class, whose heads all begin with the layer of the text classifier."""
+        known = ("SequenceClassification", "MultipleChoice", *LINEAR_HEADS)
+        return self.classifier(design).of(auto_class) if auto_class in known else None
 
     def tied_tensors(self, design: Design) -> Mapping[str, str]:
         """Return the output layer, which is tied to the embedding."""

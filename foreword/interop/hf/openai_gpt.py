@@ -13,7 +13,7 @@ from foreword.interop.hf._contract import (
     Design,
     Family,
     ParameterMap,
-    SequenceClassifier,
+    PublishedHead,
     SettingMap,
     Table,
     map_each,
@@ -54,10 +54,10 @@ class OpenAIGPT(Family):
         yield from map_each(tables, "backbone.", self.prefix, ("weight",))
         yield from decoder.blocks(design, self.prefix)
 
-    def classifier(self, design: Design) -> SequenceClassifier:
+    def classifier(self, design: Design) -> PublishedHead:
         """Return the class whose head reads the last state."""
         last = design.model.layers - 1
-        return SequenceClassifier(
+        return PublishedHead(
             "OpenAIGPTForSequenceClassification",
             "score",
             pooling="last",

@@ -9,7 +9,15 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from foreword.interop.hf._contract import Design, Family, ParameterMap, SettingMap, Table, map_each
+from foreword.interop.hf._contract import (
+    Design,
+    Family,
+    ParameterMap,
+    PublishedHead,
+    SettingMap,
+    Table,
+    map_each,
+)
 from foreword.interop.hf_config import HFConfig
 from foreword.types import Vocab
 
@@ -128,6 +136,13 @@ class T5(Family):
             yield from _each({"final_norm": "final_layer_norm"}, ours, f"{side}.")
             for n in range(number):
                 yield from _block(f"{ours}blocks.{n}.", f"{side}.block.{n}.layer.", is_gated)
+
+    def published_head(self, design: Design, auto_class: str) -> PublishedHead | None:
+        """Return the class that reads the encoder's states of tokens."""
+        if auto_class != "TokenClassification":
+            return None
+        parts = {part: f"transformer.{part}" for part in ("shared.", "encoder.")}
+        return PublishedHead("T5ForTokenClassification", "classifier", backbone=parts)
 
     def tied_tensors(self, design: Design) -> Mapping[str, str]:
         """Return the embedding, which encoder and decoder share."""

@@ -9,10 +9,11 @@ from types import MappingProxyType
 from torch import Tensor
 
 from foreword.interop.hf._contract import (
+    LINEAR_HEADS,
     Design,
     Family,
     ParameterMap,
-    SequenceClassifier,
+    PublishedHead,
     SettingMap,
     Table,
     map_each,
@@ -37,6 +38,7 @@ class XLNet(Family):
     layout = "two_streams"
     prefix = "transformer."
     embedding = "transformer.word_embedding.weight"
+    linear_heads = LINEAR_HEADS
     setting_maps = (
         SettingMap("d_model", "d_model", 1024),
         SettingMap("layers", "n_layer", 24),
@@ -141,9 +143,9 @@ class XLNet(Family):
                 )
             yield from map_each(BLOCK, block, f"{layer}{n}.")
 
-    def classifier(self, design: Design) -> SequenceClassifier:
+    def classifier(self, design: Design) -> PublishedHead:
         """Return the class whose head reads the last state; texts are padded on the left."""
-        return SequenceClassifier(
+        return PublishedHead(
             "XLNetForSequenceClassification",
             "logits_proj",
             pooling="last",
@@ -155,6 +157,10 @@ class XLNet(Family):
             },
             padding_side="left",
         )
+
+    def choice_head(self, design: Design) -> PublishedHead:
+        """Return the class, whose head is that of the text classifier with one output."""
+        return self.classifier(design).of("MultipleChoice")
 
     def tied_tensors(self, design: Design) -> Mapping[str, str]:
         """Return the output layer, which is tied to the embedding."""

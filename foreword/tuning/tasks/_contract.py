@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+import pyarrow as pa
+from scipy.special import softmax
 from torch import Tensor, nn
 
+from foreword.errors import UserError
 from foreword.ranges import Ranged
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.labelled import Labelled
+from foreword.tuning.labelled import Columns, Labelled, ReadExample, example_of
 from foreword.types import Array, Loss
+
+PREDICTION, PROBABILITY = "prediction", "probability"  # columns of answers
 
 
 @dataclass(frozen=True)
 class EncodedExample:
-    """One example as token ids.
+    """One example as token ids, or one of its inputs, if it has several.
 
     Attributes:
         ids: special tokens included, (length,) int64.
@@ -29,6 +35,8 @@ class EncodedExample:
         is_pooled: the head reads the mean of these states, not each of them.
         answer: the tokens to be generated, (tokens,) int64, with `ids` as the source, both without
             special tokens; None if a head reads pooled positions.
+        is_further: a further input of the same example as the one before: a window of a long text,
+            an option of a question.
     """
 
     ids: Array
@@ -37,16 +45,51 @@ class EncodedExample:
     was_cut: bool
     is_pooled: bool = False
     answer: Array | None = None
+    is_further: bool = False
 
 
+class ExampleOutputs(NamedTuple):
+    """What a network computed for an example.
+
+    Attributes:
+        example: the example.
+        inputs: its inputs.
+        outputs: those of its inputs, in their order, (outputs, labels).
+    """
+
+    example: Labelled
+    inputs: Sequence[EncodedExample]
+    outputs: Array
+
+
+@dataclass(frozen=True)
 class Task(Ranged, ABC):
     """A task learned from labelled texts: a kind in `tuning/tasks/`.
 
     Attributes:
         has_classes: whether its labels are classes, and its outputs a score for each.
+        reads_texts: whether its examples are texts or pairs of texts as they stand in a table;
+            others are read by its own `example`, and take no task prefix.
+        cuts_texts: whether a text that is too long is cut, and not read in windows.
+        reads_tokens: whether its head reads the states of a text's tokens: in an encoder-decoder
+            those of the encoder, and not of the decoder's first token.
+        is_joint: whether the inputs of an example have one loss together, so that no batch parts
+            them.
+        auto_class: the class of `transformers` with such a head: AutoModelFor...; "" for none.
+        export_note: what a user of that class has to know; "" for nothing.
+        columns: the usual columns of its tables; the first that a table has count.
+        formats: endings of files that it reads as another format: {".txt": ".conll"}.
     """
 
     has_classes: ClassVar[bool] = False
+    reads_texts: ClassVar[bool] = True
+    cuts_texts: ClassVar[bool] = True
+    reads_tokens: ClassVar[bool] = False
+    is_joint: ClassVar[bool] = False
+    auto_class: ClassVar[str] = ""
+    export_note: ClassVar[str] = ""
+    columns: ClassVar[tuple[Columns, ...]] = (Columns(),)
+    formats: ClassVar[Mapping[str, str]] = {}
 
     @property
     def auxiliary(self) -> float:
@@ -58,6 +101,34 @@ class Task(Ranged, ABC):
         """Whether the head reads a scalar mix of all layers."""
         return False
 
+    # -- examples ----------------------------------------------------------------------------------
+
+    @property
+    def reader(self) -> ReadExample:
+        """What makes an example of a row: `example`, or `example_of` for texts."""
+        return example_of if self.reads_texts else self.example
+
+    def example(self, row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
+        """Return the example of a row, without a label if it has none; None if it has no text.
+
+        Args:
+            row: values by column.
+            columns: which columns hold what.
+            source: where the row came from, for messages.
+
+        Raises:
+            UserError: the row holds no such example.
+        """
+        return example_of(row, columns, source)
+
+    def example_of_texts(self, text: str, pair: str | None) -> Labelled:
+        """Return an example made of a text or a pair, to check an exported model with."""
+        return Labelled(text, pair=pair)
+
+    def plain_texts(self, example: Labelled) -> list[tuple[str, ...]]:
+        """Return the text or the pair that `transformers` reads for each input of an example."""
+        return [(example.text,) if example.pair is None else (example.text, example.pair)]
+
     @abstractmethod
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
         """Return the labels of the training examples, in the order of the outputs."""
@@ -66,11 +137,25 @@ class Task(Ranged, ABC):
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
     ) -> Sequence[EncodedExample]:
-        """Return each example as ids."""
+        """Return each example as ids, in one input or several."""
 
     @abstractmethod
-    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
-        """Return the target of each example, (examples,)."""
+    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Any:
+        """Return the target of each example, (examples,), or what `place` makes targets of."""
+
+    def place(self, targets: Any, encoded: Sequence[EncodedExample]) -> Any:
+        """Return the target of each input, (inputs,), or of each of its outputs: (outputs,) each.
+
+        By default an example has one input and one output.
+
+        Args:
+            targets: what `targets` returned.
+            encoded: the inputs of the same examples.
+        """
+        del encoded
+        return targets
+
+    # -- learning ----------------------------------------------------------------------------------
 
     @abstractmethod
     def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module | None:
@@ -80,23 +165,84 @@ class Task(Ranged, ABC):
         """
 
     @abstractmethod
-    def loss(self, outputs: Tensor, targets: Tensor) -> Loss:
+    def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
         """Return the loss, a sum and a count.
 
         Args:
             outputs: the head's, (outputs, labels); of a task that answers in text, the
                 cross-entropy that the output layer of pretraining computed, in nats.
             targets: (outputs,).
+            numbers: which of them belong together: the number of the example, if the task
+                `is_joint`, else of the input, (outputs,) int64, in ascending order.
+        """
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def scores(self, outputs: Array, targets: Any) -> dict[str, float]:
+        """Return metrics by name, the most telling first.
+
+        Args:
+            outputs: of all inputs in their order, (outputs, labels).
+            targets: what `place` returned.
         """
 
     @abstractmethod
-    def scores(self, outputs: Array, targets: Array) -> dict[str, float]:
-        """Return metrics by name, the most telling first."""
+    def baselines(self, train: Any, dev: Any, labels: tuple[str, ...]) -> Mapping[str, Array]:
+        """Return by name the outputs for the dev examples that are best without a network.
 
-    @abstractmethod
-    def baseline(self, targets: Array, labels: tuple[str, ...]) -> tuple[str, Array]:
-        """Return the best outputs possible without reading the texts, from the training targets.
-
-        Returns:
-            The baseline's name, and its outputs for every example, (labels,).
+        Args:
+            train: the targets of training, as `place` returned them.
+            dev: those of the dev examples, which are not to be read for an answer.
+            labels: the labels.
         """
+
+    def answer_types(self, labels: tuple[str, ...], *, probabilities: bool) -> dict[str, Any]:
+        """Return the Arrow type of each column of its answers.
+
+        Args:
+            labels: the labels.
+            probabilities: whether there is a column for the probability of each label.
+
+        Raises:
+            UserError: the task has no probabilities.
+        """
+        if not self.has_classes:
+            if probabilities:
+                raise UserError(
+                    "--probabilities: this model was tuned to predict numbers, not labels"
+                )
+            return {PREDICTION: pa.float32()}
+        each = probability_columns(labels) if probabilities else []
+        return {PREDICTION: pa.string(), **dict.fromkeys([PROBABILITY, *each], pa.float32())}
+
+    def answers(
+        self, found: Sequence[ExampleOutputs], labels: tuple[str, ...], *, probabilities: bool
+    ) -> list[dict[str, Any]]:
+        """Return the answer to each example, by column.
+
+        By default each has one output: a score for each label, or a number.
+        """
+        if not found:
+            return []
+        outputs = np.concatenate([one.outputs for one in found])
+        if not self.has_classes:
+            return [{PREDICTION: shortest(row[0])} for row in outputs]
+        rows = []
+        for shares in softmax(outputs, axis=1):
+            best = int(shares.argmax())
+            row = {PREDICTION: labels[best], PROBABILITY: shortest(shares[best])}
+            if probabilities:
+                row |= dict(zip(probability_columns(labels), map(shortest, shares), strict=True))
+            rows.append(row)
+        return rows
+
+
+def probability_columns(labels: Sequence[str]) -> list[str]:
+    """Return the names of the columns of each label's probability."""
+    return [f"{PROBABILITY}_{label}" for label in labels]
+
+
+def shortest(number: Any) -> float:
+    """Return a float32 as the float64 of fewest digits that it rounds from."""
+    return float(str(np.float32(number)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -41,6 +41,7 @@ class Classify(PooledTask):
     """
 
     has_classes: ClassVar[bool] = True
+    auto_class: ClassVar[str] = "SequenceClassification"
 
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
         """Return the labels of the training examples, sorted.
@@ -80,7 +81,7 @@ class Classify(PooledTask):
         """Return the head, (outputs, d_model) -> (outputs, labels)."""
         return self.linear_head(d_model, len(labels))
 
-    def loss(self, outputs: Tensor, targets: Tensor) -> Loss:
+    def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
         """Return the cross-entropy, in nats."""
         total = F.cross_entropy(outputs, targets, reduction="sum")
         return Loss(total, total.new_tensor(float(len(targets))))
@@ -99,9 +100,10 @@ class Classify(PooledTask):
             "matthews": _matthews(targets, chosen),
         }
 
-    def baseline(self, targets: Array, labels: tuple[str, ...]) -> tuple[str, Array]:
-        """Return the share of each label, (labels,): the most frequent one wins."""
-        return "majority class", np.bincount(targets, minlength=len(labels)) / len(targets)
+    def baselines(self, train: Array, dev: Array, labels: tuple[str, ...]) -> Mapping[str, Array]:
+        """Return the share of each label for every example: the most frequent one wins."""
+        shares = np.bincount(train, minlength=len(labels)) / len(train)
+        return {"majority class": np.repeat(shares[None], len(dev), axis=0)}
 
 
 def _are_measurements(labels: Sequence[str]) -> bool:

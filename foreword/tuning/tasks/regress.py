@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.stats import pearsonr, spearmanr
@@ -29,6 +30,8 @@ class Regress(PooledTask):
     Also called: regression.
     Reference: Devlin et al. 2019, section 4.1, for STS-B (Cer et al. 2017).
     """
+
+    auto_class: ClassVar[str] = "SequenceClassification"
 
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
         """Return the least and the greatest number of the training examples.
@@ -56,7 +59,7 @@ class Regress(PooledTask):
         head = self.linear_head(d_model, 1)
         return nn.Sequential(head, Scale(low, high))
 
-    def loss(self, outputs: Tensor, targets: Tensor) -> Loss:
+    def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
         """Return the squared error."""
         total = (outputs[:, 0] - targets).square().sum()
         return Loss(total, total.new_tensor(float(len(targets))))
@@ -76,9 +79,9 @@ class Regress(PooledTask):
             "spearman": float(spearmanr(predicted, targets).statistic),
         }
 
-    def baseline(self, targets: Array, labels: tuple[str, ...]) -> tuple[str, Array]:
-        """Return the mean, (1,)."""
-        return "mean", np.asarray([targets.mean()])
+    def baselines(self, train: Array, dev: Array, labels: tuple[str, ...]) -> Mapping[str, Array]:
+        """Return the mean for every example."""
+        return {"mean": np.full((len(dev), 1), train.mean())}
 
 
 class Scale(nn.Module):

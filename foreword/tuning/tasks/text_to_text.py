@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -89,12 +89,13 @@ class TextToText(Task):
     def head(self, d_model: int, labels: tuple[str, ...]) -> None:
         """Return None: the head is the output layer of pretraining."""
 
-    def loss(self, outputs: Tensor, targets: Tensor) -> Loss:
+    def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
         """Return the cross-entropy of the answers' tokens, which the output layer computed.
 
         Args:
             outputs: nats, of all tokens or of each.
             targets: (tokens,).
+            numbers: of the examples.
         """
         total = outputs.sum()
         return Loss(total, total.new_tensor(float(len(targets))))
@@ -123,7 +124,8 @@ class TextToText(Task):
             "tokens": float(np.mean(is_right)),
         }
 
-    def baseline(self, targets: Any, labels: tuple[str, ...]) -> tuple[str, Array]:
-        """Return the most frequent answer, followed by -1."""
-        counts = Counter(tuple(target.tolist()) for target in targets)
-        return "most frequent answer", np.asarray([*counts.most_common(1)[0][0], -1])
+    def baselines(self, train: Any, dev: Any, labels: tuple[str, ...]) -> Mapping[str, Array]:
+        """Return the most frequent answer, followed by -1, for every example."""
+        counts = Counter(tuple(target.tolist()) for target in train)
+        answer = np.asarray([*counts.most_common(1)[0][0], -1])
+        return {"most frequent answer": np.repeat(answer[None], len(dev), axis=0)}

@@ -77,7 +77,7 @@ def test_outputs_of_minus_one_and_one_are_the_ends_of_the_scale() -> None:
 
 
 def test_the_loss_is_a_sum_of_squares() -> None:
-    loss = Regress().loss(torch.tensor([[1.0], [2.0]]), torch.tensor([3.0, 2.5]))
+    loss = Regress().loss(torch.tensor([[1.0], [2.0]]), torch.tensor([3.0, 2.5]), torch.arange(2))
     assert (loss.total.item(), loss.count.item()) == (4.25, 2.0)
 
 

@@ -95,9 +95,8 @@ def test_the_fused_loss_equals_that_of_all_logits(tmp_path: Path, layout: str) -
     for is_fused in (True, False):
         features = batch.features(network)
         if is_fused:
-            loss = TextToText().loss(
-                network.training_outputs(features, batch.targets), batch.targets
-            )
+            nats = network.training_outputs(features, batch.targets)
+            loss = TextToText().loss(nats, batch.targets, batch.numbers)
             assert loss.count == len(batch.targets)
             total = loss.total
         else:
@@ -178,9 +177,8 @@ def test_scores_count_whole_answers_and_tokens() -> None:
     targets = [np.array([5, 6, 1]), np.array([7, 1])]
     right = np.array([[5.0], [6.0], [1.0], [8.0], [1.0]])
     assert TextToText().scores(right, targets) == {"accuracy": 0.5, "tokens": 0.8}
-    name, baseline = TextToText().baseline([*targets, targets[1]], ("a", "b"))
-    assert name == "most frequent answer"
-    scores = TextToText().scores(np.repeat(baseline[None], 2, axis=0), targets)
+    baselines = TextToText().baselines([*targets, targets[1]], targets, ("a", "b"))
+    scores = TextToText().scores(baselines["most frequent answer"], targets)
     assert scores["accuracy"] == 0.5
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,7 +53,7 @@ class Hinge(PooledTask):
         """Return the linear layer, (outputs, d_model) -> (outputs, 1)."""
         return self.linear_head(d_model, 1)
 
-    def loss(self, outputs: Tensor, targets: Tensor) -> Loss:
+    def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
         """Return the sum of what is missing to the margin, and the number of examples."""
         total = (self.margin - outputs[:, 0] * targets).relu().sum()
         return Loss(total, total.new_tensor(float(len(targets))))
@@ -62,6 +62,6 @@ class Hinge(PooledTask):
         """Return the share of examples on the right side; outputs are (examples, 1)."""
         return {"accuracy": float(((outputs[:, 0] > 0) == (targets > 0)).mean())}
 
-    def baseline(self, targets: Array, labels: tuple[str, ...]) -> tuple[str, Array]:
-        """Return the side of the majority, (1,)."""
-        return "majority class", np.array([np.sign(targets.sum() + 0.5)])
+    def baselines(self, train: Array, dev: Array, labels: tuple[str, ...]) -> Mapping[str, Array]:
+        """Return the side of the majority for every example."""
+        return {"majority class": np.full((len(dev), 1), np.sign(train.sum() + 0.5))}

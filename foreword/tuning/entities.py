@@ -1,0 +1,51 @@
+"""F1 over named entities, as `seqeval` computes it by default (like CoNLL-2000's conlleval)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+ENTITY = re.compile(r"[BIES]-.+")
+
+
+def are_entity_labels(labels: Sequence[str]) -> bool:
+    """Return whether labels are those of entities: B-person, I-person, O."""
+    named = [label for label in labels if label != "O"]
+    return bool(named) and all(map(ENTITY.fullmatch, named))
+
+
+def entities(labels: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+    """Yield the type, first word and last word of each entity of a sentence.
+
+    An entity begins at B or S, after E or S, where the type changes, or at I or E outside of one.
+    """
+    begin, tag, kind = 0, "O", ""
+    for n, label in enumerate([*labels, "O"]):
+        next_tag, next_kind = label[0], label[1:].partition("-")[2]
+        begins = next_tag != "O" and (next_tag in "BS" or tag in "OES" or next_kind != kind)
+        if tag != "O" and (next_tag == "O" or begins):
+            yield kind, begin, n - 1
+        begin = n if begins else begin
+        tag, kind = next_tag, next_kind
+
+
+def entity_scores(
+    right: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]]
+) -> dict[str, float]:
+    """Return F1, precision and recall of entities; an entity is right if all its words are.
+
+    Args:
+        right: the labels of each sentence.
+        predicted: those predicted for it.
+    """
+    found = given = correct = 0
+    for gold, labels in zip(right, predicted, strict=True):
+        expected, ours = set(entities(gold)), set(entities(labels))
+        given, found, correct = (
+            given + len(expected),
+            found + len(ours),
+            correct + len(expected & ours),
+        )
+    precision, recall = correct / found if found else 0.0, correct / given if given else 0.0
+    f1 = 2 * correct / (found + given) if found + given else 0.0
+    return {"entity_f1": f1, "entity_precision": precision, "entity_recall": recall}

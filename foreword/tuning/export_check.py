@@ -1,0 +1,152 @@
+"""Comparing the outputs of a tuned model with those of the exported folder in `transformers`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from foreword.errors import UserError
+from foreword.interop import check_logits
+from foreword.tuning.examples import LabelledTexts
+from foreword.tuning.predict import TunedModel
+from foreword.tuning.tasks._contract import EncodedExample, ExampleOutputs
+from foreword.types import Array
+
+SHORT = (1, 7)  # tokens of texts that are compared, besides one that is cut
+
+# Outputs of theirs for some examples: the results, each example's row, its input and the padding
+# before it.
+ReadOutputs = Callable[[Any, int, EncodedExample, int], Array]
+
+
+def check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
+    """Return how far the logits are from those of `transformers`, None if it is not installed.
+
+    Texts go through their tokenizer and ours, several at once if there is a padding token. Where a
+    task cuts long texts, the last text, or the last pair, is one that is cut.
+
+    Args:
+        tuned: the model.
+        out: the folder that `export` wrote.
+        length: the most tokens of a text.
+
+    Raises:
+        UserError: `transformers` cannot read the folder, or the logits differ beyond rounding.
+    """
+    if not check_logits.is_checkable():
+        return {"logit_difference": None}
+    theirs, tokenizer = _read(tuned, out)
+    # Compute both on examples that both encode.
+    template = replace(tuned.template, length=length)
+    short = replace(tuned, template=template, device=torch.device("cpu"), dtype=torch.float32)
+    found = short.outputs_of(_examples(tuned, length))
+    groups = [found] if tokenizer.pad_token_id is not None else [[one] for one in found]
+    expected = np.concatenate([one.outputs.ravel() for one in found])
+    read = [each for group in groups for each in _theirs(theirs, tokenizer, tuned, group, length)]
+    distance = float(np.abs(np.concatenate([each.ravel() for each in read]) - expected).max())
+    largest = float(np.abs(expected).max())
+    if not distance <= check_logits.TOLERANCE * max(1.0, largest):
+        raise UserError(
+            f"{out}: Foreword's logits differ from those of transformers by {distance:.3g}, where "
+            f"the greatest is {largest:.3g}; this is a fault of Foreword"
+        )
+    return {"logit_difference": distance, "greatest_logit": largest}
+
+
+def _read(tuned: TunedModel, out: Path) -> tuple[Any, Any]:
+    """Return their model and tokenizer.
+
+    Raises:
+        UserError: `transformers` cannot read the folder.
+    """
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    try:
+        model = getattr(transformers, f"AutoModelFor{tuned.task.auto_class}")
+        theirs = model.from_pretrained(
+            out, local_files_only=True, dtype=torch.float32, attn_implementation="eager"
+        ).eval()
+        tokenizer = transformers.AutoTokenizer.from_pretrained(out, local_files_only=True)
+    except Exception as error:  # transformers' readers raise errors of any type
+        reason = " ".join(str(error).split())
+        raise UserError(f"{out}: transformers cannot read it: {reason}") from error
+    return theirs, tokenizer
+
+
+def _theirs(
+    model: Any, tokenizer: Any, tuned: TunedModel, group: Sequence[ExampleOutputs], length: int
+) -> list[Array]:
+    """Return their outputs for each example of a group."""
+    texts = [text for one in group for text in tuned.task.plain_texts(one.example)]
+    batch = tokenizer(
+        *map(list, zip(*texts, strict=True)),
+        return_tensors="pt",
+        truncation=True,
+        padding=len(texts) > 1,
+        max_length=length,
+    )
+    if tuned.task.is_joint:  # (examples, inputs, length)
+        batch = {name: ids.unflatten(0, (len(group), -1)) for name, ids in batch.items()}
+    with torch.no_grad():
+        result = model(**batch)
+    width = batch["input_ids"].shape[-1]
+    is_left = getattr(tokenizer, "padding_side", "right") == "left"
+    read = READ[tuned.task.auto_class]
+    return [
+        read(result, row, one.inputs[0], width - len(one.inputs[0].ids) if is_left else 0)
+        for row, one in enumerate(group)
+    ]
+
+
+def _of_text(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
+    logits: Array = result.logits[row].numpy()
+    return logits[None]
+
+
+def _of_tokens(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
+    outputs: Array = result.logits[row].numpy()[before + encoded.pooled_positions]
+    return outputs
+
+
+def _of_options(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
+    logits: Array = result.logits[row].numpy()
+    return logits[:, None]
+
+
+READ: Mapping[str, ReadOutputs] = {
+    "SequenceClassification": _of_text,
+    "TokenClassification": _of_tokens,
+    "MultipleChoice": _of_options,
+}
+
+
+def _examples(tuned: TunedModel, length: int) -> LabelledTexts:
+    """Return examples made of texts of random tokens, the last one longer than `length`."""
+    random, vocab = np.random.default_rng(1), tuned.tokenizer.vocab
+    ordinary = np.flatnonzero(~vocab.is_special)
+
+    def text(tokens: int) -> str:
+        made = tuned.tokenizer.decode(random.choice(ordinary, tokens))
+        return made if made.strip() else text(tokens)  # an empty one has no outputs
+
+    def long_text() -> str:
+        # Tokens that are decoded and encoded again may become fewer.
+        words = [text(length)]
+        while len(tuned.tokenizer.encode(" ".join(words))) <= length:
+            words.append(text(length))
+        return " ".join(words)
+
+    def texts() -> list[str]:
+        return [*map(text, SHORT), *([long_text()] if tuned.task.cuts_texts else [])]
+
+    firsts = texts()
+    seconds: Sequence[str | None] = texts() if tuned.tuned_on.is_pair else [None] * len(firsts)
+    made = map(tuned.task.example_of_texts, firsts, seconds)
+    return LabelledTexts.of(made)

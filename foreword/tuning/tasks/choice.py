@@ -1,0 +1,295 @@
+"""Multiple choice: one right option of several for each question."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import torch
+from scipy.special import softmax
+from torch import Tensor, nn
+
+from foreword.errors import UserError
+from foreword.text.tokenizer import Tokenizer
+from foreword.tuning.examples import EncodedTexts, batched
+from foreword.tuning.input_template import InputTemplate
+from foreword.tuning.labelled import Columns, Labelled, label_of, text_of
+from foreword.tuning.pooled import PooledTask
+from foreword.tuning.tasks._contract import (
+    PREDICTION,
+    PROBABILITY,
+    EncodedExample,
+    ExampleOutputs,
+    shortest,
+)
+from foreword.types import Array, Loss
+
+CONTEXTS = ("article", "context", "passage")  # columns of a text that the question is about
+COPA = {"cause": "What was the cause?", "effect": "What was the effect?"}
+OPTION, PROBABILITIES = "option", "probabilities"  # columns of answers
+
+
+@dataclass(frozen=True)
+class Choice(PooledTask):
+    """Multiple choice: one linear map of each option's pooled state, and a softmax over options.
+
+    The input is (context and question, option), a pair as in `classify`; in a decoder GPT-1's form
+    with a delimiter and an extract token. Where it is too long, the context is cut. Questions may
+    have different numbers of options.
+
+    Rows have a question, a list of options and the right one: its number from 0, its letter, its
+    name or its text. The layouts of RACE (`article`, `question`, `options`, `answer`), ARC
+    (`question`, `choices`, `answerKey`) and COPA (`premise`, `choice1`, `choice2`, `question`,
+    `label`) are read as they are; `--text`, `--pair` and `--label` name other columns of question,
+    options and answer.
+
+    It is scored by accuracy, beside chance and the longest option. An option that is the best along
+    with others counts in part.
+
+    Also called: multiple choice.
+    Reference: Radford et al. 2018, section 3.3; Devlin et al. 2019, section 4.4.
+    """
+
+    reads_texts: ClassVar[bool] = False
+    cuts_texts: ClassVar[bool] = False
+    is_joint: ClassVar[bool] = True
+    auto_class: ClassVar[str] = "MultipleChoice"
+    export_note: ClassVar[str] = (
+        "of a question that is too long Foreword cuts the context; transformers cuts the end"
+    )
+    columns: ClassVar[tuple[Columns, ...]] = (
+        Columns("question", "answer", "options"),
+        Columns("question", "answerKey", "choices"),
+        Columns("query", "gold", "choices"),
+        Columns("premise", "label", "choice1"),
+        Columns("question", "answerKey", "question"),
+        Columns("question", "answer", "choices"),
+    )
+
+    # -- examples ----------------------------------------------------------------------------------
+
+    def example(self, row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
+        """Return the question of a row.
+
+        Raises:
+            UserError: there are fewer than two options, one is empty, or the answer is none.
+        """
+        given, names = _options(row, columns, source)
+        question = row.get(columns.text)
+        question = question.get("stem") if isinstance(question, Mapping) else question
+        if columns.pair == "choice1":  # COPA asks in another column
+            asked = text_of(row.get("question"), source)
+            question = f"{text_of(question, source)} {COPA.get(asked, asked)}".strip()
+        text = text_of(question, source)
+        if not text.strip():
+            return None
+        if len(given) < 2:
+            raise UserError(f"{source}: expected at least two options, got {len(given)}")
+        for number, option in enumerate(given):
+            if not option.strip():
+                raise UserError(f"{source}: option {number} is empty")
+        context = " ".join(text_of(row[c], source) for c in CONTEXTS if row.get(c) is not None)
+        answer = label_of(row.get(columns.label), source).strip() if columns.label else ""
+        label = str(_number_of(answer, given, names, source)) if answer else ""
+        pair = json.dumps([context, *given], ensure_ascii=False)
+        return Labelled(text, label, pair, source)
+
+    def example_of_texts(self, text: str, pair: str | None) -> Labelled:
+        """Return a question with two options."""
+        options = [pair or "yes", f"{pair or 'yes'} {text}"]
+        return Labelled(text, pair=json.dumps(["", *options], ensure_ascii=False))
+
+    def plain_texts(self, example: Labelled) -> list[tuple[str, ...]]:
+        """Return context and question, and the option, for each option."""
+        question = _question(example)
+        asked = f"{question.context} {question.text}" if question.context else question.text
+        return [(asked, option) for option in question.options]
+
+    def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
+        """Return nothing: an option is scored, whatever it is called."""
+        return ()
+
+    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> ChoiceTargets:
+        """Return for each option of each question 1 if it is right and 0 if not, float32."""
+        questions = [_question(example) for example in examples]
+        right = [
+            np.arange(len(question.options)) == int(example.label)
+            for question, example in zip(questions, examples, strict=True)
+        ]
+        lengths = [[len(option) for option in question.options] for question in questions]
+        begins = np.cumsum([0, *map(len, right)])
+        return ChoiceTargets(
+            np.concatenate(right).astype(np.float32), begins, np.concatenate(lengths)
+        )
+
+    def encode(
+        self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
+    ) -> Sequence[EncodedExample]:
+        """Return an input for each option of each question."""
+        is_pooled = (self.pooling or template.pooling) == "mean"
+
+        def encoded() -> Iterator[EncodedExample]:
+            for some in batched(examples):
+                questions = [_question(example) for example in some]
+                contexts = tokenizer.encode_batch([q.context for q in questions])
+                asked = tokenizer.encode_batch(
+                    [f" {q.text}" if q.context else q.text for q in questions]
+                )
+                options = iter(tokenizer.encode_batch([o for q in questions for o in q.options]))
+                for question, context, text in zip(questions, contexts, asked, strict=True):
+                    for number in range(len(question.options)):
+                        option = next(options)
+                        room = max(template.room - len(text) - len(option), 0)
+                        made = template.apply([*context[:room], *text], option)
+                        yield EncodedExample(
+                            made.ids,
+                            made.segments,
+                            template.pooled_positions(made, self.pooling),
+                            made.was_cut or len(context) > room,
+                            is_pooled,
+                            is_further=number > 0,
+                        )
+
+        return EncodedTexts.of(encoded())
+
+    # -- learning ----------------------------------------------------------------------------------
+
+    def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
+        """Return the head, (options, d_model) -> (options, 1)."""
+        return self.linear_head(d_model, 1)
+
+    def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
+        """Return the cross-entropy of the right option among those of its question, in nats."""
+        scores = outputs[:, 0]
+        questions, which = torch.unique_consecutive(numbers, return_inverse=True)
+        count = len(questions)
+        greatest = scores.new_full((count,), -torch.inf).scatter_reduce(0, which, scores, "amax")
+        shifted = scores - greatest.detach()[which]
+        sums = scores.new_zeros(count).scatter_add(0, which, shifted.exp())
+        total = sums.log().sum() - (shifted * targets).sum()
+        return Loss(total, total.new_tensor(float(count)))
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def scores(self, outputs: Array, targets: ChoiceTargets) -> dict[str, float]:
+        """Return the accuracy.
+
+        Args:
+            outputs: (options, 1).
+            targets: of the same options.
+        """
+        right = []
+        for begin, end in pairwise(targets.begins):
+            scores = outputs[begin:end, 0]
+            is_best = scores == scores.max()
+            right.append(float(targets.right[begin:end] @ is_best / is_best.sum()))
+        return {"accuracy": float(np.mean(right))}
+
+    def baselines(
+        self, train: ChoiceTargets, dev: ChoiceTargets, labels: tuple[str, ...]
+    ) -> Mapping[str, Array]:
+        """Return chance, and the length of each option in characters: the longest one wins."""
+        lengths = dev.lengths.astype(np.float64)[:, None]
+        return {"longest option": lengths, "chance": np.zeros_like(lengths)}
+
+    def answer_types(self, labels: tuple[str, ...], *, probabilities: bool) -> dict[str, Any]:
+        """Return the types of the option's text, its number from 0, and its probability."""
+        types = {PREDICTION: pa.string(), OPTION: pa.int64(), PROBABILITY: pa.float32()}
+        return {**types, PROBABILITIES: pa.list_(pa.float32())} if probabilities else types
+
+    def answers(
+        self, found: Sequence[ExampleOutputs], labels: tuple[str, ...], *, probabilities: bool
+    ) -> list[dict[str, Any]]:
+        """Return the likeliest option of each question."""
+        rows = []
+        for one in found:
+            shares = softmax(one.outputs[:, 0])
+            best = int(shares.argmax())
+            option = _question(one.example).options[best]
+            row = {PREDICTION: option, OPTION: best, PROBABILITY: shortest(shares[best])}
+            more = {PROBABILITIES: [shortest(share) for share in shares]} if probabilities else {}
+            rows.append(row | more)
+        return rows
+
+
+@dataclass(frozen=True)
+class ChoiceTargets(Sequence[Any]):
+    """The right options.
+
+    Attributes:
+        right: 1 for a right option and 0 for a wrong one, (options,) float32.
+        begins: where the options of each question begin, and where the last ones end,
+            (questions + 1,) int64.
+        lengths: the characters of each option, (options,) int64.
+    """
+
+    right: Array
+    begins: Array
+    lengths: Array
+
+    def __len__(self) -> int:
+        return len(self.right)
+
+    def __getitem__(self, which: Any) -> Any:
+        return self.right[which]
+
+
+class _Question(NamedTuple):
+    context: str
+    text: str
+    options: list[str]
+
+
+def _question(example: Labelled) -> _Question:
+    """Return the parts of an example."""
+    context, *options = json.loads(example.pair or '[""]')
+    return _Question(context, example.text, options)
+
+
+def _options(
+    row: Mapping[str, Any], columns: Columns, source: str
+) -> tuple[list[str], list[str] | None]:
+    """Return the options of a row, and their names if they have some.
+
+    Raises:
+        UserError: there is no list of options.
+    """
+    if columns.pair == "choice1":
+        numbered = [row.get(f"choice{n}") for n in range(1, 10)]
+        return [text_of(option, source) for option in numbered if option is not None], None
+    given = row.get(columns.pair)
+    given = given.get("choices", given) if isinstance(given, Mapping) else given
+    if isinstance(given, Mapping):  # {"text": [...], "label": [...]}
+        names = [label_of(name, source) for name in given.get("label") or ()]
+        return [text_of(text, source) for text in given.get("text") or ()], names
+    if not isinstance(given, list | tuple | np.ndarray):
+        raise UserError(f"{source}: '{columns.pair}' is not a list of options")
+    if all(isinstance(option, Mapping) for option in given):
+        names = [label_of(option.get("label"), source) for option in given]
+        return [text_of(option.get("text"), source) for option in given], names
+    return [text_of(option, source) for option in given], None
+
+
+def _number_of(answer: str, options: Sequence[str], names: list[str] | None, source: str) -> int:
+    """Return the number of an answer, given by name, number, letter or text.
+
+    Raises:
+        UserError: it is none of the options.
+    """
+    number = -1
+    if names is not None and answer in names:
+        number = names.index(answer)
+    elif answer.isdecimal() and not names and int(answer) < len(options):
+        number = int(answer)
+    elif answer in options:
+        number = options.index(answer)
+    elif len(answer) == 1 and answer.isascii() and answer.isupper() and not names:
+        number = ord(answer) - ord("A")
+    if not 0 <= number < len(options):
+        raise UserError(f"{source}: the answer '{answer}' is none of the {len(options)} options")
+    return number

@@ -1,0 +1,328 @@
+"""One label per word of a sentence: parts of speech, named entities."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from scipy.special import softmax
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from foreword.errors import UserError
+from foreword.text import special
+from foreword.text.tokenizer import Tokenizer
+from foreword.tuning.entities import are_entity_labels, entity_scores
+from foreword.tuning.examples import EncodedTexts, batched
+from foreword.tuning.headed import HeadedTask
+from foreword.tuning.input_template import InputTemplate
+from foreword.tuning.labelled import Columns, Labelled, label_of, text_of
+from foreword.tuning.sentence_files import SPACE_AFTER
+from foreword.tuning.tasks._contract import (
+    PREDICTION,
+    PROBABILITY,
+    EncodedExample,
+    ExampleOutputs,
+    probability_columns,
+    shortest,
+)
+from foreword.types import Array, Loss
+
+SPACED, GLUED = "\n", "\t"  # before a word of `Labelled.text`, after a space or without one
+UNTAGGED = -1  # the target of a word without a label, which is not scored
+
+
+@dataclass(frozen=True)
+class Tag(HeadedTask):
+    """Tagging: dropout and a linear layer on the state of each word's first piece.
+
+    A row is a sentence: `.conllu` (the words are `form`, the labels `upos`; `--label xpos` is
+    another column), CoNLL columns (`.conll`, `.txt`, `.tsv`: a word per line, a blank line between
+    sentences; the word is the first column and the label the last), or a table with lists of words
+    and labels. A sentence that is too long is read in windows cut between words.
+
+    Labels of entities (B-person, I-person, O) are scored by F1 over whole entities, as seqeval and
+    CoNLL-2003's conlleval do, others by accuracy over words.
+
+    Also called: token classification, sequence labelling, part-of-speech tagging, NER.
+    Reference: Devlin et al. 2019, section 5.3; Ramshaw & Marcus 1995 for B, I and O.
+    Differs from the paper: no context of the document around the sentence.
+    """
+
+    reads_texts: ClassVar[bool] = False
+    cuts_texts: ClassVar[bool] = False
+    reads_tokens: ClassVar[bool] = True
+    auto_class: ClassVar[str] = "TokenClassification"
+    export_note: ClassVar[str] = (
+        "the label of a word is that of its first token: pipeline(..., "
+        'aggregation_strategy="first")'
+    )
+    columns: ClassVar[tuple[Columns, ...]] = (
+        Columns("words", "labels"),
+        Columns("tokens", "tags"),
+        Columns("tokens", "ner_tags"),
+        Columns("tokens", "pos_tags"),
+    )
+    formats: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {".conllu": ".conllu", ".conll": ".conll", ".txt": ".conll", ".tsv": ".conll"}
+    )
+
+    # -- examples ----------------------------------------------------------------------------------
+
+    def example(self, row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
+        """Return the sentence of a row, whose cells are lists, or texts parted by spaces.
+
+        Raises:
+            UserError: the labels do not fit the words, or a word is empty.
+        """
+        words = _items(row.get(columns.text), source)
+        if not words:
+            return None
+        for number, word in enumerate(words, 1):
+            if not word or not word.strip():
+                raise UserError(f"{source}: word {number} is empty")
+        tags = _items(row.get(columns.label), source) if columns.label else []
+        if tags and len(tags) != len(words):
+            raise UserError(f"{source}: {len(words):,} words, but {len(tags):,} labels")
+        has_space = row.get(SPACE_AFTER) or [True] * len(words)
+        if len(has_space) != len(words):
+            raise UserError(
+                f"{source}: {len(words):,} words, but {len(has_space):,} values in {SPACE_AFTER}"
+            )
+        marks = ["", *(SPACED if spaced else GLUED for spaced in has_space[:-1])]
+        text = "".join(
+            mark + re.sub(r"[\t\n]", " ", word) for mark, word in zip(marks, words, strict=True)
+        )
+        return Labelled(text, SPACED.join(tags) if any(tags) else "", source=source)
+
+    def example_of_texts(self, text: str, pair: str | None) -> Labelled:
+        """Return a sentence of the words between spaces."""
+        return Labelled(SPACED.join(text.split()))
+
+    def plain_texts(self, example: Labelled) -> list[tuple[str, ...]]:
+        """Return the sentence as it is written."""
+        return [("".join(_forms(example.text)),)]
+
+    def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
+        """Return the labels of the training examples, sorted.
+
+        Raises:
+            UserError: there are fewer than two.
+        """
+        labels = tuple(sorted({tag for example in train for tag in _tags(example) if tag}))
+        if len(labels) < 2:
+            what = f"every word has '{labels[0]}'" if labels else "no word has one"
+            raise UserError(f"the training examples need at least two labels; {what}")
+        return labels
+
+    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> TagTargets:
+        """Return the targets of whole sentences.
+
+        Raises:
+            UserError: a label is not in `labels`.
+        """
+        number = {label: n for n, label in enumerate(labels)} | {"": UNTAGGED}
+        arrays = []
+        for example in examples:
+            tags = _tags(example)
+            if unseen := [tag for tag in tags if tag not in number]:
+                raise UserError(
+                    f"{example.source}: label '{unseen[0]}', which no training example has; "
+                    f"training has: {', '.join(labels)}"
+                )
+            arrays.append(np.asarray([number[tag] for tag in tags], np.int64))
+        return TagTargets(arrays, examples, labels)
+
+    def place(self, targets: TagTargets, encoded: Sequence[EncodedExample]) -> TagTargets:
+        """Return the targets of each window."""
+        flat = np.concatenate(targets.arrays)
+        counts = [len(window.pooled_positions) for window in encoded]
+        return TagTargets(np.split(flat, np.cumsum(counts)[:-1]), targets.sentences, targets.labels)
+
+    def encode(
+        self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
+    ) -> Sequence[EncodedExample]:
+        """Return each sentence, pooled at the first piece of each word, in windows if it is long.
+
+        Raises:
+            UserError: a word has no piece, and the tokenizer has no unknown token.
+        """
+
+        def encoded() -> Iterator[EncodedExample]:
+            for some in batched(examples):
+                forms = list(dict.fromkeys(form for one in some for form in _forms(one.text)))
+                pieces = dict(zip(forms, tokenizer.encode_words(forms), strict=True))
+                for example in some:
+                    words = [
+                        _known(pieces[form], form, tokenizer, example.source)
+                        for form in _forms(example.text)
+                    ]
+                    yield from _windows(words, template)
+
+        return EncodedTexts.of(encoded())
+
+    # -- learning ----------------------------------------------------------------------------------
+
+    def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
+        """Return the head, (words, d_model) -> (words, labels)."""
+        return self.linear_head(d_model, len(labels))
+
+    def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
+        """Return the cross-entropy of the words that have a label, in nats."""
+        total = F.cross_entropy(outputs, targets, reduction="sum", ignore_index=UNTAGGED)
+        return Loss(total, (targets != UNTAGGED).sum().to(total.dtype))
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def scores(self, outputs: Array, targets: TagTargets) -> dict[str, float]:
+        """Return the accuracy over words; before it, for entities, F1, precision and recall.
+
+        Args:
+            outputs: (words, labels).
+            targets: of the same words.
+        """
+        chosen, right = outputs.argmax(axis=1), np.concatenate(targets.arrays)
+        is_scored = right != UNTAGGED
+        scores = {"accuracy": float((chosen == right)[is_scored].mean()) if is_scored.any() else 0}
+        if not are_entity_labels(targets.labels):
+            return scores
+        sizes = [len(_forms(sentence.text)) for sentence in targets.sentences]
+        edges = np.cumsum([0, *sizes])
+        names = np.asarray([*targets.labels, "O"])  # a word without a label is outside of entities
+        both = ([names[n[a:b]].tolist() for a, b in pairwise(edges)] for n in (right, chosen))
+        return {**entity_scores(*both), **scores}
+
+    def baselines(
+        self, train: TagTargets, dev: TagTargets, labels: tuple[str, ...]
+    ) -> Mapping[str, Array]:
+        """Return each word's most frequent label, and for unseen words that of all words."""
+        by_word: dict[str, Counter[int]] = defaultdict(Counter)
+        tags = chain.from_iterable(train.arrays)
+        words = chain.from_iterable(_forms(sentence.text) for sentence in train.sentences)
+        for word, tag in zip(words, tags, strict=True):
+            if tag != UNTAGGED:
+                by_word[word.strip()][int(tag)] += 1
+        overall: Counter[int] = sum(by_word.values(), Counter())
+        usual = overall.most_common(1)[0][0]
+        best = {word: counts.most_common(1)[0][0] for word, counts in by_word.items()}
+        chosen = [
+            best.get(form.strip(), usual)
+            for sentence in dev.sentences
+            for form in _forms(sentence.text)
+        ]
+        return {"most frequent label of each word": np.eye(len(labels))[chosen]}
+
+    def answer_types(self, labels: tuple[str, ...], *, probabilities: bool) -> dict[str, Any]:
+        """Return the types of lists with a label and a probability for each word."""
+        each = probability_columns(labels) if probabilities else []
+        numbers = dict.fromkeys([PROBABILITY, *each], pa.list_(pa.float32()))
+        return {PREDICTION: pa.list_(pa.string()), **numbers}
+
+    def answers(
+        self, found: Sequence[ExampleOutputs], labels: tuple[str, ...], *, probabilities: bool
+    ) -> list[dict[str, Any]]:
+        """Return the labels of each sentence's words, and their probabilities."""
+        rows = []
+        for one in found:
+            shares = softmax(one.outputs, axis=1)
+            row = {
+                PREDICTION: [labels[n] for n in shares.argmax(axis=1)],
+                PROBABILITY: [shortest(share) for share in shares.max(axis=1)],
+            }
+            if probabilities:
+                columns = zip(probability_columns(labels), shares.T, strict=True)
+                row |= {name: [shortest(share) for share in column] for name, column in columns}
+            rows.append(row)
+        return rows
+
+
+@dataclass(frozen=True)
+class TagTargets(Sequence[Array]):
+    """The labels of words, by number.
+
+    Attributes:
+        arrays: of each sentence or window, (words,) int64 each; UNTAGGED for a word without one.
+        sentences: the sentences.
+        labels: the names of the labels.
+    """
+
+    arrays: Sequence[Array]
+    sentences: Sequence[Labelled]
+    labels: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    def __getitem__(self, which: Any) -> Any:
+        return self.arrays[which]
+
+
+def _items(cell: Any, source: str) -> list[str]:
+    """Return the items of a list, or of a text parted by spaces; "" for one that is missing."""
+    if isinstance(cell, list | tuple | np.ndarray):
+        return [label_of(item, source).strip() for item in cell]
+    return text_of(cell, source).split()
+
+
+def _forms(text: str) -> list[str]:
+    """Return the words of a sentence, each with the space before it, if there is one."""
+    return [form.replace(SPACED, " ") for form in re.split(f"(?={SPACED})|{GLUED}", text)]
+
+
+def _tags(example: Labelled) -> list[str]:
+    return example.label.split(SPACED)
+
+
+def _known(
+    pieces: tuple[list[int], int], form: str, tokenizer: Tokenizer, source: str
+) -> tuple[list[int], int]:
+    """Return the pieces of a word, the unknown token if it has none.
+
+    Raises:
+        UserError: there is no unknown token.
+    """
+    if pieces[0]:
+        return pieces
+    unknown = tokenizer.vocab.special.get(special.UNK)
+    if unknown is None:
+        raise UserError(
+            f"{source}: the word {form.strip()!r} has no token; replace it, or leave it out"
+        )
+    return [unknown], 0
+
+
+def _windows(
+    words: Sequence[tuple[list[int], int]], template: InputTemplate
+) -> Iterator[EncodedExample]:
+    """Yield a sentence in windows of whole words; a word longer than a window is cut.
+
+    Args:
+        words: the pieces of each word, and which of them is the first to spell it.
+        template: the input template.
+    """
+    before = len(template.prefix)
+    room = template.length - before - len(template.suffix)
+    ids: list[int] = []
+    positions: list[int] = []
+    was_cut = is_further = False
+
+    def window() -> EncodedExample:
+        all_ids = np.asarray([*template.prefix, *ids, *template.suffix], np.int64)
+        at = np.asarray(positions, np.int64)
+        return EncodedExample(all_ids, np.zeros_like(all_ids), at, was_cut, is_further=is_further)
+
+    for pieces, first in words:
+        if ids and len(ids) + len(pieces) > room:
+            yield window()
+            ids, positions, was_cut, is_further = [], [], False, True
+        positions.append(before + len(ids) + min(first, room - 1))
+        was_cut = was_cut or len(pieces) > room
+        ids += pieces[:room]
+    yield window()

@@ -1,0 +1,221 @@
+"""The sentences that `tag` reads and refuses, its windows, and its scores."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from foreword.api.predict import predict
+from foreword.api.tune import tune
+from foreword.cli.main import run as command
+from foreword.errors import UserError
+from foreword.runs.trained_model import open_run
+from foreword.tuning.entities import entities, entity_scores
+from foreword.tuning.input_template import template_of
+from foreword.tuning.labelled import Columns, Labelled
+from foreword.tuning.predict import load_tuned
+from foreword.tuning.tasks.tag import Tag, TagTargets
+from tests.tuning.runs import BAD, GOOD, LAYOUTS, make_run, reviews
+
+COLUMNS = Columns("words", "labels")
+FAST: dict[str, Any] = {"task": "tag", "seeds": 1, "device": "cpu", "progress": False}
+CONLLU = """# text = we can't see
+1\twe\twe\tPRON\tPRP\t_\t_\t_\t_\t_
+2-3\tcan't\t_\t_\t_\t_\t_\t_\t_\t_
+2\tca\tcan\tAUX\tMD\t_\t_\t_\t_\t_
+3\tn't\tnot\tPART\tRB\t_\t_\t_\t_\t_
+4\tsee\tsee\t_\tVB\t_\t_\t_\t_\tSpaceAfter=No
+
+1\tsaw\tsee\tVERB\tVBD\t_\t_\t_\t_\t_
+"""
+CONLL = "-DOCSTART-\tO\n\n# a comment\nTom\tB-per\nHanks\tI-per\nsaw\tO\n\n#film\tO\n \t\ntown\tO\n"
+
+
+def sentences(count: int, seed: int) -> list[tuple[list[str], list[str]]]:
+    """Words that are entities by themselves: a good one begins, a bad one goes on."""
+    names = dict.fromkeys(GOOD, "B-good") | dict.fromkeys(BAD, "B-bad")
+    found = [one.text.split() for one in reviews(count, seed)]
+    return [(words, [names.get(word, "O") for word in words]) for words in found]
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def conll(path: Path, pairs: list[tuple[list[str], list[str]]]) -> Path:
+    blocks = ["".join(f"{w}\t{t}\n" for w, t in zip(*pair, strict=True)) for pair in pairs]
+    return write(path, "\n".join(blocks))
+
+
+def test_entity_scores_equal_those_of_seqeval() -> None:
+    # The figures are of seqeval 1.2.2 for the same draws.
+    rng, labels = random.Random(7), ["O", "B-a", "I-a", "B-b", "I-b"]
+    right = [[rng.choice(labels) for _ in range(rng.randint(1, 9))] for _ in range(8)]
+    ours = [[t if rng.random() < 0.7 else rng.choice(labels) for t in one] for one in right]
+    scores = entity_scores(right, ours)
+    assert scores["entity_f1"] == pytest.approx(0.7441860465116279)
+    assert scores["entity_precision"] == pytest.approx(0.7619047619047619)
+    assert scores["entity_recall"] == pytest.approx(0.7272727272727273)
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ("B-a I-a O", [("a", 0, 1)]),
+        ("I-a I-a B-a", [("a", 0, 1), ("a", 2, 2)]),
+        ("B-a I-b I-b", [("a", 0, 0), ("b", 1, 2)]),
+        ("S-a B-a E-a I-a", [("a", 0, 0), ("a", 1, 2), ("a", 3, 3)]),
+        ("O O", []),
+    ],
+)
+def test_entities_begin_and_end_as_in_seqeval(
+    labels: str, expected: list[tuple[str, int, int]]
+) -> None:
+    assert list(entities(labels.split())) == expected
+
+
+def test_words_keep_their_spaces_and_words_without_a_label_are_not_scored(tmp_path: Path) -> None:
+    from foreword.tuning.table import labelled, read_table
+
+    table = read_table(write(tmp_path / "a.conllu", CONLLU), formats=Tag.formats)
+    assert table.usual == Columns("form", "upos")
+    examples, _ = labelled(table, table.usual, Tag().reader)
+    assert [one.text for one in examples] == ["we\nca\tn't\nsee", "saw"]
+    assert [one.label for one in examples] == ["PRON\nAUX\nPART\n", "VERB"]
+    assert [one.source[-2:] for one in examples] == [":2", ":8"]
+    labels = Tag().labels(examples)
+    targets = Tag().targets(examples, labels)
+    assert [one.tolist() for one in targets] == [[2, 0, 1, -1], [3]]
+    outputs = np.eye(4)[[2, 0, 0, 0, 3]]
+    assert Tag().scores(outputs, targets) == {"accuracy": 0.75}
+    loss = Tag().loss(torch.zeros(5, 4), torch.tensor([2, 0, 1, -1, 3]), torch.arange(5))
+    assert loss.count == 4
+
+
+def test_columns_of_words_are_read_with_comments_and_document_marks(tmp_path: Path) -> None:
+    from foreword.tuning.table import labelled, read_table
+
+    for name in ("a.conll", "a.txt", "a.tsv"):
+        table = read_table(write(tmp_path / name, CONLL), formats=Tag.formats)
+        assert table.usual is not None
+        examples, _ = labelled(table, table.usual, Tag().reader)
+        assert [one.text for one in examples] == ["Tom\nHanks\nsaw", "#film", "town"]
+        assert examples[0].label == "B-per\nI-per\nO"
+
+
+def test_no_word_is_lost_in_windows(tmp_path: Path) -> None:
+    trained = open_run(make_run(tmp_path), "cpu")
+    template = template_of(trained.recipe, trained.vocab, 8)
+    example = Tag().example({"words": ["film"] * 15}, COLUMNS, "a")
+    assert example is not None
+    windows = Tag().encode([example, example], trained.tokenizer, template)
+    assert [len(one.ids) for one in windows] == [8, 8, 5] * 2
+    assert [len(one.pooled_positions) for one in windows] == [6, 6, 3] * 2
+    assert [one.is_further for one in windows] == [False, True, True] * 2
+    assert not any(one.was_cut for one in windows)
+    for one in windows:
+        assert (one.ids[one.pooled_positions] == trained.tokenizer.encode("film")[0]).all()
+    targets = Tag().targets([Labelled("", "\n".join("ab" * 7 + "a"))] * 2, ("a", "b"))
+    placed = Tag().place(targets, windows)
+    assert [len(one) for one in placed] == [6, 6, 3] * 2
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_learns_to_tag_and_predicts_what_it_was_scored_by(
+    layout: str, tmp_path: Path
+) -> None:
+    run = make_run(tmp_path / "run", layout)
+    dev = sentences(24, 2)
+    done = tune(
+        run, sentences(120, 1), dev, lr=1e-2, epochs=5, settings={"task.dropout": 0.0}, **FAST
+    )
+    tuned, baseline = done.rows
+    assert list(tuned)[6:9:2] == ["entity_f1", "entity_precision"]
+    assert baseline["strategy"] == "most frequent label of each word"
+    assert baseline["entity_f1"] == 1.0
+    assert tuned["entity_f1"] > 0.8
+    model = load_tuned(done.out, "cpu")
+    predicted, shares = model.predict([words for words, _ in dev])
+    scores = entity_scores([tags for _, tags in dev], predicted)
+    assert scores["entity_f1"] == pytest.approx(tuned["entity_f1"])
+    assert [len(one) for one in shares] == [len(words) for words, _ in dev]
+    assert model.predict([" ".join(dev[0][0])])[0] == predicted[:1]
+
+
+def test_predictions_are_written_with_the_words(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    train = conll(tmp_path / "train.conll", sentences(40, 1))
+    done = tune(run, train, train, epochs=1, **FAST)
+    given = conll(tmp_path / "new.txt", sentences(5, 3))
+    result = predict(done, given, progress=False)
+    assert [len(row["prediction"]) for row in result.rows] == [len(r["0"]) for r in result.rows]
+    assert sum(result.counts.labels.values()) == sum(len(row["0"]) for row in result.rows)
+    predict(done, given, out=tmp_path / "out.conll", progress=False)
+    lines = (tmp_path / "out.conll").read_text(encoding="utf-8").split("\n\n")
+    first = [line.split("\t") for line in lines[0].splitlines()]
+    assert [cells[0] for cells in first] == result.rows[0]["0"]
+    assert [cells[-1] for cells in first] == result.rows[0]["prediction"]
+    rows = tmp_path / "out.jsonl"
+    predict(done, given, out=rows, probabilities=True, progress=False)
+    row = json.loads(rows.read_text(encoding="utf-8").splitlines()[0])
+    total = sum(row[f"probability_{label}"][0] for label in ("B-bad", "B-good", "O"))
+    assert total == pytest.approx(1.0, abs=1e-5)
+    texts = predict(done, ["the fine film"], progress=False)
+    assert len(texts.predictions[0]) == 3
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"words": ["a", "b"], "labels": ["x"]}, "t:1: 2 words, but 1 labels"),
+        ({"words": ["a", ""], "labels": ["x", "y"]}, "t:1: word 2 is empty"),
+        ({"words": "a b", "labels": "x y z"}, "t:1: 2 words, but 3 labels"),
+    ],
+)
+def test_labels_that_do_not_fit_the_words_are_refused(row: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        Tag().example(row, COLUMNS, "t:1")
+    assert Tag().example({"words": []}, COLUMNS, "t:1") is None
+
+
+def test_a_label_unknown_to_training_is_refused() -> None:
+    with pytest.raises(UserError, match="d:1: label 'c', which no training example has"):
+        Tag().targets([Labelled("x", "c", source="d:1")], ("a", "b"))
+
+
+def test_baseline_is_each_words_most_frequent_label() -> None:
+    train = TagTargets(
+        [np.array([0, 1, 1]), np.array([1])], [Labelled("a\na\nb"), Labelled("a")], ("x", "y")
+    )
+    dev = TagTargets([np.array([0, 0])], [Labelled("a\nnew")], ("x", "y"))
+    (outputs,) = Tag().baselines(train, dev, ("x", "y")).values()
+    assert outputs.argmax(1).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "message"),
+    [
+        ("\n\n", [], "no sentence in it"),
+        ("a\tO\nb\tO\tx\n", [], ":2: expected 2 columns as in the lines before, got 3"),
+        ("a\tO\nb\tO\n", [], "need at least two labels; every word has 'O'"),
+        ("a\tO\nb\tB\n", ["--prefix", "x", "--prefix", "y"], "--prefix: is for texts"),
+        ("a\tO\nb\tB\n", ["--label", "7"], "no column '7'; its columns: 0, 1"),
+    ],
+)
+def test_mistakes_are_reported_in_one_line(
+    text: str, more: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, file = make_run(tmp_path / "run"), write(tmp_path / "a.conll", text)
+    words = ["tune", str(run), "--task", "tag", "--train", str(file), "--dev", str(file)]
+    assert command([*words, "--device", "cpu", *more]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    (error,) = [line for line in lines if not line.startswith("warning: ")]
+    assert message in error
