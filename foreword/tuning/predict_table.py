@@ -156,5 +156,6 @@ def _answered(
             counts.empty_sources += [source] * (len(counts.empty_sources) < SHOWN)
         elif PROBABILITY in answer:
             given = answer[PREDICTION]
-            counts.labels.update(map(str, given if isinstance(given, list) else [given]))
+            each = given if isinstance(given, list) else [given]
+            counts.labels.update(label for label in each if label in model.labels)
         yield SourcedRow(source, {**row, **answer})

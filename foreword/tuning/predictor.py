@@ -167,6 +167,10 @@ class Predictor(Protocol):
     """A fine-tuned model that answers examples."""
 
     @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels, in the order of its outputs."""
+
+    @property
     def task(self) -> Task:
         """The task it was tuned for."""
 
