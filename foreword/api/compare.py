@@ -17,6 +17,7 @@ from foreword.comparison.forecast import ComparisonForecast, forecast
 from foreword.comparison.grid import load_grid
 from foreword.comparison.plot import write_plot
 from foreword.comparison.power import power_notes
+from foreword.comparison.probing import RANDOM
 from foreword.comparison.results import Results, gather
 from foreword.comparison.run import Comparison
 from foreword.comparison.work import CellProgress
@@ -65,7 +66,7 @@ class ComparisonResult(Result):
 
     @property
     def tables(self) -> list[tables.MarkdownTable]:
-        """The tables for people: the forecast, or pretraining, fine-tuning and samples."""
+        """The tables for people: the forecast, or pretraining, scores, sweeps and samples."""
         if self.forecast is not None:
             return [tables.forecast_table(self.forecast)]
         return tables.tables(self.results)
@@ -119,7 +120,7 @@ def compare(
         data: text in place of the grid's own; or a folder of prepared text.
         out: the folder to create, or to continue.
         heldout: held-out text in place of the grid's own.
-        tasks: folder of the tasks' files; default: next to the grid.
+        tasks: folder of the files of tasks and probes; default: next to the grid.
         hours: budget of each cell in hours.
         tokens: in tokens.
         epochs: in readings of the text.
@@ -166,9 +167,11 @@ def compare(
 
 
 def _unique(columns: Sequence[str]) -> list[str]:
-    """Return the columns, "from scratch" with the column before it, whose score it is."""
+    """Return the columns, those of random weights with the column before, whose score it is."""
     pairs = zip(columns, ["", *columns], strict=False)
-    return [f"{before}, {name}" if name == tables.SCRATCH else name for name, before in pairs]
+    return [
+        f"{before}, {name}" if name in (tables.SCRATCH, RANDOM) else name for name, before in pairs
+    ]
 
 
 class ComparisonProgress:

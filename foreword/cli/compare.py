@@ -32,7 +32,8 @@ class GridOptions(Options):
         typer.Option("--heldout", help="Held-out text to replace the grid's own."),
     ] = None
     tasks: Annotated[
-        Path | None, typer.Option(help="Folder of the tasks' files; default: next to the grid.")
+        Path | None,
+        typer.Option(help="Folder of the files of tasks and probes; default: next to the grid."),
     ] = None
 
 

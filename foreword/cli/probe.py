@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -86,8 +85,8 @@ def _open_models(
 ) -> list[ProbedModel]:
     """Return the models, each with a unique name."""
     from foreword.errors import UserError
-    from foreword.nn.init import initialise
     from foreword.probes._contract import ProbedModel
+    from foreword.probes._random_weights import with_random_weights
 
     runs = list(dict.fromkeys(runs))
     names = [run.absolute().name for run in runs]
@@ -101,10 +100,7 @@ def _open_models(
                 raise UserError(
                     f"--untrained: {run} is a count-based model without weights to randomise"
                 )
-            model = trained.recipe.build(trained.vocab)
-            initialise(model, trained.recipe.train.seed)
-            untrained_model = replace(trained, model=model.to(trained.device).eval())
-            models.append(ProbedModel(f"{name}, untrained", untrained_model, texts))
+            models.append(ProbedModel(f"{name}, untrained", with_random_weights(trained), texts))
     return models
 
 

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from foreword import atomic, config, kinds
+from foreword.comparison.probing import GridProbe, named
 from foreword.comparison.sweep import SEED, Values, as_table, combinations, settings_of
 from foreword.errors import UserError
-from foreword.kinds import part
+from foreword.kinds import Part, part
+from foreword.probes._contract import Probe
+from foreword.probes._while_training import with_absolute_paths
 from foreword.ranges import Count, CountOrZero, OpenShare, Ranged
 from foreword.runs.recipe import Recipe
 from foreword.train.budget import Budget
@@ -103,6 +106,7 @@ class Grid(Ranged):
             recipe; all combinations are tried, and the best overrides the cell's settings.
         sweep_share: share of the budget for which each combination is trained.
         tasks: the tasks to fine-tune on.
+        probes: kinds in `probes/`, with which each pretrained model is measured.
     """
 
     cells: tuple[Cell, ...]
@@ -115,6 +119,7 @@ class Grid(Ranged):
     sweep: Any = field(default_factory=dict)
     sweep_share: OpenShare = 0.1
     tasks: tuple[GridTask, ...] = ()
+    probes: tuple[Probe, ...] = field(default=(), metadata={"part": Part("probes")})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -134,6 +139,11 @@ class Grid(Ranged):
             if repeated:
                 setting = "label" if key == "cells" else "name"
                 raise ValueError(f"{key}: two are called '{repeated[0]}'; give each a {setting}")
+
+    @property
+    def measures(self) -> tuple[GridProbe | GridTask, ...]:
+        """All that a pretrained model is measured by, in the order of the work."""
+        return (*named(self.probes), *self.tasks)
 
     def trials(self, cell: Cell) -> list[Values]:
         """Return the combinations of values that a cell's sweep tries; none without a sweep."""
@@ -214,7 +224,7 @@ def load_grid(
     Args:
         name: name of a shipped grid, or path of a file.
         data: replaces the grid's own.
-        tasks: folder of the tasks' files; default: the folder of the grid.
+        tasks: folder of the files of tasks and probes; default: the folder of the grid.
         budget: replaces the grid's own.
         heldout: replaces the grid's own; if only `data` is given, there is none.
         read: settings of reading text, which override the grid's for all cells.
@@ -229,6 +239,7 @@ def load_grid(
         grid,
         cells=tuple(replace(cell, recipe=_recipe_path(folder, cell.recipe)) for cell in grid.cells),
         tasks=tuple(_with_full_paths(task, (tasks or folder).resolve()) for task in grid.tasks),
+        probes=tuple(_probe_in((tasks or folder).resolve(), probe) for probe in grid.probes),
         data=tuple(data) or tuple(str(folder / text) for text in grid.data),
         heldout=tuple(heldout)
         or (() if data else tuple(str(folder / text) for text in grid.heldout)),
@@ -279,6 +290,13 @@ def _recipe_path(folder: Path, recipe: str) -> str:
 def _with_full_paths(task: GridTask, folder: Path) -> GridTask:
     dev = tuple(str(folder / name) for name in _as_tuple(task.dev))
     return replace(task, train=str(folder / task.train), dev=dev)
+
+
+def _probe_in(folder: Path, probe: Probe) -> Probe:
+    try:
+        return with_absolute_paths(probe, folder)
+    except UserError as error:
+        raise UserError(f"probes: {kinds.name_of(probe)}: {error}") from error
 
 
 def _as_tuple(names: str | tuple[str, ...]) -> tuple[str, ...]:

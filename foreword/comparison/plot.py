@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from foreword import atomic, figures
 from foreword.comparison.results import Results
 from foreword.comparison.sweep import describe
+from foreword.comparison.work import BAG_OF_WORDS
 
 BAR_WIDTH = 0.38  # of two bars side by side
 MOST_INSIDE = 6  # curves; with more, the legend would hide some and moves outside
@@ -27,7 +28,7 @@ def write_plot(results: Results) -> str:
     Raises:
         UserError: the disk is full or the folder cannot be written.
     """
-    tasks = [task for task in results.comparison.grid.tasks if results.metric(task)]
+    tasks = [each for each in results.comparison.grid.measures if results.metric(each)]
     if not results.runs:
         return ""
     count = 1 + len(tasks)
@@ -91,12 +92,15 @@ def _plot_scores(axis: Any, results: Results, task: Any) -> None:
                 ecolor="black",
                 capsize=2,
             )
-    for score in results.scores:
-        if score.task == task.name and not score.cell:  # a chance baseline
-            axis.axvline(score.scores[results.metric(task)], color="gray", linestyle="--")
+    names = dict.fromkeys(s.start for s in results.scores if s.task == task.name and not s.cell)
+    for name in names:
+        if (baseline := results.task_interval("", task, name)) is not None:
+            style = ":" if name == BAG_OF_WORDS else "--"
+            axis.axvline(baseline.mean, color="gray", linestyle=style)
     axis.set_yticks(range(len(cells)), [cell.name for cell in cells])
     axis.set_ylim(len(cells) - 0.5, -0.5)
-    legend = "\npale: from scratch" if task.scratch else ""
+    legend = "\npale: random weights" if task.scratch else ""
+    legend += "; dotted: words" if BAG_OF_WORDS in names else ""
     axis.set(xlabel=results.metric(task), title=f"{task.name}{legend}")
 
 

@@ -12,9 +12,10 @@ from typing import Any
 from foreword import config
 from foreword.comparison.grid import Cell, GridTask
 from foreword.comparison.interval import Interval, interval
+from foreword.comparison.probing import MODEL, RANDOM, GridProbe
 from foreword.comparison.run import Comparison
 from foreword.comparison.sweep import Trial
-from foreword.comparison.work import Work
+from foreword.comparison.work import BAG_OF_WORDS, Work
 from foreword.runs.provenance import read_state
 from foreword.train import checkpoint, log
 from foreword.tuning.result import is_score
@@ -98,14 +99,14 @@ NUMBERS = (
 
 @dataclass(frozen=True)
 class TuningScore:
-    """The scores of one fine-tuning on the dev examples.
+    """The scores of one fine-tuning on the dev examples, or of one probe.
 
     Attributes:
-        cell: name of the cell; "" for the chance baseline.
-        seed: seed of pretraining; 0 from scratch.
-        task: name of the task.
-        start: pretrained, from scratch, or the name of the chance baseline.
-        tuning_seed: seed of fine-tuning.
+        cell: name of the cell; "" for a baseline.
+        seed: seed of pretraining; 0 of a fine-tuning from scratch.
+        task: name of the task or probe.
+        start: pretrained, from scratch (of a probe: random weights), or the name of a baseline.
+        tuning_seed: seed of fine-tuning; 0 without fine-tuning.
         scores: score by metric.
     """
 
@@ -124,7 +125,7 @@ class Results:
     Attributes:
         comparison: the comparison.
         runs: results of the finished pretrainings.
-        scores: scores of the finished fine-tunings, one per seed, and of the chance baselines.
+        scores: scores of the finished probes, fine-tunings (one per seed) and baselines.
         dev: number of dev examples by name of the task.
         trials: finished trials of the cells' sweeps.
     """
@@ -161,17 +162,17 @@ class Results:
         known = [value for value in values if value is not None]
         return interval(known) if known else None
 
-    def metric(self, task: GridTask) -> str:
+    def metric(self, task: GridTask | GridProbe) -> str:
         """Return the metric shown for a task: its own or the first known; "" if none is."""
         scores = [score.scores for score in self.scores if score.task == task.name]
         return task.metric or (next(iter(scores[0]), "") if scores else "")
 
-    def task_interval(self, cell: str, task: GridTask, start: str) -> Interval | None:
+    def task_interval(self, cell: str, task: GridTask | GridProbe, start: str) -> Interval | None:
         """Return the interval of a cell's scores on a task; None if there are none."""
         values = self.task_values(cell, task, start)
         return interval(values) if values else None
 
-    def task_values(self, cell: str, task: GridTask, start: str) -> list[float]:
+    def task_values(self, cell: str, task: GridTask | GridProbe, start: str) -> list[float]:
         """Return a cell's scores on a task.
 
         With several seeds of pretraining there is one for each, the mean of its fine-tunings; with
@@ -197,7 +198,7 @@ class Results:
             "axis": self.axis.label,
             "is_one_objective": self.is_one_objective,
             "dev": dict(self.dev),
-            "metrics": {task.name: self.metric(task) for task in self.comparison.grid.tasks},
+            "metrics": {each.name: self.metric(each) for each in self.comparison.grid.measures},
             "cells": [self._cell(cell) for cell in self.comparison.grid.cells],
             "trials": [asdict(trial) for trial in self.trials],
             "runs": [asdict(run) for run in self.runs],
@@ -212,7 +213,7 @@ class Results:
                 start: _interval_table(self.task_interval(cell.name, task, start))
                 for start in ("pretrained", "from scratch")
             }
-            for task in self.comparison.grid.tasks
+            for task in self.comparison.grid.measures
         }
         names: dict[str, Any] = {"cell": cell.name, "recipe": cell.recipe}
         best = self.best(cell)
@@ -228,20 +229,29 @@ def gather(comparison: Comparison) -> Results:
     for piece in comparison.work():
         if piece.values is not None:
             continue
-        if piece.task is None:
+        if piece.is_pretraining:
             run = comparison.run_folder(piece.cell, piece.seed)
             if run is not None and comparison.seconds_taken(piece) is not None:
                 runs.append(_run_result(piece, run, AXES[comparison.grid.budget.unit]))
             continue
-        tuning = comparison.saved_tuning(piece)
-        if tuning is None:
+        saved = comparison.saved(piece)
+        if saved is None:
             continue
-        scores += _tuning_scores(piece, piece.task, tuning["epochs"])
+        if piece.task is None:
+            scores += _probe_scores(piece, saved)
+            continue
+        if piece.is_baseline:
+            scores += [
+                TuningScore("", 0, piece.task.name, BAG_OF_WORDS, number, _metrics(row))
+                for number, row in enumerate(saved["rows"], 1)
+            ]
+            continue
+        scores += _tuning_scores(piece, piece.task, saved["epochs"])
         if piece.task.name not in dev:
-            dev[piece.task.name] = tuning["examples"]["dev"]
+            dev[piece.task.name] = saved["examples"]["dev"]
             scores += [  # the chance baseline, alike in all fine-tunings of a task
                 TuningScore("", 0, piece.task.name, row["strategy"], 0, _metrics(row))
-                for row in tuning["rows"]
+                for row in saved["rows"]
                 if row["start"] == "no model"
             ]
     trials = [trial for cell in comparison.grid.cells for trial in comparison.trials.of(cell)]
@@ -277,6 +287,19 @@ def _run_result(piece: Work, run: Path, axis: Axis) -> RunResult:
         curve=tuple((r[axis.key] / axis.unit, r["loss"]) for r in heldout if r["loss"] is not None),
         samples=tuple(records["samples"][-1]["samples"]) if records["samples"] else (),
     )
+
+
+def _probe_scores(piece: Work, saved: Mapping[str, Any]) -> list[TuningScore]:
+    """Return the scores of a probe: of the model, and of random weights if it has weights."""
+    assert piece.probe is not None
+    starts = {MODEL: "pretrained", RANDOM: "from scratch"}
+    return [
+        TuningScore(
+            piece.cell.name, piece.seed, piece.probe.name, starts[of], 0, {saved["measure"]: score}
+        )
+        for of, score in saved["scores"].items()
+        if score is not None
+    ]
 
 
 def _tuning_scores(

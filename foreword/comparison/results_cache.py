@@ -19,6 +19,7 @@ from foreword.data.text_files import ReadSettings
 from foreword.data.write_shards import PrepareSettings
 from foreword.errors import UserError
 from foreword.kinds import part
+from foreword.probes._contract import Probe
 from foreword.runs.recipe import Recipe
 from foreword.text.tokenizers._contract import TokenizerKind
 
@@ -61,6 +62,14 @@ class TuningKey:
     files: tuple[str, ...]
     recipe: Recipe | None = None
     tokenizer: str = ""
+
+
+@dataclass(frozen=True)
+class ProbeKey:
+    """The key of a probe of a model: the probe and the checksums of its files."""
+
+    files: tuple[str, ...]
+    probe: Probe = part("probes")
 
 
 def without_labels(recipe: Recipe) -> Recipe:

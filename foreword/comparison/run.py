@@ -3,8 +3,9 @@
     out/  grid.toml   the grid of the last call
           data/       tokenizers and token shards, shared by the cells
           sweeps/     the result of each trial of a cell's sweep
-          runs/       a run folder per cell and seed, its fine-tunings in `evaluations/`
+          runs/       a run folder per cell and seed, its probes and fine-tunings in `evaluations/`
           scratch/    fine-tunings of the same networks from random weights
+          baselines/  scores of a bag of words
           table.md results.csv results.json plot.png
 
 Finished work in the same folder is reused: a killed comparison continues, and of a changed grid
@@ -28,20 +29,24 @@ from foreword import atomic, config, kinds, stored
 from foreword.comparison import results_cache
 from foreword.comparison.corpora import Corpora
 from foreword.comparison.grid import Cell, Grid, GridTask, read_examples
+from foreword.comparison.probing import GridProbe, measure, named
 from foreword.comparison.sweep import SEED
 from foreword.comparison.time_left import TimeLeft
 from foreword.comparison.trials import Trials
-from foreword.comparison.work import ComparisonReporter, Failure, PieceReporter, Work
+from foreword.comparison.work import NO_CELL, ComparisonReporter, Failure, PieceReporter, Work
 from foreword.errors import UserError, is_out_of_memory
 from foreword.evaluation.samples import samples
+from foreword.probes._while_training import checksums
 from foreword.runs import run as running
 from foreword.runs.corpus import is_prepared, require_form, require_sentences
 from foreword.runs.dry_run import dry_run
 from foreword.runs.provenance import make_provenance
 from foreword.runs.recipe import Recipe
 from foreword.runs.sizes import MACHINES, require_memory
-from foreword.runs.trained_model import is_finished, open_run
+from foreword.runs.trained_model import TrainedModel, is_finished, open_run
 from foreword.train import checkpoint
+from foreword.tuning.bag_of_words import bags_of_words
+from foreword.tuning.drawing import draw
 from foreword.tuning.examples import overlap_note
 from foreword.tuning.result import as_json
 from foreword.tuning.run import tune
@@ -92,17 +97,19 @@ class Comparison:
         return () if is_count_based else self.grid.tasks
 
     def work(self) -> list[Work]:
-        """Return all pieces in order; each cell is fine-tuned right after its pretraining."""
+        """Return all pieces in order; each cell is measured right after its pretraining."""
         pieces = []
         for seed in range(1, self.grid.seeds + 1):
             for cell in self.grid.cells:
                 if seed == 1:
                     pieces += [Work(cell, SEED, values=v) for v in self.grid.trials(cell)]
                 pieces.append(Work(cell, seed))
+                pieces += [Work(cell, seed, probe=probe) for probe in named(self.grid.probes)]
                 for task in self.tasks_of(cell):
                     pieces.append(Work(cell, seed, task))
                     if task.scratch and seed == 1:
                         pieces.append(Work(cell, seed, task, is_scratch=True))
+        pieces += [Work(NO_CELL, 0, task) for task in self.grid.tasks if task.task.has_classes]
         return pieces
 
     def prepare(self) -> None:
@@ -145,7 +152,10 @@ class Comparison:
 
     def _run(self, after_piece: Callable[[], None]) -> bool:
         pieces, was_done = self.work(), False
-        groups = [(p.values is None, p.task and p.task.name, p.is_scratch) for p in pieces]
+        groups = [
+            (p.values is None, p.probe and p.probe.name, p.task and p.task.name, p.is_scratch)
+            for p in pieces
+        ]
         time_left = TimeLeft(groups)
         for number, piece in enumerate(pieces):
             if self._is_impossible(piece):
@@ -161,7 +171,7 @@ class Comparison:
                 time_left.add(number, self.seconds_taken(piece) or 0.0)
             if not was_done:
                 after_piece()
-                if piece.task is None:
+                if piece.task is None and piece.probe is None:
                     _free_memory()
         return True
 
@@ -190,10 +200,10 @@ class Comparison:
         file = key and results_cache.find((self.out / "runs").glob("*.json"), key)
         return file.with_suffix("") if file else None
 
-    def saved_tuning(self, piece: Work) -> dict[str, Any] | None:
-        """Return the saved result of a fine-tuning; None if it is not done."""
-        folder = self._tuning_folder(piece)
-        key = folder and self._tuning_key(piece)
+    def saved(self, piece: Work) -> dict[str, Any] | None:
+        """Return the saved result of a probe, a fine-tuning or a baseline; None if not done."""
+        folder = self._folder_of(piece)
+        key = folder and self._key_of(piece)
         file = folder and key and results_cache.find(folder.glob("*.json"), key)
         return stored.read(file) if file else None
 
@@ -202,9 +212,9 @@ class Comparison:
         if piece.values is not None:
             trial = self.trials.result(piece.cell, piece.values)
             return None if trial is None else trial.seconds
-        if piece.task is not None:
-            tuning = self.saved_tuning(piece)
-            return None if tuning is None else float(tuning["seconds"])
+        if not piece.is_pretraining:
+            saved = self.saved(piece)
+            return None if saved is None else float(saved["seconds"])
         run = self.run_folder(piece.cell, piece.seed)
         if run is None or not (run / "recipe.toml").is_file() or not is_finished(run):
             return None
@@ -219,9 +229,26 @@ class Comparison:
                 loss = "diverged" if trial.loss is None else f"validation loss {trial.loss:.4f}"
                 self.reporter.note(f"{piece}: {loss}")
             return trial is not None
-        if piece.task is None:
+        if piece.is_pretraining:
             return self._pretrain(piece, reporter)
-        self._tune(piece, piece.task, reporter)
+        # The others are measured at once; save the result with its key and its time.
+        began = time.monotonic()
+        if piece.probe is not None:
+            name, content = f"probe-{piece.probe.name}", self._probe(piece, piece.probe)
+        else:
+            assert piece.task is not None
+            name = f"tune-{kinds.name_of(piece.task.task)}-{piece.task.name}"
+            if piece.is_baseline:
+                content = self._learn_words(piece.task)
+            else:
+                content = self._tune(piece, piece.task, reporter)
+        folder = self._folder_of(piece)
+        assert folder is not None
+        name = f"{piece.cell.name}-{name}" if piece.is_scratch else name
+        seconds = time.monotonic() - began
+        reporter.show(1.0, seconds, "")
+        content |= {"seconds": round(seconds, 3)}
+        results_cache.store(folder, name, self._key_of(piece), content)
         return True
 
     def _pretrain(self, piece: Work, reporter: PieceReporter) -> bool:
@@ -237,30 +264,31 @@ class Comparison:
             running.start(recipe, running.Inputs((shards,)), run)
         return running.train_run(run, reporter, reporter.stage, samples)
 
-    def _tune(self, piece: Work, task: GridTask, reporter: PieceReporter) -> None:
-        run, folder = self.run_folder(piece.cell, piece.seed), self._tuning_folder(piece)
-        assert run is not None and folder is not None
+    def _probe(self, piece: Work, probe: GridProbe) -> dict[str, Any]:
+        return measure(probe, self._trained(piece)) | {"command": make_provenance()["command"]}
+
+    def _learn_words(self, task: GridTask) -> dict[str, Any]:
         examples = self.examples[task.name]
-        # Fine-tune.
-        began = time.monotonic()
+        drawn = draw(examples.train, task.tune.examples, task.tune.seeds, task.task)
+        return {"rows": bags_of_words(task.task, drawn, examples.dev)}
+
+    def _tune(self, piece: Work, task: GridTask, reporter: PieceReporter) -> dict[str, Any]:
+        examples, began = self.examples[task.name], time.monotonic()
         result = tune(
-            open_run(run, self.recipes[piece.cell.name, piece.seed].train.device),
+            self._trained(piece),
             task.task,
             examples.train,
             examples.dev,
             replace(task.tune, from_scratch=piece.is_scratch),
             lambda done, total, note: reporter.show(done / total, time.monotonic() - began, note),
         )
-        # Save the result with its key and its time.
         result = replace(result, examples=result.examples | {"skipped": examples.skipped})
-        document = as_json(result, task.name, make_provenance()["command"])
-        name = f"tune-{kinds.name_of(task.task)}-{task.name}"
-        results_cache.store(
-            folder,
-            f"{piece.cell.name}-{name}" if piece.is_scratch else name,
-            self._tuning_key(piece),
-            document | {"seconds": round(time.monotonic() - began, 3)},
-        )
+        return as_json(result, task.name, make_provenance()["command"])
+
+    def _trained(self, piece: Work) -> TrainedModel:
+        run = self.run_folder(piece.cell, piece.seed)
+        assert run is not None
+        return open_run(run, self.recipes[piece.cell.name, piece.seed].train.device)
 
     def _run_key(self, cell: Cell, seed: int) -> results_cache.RunKey | None:
         """Return the key of a run; None if the settings that its sweep chooses are not known."""
@@ -271,8 +299,10 @@ class Comparison:
             results_cache.without_labels(recipe), self.corpora.shards_for(recipe).fingerprint
         )
 
-    def _tuning_key(self, piece: Work) -> results_cache.TuningKey | None:
-        """Return the key of a fine-tuning; None as for the run."""
+    def _key_of(self, piece: Work) -> results_cache.TuningKey | results_cache.ProbeKey | None:
+        """Return the key of a piece's saved result; None as for the run."""
+        if piece.probe is not None:
+            return results_cache.ProbeKey(checksums(piece.probe.probe), piece.probe.probe)
         assert piece.task is not None
         task, files = (
             results_cache.settings_of_task(piece.task),
@@ -289,10 +319,10 @@ class Comparison:
         tokenizer = self.corpora.shards_for(recipe).manifest["tokenizer"]["fingerprint"]
         return results_cache.TuningKey(task, files, type(recipe)(**fields), tokenizer)
 
-    def _tuning_folder(self, piece: Work) -> Path | None:
-        """Return the folder of a piece's fine-tunings; None if its run has not been begun."""
-        if piece.is_scratch:
-            return self.out / "scratch"
+    def _folder_of(self, piece: Work) -> Path | None:
+        """Return the folder of a piece's saved result; None if its run has not been begun."""
+        if piece.is_scratch or piece.is_baseline:
+            return self.out / ("scratch" if piece.is_scratch else "baselines")
         run = self.run_folder(piece.cell, piece.seed)
         return run and run / "evaluations"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
@@ -12,8 +13,9 @@ from typing import Any
 from foreword import atomic, stored
 from foreword.comparison.forecast import ComparisonForecast, Forecast
 from foreword.comparison.grid import Cell, GridTask
-from foreword.comparison.interval import LEVEL, half_width_of_share
+from foreword.comparison.interval import LEVEL, Interval, half_width_of_share
 from foreword.comparison.power import power_notes
+from foreword.comparison.probing import RANDOM, GridProbe, named
 from foreword.comparison.results import NUMBERS, Results
 from foreword.comparison.sweep import SEED, describe, edges
 from foreword.config import to_toml
@@ -49,9 +51,10 @@ class MarkdownTable:
 
 
 def tables(results: Results) -> list[MarkdownTable]:
-    """Return the tables of pretraining, fine-tuning, sweeps and samples; none is empty."""
+    """Return the tables of pretraining, probes, fine-tuning, sweeps and samples; none is empty."""
     all_tables = [
         _pretraining(results),
+        _probes(results),
         _fine_tuning(results),
         _sweeps(results),
         _samples(results),
@@ -97,9 +100,10 @@ def notes(results: Results) -> list[str]:
     # What is wrong or missing.
     lines += results.comparison.warnings
     lines += [f"Failed: {f.work}: {f.error}" for f in results.comparison.failures]
-    missing = len(results.comparison.work()) - _count_done(results)
+    pieces = results.comparison.work()
+    missing = sum(results.comparison.seconds_taken(piece) is None for piece in pieces)
     if missing:
-        lines.append(f"{missing} of {len(results.comparison.work())} pieces are not done.")
+        lines.append(f"{missing} of {len(pieces)} pieces are not done.")
     return lines
 
 
@@ -247,30 +251,29 @@ def _pretraining(results: Results) -> MarkdownTable:
     return MarkdownTable("Pretraining", columns, tuple(rows))
 
 
+def _probes(results: Results) -> MarkdownTable:
+    """Return the table of probes: a row per cell, a column per probe and for random weights."""
+    probes = named(results.comparison.grid.probes)
+    rows = [
+        (cell.name, *(str(value or MISSING) for value in row))
+        for cell in results.comparison.grid.cells
+        if any(row := _scores(results, cell, probes))
+    ]
+    return MarkdownTable("Probes", _columns(results, probes, RANDOM), tuple(rows))
+
+
 def _fine_tuning(results: Results) -> MarkdownTable:
-    """Return the table of scores: a row per cell and per chance baseline, a column per start."""
+    """Return the table of scores: a row per cell and per baseline, a column per start."""
     grid = results.comparison.grid
-    if not grid.tasks:
-        return MarkdownTable("Fine-tuning", (), ())
-    # The columns: each task's score, and from scratch where it is tuned so.
-    columns = ["cell"]
-    for task in grid.tasks:
-        columns.append(f"{task.name}, {metric_name(results.metric(task))}".rstrip(", "))
-        columns += [SCRATCH] * task.scratch
+    columns = _columns(results, grid.tasks, SCRATCH)
     # A row per cell that has scores.
     rows = []
-    for cell in grid.cells:
+    for cell in grid.cells if grid.tasks else ():
         if not results.comparison.tasks_of(cell):
             rows.append((cell.name, *["not applicable"] * (len(columns) - 1)))
-            continue
-        row = []
-        for task in grid.tasks:
-            row.append(results.task_interval(cell.name, task, "pretrained"))
-            if task.scratch:
-                row.append(results.task_interval(cell.name, task, "from scratch"))
-        if any(row):
+        elif any(row := _scores(results, cell, grid.tasks)):
             rows.append((cell.name, *(str(value or MISSING) for value in row)))
-    # A row per chance baseline.
+    # A row per baseline.
     baselines = [score for score in results.scores if not score.cell]
     for name in dict.fromkeys(score.start for score in baselines):
         baseline_row = [name]
@@ -278,7 +281,29 @@ def _fine_tuning(results: Results) -> MarkdownTable:
             value = results.task_interval("", task, name)
             baseline_row += [str(value or MISSING), *[""] * task.scratch]
         rows.append(tuple(baseline_row))
-    return MarkdownTable("Fine-tuning", tuple(columns), tuple(rows))
+    return MarkdownTable("Fine-tuning", columns, tuple(rows))
+
+
+def _columns(
+    results: Results, measures: Sequence[GridTask | GridProbe], scratch: str
+) -> tuple[str, ...]:
+    """Return the columns of scores: one for each measure, and one for random weights beside it."""
+    columns = ["cell"]
+    for each in measures:
+        columns.append(f"{each.name}, {metric_name(results.metric(each))}".rstrip(", "))
+        columns += [scratch] * each.scratch
+    return tuple(columns)
+
+
+def _scores(
+    results: Results, cell: Cell, measures: Sequence[GridTask | GridProbe]
+) -> list[Interval | None]:
+    """Return a cell's scores in these columns."""
+    return [
+        results.task_interval(cell.name, each, start)
+        for each in measures
+        for start in ("pretrained", *["from scratch"] * each.scratch)
+    ]
 
 
 def _samples(results: Results) -> MarkdownTable:
@@ -312,11 +337,6 @@ def _csv(results: Results) -> str:
             labels = (score.cell, seeds[0], score.task, score.start, seeds[1])
             lines.writerow((*labels, metric, value))
     return text.getvalue()
-
-
-def _count_done(results: Results) -> int:
-    tunings = {(s.cell, s.seed, s.task, s.start) for s in results.scores if s.cell}
-    return len(results.trials) + len(results.runs) + len(tunings)
 
 
 def _recipe_name(cell: Cell) -> str:

@@ -7,21 +7,28 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from foreword.comparison.grid import Cell, GridTask
+from foreword.comparison.probing import GridProbe
 from foreword.comparison.sweep import Values, describe
 from foreword.comparison.time_left import TimeLeft
 from foreword.runs.stages import LOOP_STAGES
 
+NO_CELL = Cell("")
+BAG_OF_WORDS = "bag of words"
+
 
 @dataclass(frozen=True)
 class Work:
-    """A piece of the comparison: a trial of a sweep, a pretraining, or a fine-tuning of its model.
+    """A piece of the comparison.
+
+    It is a trial of a sweep, a pretraining, a probe or a fine-tuning of its model, or a baseline.
 
     Attributes:
-        cell: the cell of the grid.
+        cell: the cell of the grid; `NO_CELL` of a baseline.
         seed: seed of pretraining.
         task: the task to fine-tune on; None for the pretraining.
         is_scratch: whether the network is fine-tuned from random weights.
         values: the values that a trial tries; None for other pieces.
+        probe: the probe to measure the model with; None for other pieces.
     """
 
     cell: Cell
@@ -29,11 +36,24 @@ class Work:
     task: GridTask | None = None
     is_scratch: bool = False
     values: Values | None = None
+    probe: GridProbe | None = None
+
+    @property
+    def is_pretraining(self) -> bool:
+        """Whether it is a pretraining, a seed of its cell."""
+        return self.task is None and self.values is None and self.probe is None
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it is a bag of words on a task."""
+        return self.cell == NO_CELL
 
     def __str__(self) -> str:
         if self.values is not None:
             return f"{self.cell.name}, sweep: {describe(self.values)}"
-        stage = "pretraining" if self.task is None else self.task.name
+        if self.task is not None and self.is_baseline:
+            return f"{self.task.name}: {BAG_OF_WORDS}"
+        stage = "pretraining" if (measure := self.probe or self.task) is None else measure.name
         return f"{self.cell.name}, seed {self.seed}: {stage}{' from scratch' * self.is_scratch}"
 
 

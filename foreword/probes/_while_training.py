@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from foreword import config
+from foreword import atomic, config
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.kinds import Part, name_of
@@ -29,8 +29,7 @@ def probe_of(given: str | Probe) -> Probe:
     Raises:
         UserError: there is no such probe, a setting is wrong, or a file does not exist.
     """
-    probe = given if not isinstance(given, str) else _from_words(given)
-    return replace(probe, **_absolute_paths(probe))  # type: ignore[type-var]  # a dataclass
+    return with_absolute_paths(given if not isinstance(given, str) else _from_words(given))
 
 
 def probing(tables: Sequence[Mapping[str, Any]]) -> Probing | None:
@@ -77,21 +76,41 @@ def _from_words(text: str) -> Probe:
     return probe
 
 
-def _absolute_paths(probe: Probe) -> dict[str, str]:
-    """Return the settings that are paths, absolute.
+def with_absolute_paths(probe: Probe, folder: Path | None = None) -> Probe:
+    """Return the probe with its paths, relative to a folder or the current one, made absolute.
 
     Raises:
         UserError: there is no such file or folder.
     """
     absolute = {}
-    for field in fields(probe):  # type: ignore[arg-type]  # a dataclass
-        path = getattr(probe, field.name)
-        if PATH in get_args(hints_of(type(probe))[field.name])[1:] and path:
-            whole = str(Path(path).expanduser().absolute())
-            if not Path(whole).exists() and not glob.glob(whole, recursive=True):  # noqa: PTH207
-                raise UserError(f"probe.{field.name}: {path}: no such file or folder")
-            absolute[field.name] = whole
-    return absolute
+    for name, path in _paths(probe).items():
+        whole = str(((folder or Path()) / Path(path).expanduser()).absolute())
+        if not _matches(whole):
+            raise UserError(f"probe.{name}: {path}: no such file or folder")
+        absolute[name] = whole
+    return replace(probe, **absolute)  # type: ignore[type-var]  # a dataclass
+
+
+def checksums(probe: Probe) -> tuple[str, ...]:
+    """Return the checksums of the files that a probe's settings name, those in folders too."""
+    found = [path for where in _paths(probe).values() for path in sorted(_matches(where))]
+    files = [file for p in found for file in (sorted(p.iterdir()) if p.is_dir() else [p])]
+    return tuple(atomic.checksum(file) for file in files if file.is_file())
+
+
+def _paths(probe: Probe) -> dict[str, str]:
+    """Return the settings that are paths, without empty ones."""
+    hints = hints_of(type(probe))
+    names = [field.name for field in fields(probe)]  # type: ignore[arg-type]  # a dataclass
+    paths = {name: getattr(probe, name) for name in names if PATH in get_args(hints[name])[1:]}
+    return {name: path for name, path in paths.items() if path}
+
+
+def _matches(path: str) -> list[Path]:
+    """Return the file or folder, or those of a pattern."""
+    if Path(path).exists():
+        return [Path(path)]
+    return list(map(Path, glob.glob(path, recursive=True)))  # noqa: PTH207
 
 
 def _figure(probe: Probe, trained: TrainedModel) -> tuple[str, float | None]:

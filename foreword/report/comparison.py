@@ -23,6 +23,7 @@ FILE = "results.json"
 STARTS = ("pretrained", "from scratch")
 LOG_SCALE_RATIO = 100  # largest / smallest amount spent, above which the axis is logarithmic
 SAMPLES = "What they say"  # title of the table of samples
+BAG_OF_WORDS = "bag of words"  # a baseline, beside chance
 TEXT_COLUMNS = ("recipe", "best of the sweep", "next best")
 
 
@@ -133,7 +134,11 @@ def _tasks(results: Mapping[str, Any]) -> str:
             for cell in results["cells"]
             if (points := _points(cell["tasks"][task]))
         ]
-        chance = [s["scores"] for s in results["scores"] if s["task"] == task and not s["cell"]]
+        chance = [
+            s["scores"]
+            for s in results["scores"]
+            if s["task"] == task and not s["cell"] and s["start"] != BAG_OF_WORDS
+        ]
         level = float(chance[0].get(metric, math.nan)) if chance else math.nan
         if cells:
             title = escape(f"{task}, {metric}", quote=True)

@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
+from foreword.tuning.drawing import Drawn
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.tasks._contract import Task
 
@@ -21,6 +22,22 @@ PENALTIES = (1.0, 10.0, 100.0)
 PENALTY = 10.0  # where none is chosen
 FOLDS = 3
 MOST_CHOSEN_ON = 20_000  # examples; with more, choosing takes minutes and gains little
+
+
+def bags_of_words(task: Task, drawn: Drawn, test: Sequence[Labelled]) -> list[dict[str, Any]]:
+    """Return a row of scores for what each seed drew, or one if all drew everything.
+
+    There is none if the texts have no words.
+
+    Args:
+        task: the task, whose labels are classes.
+        drawn: examples to learn from.
+        test: examples to score.
+    """
+    draws = drawn.numbers if len(drawn.numbers[0]) < drawn.total else drawn.numbers[:1]
+    examples = list(drawn.examples)
+    scored = [bag_of_words(task, [examples[n] for n in one], test) for one in draws]
+    return [row for row in scored if row is not None]
 
 
 def bag_of_words(

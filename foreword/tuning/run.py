@@ -18,7 +18,7 @@ from foreword.nn.model import neural_settings
 from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.answers import AnswerExamples
-from foreword.tuning.bag_of_words import bag_of_words
+from foreword.tuning.bag_of_words import bags_of_words
 from foreword.tuning.drawing import Drawn, draw
 from foreword.tuning.examples import LabelledTexts, first_inputs
 from foreword.tuning.features import count_chunks, fits_in_memory
@@ -100,7 +100,8 @@ def tune(
     rows, epochs, network = _train(trained, task, data, variants, caches, step_done, scored)
     baselines = _baseline_rows(task, data)
     if len(variants) > 1 and task.has_classes:
-        baselines = [*_bag_of_words_rows(task, drawn, dev), *baselines]
+        words = bags_of_words(task, drawn, dev)
+        baselines = [*([summarise(words)] if words else []), *baselines]
     cut = sum(example.was_cut for part in (data.train, data.dev) for example in part.encoded)
     return TuneResult(
         task=task,
@@ -243,12 +244,3 @@ def _baseline_rows(task: Task, data: TuneData) -> list[Row]:
         summarise([{"start": "no model", "strategy": name} | task.scores(outputs, dev)])
         for name, outputs in task.baselines(data.train.targets, dev, data.labels).items()
     ]
-
-
-def _bag_of_words_rows(task: Task, drawn: Drawn, dev: Sequence[Labelled]) -> list[Row]:
-    """Return the scores of a bag of words, over what each seed drew; none without words."""
-    draws = drawn.numbers if len(drawn.numbers[0]) < drawn.total else drawn.numbers[:1]
-    examples = list(drawn.examples)
-    scored = [bag_of_words(task, [examples[n] for n in one], dev) for one in draws]
-    rows = [row for row in scored if row is not None]
-    return [summarise(rows)] if rows else []

@@ -73,7 +73,7 @@ def test_fine_tuning_is_not_applicable_to_a_count_based_cell(folder: Path, tmp_p
     comparison.prepare()
     assert comparison.run() and not comparison.failures
     made = {table.title: table.rows for table in tables.tables(gather(comparison))}
-    assert made["Fine-tuning"] == (("ngram", "not applicable", "not applicable"),)
+    assert made["Fine-tuning"][0] == ("ngram", "not applicable", "not applicable")
     assert not [note for note in tables.notes(gather(comparison)) if "not done" in note]
 
 

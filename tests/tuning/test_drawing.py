@@ -118,7 +118,7 @@ def test_the_bag_of_words_learns_from_what_each_seed_drew(
         fitted.append([example.text for example in train])
         return bag_of_words(task, train, test)
 
-    monkeypatch.setattr("foreword.tuning.run.bag_of_words", noting)
+    monkeypatch.setattr("foreword.tuning.bag_of_words.bag_of_words", noting)
     settings = variants(replace(FAST, examples=12, epochs=1))
     result = tune(trained, Classify(), reviews(200, 1), reviews(20, 2), settings)
     assert [len(texts) for texts in fitted] == [12, 12] and fitted[0] != fitted[1]
