@@ -142,7 +142,7 @@ def tune(
         columns: names of all columns, `a,b,c`, if the files have no header.
         prefix: task prefix for the texts of each file, in their order.
         temperature: of the mixture of several files: above 1, more equal shares of an epoch.
-        task: classify, regress, tag, choice or text_to_text; `foreword.show` describes each.
+        task: classify, regress, tag, span, choice or text_to_text; `foreword.show` describes each.
         strategy: full, or frozen to train the head alone.
         from_scratch: train the same network from random weights.
         compare: compare pretrained, pretrained frozen and from scratch; and, for `classify`, a bag

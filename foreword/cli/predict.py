@@ -47,8 +47,8 @@ def predict(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="File to write: .jsonl, .csv, .tsv, .parquet, or .conll for sentences; default: "
-            "JSON lines to the screen."
+            help="File to write: .jsonl, .csv, .tsv, .parquet, .conll for sentences, .json by id; "
+            "default: JSON lines to the screen."
         ),
     ] = None,
     probabilities: Annotated[

@@ -11,7 +11,8 @@ from foreword.formatting import figure
 from foreword.report.folder import Record, number
 from foreword.tuning.result import metric_name
 
-SHARES = ("accuracy", "f1", "entity_f1")  # metrics that people read in percent and points
+# Metrics that people read in percent and points.
+SHARES = ("accuracy", "f1", "entity_f1", "answer_f1", "exact_match")
 PRETRAINED, SCRATCH = "pretrained", "from scratch"
 
 

@@ -15,6 +15,7 @@ from foreword import config, kinds
 from foreword.errors import UserError
 from foreword.testing.models import tiny_model
 from foreword.tuning.fine_tuner import TuneSettings
+from foreword.tuning.input_template import template_of
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.result import RUN_COLUMNS
 from foreword.tuning.run import tune
@@ -74,7 +75,12 @@ def check_the_loss_is_a_sum_and_a_count(task: Task, examples: Sequence[Labelled]
     else:
         for parameter in head.parameters():
             torch.nn.init.normal_(parameter, generator=random)
-        targets = [np.atleast_1d(one) for one in task.targets(examples, labels)]
+        trained = tiny_model("encoder_decoder", TEXTS)
+        template = template_of(trained.recipe, trained.vocab, None)
+        template = template.of_tokens() if task.reads_tokens else template
+        encoded = task.encode(examples, trained.tokenizer, template)
+        placed = task.place(task.targets(examples, labels), encoded)
+        targets = [np.atleast_1d(one) for one in placed]
         right = torch.from_numpy(np.concatenate(targets))
         outputs = head.eval()(torch.randn(len(right), 16, generator=random))
     numbers, middle = torch.arange(len(right)), len(right) // 3

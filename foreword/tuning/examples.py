@@ -135,6 +135,7 @@ class EncodedTexts(Sequence[EncodedExample]):
         is_pooled: for all examples.
         answers: for each example, or None.
         is_further: (examples,) bool.
+        spans: for each example, flat, or None.
     """
 
     ids: Ragged
@@ -144,6 +145,7 @@ class EncodedTexts(Sequence[EncodedExample]):
     is_pooled: bool
     answers: Ragged | None
     is_further: Array
+    spans: Ragged | None = None
 
     @classmethod
     def of(cls, examples: Iterable[EncodedExample]) -> EncodedTexts:
@@ -163,6 +165,9 @@ class EncodedTexts(Sequence[EncodedExample]):
                     if has_answers
                     else None,
                     np.asarray([e.is_further for e in some], bool),
+                    Ragged.of(e.spans.ravel() for e in some if e.spans is not None)
+                    if some[0].spans is not None
+                    else None,
                 )
             )
 
@@ -178,6 +183,9 @@ class EncodedTexts(Sequence[EncodedExample]):
             bool(parts) and parts[0].is_pooled,
             answers,
             np.concatenate([np.zeros(0, bool), *(part.is_further for part in parts)]),
+            _joined([part.spans for part in parts if part.spans is not None])
+            if parts and parts[0].spans is not None
+            else None,
         )
 
     def __len__(self) -> int:
@@ -200,6 +208,7 @@ class EncodedTexts(Sequence[EncodedExample]):
             self.is_pooled,
             None if self.answers is None else self.answers[index],
             bool(self.is_further[index]),
+            None if self.spans is None else self.spans[index].reshape(-1, 2),
         )
 
 

@@ -115,6 +115,12 @@ def _of_tokens(result: Any, row: int, encoded: EncodedExample, before: int) -> A
     return outputs
 
 
+def _of_ends(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
+    both = [result.start_logits[row].numpy(), result.end_logits[row].numpy()]
+    outputs: Array = np.stack(both, axis=1)[before + encoded.pooled_positions]
+    return outputs
+
+
 def _of_options(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
     logits: Array = result.logits[row].numpy()
     return logits[:, None]
@@ -124,6 +130,7 @@ READ: Mapping[str, ReadOutputs] = {
     "SequenceClassification": _of_text,
     "TokenClassification": _of_tokens,
     "MultipleChoice": _of_options,
+    "QuestionAnswering": _of_ends,
 }
 
 

@@ -196,7 +196,7 @@ def _renamed(weights: Mapping[str, Tensor], prefixes: Mapping[str, str]) -> dict
 def _config(tuned: TunedModel, classifier: PublishedHead) -> Table:
     """Return the keys of `config.json` for the head."""
     is_regression = not tuned.task.has_classes and tuned.task.reads_texts
-    names = ("LABEL_0",) if is_regression else tuned.labels
+    names = ("LABEL_0",) if is_regression else tuned.labels[: tuned.width]
     table: Table = {"architectures": [classifier.architecture]}
     if names:
         table["id2label"] = {str(n): name for n, name in enumerate(names)}

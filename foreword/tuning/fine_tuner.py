@@ -120,6 +120,7 @@ class FineTuner:
         self, trained: TrainedModel, task: Task, data: TuneData, settings: TuneSettings, seed: int
     ) -> None:
         self.task, self.data, self.settings, self.seed = task, data, settings, seed
+        self.fitted = task  # with what the last epoch chose
         self.start = "from scratch" if settings.from_scratch else "pretrained"
         self.strategy = kinds.name_of(settings.strategy)
         self.device = trained.device
@@ -219,6 +220,7 @@ class FineTuner:
     def score(self, epoch: int, train_loss: float, skipped: int) -> Row:
         """Return the scores on the dev examples, as a row of results."""
         outputs = predict(self.network, self.dev, self.device, SCORING_DTYPE)
+        self.fitted = self.task.fitted(outputs, self.data.dev.targets)
         return {
             "start": self.start,
             "strategy": self.strategy,
@@ -227,7 +229,7 @@ class FineTuner:
             "lr": self.lr,
             "train_loss": train_loss,
             "skipped_steps": skipped,
-            **self.task.scores(outputs, self.data.dev.targets),
+            **self.fitted.scores(outputs, self.data.dev.targets),
             **(self.network.scalar_mix.learned() if self.network.scalar_mix is not None else {}),
         }
 

@@ -132,7 +132,7 @@ class TunedModel:
 
     def _in_place(self, found: Sequence[ExampleOutputs], has_text: Array) -> Array:
         """Return the output of each text, (texts, outputs) float32; nan where there is none."""
-        outputs: Array = np.full((len(has_text), self._width), np.nan, np.float32)
+        outputs: Array = np.full((len(has_text), self.width), np.nan, np.float32)
         if found:
             outputs[has_text] = np.concatenate([one.outputs for one in found])
         return outputs
@@ -179,7 +179,7 @@ class TunedModel:
         return by_example(examples, encoded, outputs)
 
     @property
-    def _width(self) -> int:
+    def width(self) -> int:
         """The number of outputs of the head."""
         with torch.no_grad():
             states = torch.zeros(1, self.network.backbone.settings.state_width, device=self.device)

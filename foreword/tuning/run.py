@@ -97,14 +97,14 @@ def tune(
         if report is not None:
             report(done, total, note)
 
-    rows, epochs, network = _train(trained, task, data, variants, caches, step_done, scored)
+    rows, epochs, network, fitted = _train(trained, task, data, variants, caches, step_done, scored)
     baselines = _baseline_rows(task, data)
     if len(variants) > 1 and task.has_classes:
         words = bags_of_words(task, drawn, dev)
         baselines = [*([summarise(words)] if words else []), *baselines]
     cut = sum(example.was_cut for part in (data.train, data.dev) for example in part.encoded)
     return TuneResult(
-        task=task,
+        task=fitted,
         labels=data.labels,
         template=template,
         recipe=trained.recipe,
@@ -131,14 +131,15 @@ def _train(
     caches: bool,
     step_done: Callable[[str], None],
     scored: Callable[[Row], None],
-) -> tuple[list[Row], list[Row], Network]:
+) -> tuple[list[Row], list[Row], Network, Task]:
     """Train each variant with each of its seeds.
 
     Returns:
-        A row per variant, a row per epoch, and the network of the first variant's first seed.
+        A row per variant, a row per epoch, and of the first variant's first seed the network and
+        the task, fitted to it.
     """
     device = trained.device
-    rows, epochs, network = [], [], None
+    rows, epochs, network, fitted = [], [], None, task
     cached: dict[str, CachedFeatures] = {}  # of the pretrained backbone, by precision
     for variant in variants:
         finals = []
@@ -152,12 +153,13 @@ def _train(
                     if not variant.from_scratch:
                         cached[variant.precision] = features
                 curve = tuner.run(step_done, scored)
-            network = network or tuner.finish()
+            if network is None:
+                network, fitted = tuner.finish(), tuner.fitted
             epochs += curve
             finals.append(curve[-1])
         rows.append(summarise(finals))
     assert network is not None
-    return rows, epochs, network
+    return rows, epochs, network, fitted
 
 
 def variants(settings: TuneSettings) -> list[TuneSettings]:

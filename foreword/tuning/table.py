@@ -98,6 +98,8 @@ def read_table(
         return _parquet(path)
     if kind == ".jsonl":
         return _jsonl(path)
+    if kind == ".json":
+        return _squad(path)
     if kind in (".conllu", ".conll"):
         return _sentences(path, kind)
     lines = partial(tsv_lines if kind == ".tsv" else csv_lines, path)
@@ -277,6 +279,35 @@ def _arrow_type(types: set[str]) -> Any:
     if names == {"int", "float"}:
         return pa.float64()
     return by_types.get(names.pop(), pa.string()) if len(names) == 1 else pa.string()
+
+
+def _squad(path: Path) -> ExampleTable:
+    """Return a file in SQuAD's layout as a table with a row for each question.
+
+    Raises:
+        UserError: it is something else.
+    """
+    try:
+        data = json.loads("".join(text_lines(path)))
+        questions = [
+            (article.get("title"), paragraph["context"], question)
+            for article in data["data"]
+            for paragraph in article["paragraphs"]
+            for question in paragraph["qas"]
+        ]
+        made = [
+            {"id": one["id"], "title": title, "context": context, "question": one["question"]}
+            | {"answers": one.get("answers")}
+            for title, context, one in questions
+        ]
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise UserError(f"{path}: not JSON in SQuAD's layout: {reason}") from None
+    if not made:
+        raise UserError(f"{path}: no question in it")
+    types = dict.fromkeys(made[0], pa.string())
+    usual = Columns("context", "answers", "question")
+    return ExampleTable(path, tuple(types), lambda: enumerate(made, 1), types, usual=usual)
 
 
 def _sentences(path: Path, kind: str) -> ExampleTable:

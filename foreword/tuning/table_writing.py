@@ -18,8 +18,10 @@ import pyarrow.parquet as pq
 from foreword import atomic, stored
 from foreword.errors import UserError
 from foreword.tuning.table_files import format_of
+from foreword.tuning.tasks._contract import PREDICTION
 
-WRITTEN = MappingProxyType({".conll": ".conll"})  # formats besides those of tables
+WRITTEN = MappingProxyType({".conll": ".conll", ".json": ".json"})  # besides tables
+ID = "id"  # the column with the name of a question
 NOTHING = "_"  # in a column of a .conll file
 BREAKS = ("\t", "\n", "\r")  # what a cell of a TSV file cannot hold
 
@@ -60,10 +62,12 @@ def writing_rows(out: Path, types: Mapping[str, Any]) -> Iterator[WriteRows]:
         with TextIOWrapper(stream, "utf-8", newline="") as text:
             if kind == ".conll":
                 yield _write_sentences(text, types)
+            elif kind == ".json":
+                yield from _writing_by_id(text, types)
+            elif kind == ".jsonl":
+                yield write_json_lines(text)
             else:
-                yield (
-                    write_json_lines(text) if kind == ".jsonl" else _write_cells(text, kind, types)
-                )
+                yield _write_cells(text, kind, types)
 
 
 class _LeftOpen(RawIOBase):
@@ -110,6 +114,29 @@ def _write_cells(file: TextIO, kind: str, types: Mapping[str, Any]) -> WriteRows
 
     write([SourcedRow("the header", {name: name for name in types})])
     return write
+
+
+def _writing_by_id(file: TextIO, types: Mapping[str, Any]) -> Iterator[WriteRows]:
+    """Yield what writes predictions by the column `id`, as SQuAD's script reads them.
+
+    Raises:
+        UserError: there is no such column.
+    """
+    if ID not in types:
+        raise UserError("--out: .json holds predictions by id, and there is no column 'id'")
+    between = ""
+
+    def write(rows: Sequence[SourcedRow]) -> None:
+        nonlocal between
+        for source, values in rows:
+            with _naming(source):
+                key, prediction = _json(str(values.get(ID))), _json(values.get(PREDICTION) or "")
+                file.write(f"{between}{key}: {prediction}")
+            between = ",\n"
+
+    file.write("{")
+    yield write
+    file.write("}\n")
 
 
 def _write_sentences(file: TextIO, types: Mapping[str, Any]) -> WriteRows:

@@ -29,7 +29,17 @@ def questions() -> list[Labelled]:
     return [one._replace(pair=options, label=str(n % 2)) for n, one in enumerate(reviews(34, 1))]
 
 
-EXAMPLES = {"tag": tagged_sentences, "choice": questions}  # of tasks that read no plain texts
+def passages() -> list[Labelled]:
+    made = []
+    for n, one in enumerate(reviews(34, 1)):
+        answer = one.text.split()[0]
+        label = json.dumps([[answer, 0]] if n % 3 else [])
+        made.append(one._replace(label=label, pair="what"))
+    return made
+
+
+# Of tasks that read no plain texts.
+EXAMPLES = {"tag": tagged_sentences, "choice": questions, "span": passages}
 
 
 @pytest.mark.parametrize("kind", kinds.names("tuning/tasks"))

@@ -27,7 +27,11 @@ from foreword.types import Vocab
 Table = dict[str, Any]
 
 # Linear maps on a token's state, as most encoders name them: see `Family.linear_heads`.
-LINEAR_HEADS = MappingProxyType({"TokenClassification": "classifier"})
+LINEAR_HEADS = MappingProxyType(
+    {"TokenClassification": "classifier", "QuestionAnswering": "qa_outputs"}
+)
+# Where the class that answers questions computes something else.
+TOKEN_HEADS = MappingProxyType({"TokenClassification": "classifier"})
 
 
 class Design(Protocol):

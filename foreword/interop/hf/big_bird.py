@@ -10,7 +10,7 @@ from torch import Tensor
 
 from foreword.interop.hf import _encoder as encoder
 from foreword.interop.hf._contract import (
-    LINEAR_HEADS,
+    TOKEN_HEADS,
     Design,
     Family,
     ParameterMap,
@@ -38,7 +38,7 @@ class BigBird(Family):
     layout = "encoder"
     prefix = "bert."
     embedding = "bert.embeddings.word_embeddings.weight"
-    linear_heads = LINEAR_HEADS
+    linear_heads = TOKEN_HEADS
     setting_maps = (
         *encoder.SETTING_MAPS,
         SettingMap("activation", "hidden_act", "gelu_new", encoder.ACTIVATIONS),

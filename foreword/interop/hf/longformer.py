@@ -10,7 +10,7 @@ from torch import Tensor
 
 from foreword.errors import UserError
 from foreword.interop.hf import _encoder as encoder
-from foreword.interop.hf._contract import Design, Table
+from foreword.interop.hf._contract import TOKEN_HEADS, Design, Table
 from foreword.interop.hf._roberta import LikeRoberta
 from foreword.interop.hf_config import HFConfig
 from foreword.nn.attentions.window import Window
@@ -31,6 +31,7 @@ class Longformer(LikeRoberta):
 
     architecture = "LongformerForMaskedLM"
     prefix = "longformer."
+    linear_heads = TOKEN_HEADS
     embedding = "longformer.embeddings.word_embeddings.weight"
     supported_values = MappingProxyType(
         {**encoder.SUPPORTED_VALUES, "attention_mode": "longformer"}

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from torch import Tensor
 
 from foreword.interop.hf._contract import (
-    LINEAR_HEADS,
+    TOKEN_HEADS,
     Design,
     Family,
     ParameterMap,
@@ -38,7 +38,7 @@ class XLNet(Family):
     layout = "two_streams"
     prefix = "transformer."
     embedding = "transformer.word_embedding.weight"
-    linear_heads = LINEAR_HEADS
+    linear_heads = TOKEN_HEADS
     setting_maps = (
         SettingMap("d_model", "d_model", 1024),
         SettingMap("layers", "n_layer", 24),

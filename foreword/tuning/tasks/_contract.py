@@ -37,6 +37,8 @@ class EncodedExample:
             special tokens; None if a head reads pooled positions.
         is_further: a further input of the same example as the one before: a window of a long text,
             an option of a question.
+        spans: the first character of each pooled position in the text and the one after its last,
+            (pooled, 2) int64, if the task answers with parts of the text.
     """
 
     ids: Array
@@ -46,6 +48,7 @@ class EncodedExample:
     is_pooled: bool = False
     answer: Array | None = None
     is_further: bool = False
+    spans: Array | None = None
 
 
 class ExampleOutputs(NamedTuple):
@@ -196,6 +199,16 @@ class Task(Ranged, ABC):
             dev: those of the dev examples, which are not to be read for an answer.
             labels: the labels.
         """
+
+    def fitted(self, outputs: Array, targets: Any) -> Task:
+        """Return the task with settings that are chosen on the outputs for the dev examples.
+
+        Args:
+            outputs: as in `scores`.
+            targets: likewise.
+        """
+        del outputs, targets
+        return self
 
     def answer_types(self, labels: tuple[str, ...], *, probabilities: bool) -> dict[str, Any]:
         """Return the Arrow type of each column of its answers.

@@ -1,0 +1,396 @@
+"""The answer to a question as a span of a passage, or none: SQuAD 1.1 and 2.0."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import torch
+from scipy.special import softmax
+from torch import Tensor, nn
+
+from foreword.errors import UserError
+from foreword.ranges import Count
+from foreword.text.tokenizer import Tokenizer
+from foreword.tuning.examples import EncodedTexts, batched, by_example
+from foreword.tuning.headed import HeadedTask
+from foreword.tuning.input_template import InputTemplate
+from foreword.tuning.labelled import Columns, Labelled, text_of
+from foreword.tuning.squad import best_threshold, exact_match, f1, right_answers
+from foreword.tuning.tasks._contract import (
+    PREDICTION,
+    PROBABILITY,
+    EncodedExample,
+    ExampleOutputs,
+    Task,
+    shortest,
+)
+from foreword.types import Array, Loss
+
+NO_ANSWER = "no answer"  # the label of unanswerable questions
+START, BEST = "start", "best"  # columns of answers
+BEST_TYPE = pa.list_(pa.struct({"text": pa.string(), START: pa.int64(), PROBABILITY: pa.float32()}))
+
+
+@dataclass(frozen=True)
+class Span(HeadedTask):
+    """Extractive question answering: a linear layer gives each token a start and an end score.
+
+    The input is (question, passage). A long passage is read in windows that overlap; in training
+    the answer of a window that does not hold it is none, and that of an unanswerable question too:
+    the first special token ([CLS]), in a decoder the last one, which has seen all. The best span
+    over all windows answers, unless none scores more by the threshold.
+
+    Rows are questions of files in SQuAD's layout (`.json`) or of tables with `context`, `question`
+    and `answers` (as in SQuAD, or {"text": [...], "answer_start": [...]}); no answer is an empty
+    list. Scores are those of the official script: F1 of words and exact match after normalisation.
+    `foreword predict --out FILE.json` writes the predictions that the script reads.
+
+    Attributes:
+        stride: tokens from the beginning of a window to that of the next; default: half a window.
+        max_answer: the most tokens of an answer.
+        threshold: how much the score of no answer must exceed that of the best answer; default:
+            chosen on the dev examples by F1, if training has unanswerable questions.
+
+    Also called: extractive question answering, reading comprehension.
+    Reference: Devlin et al. 2019, sections 4.2 and 4.3; Rajpurkar et al. 2016 and 2018.
+    Differs from the paper: tokens in two windows count in both.
+    """
+
+    reads_texts: ClassVar[bool] = False
+    cuts_texts: ClassVar[bool] = False
+    reads_tokens: ClassVar[bool] = True
+    auto_class: ClassVar[str] = "QuestionAnswering"
+    columns: ClassVar[tuple[Columns, ...]] = (Columns("context", "answers", "question"),)
+    formats: ClassVar[Mapping[str, str]] = MappingProxyType({".json": ".json"})
+
+    stride: Count | None = None
+    max_answer: Count = 30
+    threshold: float | None = None
+
+    # -- examples ----------------------------------------------------------------------------------
+
+    def example(self, row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
+        """Return the question of a row.
+
+        Raises:
+            UserError: the question is empty, or an answer is not in the passage at its offset.
+        """
+        context = text_of(row.get(columns.text), source)
+        question = text_of(row.get(columns.pair), source).strip()
+        if not context.strip():
+            return None
+        if not question:
+            raise UserError(f"{source}: the question is empty")
+        label = ""
+        if columns.label and row.get(columns.label) is not None:
+            answers = _answers(row[columns.label], source)
+            for text, start in answers:
+                if not text or context[start : start + len(text)] != text or start < 0:
+                    raise UserError(
+                        f"{source}: the answer '{text}' is not in the passage at character "
+                        f"{start:,}"
+                    )
+            label = json.dumps(answers, ensure_ascii=False)
+        return Labelled(context, label, question, source)
+
+    def plain_texts(self, example: Labelled) -> list[tuple[str, ...]]:
+        """Return the question and the passage."""
+        return [(example.pair or "", example.text)]
+
+    def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
+        """Return the names of both outputs, and NO_ANSWER if a question has no answer.
+
+        Raises:
+            UserError: no question has an answer.
+        """
+        if all(example.label == "[]" for example in train):
+            raise UserError("the training examples need answers; no question has one")
+        has_none = any(example.label == "[]" for example in train)
+        return ("start", "end", NO_ANSWER) if has_none else ("start", "end")
+
+    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Any:
+        """Return the examples, whose answers `place` finds in their windows."""
+        return SpanTargets(examples, [], [], labels)
+
+    def place(self, targets: Any, encoded: Sequence[EncodedExample]) -> SpanTargets:
+        """Return for each position of each window whether the answer begins and ends there."""
+        arrays = []
+        examples = iter(targets.examples)
+        answer: tuple[int, int] | None = None
+        for window in encoded:
+            if not window.is_further:
+                answers = json.loads(next(examples).label)
+                answer = (answers[0][1], answers[0][1] + len(answers[0][0])) if answers else None
+            arrays.append(_ends(window, answer))
+        return SpanTargets(targets.examples, encoded, arrays, targets.labels)
+
+    def encode(
+        self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
+    ) -> Sequence[EncodedExample]:
+        """Return each question with its passage, in windows if it is long.
+
+        Raises:
+            UserError: a passage has no token.
+        """
+
+        def encoded() -> Iterator[EncodedExample]:
+            for some in batched(examples):
+                questions = tokenizer.encode_batch([example.pair or "" for example in some])
+                for example, question in zip(some, questions, strict=True):
+                    ids, offsets = tokenizer.encode_with_offsets(example.text)
+                    if not len(ids):
+                        raise UserError(f"{example.source}: the passage has no tokens")
+                    yield from self._windows(question, ids, offsets, template)
+
+        return EncodedTexts.of(encoded())
+
+    def _windows(
+        self, question: Sequence[int], ids: Array, offsets: Array, template: InputTemplate
+    ) -> Iterator[EncodedExample]:
+        """Yield a question with each window of its passage; a long question is cut."""
+        asked = list(question[: template.room // 2])
+        room = template.room - len(asked)
+        step = min(self.stride or max(room // 2, 1), room)
+        for begin in range(0, max(len(ids) - room, 0) + step, step):
+            part = slice(begin, begin + room)
+            if begin and begin - step + room >= len(ids):
+                return
+            made = template.apply(asked, ids[part].tolist())
+            first = len(template.prefix) + len(asked) + len(template.separator)
+            count = len(ids[part])
+            spans = np.concatenate([[[0, 0]], offsets[part]])
+            positions = np.append(_none(template, len(made.ids), first), first + np.arange(count))
+            yield EncodedExample(
+                made.ids,
+                made.segments,
+                positions,
+                len(asked) < len(question),
+                is_further=begin > 0,
+                spans=spans,
+            )
+
+    # -- learning ----------------------------------------------------------------------------------
+
+    def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
+        """Return the head, (positions, d_model) -> (positions, 2)."""
+        return self.linear_head(d_model, 2)
+
+    def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
+        """Return the mean of the start's and the end's cross-entropy in each window, in nats.
+
+        Args:
+            outputs: (positions, 2).
+            targets: whether the answer begins and ends there, (positions, 2) float32.
+            numbers: of the window of each position.
+        """
+        windows, which = torch.unique_consecutive(numbers, return_inverse=True)
+        which = which[:, None].expand_as(outputs)
+        greatest = outputs.new_full((len(windows), 2), -torch.inf)
+        greatest = greatest.scatter_reduce(0, which, outputs.detach(), "amax")
+        shifted = outputs - greatest.gather(0, which)
+        sums = torch.zeros_like(greatest).scatter_add(0, which, shifted.exp())
+        total = (sums.log().sum() - (shifted * targets).sum()) / 2
+        return Loss(total, total.new_tensor(float(len(windows))))
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def scores(self, outputs: Array, targets: SpanTargets) -> dict[str, float]:
+        """Return F1 and exact match; with unanswerable questions at the threshold.
+
+        Args:
+            outputs: (positions, 2).
+            targets: of the same positions.
+        """
+        threshold = self._threshold(outputs, targets)
+        found = by_example(targets.examples, targets.windows, outputs)
+        answers = [self._found(one, 1) for one in found]
+        given = [one.candidates[0].text if one.margin <= threshold else "" for one in answers]
+        pairs = list(zip(given, map(_right, targets.examples), strict=True))
+        return {
+            "answer_f1": float(np.mean([f1(answer, right) for answer, right in pairs])),
+            "exact_match": float(np.mean([exact_match(answer, right) for answer, right in pairs])),
+        }
+
+    def fitted(self, outputs: Array, targets: SpanTargets) -> Task:
+        """Return the task with the threshold that is best on these outputs."""
+        return replace(self, threshold=self._threshold(outputs, targets))
+
+    def _threshold(self, outputs: Array, targets: SpanTargets) -> float:
+        if self.threshold is not None:
+            return self.threshold
+        if NO_ANSWER not in targets.labels:
+            return np.finfo(np.float32).max.item()  # always answer
+        found = by_example(targets.examples, targets.windows, outputs)
+        answers = [self._found(one, 1) for one in found]
+        right = [_right(example) for example in targets.examples]
+        scored = [
+            f1(one.candidates[0].text, answer) for one, answer in zip(answers, right, strict=True)
+        ]
+        margins = [one.margin for one in answers]
+        return best_threshold(scored, margins, [answer != [""] for answer in right])
+
+    def baselines(
+        self, train: SpanTargets, dev: SpanTargets, labels: tuple[str, ...]
+    ) -> Mapping[str, Array]:
+        """Return no answer, or the first word where every question has one."""
+        size = sum(len(window.pooled_positions) for window in dev.windows)
+        outputs = np.zeros((size, 2))
+        at = 0
+        for window in dev.windows:
+            outputs[at if NO_ANSWER in labels else at + 1] = 1.0
+            at += len(window.pooled_positions)
+        return {"no answer" if NO_ANSWER in labels else "first word": outputs}
+
+    def answer_types(self, labels: tuple[str, ...], *, probabilities: bool) -> dict[str, Any]:
+        """Return the types of the answer, "" for none, its first character and its probability."""
+        types = {PREDICTION: pa.string(), START: pa.int64(), PROBABILITY: pa.float32()}
+        return {**types, BEST: BEST_TYPE} if probabilities else types
+
+    def answers(
+        self, found: Sequence[ExampleOutputs], labels: tuple[str, ...], *, probabilities: bool
+    ) -> list[dict[str, Any]]:
+        """Return the answer to each question; with `probabilities` the best ones too."""
+        rows = []
+        for one in found:
+            best = self._found(one, 20)
+            scores = np.array([best.none, *(each.score for each in best.candidates)])
+            shares = softmax(scores) if NO_ANSWER in labels else [0.0, *softmax(scores[1:])]
+            assert self.threshold is not None
+            is_answered = best.margin <= self.threshold
+            first = best.candidates[0]
+            row: dict[str, Any] = {
+                PREDICTION: first.text if is_answered else "",
+                START: first.start if is_answered else None,
+                PROBABILITY: shortest(shares[1 if is_answered else 0]),
+            }
+            if probabilities:
+                row[BEST] = [
+                    {"text": each.text, START: each.start, PROBABILITY: shortest(share)}
+                    for each, share in zip(best.candidates, shares[1:], strict=True)
+                ]
+            rows.append(row)
+        return rows
+
+    def _found(self, one: ExampleOutputs, count: int) -> Found:
+        """Return the best spans of all windows of a question, each text once."""
+        candidates: dict[tuple[int, int], float] = {}
+        none, at = np.inf, 0
+        for window in one.inputs:
+            size = len(window.pooled_positions)
+            starts, ends = one.outputs[at : at + size].astype(np.float64).T
+            at += size
+            none = min(none, starts[0] + ends[0])
+            spans = window.spans
+            assert spans is not None
+            longest = min(self.max_answer, size - 1)
+            table = np.full((longest, size - 1), -np.inf)
+            for more in range(longest):
+                table[more, : size - 1 - more] = starts[1 : size - more] + ends[1 + more :]
+            flat = table.ravel()
+            best = np.argsort(-flat, kind="stable")[:count]
+            for more, start in zip(*np.unravel_index(best, table.shape), strict=True):
+                if np.isfinite(table[more, start]):
+                    key = int(spans[1 + start, 0]), int(spans[1 + start + more, 1])
+                    score = float(table[more, start])
+                    candidates[key] = max(candidates.get(key, -np.inf), score)
+        ranked = sorted(candidates.items(), key=lambda item: (-item[1], item[0]))[:count]
+        made = [_candidate(one.example.text, *key, score) for key, score in ranked]
+        return Found(made, float(none))
+
+
+class Candidate(NamedTuple):
+    """A span of the passage: its text, first character and score."""
+
+    text: str
+    start: int
+    score: float
+
+
+class Found(NamedTuple):
+    """The best spans, and the score of no answer."""
+
+    candidates: list[Candidate]
+    none: float
+
+    @property
+    def margin(self) -> float:
+        """How much the score of no answer exceeds that of the best one."""
+        return self.none - self.candidates[0].score
+
+
+@dataclass(frozen=True)
+class SpanTargets(Sequence[Array]):
+    """The answers to questions, and where they are.
+
+    Attributes:
+        examples: the questions.
+        windows: their inputs.
+        arrays: for each position of each window whether the answer begins and ends there,
+            (positions, 2) float32 each.
+        labels: the labels of the task.
+    """
+
+    examples: Sequence[Labelled]
+    windows: Sequence[EncodedExample]
+    arrays: Sequence[Array]
+    labels: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    def __getitem__(self, which: Any) -> Any:
+        return self.arrays[which]
+
+
+def _answers(cell: Any, source: str) -> list[tuple[str, int]]:
+    """Return the texts and first characters of answers in either layout.
+
+    Raises:
+        UserError: it is neither.
+    """
+    try:
+        if isinstance(cell, Mapping):
+            pairs = list(zip(cell["text"], cell["answer_start"], strict=True))
+        else:
+            pairs = [(one["text"], one["answer_start"]) for one in cell]
+        return [(str(text), int(start)) for text, start in pairs]
+    except (TypeError, KeyError, ValueError):
+        raise UserError(
+            f"{source}: expected answers with 'text' and 'answer_start', got {cell!r:.60}"
+        ) from None
+
+
+def _right(example: Labelled) -> list[str]:
+    return right_answers([text for text, _ in json.loads(example.label)])
+
+
+def _none(template: InputTemplate, length: int, first: int) -> int:
+    """Return the position that stands for no answer."""
+    if template.prefix and not template.is_causal:
+        return 0
+    return length - 1 if template.suffix else max(first - 1, 0)
+
+
+def _ends(window: EncodedExample, answer: tuple[int, int] | None) -> Array:
+    """Return where an answer begins and ends in a window; at "no answer" if it does not hold it."""
+    spans = window.spans
+    assert spans is not None
+    targets = np.zeros((len(spans), 2), np.float32)
+    begin = end = 0
+    if answer is not None and spans[1, 0] <= answer[0] and answer[1] <= spans[-1, 1]:
+        inside = 1 + np.flatnonzero((spans[1:, 1] > answer[0]) & (spans[1:, 0] < answer[1]))
+        if len(inside):
+            begin, end = int(inside[0]), int(inside[-1])
+    targets[begin, 0] = targets[end, 1] = 1.0
+    return targets
+
+
+def _candidate(text: str, start: int, stop: int, score: float) -> Candidate:
+    part = text[start:stop]
+    return Candidate(part.strip(), start + len(part) - len(part.lstrip()), score)
