@@ -38,8 +38,8 @@ class Estimate:
     Attributes:
         parameters: number by part of the model; shared ones count in the first.
         memory: bytes by purpose.
-        first_loss: nats per prediction before training; near `chance_loss` where the first logits are
-            small, above it where blocks begin as the identity and the output layer is tied.
+        first_loss: nats per prediction before training; near `chance_loss` where the first
+            logits are small, above it where blocks begin as the identity with a tied output layer.
         tokens_per_step: tokens that the model reads, source and target, without padding.
         flops_per_step: floating-point operations, counted.
         seconds_per_step: measured, without evaluations and checkpoints.
