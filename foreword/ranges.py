@@ -42,6 +42,7 @@ OpenShare = Annotated[float, Interval(gt=0, lt=1)]
 
 # Other numbers.
 Positive = Annotated[float, Interval(gt=0, le=1e6)]
+Signed = Annotated[float, Interval(ge=-1e6, le=1e6)]
 NonNegative = Annotated[float, Interval(ge=0, le=1e6)]
 Epsilon = Annotated[float, Interval(ge=1e-20, le=1)]  # its square root is not denormal in float32
 LearningRate = Annotated[float, Interval(gt=0, le=10)]

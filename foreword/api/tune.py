@@ -124,9 +124,9 @@ def tune(
         tuned.load().predict(["a new text"])
 
     It trains on `train` and scores the last epoch on `dev`, once per seed; nothing is chosen by the
-    score. The saved model is that of seed 1, while the scores are means over the seeds. What is
-    done already, with the same model, settings and examples, is not done again; a call that was
-    interrupted begins anew and leaves nothing behind.
+    score, but for the threshold of `span`. The saved model is that of seed 1, while the scores
+    are means over the seeds. What is done already, with the same model, settings and examples,
+    is not done again; a call that was interrupted begins anew and leaves nothing behind.
 
     Args:
         run: a run folder, or one of its checkpoints.

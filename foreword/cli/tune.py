@@ -35,8 +35,9 @@ def tune(
     """Fine-tune a pretrained model on labelled text.
 
     Trains on --train and scores the last epoch on --dev, once per seed; nothing is chosen by the
-    score. The scores go to RUN/evaluations, the first seed's model to --out. Classes are scored by
-    accuracy, macro F1 (the mean of each label's F1) and Matthews correlation.
+    score, but for the threshold of `span`. The scores go to RUN/evaluations, the first seed's
+    model to --out. Classes are scored by accuracy, macro F1 (the mean of each label's F1) and
+    Matthews correlation.
 
     What is done already is not done again; a call that was interrupted begins anew.
     """

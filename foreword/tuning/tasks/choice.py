@@ -14,6 +14,7 @@ import torch
 from scipy.special import softmax
 from torch import Tensor, nn
 
+from foreword import stored
 from foreword.errors import UserError
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.examples import EncodedTexts, batched
@@ -96,13 +97,13 @@ class Choice(PooledTask):
         context = " ".join(text_of(row[c], source) for c in CONTEXTS if row.get(c) is not None)
         answer = label_of(row.get(columns.label), source).strip() if columns.label else ""
         label = str(_number_of(answer, given, names, source)) if answer else ""
-        pair = json.dumps([context, *given], ensure_ascii=False)
+        pair = stored.to_json([context, *given])
         return Labelled(text, label, pair, source)
 
     def example_of_texts(self, text: str, pair: str | None) -> Labelled:
         """Return a question with two options."""
         options = [pair or "yes", f"{pair or 'yes'} {text}"]
-        return Labelled(text, pair=json.dumps(["", *options], ensure_ascii=False))
+        return Labelled(text, pair=stored.to_json(["", *options]))
 
     def plain_texts(self, example: Labelled) -> list[tuple[str, ...]]:
         """Return context and question, and the option, for each option."""

@@ -14,8 +14,9 @@ import torch
 from scipy.special import softmax
 from torch import Tensor, nn
 
+from foreword import stored
 from foreword.errors import UserError
-from foreword.ranges import Count
+from foreword.ranges import Count, Signed
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.examples import EncodedTexts, batched, by_example
 from foreword.tuning.headed import HeadedTask
@@ -32,6 +33,7 @@ from foreword.tuning.tasks._contract import (
 )
 from foreword.types import Array, Loss
 
+ALWAYS_ANSWER = 1e6  # a threshold beyond all scores
 NO_ANSWER = "no answer"  # the label of unanswerable questions
 START, BEST = "start", "best"  # columns of answers
 BEST_TYPE = pa.list_(pa.struct({"text": pa.string(), START: pa.int64(), PROBABILITY: pa.float32()}))
@@ -71,7 +73,7 @@ class Span(HeadedTask):
 
     stride: Count | None = None
     max_answer: Count = 30
-    threshold: float | None = None
+    threshold: Signed | None = None
 
     # -- examples ----------------------------------------------------------------------------------
 
@@ -96,7 +98,7 @@ class Span(HeadedTask):
                         f"{source}: the answer '{text}' is not in the passage at character "
                         f"{start:,}"
                     )
-            label = json.dumps(answers, ensure_ascii=False)
+            label = stored.to_json(answers)
         return Labelled(context, label, question, source)
 
     def plain_texts(self, example: Labelled) -> list[tuple[str, ...]]:
@@ -225,7 +227,7 @@ class Span(HeadedTask):
         if self.threshold is not None:
             return self.threshold
         if NO_ANSWER not in targets.labels:
-            return np.finfo(np.float32).max.item()  # always answer
+            return ALWAYS_ANSWER
         found = by_example(targets.examples, targets.windows, outputs)
         answers = [self._found(one, 1) for one in found]
         right = [_right(example) for example in targets.examples]
@@ -304,7 +306,7 @@ class Span(HeadedTask):
         return Found(made, float(none))
 
 
-class Candidate(NamedTuple):
+class SpanCandidate(NamedTuple):
     """A span of the passage: its text, first character and score."""
 
     text: str
@@ -315,7 +317,7 @@ class Candidate(NamedTuple):
 class Found(NamedTuple):
     """The best spans, and the score of no answer."""
 
-    candidates: list[Candidate]
+    candidates: list[SpanCandidate]
     none: float
 
     @property
@@ -391,6 +393,6 @@ def _ends(window: EncodedExample, answer: tuple[int, int] | None) -> Array:
     return targets
 
 
-def _candidate(text: str, start: int, stop: int, score: float) -> Candidate:
+def _candidate(text: str, start: int, stop: int, score: float) -> SpanCandidate:
     part = text[start:stop]
-    return Candidate(part.strip(), start + len(part) - len(part.lstrip()), score)
+    return SpanCandidate(part.strip(), start + len(part) - len(part.lstrip()), score)
