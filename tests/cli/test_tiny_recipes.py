@@ -28,8 +28,8 @@ NEURAL = NAMES - COUNTED
 DRAWN = {"bert", "electra", "gpt2", "ngram", "seq2seq", "t5", "word2vec"}  # plots take long
 # Which families can do what; the others are to refuse it.
 CAN = {
-    "fill": ENCODERS | DENOISERS | {"xlnet"},
-    "generate": CAUSAL | COUNTED | TRANSLATORS | DENOISERS | {"elmo"},
+    "fill": ENCODERS | DENOISERS | {"gpt_bert", "xlnet"},
+    "generate": CAUSAL | COUNTED | TRANSLATORS | DENOISERS | {"elmo", "gpt_bert"},
     "score": NAMES,  # of a model with a source, beside one
     "translate": TRANSLATORS | DENOISERS,  # whatever answers a source
     "tune": NEURAL,

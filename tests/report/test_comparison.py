@@ -27,7 +27,9 @@ def results(**more: Any) -> dict[str, Any]:
         for n, cell in enumerate(CELLS)
     ]
     runs = [{"cell": cell, "curve": [[1e15, 3.0], [2.5e15, 2.0]]} for cell in CELLS]
-    chance_loss = {"cell": "", "task": "CoLA", "scores": {"matthews": 0.0}}
+    chance_loss = {
+        "cell": "", "task": "CoLA", "start": "majority class", "scores": {"matthews": 0.0},
+    }  # fmt: skip
     table = {"title": "Fine-tuning", "columns": ["cell", "CoLA"], "rows": [[CELLS[0], "0.5 ± 0.1"]]}
     samples = {"title": "What they say", "columns": ["cell", "text"], "rows": [["x", "<script>"]]}
     return {

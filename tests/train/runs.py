@@ -52,6 +52,15 @@ PAIRS = {
 }
 # name: the family above that it is like, and what is other
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gpt_bert": (
+        "decoder",
+        {
+            "objective": {"kind": "hybrid"},
+            "layout": {"kind": "hybrid"},
+            "model": {"assumes_causal_mask": False},
+            "packing": {"bos": "<s>"},
+        },
+    ),
     "muon": ("decoder", {"optimizer": {"kind": "muon"}}),
     "bert": ("encoder", {**PAIRS, "objective": {"kind": "sum"}, "model": {"segments": 2}}),
     "albert": (
