@@ -231,6 +231,7 @@ def become(order: dict[str, Any], files: Sequence[int]) -> None:
     os.environ.update(order["environment"])
     os.chdir(order["folder"])
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored if the tests run under `nohup`
     if order["largest_file"]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (order["largest_file"],) * 2)
     if order["is_new_python"]:
