@@ -81,7 +81,8 @@ class EndlessStream:
 
     def _order(self, epoch: int) -> _Order:
         """Return an epoch's order; the last few are cached."""
-        if epoch not in self._orders:
+        order = self._orders.get(epoch)
+        if order is None:
             starts = self._stream.bounds
             starts = np.append(starts[: -1 : max(1, -(-len(starts) // UNITS))], starts[-1])
             sizes, units = np.diff(starts), np.arange(len(starts) - 1)
@@ -89,7 +90,8 @@ class EndlessStream:
                 key = int(mix(self._seed + np.uint64(epoch))[0])
                 units = permute(units, len(units), key)
             begins = np.concatenate([[0], np.cumsum(sizes[units])])
-            latest = sorted(self._orders)[-(CACHED_EPOCHS - 1) :]
-            self._orders = {n: self._orders[n] for n in latest}
-            self._orders[epoch] = _Order(begins, starts[units])
-        return self._orders[epoch]
+            order = _Order(begins, starts[units])
+            orders = self._orders  # threads that read rows at the same time each replace it
+            latest = sorted(orders)[-(CACHED_EPOCHS - 1) :]
+            self._orders = {**{n: orders[n] for n in latest}, epoch: order}
+        return order

@@ -27,8 +27,6 @@ from foreword.text.special import ROLES
 from foreword.text.tokenizer import Tokenizer
 from foreword.types import Vocab
 
-INITIAL = ("init_std", "zero_init_residual")  # settings of first weights, not of what is computed
-
 
 @dataclass(frozen=True)
 class Exported:
@@ -159,9 +157,7 @@ def _misfits(trained: TrainedModel, family: Family) -> list[str]:
     try:
         hf_config = HFConfig(family.describe(design, vocab))
         table = family.model(hf_config, weights)
-        ours = config.to_table(recipe)
-        begun = {key: ours["model"][key] for key in INITIAL if key in ours["model"]}
-        again = config.build(Recipe, {**ours, "model": {**table, **begun}}).model
+        again = config.build(Recipe, {**config.to_table(recipe), "model": table}).model
     except UserError as error:
         return [*reasons, str(error)]
     return reasons + (differences(resolved(again), resolved(recipe.model)) or unmatched)
