@@ -1,13 +1,13 @@
-"""Whether a word's part of speech can be read from its vector in the sentence."""
+"""Whether a word's part of speech, and more, can be read from its vector in the sentence."""
 
 from __future__ import annotations
 
 import warnings
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -23,25 +23,26 @@ from foreword.probes._files import evenly
 from foreword.probes._intervals import DRAWS, LEVEL, bootstrap
 from foreword.probes._layers import by_layer, layer_order, require_layer
 from foreword.probes._marks import MAX_RUNS, run_style, title
+from foreword.probes._word_tasks import (
+    NAMES,
+    Sentences,
+    Tags,
+    WordTask,
+    control_task,
+    word_task,
+)
 from foreword.ranges import CountOrZero, Ranged
-from foreword.tuning.conllu import Column, TaggedSentence, read_conllu
+from foreword.tuning.conllu import TaggedSentence, WordProperty, read_conllu
 from foreword.types import Array
 
 EVERY = 10  # one training sentence in so many is kept to choose the layer on
 STEPS = 200  # of the classifier's optimizer
-
-
-class _Sentences(NamedTuple):
-    """The sentences of a probe: to fit the classifier, to choose the layer, and to score."""
-
-    fit: Sequence[TaggedSentence]
-    choose: Sequence[TaggedSentence]
-    dev: Sequence[TaggedSentence]
+ALL: tuple[WordProperty, ...] = ("upos", "word", "position", "depth")
 
 
 @dataclass(frozen=True)
 class Tagging(Ranged):
-    """The accuracy of a linear classifier that reads a word's part of speech from its vector.
+    """The accuracy of a linear classifier that reads a property of a word from its vector.
 
     The model is frozen: a logistic regression is fitted to the states of one layer at the words of
     `train` and scored on those of `dev`. The layer is the best one on a tenth of `train`, which is
@@ -49,26 +50,36 @@ class Tagging(Ranged):
     in `train`, and of all words for words not seen there. What the model adds is above the baseline
     and above random weights (`--untrained`).
 
+    With `control` the same classifier learns the control task, in which each word has one random
+    tag, drawn in the proportions of the real ones. It can only be learned by heart, so the
+    selectivity, accuracy - control, says how much of the accuracy is the model's and not the
+    classifier's. The identity of a word is itself learned by heart: its selectivity is near 0.
+
     Layer `alone` is the embedding of the word's tokens; word2vec has no other. Layer 0 is the input
     of the first layer, layer n the output of the n-th. A causal model sees the words before alone.
 
     Attributes:
         train: sentences in CoNLL-U (Universal Dependencies) to fit the classifier to.
         dev: sentences in CoNLL-U to score.
-        tag: the column of tags: universal (`upos`) or of the language (`xpos`).
+        tag: what is read: the part of speech, universal (`upos`) or of the language (`xpos`); which
+            `word` of the 50 most frequent it is, in lower case; its `position` in the sentence, up
+            to 20; its `depth` in the syntax tree, the number of arcs to the root; or `all` of them,
+            without `xpos`.
+        control: also learn the control task.
         pieces: the vector of a word cut into pieces: the mean of theirs, or that of the first.
         layer: the layer of the states; default: the best.
         limit: number of sentences of each file, evenly spaced; 0 for all.
 
-    Also called: part of speech, POS.
-    Reference: Belinkov et al. 2017; Liu et al. 2019a; Hewitt & Liang 2019 on baselines.
+    Also called: linear probe, diagnostic classifier, part of speech, POS.
+    Reference: Belinkov et al. 2017; Conneau et al. 2018; Liu et al. 2019a; Hewitt & Liang 2019.
     """
 
     reads_text: ClassVar[bool] = False
 
     train: FilePath
     dev: FilePath
-    tag: Column = "upos"
+    tag: WordProperty | Literal["all"] = "upos"
+    control: bool = False
     pieces: Literal["mean", "first"] = "mean"
     layer: CountOrZero | None = None
     limit: CountOrZero = 1000
@@ -80,86 +91,117 @@ class Tagging(Ranged):
             UserError: a file cannot be read, or a model has no states or no such layer.
         """
         sentences = self._read()
+        tasks = [word_task(sentences, reads) for reads in self._properties]
+        for task in tasks:
+            if not task.is_enough:
+                raise UserError(
+                    f"probe.train, probe.dev: {self.train}, {self.dev}: too few tagged sentences "
+                    f"to fit and score a classifier of {task.reads}"
+                )
         for probed in models:
             require_layer(probed.trained, sentences.fit[0].text, self.layer)
-        share, *interval = _accuracy(_most_frequent_tags(sentences), sentences.dev)
+        baselines = {task.reads: _accuracy(task.most_frequent, task.dev) for task in tasks}
         rows: list[Row] = []
         details: list[Row] = []
         for probed in models:
-            accuracies = self._accuracy_by_layer(probed.trained, sentences)
-            details += [{"run": probed.label, **row} for row in accuracies]
-            best = max(accuracies, key=lambda row: row["chosen_on"])
-            own = {key: best[key] for key in ("layer", "accuracy", "low", "high")}
-            words = sum(map(len, _gold(sentences.dev)))
-            rows.append({"run": probed.label, **own, "baseline": share, "words": words})
-        low, high = interval
-        notes = [
-            f"baseline: the most frequent tag of each word, {low:.3f} to {high:.3f}",
-            f"low, high: {LEVEL:.0%} of {DRAWS:,} bootstrap draws over sentences",
-            f"fitted to {sum(map(len, _gold(sentences.fit))):,} words of "
-            f"{len(sentences.fit):,} sentences",
-        ]
+            vectors = [self._vectors(probed.trained, some) for some in sentences]
+            for task in tasks:
+                labels = {"run": probed.label, "tag": task.reads}
+                accuracies = self._accuracy_by_layer(vectors, sentences, task)
+                details += [labels | row for row in accuracies]
+                best = max(accuracies, key=lambda row: row["chosen_on"])
+                shown = {key: value for key, value in best.items() if key != "chosen_on"}
+                also = {"baseline": baselines[task.reads][0], "words": len(task.dev.of_words)}
+                rows.append(labels | shown | also)
+        named = ", ".join(NAMES[task.reads] for task in tasks)
         return Finding(
-            title=f"tagging: parts of speech ({self.tag}) read by a linear classifier",
+            title=f"tagging: what a linear classifier reads from words ({named})",
             rows=rows,
             details=details,
-            notes=notes,
+            notes=self._notes(tasks, baselines),
             plot=lambda figure: _plot(figure, rows, details),
             measure="accuracy",
-            scores={row["run"]: row["accuracy"] for row in rows},
+            scores={row["run"]: row["accuracy"] for row in reversed(rows)},  # of the first tag
         )
 
-    def _read(self) -> _Sentences:
+    @property
+    def _properties(self) -> tuple[WordProperty, ...]:
+        return ALL if self.tag == "all" else (self.tag,)
+
+    def _read(self) -> Sentences:
         """Return the sentences.
 
         Raises:
-            UserError: a file cannot be read, or there are too few sentences or tags to fit.
+            UserError: a file cannot be read.
         """
         train, dev = (
-            evenly(read_conllu(Path(file).expanduser(), self.tag), self.limit)
+            evenly(read_conllu(Path(file).expanduser(), *self._properties), self.limit)
             for file in (self.train, self.dev)
         )
         is_kept = [n % EVERY == EVERY - 1 or n == len(train) - 1 < EVERY for n in range(len(train))]
         fit = [sentence for sentence, kept in zip(train, is_kept, strict=True) if not kept]
         choose = [sentence for sentence, kept in zip(train, is_kept, strict=True) if kept]
-        tags = {tag for one in _gold(fit) for tag in one}
-        if len(tags) < 2 or not any(map(len, _gold(choose))) or not any(map(len, _gold(dev))):
-            raise UserError(
-                f"probe.train, probe.dev: {self.train}, {self.dev}: too few tagged sentences to "
-                "fit and score a classifier"
+        return Sentences(fit, choose, dev)
+
+    def _notes(
+        self,
+        tasks: Sequence[WordTask],
+        baselines: dict[WordProperty, tuple[float, float, float]],
+    ) -> list[str]:
+        intervals = ", ".join(
+            f"{low:.3f} to {high:.3f}" + f" ({reads})" * (len(tasks) > 1)
+            for reads, (_, low, high) in baselines.items()
+        )
+        words = ", ".join(f"{len(task.fit.of_words):,}" for task in tasks)
+        notes = [
+            f"baseline: the most frequent tag of each word, {intervals}",
+            f"low, high: {LEVEL:.0%} of {DRAWS:,} bootstrap draws over sentences",
+            f"fitted to {words} words of {len(tasks[0].fit.counts):,} sentences",
+        ]
+        if self.control:
+            notes.append(
+                "control: the accuracy on a random tag for each word; selectivity: accuracy - "
+                "control"
             )
-        return _Sentences(fit, choose, dev)
+        return notes
 
     def _accuracy_by_layer(
-        self, prompted: PromptedModel, sentences: _Sentences
+        self, vectors: Sequence[dict[str, Array]], sentences: Sentences, task: WordTask
     ) -> list[dict[str, Any]]:
-        """Return the accuracy of each layer on `dev`, and on the sentences it is chosen on."""
-        fit, choose, dev = (self._vectors(prompted, some) for some in sentences)
-        tags = np.array([tag for one in _gold(sentences.fit) for tag in one])
+        """Return the accuracy of each layer on `dev`, and on the sentences it is chosen on.
+
+        Args:
+            vectors: those of all words by layer, for each part of the sentences.
+            sentences: the sentences.
+            task: what is read.
+        """
+        fit, choose, dev = vectors
         accuracies = []
         for layer in fit:
-            classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=STEPS))
-            with warnings.catch_warnings():  # the step limit is meant
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                classifier.fit(fit[layer], tags)
-            chosen_on = _accuracy(classifier.predict(choose[layer]), sentences.choose, draws=1)[0]
-            share, low, high = _accuracy(classifier.predict(dev[layer]), sentences.dev)
-            numbers = {"accuracy": share, "low": low, "high": high, "chosen_on": chosen_on}
-            accuracies.append({"layer": layer, **numbers})
+            classifier = _fitted(fit[layer], task.fit)
+            chosen_on = _accuracy(
+                _predicted(classifier, choose[layer], task.choose), task.choose, 1
+            )
+            share, low, high = _accuracy(_predicted(classifier, dev[layer], task.dev), task.dev)
+            row = {"layer": layer, "accuracy": share, "low": low, "high": high}
+            if self.control:
+                random = control_task(sentences, task)
+                other = _fitted(fit[layer], random.fit)
+                control, *_ = _accuracy(_predicted(other, dev[layer], random.dev), random.dev, 1)
+                row |= {"control": control, "selectivity": share - control}
+            accuracies.append(row | {"chosen_on": chosen_on[0]})
         return accuracies
 
     def _vectors(
         self, prompted: PromptedModel, sentences: Sequence[TaggedSentence]
     ) -> dict[str, Array]:
-        """Return the vectors of the tagged words by layer, (words, width) float32 each."""
+        """Return the vectors of the words by layer, (words, width) float32 each."""
         vectors: dict[str, list[Array]] = defaultdict(list)
         states = text_states(prompted, (sentence.text for sentence in sentences), splits=True)
         for sentence, of_text in zip(sentences, states, strict=True):
             layers = by_layer(of_text)
             wanted = layers if self.layer is None else {str(self.layer)}
-            for span, tag in zip(sentence.spans, sentence.tags, strict=True):
-                if tag is None:
-                    continue
+            for span in sentence.spans:
                 where = of_text.tokens_of(*span)[: 1 if self.pieces == "first" else None]
                 for layer in wanted:  # a word without a token has a vector of zeros
                     states_of = layers[layer][where]
@@ -167,68 +209,74 @@ class Tagging(Ranged):
         return {layer: np.stack(words) for layer, words in vectors.items()}
 
 
-def _gold(sentences: Sequence[TaggedSentence]) -> list[list[str]]:
-    """Return the tags of each sentence, of the words that have one."""
-    return [[tag for tag in sentence.tags if tag is not None] for sentence in sentences]
+def _fitted(vectors: Array, tags: Tags) -> Any:
+    """Return a classifier fitted to the tagged words."""
+    classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=STEPS))
+    with warnings.catch_warnings():  # the step limit is meant
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        classifier.fit(vectors[tags.is_tagged], tags.of_words)
+    return classifier
 
 
-def _most_frequent_tags(sentences: _Sentences) -> list[str]:
-    """Return the baseline's tag for each tagged word of `dev`."""
-    by_word: dict[str, Counter[str]] = defaultdict(Counter)
-    for sentence in sentences.fit:
-        for word, tag in zip(sentence.words, sentence.tags, strict=True):
-            if tag is not None:
-                by_word[word][tag] += 1
-    overall = sum(by_word.values(), Counter[str]())
-    return [
-        by_word.get(word, overall).most_common(1)[0][0]
-        for sentence in sentences.dev
-        for word, tag in zip(sentence.words, sentence.tags, strict=True)
-        if tag is not None
-    ]
+def _predicted(classifier: Any, vectors: Array, tags: Tags) -> Array:
+    predicted: Array = classifier.predict(vectors[tags.is_tagged])
+    return predicted
 
 
-def _accuracy(
-    predicted: Sequence[str], sentences: Sequence[TaggedSentence], draws: int = DRAWS
-) -> tuple[float, float, float]:
+def _accuracy(predicted: Array, tags: Tags, draws: int = DRAWS) -> tuple[float, float, float]:
     """Return the share of words that are right, and its interval over sentences."""
-    gold = _gold(sentences)
-    counts = np.array([len(tags) for tags in gold])
-    is_right = np.array(predicted) == np.array([tag for tags in gold for tag in tags])
-    right = np.array([part.sum() for part in np.split(is_right, np.cumsum(counts)[:-1])])
+    is_right = predicted == tags.of_words
+    right = np.array([part.sum() for part in np.split(is_right, np.cumsum(tags.counts)[:-1])])
 
     def share(indices: Array) -> float:
-        return float(right[indices].sum() / max(1, counts[indices].sum()))
+        return float(right[indices].sum() / max(1, tags.counts[indices].sum()))
 
-    return (float(is_right.mean()), *bootstrap(share, len(gold), draws))
+    return (float(is_right.mean()), *bootstrap(share, len(right), draws))
 
 
 def _plot(figure: Any, rows: Sequence[Row], details: Sequence[Row]) -> None:
-    """Plot the accuracy of each layer, the runs as lines, and the baseline."""
-    figure.set_size_inches(7.6, 4.8)
-    axes = figure.subplots()
+    """Plot the accuracy of each layer, a panel for each property and a line for each run."""
+    properties = list(dict.fromkeys(row["tag"] for row in rows))
+    runs = list(dict.fromkeys(row["run"] for row in rows))
+    columns = min(2, len(properties))
+    figure.set_size_inches(*((7.6, 4.8) if columns == 1 else (10, 1 + 1.7 * len(properties))))
+    panels = figure.subplots(-(-len(properties) // columns), columns, squeeze=False).ravel()
     ticks = layer_order(str(row["layer"]) for row in details)
-    for number, row in enumerate(rows[:MAX_RUNS]):
-        own = [detail for detail in details if detail["run"] == row["run"]]
-        axes.errorbar(
-            [ticks.index(str(detail["layer"])) for detail in own],
-            [detail["accuracy"] for detail in own],
-            yerr=np.clip(
-                [
-                    [d["accuracy"] - d["low"] for d in own],
-                    [d["high"] - d["accuracy"] for d in own],
-                ],
-                0,
-                None,
-            ),
-            label=f"{row['run']}: {row['accuracy']:.3f} (layer {row['layer']})",
-            capsize=2,
-            **run_style(number),
-        )
-    axes.axhline(rows[0]["baseline"], color="gray", linestyle="--", linewidth=1)
-    axes.set_xticks(range(len(ticks)), ticks)
-    axes.set_xlabel("layer; dashed: the most frequent tag of each word")
-    axes.set_ylabel("accuracy on words")
-    axes.set_title(title("Parts of speech read from frozen states", len(rows)))
-    axes.grid(alpha=0.3)
-    figure.legend(loc="outside lower center", ncols=2, frameon=False)
+    explained = "dashed: the most frequent tag of each word"
+    if "control" in rows[0]:
+        explained += "; dotted: control"
+    for reads, axes in zip(properties, panels, strict=True):
+        of_property = [row for row in rows if row["tag"] == reads]
+        for number, row in enumerate(of_property[:MAX_RUNS]):
+            own = [d for d in details if d["run"] == row["run"] and d["tag"] == reads]
+            label = f"{row['run']}: {row['accuracy']:.3f} (layer {row['layer']})"
+            _plot_run(axes, ticks, own, number, label if columns == 1 else row["run"])
+        axes.axhline(of_property[0]["baseline"], color="gray", linestyle="--", linewidth=1)
+        axes.set_xticks(range(len(ticks)), ticks)
+        axes.set_xlabel("layer" if columns > 1 else f"layer; {explained}")
+        axes.set_ylabel("accuracy on words")
+        axes.set_title(NAMES[reads][0].upper() + NAMES[reads][1:])
+        axes.grid(alpha=0.3)
+    heading = "Read from frozen states by a linear classifier" + f"\n{explained}" * (columns > 1)
+    if columns > 1:
+        figure.suptitle(title(heading, len(runs)))
+    else:
+        panels[0].set_title(title(f"{panels[0].get_title()}, read from frozen states", len(runs)))
+    figure.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False
+    )
+
+
+def _plot_run(axes: Any, ticks: Sequence[str], own: Sequence[Row], number: int, label: str) -> None:
+    """Plot the accuracy of a run by layer with its intervals, and its control."""
+    at = [ticks.index(str(detail["layer"])) for detail in own]
+    low = [detail["accuracy"] - detail["low"] for detail in own]
+    high = [detail["high"] - detail["accuracy"] for detail in own]
+    style = run_style(number)
+    accuracies = [detail["accuracy"] for detail in own]
+    axes.errorbar(
+        at, accuracies, yerr=np.clip([low, high], 0, None), label=label, capsize=2, **style
+    )
+    if "control" in own[0]:
+        controls = [detail["control"] for detail in own]
+        axes.plot(at, controls, linestyle=":", **style | {"marker": "."})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -12,27 +12,35 @@ from typing import Literal, NamedTuple
 from foreword.errors import UserError
 from foreword.tuning.table_files import text_lines
 
-Column = Literal["upos", "xpos"]
+WordProperty = Literal["upos", "xpos", "word", "position", "depth"]
 
 NAMES = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
-ID, FORM, MISC = 0, 1, 9
+ID, FORM, UPOS, XPOS, HEAD, MISC = 0, 1, 3, 4, 6, 9
+COLUMNS: dict[WordProperty, int] = {  # that a property is read from
+    "upos": UPOS,
+    "xpos": XPOS,
+    "word": FORM,
+    "position": ID,
+    "depth": HEAD,
+}
 NONE = "_"  # of a word without a tag
 GLUED = "SpaceAfter=No"
 
 
 @dataclass(frozen=True)
 class TaggedSentence:
-    """A sentence and the tags of its words.
+    """A sentence and properties of its words.
 
     Attributes:
         text: the words with the spaces between them.
         spans: first character of each word and the one after its last.
-        tags: the tag of each; None if it has none.
+        tags: by property, that of each word; None if it has none. `word` is in lower case,
+            `position` counts from 1, `depth` is the number of arcs to the root.
     """
 
     text: str
     spans: tuple[tuple[int, int], ...]
-    tags: tuple[str | None, ...]
+    tags: Mapping[WordProperty, tuple[str | None, ...]]
 
     @property
     def words(self) -> list[str]:
@@ -70,18 +78,19 @@ class _Line(NamedTuple):
         return GLUED in self.cells[MISC].split("|")
 
 
-def read_conllu(path: Path, column: Column) -> list[TaggedSentence]:
-    """Return the sentences of a file, perhaps a compressed one, with the tags of a column.
+def read_conllu(path: Path, *properties: WordProperty) -> list[TaggedSentence]:
+    """Return the sentences of a file, perhaps a compressed one, with properties of the words.
 
     Raises:
         UserError: the file cannot be read or is not CoNLL-U; the message names the line.
     """
-    at = NAMES.index(column)
-    sentences = [_tagged(lines, at) for lines in word_lines(path)]
+    sentences = [_tagged(lines, properties, path) for lines in word_lines(path)]
     if not sentences:
         raise UserError(f"{path}: no sentence in it")
-    if not any(tag for sentence in sentences for tag in sentence.tags):
-        raise UserError(f"{path}: no word has a tag in column {at + 1} ({column})")
+    for name in properties:
+        if not any(tag for sentence in sentences for tag in sentence.tags[name]):
+            at = COLUMNS[name]
+            raise UserError(f"{path}: no word has a tag in column {at + 1} ({NAMES[at]})")
     return sentences
 
 
@@ -158,12 +167,46 @@ def _words(lines: Sequence[_Line], start: int) -> WordLines:
     return WordLines(start, [word.cells for word in words], is_glued)
 
 
-def _tagged(lines: WordLines, column: int) -> TaggedSentence:
-    """Return a sentence with the tags of a column."""
+def _tagged(lines: WordLines, properties: Sequence[WordProperty], path: Path) -> TaggedSentence:
+    """Return a sentence with properties of its words."""
     text = ""
     spans = []
     for cells, glued in zip(lines.cells, lines.is_glued, strict=True):
         spans.append((len(text), len(text) + len(cells[FORM])))
         text += cells[FORM] + ("" if glued else " ")
-    tags = tuple(None if cells[column] == NONE else cells[column] for cells in lines.cells)
+    tags: dict[WordProperty, tuple[str | None, ...]] = {}
+    for name in properties:
+        column = [cells[COLUMNS[name]] for cells in lines.cells]
+        if name == "depth":
+            depths = _depths(column, f"{path}:{lines.line}")
+            tags[name] = tuple(None if depth is None else str(depth) for depth in depths)
+        elif name == "word":
+            tags[name] = tuple(word.lower() for word in column)
+        else:
+            tags[name] = tuple(None if tag == NONE else tag for tag in column)
     return TaggedSentence(text.rstrip(" "), tuple(spans), tags)
+
+
+def _depths(heads: Sequence[str], where: str) -> list[int | None]:
+    """Return the number of arcs from each word to the root of its sentence; None without a path.
+
+    Args:
+        heads: the number of each word's head as written, 0 for the root.
+        where: file and first line of the sentence.
+
+    Raises:
+        UserError: a head is not a word of the sentence, or heads go round in a circle.
+    """
+    if any(head != NONE and not re.fullmatch(r"\d{1,6}", head) for head in heads) or any(
+        int(head) > len(heads) for head in heads if head != NONE
+    ):
+        raise UserError(f"{where}: expected heads from 0 to {len(heads)} in column {HEAD + 1}")
+    depths: list[int | None] = []
+    for n in range(len(heads)):
+        word, depth = n, 0
+        while (head := heads[word]) not in (NONE, "0"):
+            word, depth = int(head) - 1, depth + 1
+            if depth > len(heads):
+                raise UserError(f"{where}: the heads of the sentence go round in a circle")
+        depths.append(depth if head == "0" else None)
+    return depths

@@ -35,7 +35,7 @@ MEASURES = {  # the function that measures, once all models are checked
     "minimal_pairs": "_count_by_paradigm",
     "sentence_similarity": "_cosines_by_layer",
     "similarity": "rank_correlation",
-    "tagging": "LogisticRegression",
+    "tagging": "_fitted",
     "word_in_context": "_pairs_by_layer",
 }
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
@@ -17,9 +18,10 @@ from foreword.evaluation.states import text_states
 from foreword.nn.init import initialise
 from foreword.nn.positions.learned import Learned
 from foreword.probes._contract import Finding, ProbedModel
+from foreword.probes._word_tasks import Sentences, control_task, word_task
 from foreword.probes.tagging import Tagging
 from foreword.testing.models import tiny_model
-from foreword.tuning.conllu import read_conllu
+from foreword.tuning.conllu import TaggedSentence, read_conllu
 
 SENTENCE = """\
 # text = I don't see the cats, d'accord.
@@ -57,8 +59,8 @@ def test_ranges_spell_their_words_and_empty_nodes_are_skipped(tmp_path: Path) ->
     assert sentence.text == "I don't see de le,_"
     assert sentence.words == ["I", "do", "n't", "see", "de", "le", ",", "_"]
     tags = ("PRON", "AUX", "PART", "VERB", "ADP", "DET", "PUNCT", None)
-    assert sentence.tags == tags
-    assert read_conllu(tmp_path / "a.conllu", "xpos")[0].tags[1:3] == ("VBP", "RB")
+    assert sentence.tags == {"upos": tags}
+    assert read_conllu(tmp_path / "a.conllu", "xpos")[0].tags["xpos"][1:3] == ("VBP", "RB")
 
 
 def test_compressed_files_with_windows_line_ends_are_read(tmp_path: Path) -> None:
@@ -66,6 +68,37 @@ def test_compressed_files_with_windows_line_ends_are_read(tmp_path: Path) -> Non
     text = conllu("a/X b/Y", "c/Z").replace("\n", "\r\n")
     file.write_bytes(gzip.compress(text.encode("utf-8-sig")))
     assert [sentence.text for sentence in read_conllu(file, "upos")] == ["a b", "c"]
+
+
+def with_heads(sentence: str) -> str:
+    """Return a sentence of "word/TAG/HEAD word/TAG/HEAD" as CoNLL-U."""
+    words = [word.split("/") for word in sentence.split()]
+    lines = [f"{n}\t{w}\t_\t{t}\t_\t_\t{h}\t_\t_\t_\n" for n, (w, t, h) in enumerate(words, 1)]
+    return "".join(lines) + "\n"
+
+
+def test_words_have_a_position_a_form_and_a_depth_in_the_tree(tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "a.conllu", with_heads("The/X/3 old/X/3 Man/X/4 sails/X/0 away/X/_ of/X/5")
+    )
+    (sentence,) = read_conllu(file, "position", "word", "depth")
+    assert sentence.tags["position"] == ("1", "2", "3", "4", "5", "6")
+    assert sentence.tags["word"] == ("the", "old", "man", "sails", "away", "of")
+    assert sentence.tags["depth"] == ("2", "2", "1", "0", None, None)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "message"),
+    [
+        ("a/X/2 b/X/1", "a.conllu:1: the heads of the sentence go round in a circle"),
+        ("a/X/0 b/X/3", "a.conllu:1: expected heads from 0 to 2 in column 7"),
+        ("a/X/0 b/X/x", "a.conllu:1: expected heads from 0 to 2 in column 7"),
+        ("a/X/_ b/X/_", r"a.conllu: no word has a tag in column 7 \(head\)"),
+    ],
+)
+def test_heads_that_are_no_tree_are_refused(tmp_path: Path, sentence: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read_conllu(write(tmp_path / "a.conllu", with_heads(sentence)), "depth")
 
 
 WORD = "\t_\t_\t_\t_\t_\t_\t_\t_\t_\n"
@@ -96,9 +129,16 @@ TRAIN = ["the/DET old/ADJ man/NOUN", "the/DET old/NOUN", "a/DET old/ADJ ship/NOU
 DEV = ["the/DET old/ADJ man/NOUN", "the/DET old/NOUN", "sail/VERB"]
 
 
-def measure(tmp_path: Path, family: str = "decoder", **settings: Any) -> Finding:
-    train = write(tmp_path / "train.conllu", conllu(*TRAIN))
-    dev = write(tmp_path / "dev.conllu", conllu(*DEV))
+def measure(
+    tmp_path: Path,
+    family: str = "decoder",
+    *,
+    sentences: tuple[list[str], list[str]] = (TRAIN, DEV),
+    text: str = "",
+    **settings: Any,
+) -> Finding:
+    train = write(tmp_path / "train.conllu", text or conllu(*sentences[0]))
+    dev = write(tmp_path / "dev.conllu", text or conllu(*sentences[1]))
     texts = ["the old man a ship sail and unbelievably more words " * 3]
     trained = PromptedModel.of(tiny_model(family, texts))
     probe = Tagging(str(train), str(dev), **settings)
@@ -126,6 +166,51 @@ def test_a_given_layer_is_the_one_measured(tmp_path: Path) -> None:
     assert one.rows[0]["accuracy"] == one.scores["m"] == every["1"]
     with pytest.raises(UserError, match="no layer 3: it has layers 0 to 2"):
         measure(tmp_path, layer=3)
+
+
+def test_the_control_task_gives_each_word_one_tag_in_the_proportions_of_the_real_ones() -> None:
+    words = [f"w{n % 500}" for n in range(2000)]
+    tags = tuple("A" if n % 500 < 400 else "B" for n in range(2000))
+    text = " ".join(words)
+    starts = np.cumsum([0, *(len(word) + 1 for word in words[:-1])])
+    spans = tuple(zip(starts, starts + [len(word) for word in words], strict=True))
+    sentence = TaggedSentence(text, spans, {"upos": tags})
+    sentences = Sentences([sentence], [sentence], [sentence])
+    real = word_task(sentences, "upos")
+    random = control_task(sentences, real)
+    of_word = dict(zip(words, random.fit.of_words, strict=True))
+    assert [of_word[word] for word in words] == random.dev.of_words.tolist()
+    assert (random.fit.of_words == "A").mean() == pytest.approx(0.8, abs=0.05)
+    assert 0.6 < (random.fit.of_words == real.fit.of_words).mean() < 0.76  # 0.68 by chance
+
+
+def test_selectivity_is_the_accuracy_above_that_of_the_control_task(tmp_path: Path) -> None:
+    plain, row = measure(tmp_path).details[0], measure(tmp_path, control=True).details[0]
+    assert row["accuracy"] == plain["accuracy"] and "control" not in plain
+    assert row["selectivity"] == pytest.approx(row["accuracy"] - row["control"])
+
+
+def test_context_tells_the_position_of_a_word_that_embeddings_do_not(tmp_path: Path) -> None:
+    # One word over and over: only a state that depends on the position tells where it stands.
+    found = measure(tmp_path, "encoder", tag="position", sentences=(["man/X man/X"] * 12,) * 2)
+    by_layer = {row["layer"]: row["accuracy"] for row in found.details}
+    assert by_layer["alone"] == 0.5 and by_layer["2"] == 1
+    assert found.rows[0]["tag"] == "position" and found.rows[0]["baseline"] == 0.5
+
+
+def test_all_properties_are_read_in_one_run(tmp_path: Path) -> None:
+    sentences = [with_heads("the/DET/2 man/NOUN/0"), with_heads("old/ADJ/3 old/ADJ/3 ship/NOUN/0")]
+    found = measure(tmp_path, tag="all", text="".join(sentences * 6))
+    assert [row["tag"] for row in found.rows] == ["upos", "word", "position", "depth"]
+    assert found.scores == {"m": found.rows[0]["accuracy"]}
+    figure = Figure(layout="constrained")
+    found.plot(figure)
+    assert [axes.get_title().split()[0] for axes in figure.axes] == [
+        "Part",
+        "Which",
+        "Position",
+        "Depth",
+    ]
 
 
 def test_too_few_sentences_are_refused(tmp_path: Path) -> None:
