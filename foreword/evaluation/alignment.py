@@ -121,10 +121,7 @@ def _recorded_weights(backbone: nn.Module) -> Iterator[dict[nn.Module, list[Tens
         recorded.setdefault(module, []).append(output[1][0])
 
     def record_cross_attention(module: Attention, inputs: Any, output: Tensor) -> None:
-        x, (keys, _), _ = inputs
-        q = module.query(x).unflatten(-1, (module.heads, module.d_head)).transpose(1, 2)
-        scores = module.scale * (q @ keys.transpose(-2, -1)).float()
-        recorded.setdefault(module, []).append(torch.softmax(scores, -1)[0].mean(0))
+        recorded.setdefault(module, []).append(module.weights(*inputs)[0].float().mean(0))
 
     hooks = [
         module.register_forward_hook(

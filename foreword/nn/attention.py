@@ -303,16 +303,39 @@ class Attention(nn.Module):
             (batch, queries, d_model).
         """
         batch, length, _ = x.shape
+        heads = self._attend(x, *kv, inputs, self.dropout if self.training else 0.0)
+        # The concatenated heads, times W_O.
+        heads = heads.transpose(1, 2).reshape(batch, length, self.heads * self.d_head)
+        out: Tensor = self.output(heads)
+        return out
+
+    def weights(self, x: Tensor, kv: Cache, inputs: AttentionInputs) -> Tensor:
+        """Return the attention weights that `forward` multiplies the values by.
+
+        Every mechanism is linear in the values, so its weights are its output for values that are
+        the identity matrix.
+
+        Returns:
+            (batch, heads, queries, keys).
+        """
+        keys = kv[0]
+        count = keys.shape[2]
+        identity = torch.eye(count, dtype=keys.dtype, device=keys.device)
+        return self._attend(x, keys, identity.expand(*keys.shape[:2], -1, -1), inputs, 0.0)
+
+    def _attend(
+        self, x: Tensor, k: Tensor, v: Tensor, inputs: AttentionInputs, dropout: float
+    ) -> Tensor:
+        """Return the weighted values of each query, (batch, heads, queries, width of v)."""
+        batch, length, _ = x.shape
         # Q; the position scheme rotates it or computes scores to add.
         q = self.query(x).view(batch, length, self.heads, self.d_head).transpose(1, 2)
         position_scores = None
         if inputs.position is not None:
             q = inputs.position.rotate(q, inputs.positions.queries)
-            position_scores = inputs.position.scores(q, kv[0], inputs.positions, inputs.layer)
+            position_scores = inputs.position.scores(q, k, inputs.positions, inputs.layer)
         # The softmax over the keys, times V.
-        dropout = self.dropout if self.training else 0.0
-        heads = inputs.mechanism(q, *kv, inputs.prepared_mask, self.scale, dropout, position_scores)
-        # The concatenated heads, times W_O.
-        heads = heads.transpose(1, 2).reshape(batch, length, self.heads * self.d_head)
-        out: Tensor = self.output(heads)
-        return out
+        attended: Tensor = inputs.mechanism(
+            q, k, v, inputs.prepared_mask, self.scale, dropout, position_scores
+        )
+        return attended

@@ -18,50 +18,61 @@ from foreword.probes._contract import Finding, Probe, ProbedModel
 from foreword.testing.models import tiny_model
 from foreword.testing.tokenizers import SENTENCES
 
+MODELS = ("decoder", "lstm")
 
-def check_probe(probe: Probe, texts: Sequence[str] = SENTENCES) -> None:
-    """Check all that a probe promises, on a tiny decoder and a tiny LSTM.
+
+def check_probe(
+    probe: Probe, texts: Sequence[str] = SENTENCES, models: Sequence[str] = MODELS
+) -> None:
+    """Check all that a probe promises, on two tiny models.
 
     Args:
         probe: settings of the kind, a frozen dataclass.
         texts: the models' words; also the text that is probed.
+        models: two of `foreword.testing.models.FAMILIES` that the probe supports.
 
     Raises:
         AssertionError: a promise is broken.
     """
     assert is_dataclass(type(probe)), "a probe is a frozen dataclass"
     for check in PROBE_CHECKS:
-        check(probe, texts)
+        check(probe, texts, models)
 
 
 @contextmanager
-def probed(texts: Sequence[str]) -> Iterator[list[ProbedModel]]:
+def probed(texts: Sequence[str], names: Sequence[str] = MODELS) -> Iterator[list[ProbedModel]]:
     """Yield two tiny models with their text."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "text.txt"
         file.write_text("\n\n".join(texts), encoding="utf-8")
         yield [
             ProbedModel(name, PromptedModel.of(tiny_model(name, texts)), (str(file),))
-            for name in ("decoder", "lstm")
+            for name in names
         ]
 
 
-def _measure(probe: Probe, texts: Sequence[str]) -> tuple[list[ProbedModel], Finding]:
-    with probed(texts) as models:
+def _measure(
+    probe: Probe, texts: Sequence[str], names: Sequence[str]
+) -> tuple[list[ProbedModel], Finding]:
+    with probed(texts, names) as models:
         return models, probe.measure(models)
 
 
-def check_its_settings_are_a_plain_record(probe: Probe, texts: Sequence[str]) -> None:
+def check_its_settings_are_a_plain_record(
+    probe: Probe, texts: Sequence[str], names: Sequence[str] = MODELS
+) -> None:
     """Check that the settings survive a table, and that it says whether it reads text."""
-    del texts
+    del texts, names
     assert config.build(type(probe), config.to_table(probe), "probe") == probe
     assert isinstance(hash(probe), int)
     assert isinstance(probe.reads_text, bool), "reads_text is not stated"
 
 
-def check_the_tables_are_flat(probe: Probe, texts: Sequence[str]) -> None:
+def check_the_tables_are_flat(
+    probe: Probe, texts: Sequence[str], names: Sequence[str] = MODELS
+) -> None:
     """Check that each model has rows of the same keys, `run` first, that are plain JSON."""
-    models, found = _measure(probe, texts)
+    models, found = _measure(probe, texts, names)
     for records in (found.rows, found.details):
         assert {row["run"] for row in records} == {one.label for one in models}
         assert len({tuple(row) for row in records}) == 1, "rows have different keys"
@@ -75,22 +86,35 @@ def check_the_tables_are_flat(probe: Probe, texts: Sequence[str]) -> None:
     assert all(found.notes), "a note is empty"
 
 
-def check_its_plot_is_labelled(probe: Probe, texts: Sequence[str]) -> None:
-    """Check that the plot has titles, labels of its axes, and a legend that names the models."""
-    models, found = _measure(probe, texts)
+def check_its_plot_is_labelled(
+    probe: Probe, texts: Sequence[str], names: Sequence[str] = MODELS
+) -> None:
+    """Check that the plot has titles, labels of its axes, and names the models."""
+    models, found = _measure(probe, texts, names)
     figure = Figure(layout="constrained")
     found.plot(figure)
     assert figure.axes, "the plot is empty"
-    assert all(axes.get_xlabel() for axes in figure.axes), "an axis has no label"
+    shared = figure.get_supxlabel()
+    assert all(axes.get_xlabel() or shared for axes in figure.axes), "an axis has no label"
     assert all(axes.get_title() for axes in figure.axes), "a plot has no title"
-    (legend,) = figure.legends
-    named = [label.get_text() for label in legend.get_texts()]
+    named = plotted(figure)
     assert all(label.startswith(one.label) for label, one in zip(named, models, strict=True))
 
 
-def check_it_changes_nothing(probe: Probe, texts: Sequence[str]) -> None:
+def plotted(figure: Figure) -> list[str]:
+    """Return what names the models of a plot: its one legend, or the labels of their panels."""
+    if figure.legends:
+        (legend,) = figure.legends
+        return [label.get_text() for label in legend.get_texts()]
+    labels = (axes.get_ylabel() for axes in figure.axes)
+    return list(dict.fromkeys(label.partition("\n")[0] for label in labels if label))
+
+
+def check_it_changes_nothing(
+    probe: Probe, texts: Sequence[str], names: Sequence[str] = MODELS
+) -> None:
     """Check that a second measurement is equal, and that models and torch's state are unchanged."""
-    with probed(texts) as models:
+    with probed(texts, names) as models:
         network = models[0].trained.model
         before = {key: value.clone() for key, value in network.state_dict().items()}
         state = torch.get_rng_state()
@@ -104,16 +128,18 @@ def check_it_changes_nothing(probe: Probe, texts: Sequence[str]) -> None:
         assert all(p.grad is None for p in network.parameters()), "gradients are left"
 
 
-def check_a_model_beside_it_changes_nothing(probe: Probe, texts: Sequence[str]) -> None:
+def check_a_model_beside_it_changes_nothing(
+    probe: Probe, texts: Sequence[str], names: Sequence[str] = MODELS
+) -> None:
     """Check that a model has the same details alone and with another."""
-    models, both = _measure(probe, texts)
-    with probed(texts) as again:
+    models, both = _measure(probe, texts, names)
+    with probed(texts, names) as again:
         alone = probe.measure(again[:1])
     shown = [row for row in both.details if row["run"] == models[0].label]
     assert shown == list(alone.details), "another model changes its details"
 
 
-PROBE_CHECKS: tuple[Callable[[Probe, Sequence[str]], None], ...] = (
+PROBE_CHECKS: tuple[Callable[[Probe, Sequence[str], Sequence[str]], None], ...] = (
     check_its_settings_are_a_plain_record,
     check_the_tables_are_flat,
     check_its_plot_is_labelled,

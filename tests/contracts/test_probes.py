@@ -15,13 +15,13 @@ from torch import nn
 from foreword import config, kinds
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
-from foreword.kinds import Part
+from foreword.kinds import Part, name_of
 from foreword.models.ngram import NGram
 from foreword.nn.model import Model
 from foreword.objectives.span_corruption import SpanCorruption
 from foreword.probes._contract import Finding, Probe, ProbedModel
 from foreword.runs.trained_model import open_run
-from foreword.testing.probes import PROBE_CHECKS
+from foreword.testing.probes import MODELS, PROBE_CHECKS, plotted
 from foreword.text.tokenizer import Tokenizer
 
 from ..probes.conftest import make_run, text, tokenizer, words  # noqa: F401 - fixtures
@@ -31,6 +31,7 @@ every_probe = pytest.mark.parametrize("name", PROBES)
 Make = Callable[[str], Path]
 MEASURES = {  # the function that measures, once all models are checked
     "analogies": "_count_right",
+    "attention": "_summary",
     "gradient_reach": "_measure_norms",
     "minimal_pairs": "_count_by_paradigm",
     "sentence_similarity": "_cosines_by_layer",
@@ -64,8 +65,12 @@ FILES: dict[str, dict[str, tuple[str, str]]] = {
 }
 
 
+SETTINGS = {"attention": {"sentence": "the bank of the river"}}
+FAMILIES = {"attention": ("decoder", "encoder")}  # that a probe supports; default: MODELS
+
+
 def build(name: str, folder: Path) -> Any:
-    settings = {}
+    settings = dict(SETTINGS.get(name, {}))
     for setting, (file, content) in FILES.get(name, {}).items():
         (folder / file).write_text(content, encoding="utf-8")
         settings[setting] = str(folder / file)
@@ -77,7 +82,8 @@ def probed(run: Path, text_file: Path) -> ProbedModel:
 
 
 def measure_two(probe: Probe, make: Make, text_file: Path) -> tuple[list[ProbedModel], Finding]:
-    models = [probed(make(family), text_file) for family in ("decoder", "lstm")]
+    families = FAMILIES.get(name_of(probe), MODELS)
+    models = [probed(make(family), text_file) for family in families]
     return models, probe.measure(models)
 
 
@@ -104,9 +110,9 @@ UNSUPPORTED = {"minimal_pairs": answering}  # by probe; default: `counts`
 @every_probe
 @pytest.mark.parametrize("check", PROBE_CHECKS, ids=lambda check: check.__name__)
 def test_every_probe_keeps_the_contract(
-    check: Callable[[Probe, Sequence[str]], None], name: str, tmp_path: Path
+    check: Callable[[Probe, Sequence[str], Sequence[str]], None], name: str, tmp_path: Path
 ) -> None:
-    check(build(name, tmp_path), words())
+    check(build(name, tmp_path), words(), FAMILIES.get(name, MODELS))
 
 
 def test_probes_are_a_folder_of_kinds() -> None:
@@ -127,8 +133,8 @@ def test_a_plot_of_too_many_runs_shows_the_first_and_notes_it(
     _, result = measure_two(build(name, tmp_path), make_run, text)
     figure = Figure(layout="constrained")
     result.plot(figure)
-    assert len(figure.legends[0].get_texts()) == 1
-    assert "the first 1 of 2 runs" in figure.axes[0].get_title()
+    assert len(plotted(figure)) == 1
+    assert "the first 1 of 2 runs" in figure.axes[0].get_title() + figure.get_suptitle()
 
 
 @every_probe
