@@ -19,10 +19,11 @@ The functions are verbs of the command line, with the same names, arguments and 
     predict     labels, numbers or texts of a fine-tuned model, for texts or a file
     evaluate    the loss on held-out text, next to counting
     compare     several recipes at one budget
+    probe       the inside of models, or their answers to a suite such as LAMBADA
     load        a trained model: fill, generate, score, encode, predict
 
 These verbs have no function yet; run them as `foreword VERB`: check, translate, score (of a
-file), neighbours, probe, report, import, export, tokenizer, demo.
+file), neighbours, report, import, export, tokenizer, demo.
 
 A mistake raises `foreword.UserError`, whose message says what is wrong, where, and how to fix it.
 Results show themselves in a console and in a notebook, and stand for their folders in other calls.
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from foreword.api.predict import predict
     from foreword.api.prepare import prepare
     from foreword.api.pretrain import pretrain, resume
+    from foreword.api.probe import probe
     from foreword.api.show import show
     from foreword.api.tune import tune
     from foreword.errors import TrainingStoppedError, UserError
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "TrainingStoppedError", "UserError", "compare", "evaluate", "load", "predict", "prepare",
-    "pretrain", "resume", "show", "tune",
+    "pretrain", "probe", "resume", "show", "tune",
 ]  # fmt: skip
 
 

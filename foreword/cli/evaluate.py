@@ -1,4 +1,4 @@
-"""`foreword evaluate`: the loss of a run on text it has not seen."""
+"""`foreword evaluate`: the loss of a run on text it has not seen, or its answers to a suite."""
 
 from __future__ import annotations
 
@@ -10,19 +10,37 @@ from typing import Annotated, Any
 import typer
 
 from foreword.cli import console
-from foreword.cli._model_options import Device, Json, Quiet, Run
+from foreword.cli._model_options import Device, Json, Quiet
 from foreword.cli._options import PathText
 from foreword.cli._reading import Reading
+from foreword.cli.probe import Untrained, show_probe
+from foreword.errors import UserError
 from foreword.ranges import Count, CountOrZero
+from foreword.stored import to_json
 
 
 def evaluate(
-    run: Run,
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="A run folder, or one of its checkpoints/step-*."),
+    ],
     reading: Reading,
     data: Annotated[
         list[PathText] | None,
-        typer.Option("--data", "--file", help="Text to use; default: the run's held-out text."),
+        typer.Option(
+            "--data",
+            "--file",
+            help="Text to use; default: the run's held-out text. With --suite: its questions.",
+        ),
     ] = None,
+    suite: Annotated[
+        str | None,
+        typer.Option(help="Ask questions: blimp, lambada, lama, choice, cola_zero_shot, ..."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="With --suite, a setting of it: limit=100.")
+    ] = None,
+    untrained: Untrained = False,
     rows: Annotated[
         Count | None, typer.Option(help="Maximum number of rows; default: all.")
     ] = None,
@@ -37,14 +55,31 @@ def evaluate(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Measure the held-out loss of a run, next to count-based baselines.
+    """Measure the held-out loss of a run, next to count-based baselines; or ask it a suite.
 
-    The result is saved in RUN/evaluations, and `foreword report` shows it.
+    A suite asks one or more runs the same questions, and compares the first with the others. The
+    result is saved in RUN/evaluations, with every answer, and `foreword report` shows it.
     """
+    if suite is not None:
+        refused = {"rows": rows, "streams": streams or None, "memory": memory}
+        for name, value in refused.items():
+            if value is not None:
+                raise UserError(f"--{name}: is for the loss, not for --suite")
+        reading.refuse("is for the loss, not for --suite")
+        files = data or []
+        if len(files) > 1:
+            raise UserError("--data: with --suite, one file, folder or pattern")
+        given = [*(settings or []), *(f"files={to_json(str(file))}" for file in files)]
+        _ask(runs, suite, given, untrained=untrained, device=device, quiet=quiet, json=json)
+        return
+    if settings or untrained:
+        raise UserError(f"--{'set' if settings else 'untrained'}: requires --suite")
+    if len(runs) > 1:
+        raise UserError(f"{runs[1]}: the loss is measured run by run; several need --suite")
     from foreword.api.evaluate import evaluate as work
 
     result = work(
-        run,
+        runs[0],
         data,
         rows=rows,
         streams=streams,
@@ -59,6 +94,31 @@ def evaluate(
         console.emit(dict(result.content) | by_order)
     else:
         _show(documents, result.file.parent)
+
+
+def _ask(
+    runs: Sequence[Path],
+    name: str,
+    settings: Sequence[str],
+    *,
+    untrained: bool,
+    device: str,
+    quiet: bool,
+    json: bool,
+) -> None:
+    """Ask models the questions of a suite, and print the result."""
+    from foreword.api.probe import measure, suite
+    from foreword.api.progress import progress_of
+
+    result = measure(
+        [str(run) for run in runs],
+        suite(name, settings),
+        display=progress_of(not quiet),
+        untrained=untrained,
+        device=device,
+        prefix="suite",
+    )
+    show_probe(result, json=json)
 
 
 def _show(results: Sequence[Mapping[str, Any]], folder: Path) -> None:

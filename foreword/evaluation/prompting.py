@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from foreword import kinds
@@ -130,6 +131,23 @@ class PromptedModel(TrainedModel):
         if self.continues:
             return example.with_part(CausalRows(np.zeros(len(weights), dtype=bool)))
         return example
+
+    @property
+    def detects_replacements(self) -> bool:
+        """Whether it tells replaced tokens from genuine ones (ELECTRA)."""
+        return self.recipe.objective.detects_replacements
+
+    def log_probs_genuine(self, batch: Batch) -> Array:
+        """Return the log-probability that each token of a batch was not replaced.
+
+        Returns:
+            (batch, length) float64 nats.
+        """
+        states = self._forward(self.model.backbone, batch).states
+        with torch.no_grad(), autocast(self.device, self.dtype):
+            logits = self.model.heads["replaced"](states).squeeze(-1)
+        genuine: Array = F.logsigmoid(-logits.float()).cpu().double().numpy()
+        return genuine
 
     def require_token_head(self) -> None:
         """Check that the model predicts tokens.

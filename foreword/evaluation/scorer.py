@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.models.ngram import table_of
 from foreword.ngrams.table import NgramTable
@@ -48,6 +50,16 @@ class Scorer(Protocol):
             (scored,) float64 for each item.
         """
 
+    def ranks(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
+        """Yield the number of tokens that are likelier than each scored token; 0 for the likeliest.
+
+        Returns:
+            (scored,) int64 for each item.
+
+        Raises:
+            UserError: the model has no probabilities of other tokens.
+        """
+
 
 def scorer_of(prompted: PromptedModel) -> Scorer:
     """Return the scorer of a trained model."""
@@ -79,6 +91,16 @@ class NgramScorer:
             nats = self.table.log_probs_of(stream, is_first=is_first)[is_scored]
             yield from np.split(nats, np.cumsum(is_scored)[ends[:-1] - 1])
 
+    def ranks(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
+        """See `Scorer`."""
+        for item in items:
+            is_first = np.arange(len(item.target)) == 0
+            found = np.stack(self.table.find(item.target, is_first), axis=1)  # (length, order)
+            where = np.flatnonzero(item.is_scored & ~is_first)
+            after = self.table.distribution(found[where - 1, : self.table.header.order - 1])
+            own = after[np.arange(len(where)), item.target[where]]
+            yield (after > own[:, None]).sum(1)
+
 
 @dataclass(frozen=True)
 class NeuralScorer:
@@ -92,17 +114,30 @@ class NeuralScorer:
 
     def log_probs(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
         """See `Scorer`."""
+        return self._scored(items, token_log_probs)
+
+    def ranks(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
+        """See `Scorer`."""
+        return self._scored(items, token_ranks)
+
+    def _scored(
+        self, items: Iterable[ScoringItem], measure: Callable[[PromptedModel, Batch], Array]
+    ) -> Iterator[Array]:
+        """Yield what `measure` gives the scored tokens of each item."""
         at_once = TOKENS_AT_ONCE.get(self.prompted.device.type, TOKENS_AT_ONCE["cpu"])
         for chunk in _chunks(items):
             scored: dict[int, Array] = {}
             for members in _batches(chunk, at_once):
                 group = [chunk[n] for n in members]
                 counts = np.cumsum([int(item.is_scored.sum()) for item in group])[:-1]
-                scored.update(zip(members, np.split(self._score(group), counts), strict=True))
+                measured = np.split(self._score(group, measure), counts)
+                scored.update(zip(members, measured, strict=True))
             yield from (scored[n] for n in range(len(chunk)))
 
-    def _score(self, items: Sequence[ScoringItem]) -> Array:
-        """Return the log-probabilities of the scored tokens, item after item."""
+    def _score(
+        self, items: Sequence[ScoringItem], measure: Callable[[PromptedModel, Batch], Array]
+    ) -> Array:
+        """Return what `measure` gives the scored tokens, item after item."""
         prompted = self.prompted
         target = padded([item.target for item in items])
         weights = padded([item.is_scored for item in items]).ids.astype(np.float32)
@@ -119,7 +154,7 @@ class NeuralScorer:
         else:
             example = Example(source, target, weights)
         batch = prompted.recipe.layout.arrange(example, prompted.vocab)
-        scored = token_log_probs(prompted, batch)
+        scored = measure(prompted, batch)
         assert len(scored) == int(weights.sum()), "a token to be scored is not predicted"
         return scored
 
@@ -166,15 +201,70 @@ def token_log_probs(prompted: PromptedModel, batch: Batch) -> Array:
     Returns:
         (predictions,) float64.
     """
+    parts = [
+        logits.log_softmax(-1).gather(1, targets[:, None])[:, 0]
+        for logits, targets in _predictions(prompted, batch)
+    ]
+    scored: Array = torch.cat(parts).cpu().double().numpy() if parts else np.empty(0)
+    return scored
+
+
+def token_ranks(prompted: PromptedModel, batch: Batch) -> Array:
+    """Return the number of tokens likelier than each target with weight, in the batch's order.
+
+    Returns:
+        (predictions,) int64.
+    """
+    parts = [
+        (logits > logits.gather(1, targets[:, None])).sum(1)
+        for logits, targets in _predictions(prompted, batch)
+    ]
+    ranks: Array = torch.cat(parts).cpu().numpy() if parts else np.empty(0, np.int64)
+    return ranks
+
+
+def _predictions(prompted: PromptedModel, batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield logits, (predictions, vocab), and targets, (predictions,), some rows at once."""
     batch = batch.to(prompted.device)
     states = prompted.run_backbone(batch).states.flatten(0, 1)
     where = batch.weights.flatten().nonzero()[:, 0]
     targets = batch.targets.flatten()[where]
     rows = max(1, LOGITS_AT_ONCE // prompted.vocab.size)
-    parts = []
     for start in range(0, len(where), rows):
         part = slice(start, start + rows)
-        log_probs = prompted.logits(states[where[part]]).log_softmax(-1)
-        parts.append(log_probs.gather(1, targets[part, None])[:, 0])
-    scored: Array = torch.cat(parts).cpu().double().numpy() if parts else np.empty(0)
-    return scored
+        yield prompted.logits(states[where[part]]), targets[part]
+
+
+@dataclass(frozen=True)
+class DetectionScorer:
+    """A discriminator as a `Scorer`: the log-probability that a token was not replaced (ELECTRA).
+
+    Attributes:
+        prompted: the model; items have no source.
+    """
+
+    prompted: PromptedModel
+
+    def log_probs(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
+        """See `Scorer`."""
+        prompted = self.prompted
+        at_once = TOKENS_AT_ONCE.get(prompted.device.type, TOKENS_AT_ONCE["cpu"])
+        for chunk in _chunks(items):
+            scored: dict[int, Array] = {}
+            for members in _batches(chunk, at_once):
+                texts = padded([chunk[n].target for n in members])
+                genuine = prompted.log_probs_genuine(prompted.encoding_batch(texts))
+                for n, row in zip(members, genuine, strict=True):
+                    scored[n] = row[: len(chunk[n].target)][chunk[n].is_scored]
+            yield from (scored[n] for n in range(len(chunk)))
+
+    def ranks(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
+        """Refuse: it says nothing of other tokens.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError(
+            f"{self.prompted.name}: this {self.prompted.family} tells replaced tokens and gives no "
+            "probability to others"
+        )

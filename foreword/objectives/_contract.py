@@ -78,6 +78,11 @@ class Objective(Ranged, ABC):
         return False
 
     @property
+    def detects_replacements(self) -> bool:
+        """Whether a head `replaced` tells replaced tokens from genuine ones."""
+        return False
+
+    @property
     def source_forms(self) -> tuple[SourceForm, ...]:
         """The forms of its sources if it predicts a target, the best one for prompts first."""
         return ()

@@ -106,6 +106,11 @@ class ReplacedToken(Objective):
         return self.replacements == "generator"
 
     @property
+    def detects_replacements(self) -> bool:
+        """Always: the discriminator."""
+        return True
+
+    @property
     def token_component(self) -> str:
         """The generator's loss."""
         return "generator" if self.predicts_tokens else ""

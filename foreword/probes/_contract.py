@@ -57,6 +57,8 @@ class Finding:
         measure: what `scores` are, such as "accuracy"; "" without scores.
         scores: one number for each model by its label, which a curve over training shows; None
             where it cannot be computed.
+        predictions: each answer of each model, for a suite; all rows have the same keys, the first
+            of them `run`.
     """
 
     title: str
@@ -66,6 +68,7 @@ class Finding:
     plot: Callable[[Any], None]
     measure: str = ""
     scores: Mapping[str, float | None] = field(default_factory=dict)
+    predictions: Sequence[Row] = ()
 
 
 class Probe(Protocol):

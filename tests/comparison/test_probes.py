@@ -17,7 +17,7 @@ from foreword.comparison.results import gather
 from foreword.comparison.run import Comparison
 from foreword.comparison.tables import tables
 from foreword.errors import UserError
-from foreword.probes.minimal_pairs import ALL
+from foreword.probes._suite import ALL
 from foreword.tuning.bag_of_words import bag_of_words
 from tests.comparison import grids
 from tests.comparison.grids import CAUSAL, MASKED, TASK, Quiet

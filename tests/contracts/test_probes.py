@@ -20,6 +20,7 @@ from foreword.models.ngram import NGram
 from foreword.nn.model import Model
 from foreword.objectives.span_corruption import SpanCorruption
 from foreword.probes._contract import Finding, Probe, ProbedModel
+from foreword.probes._suite import Suite
 from foreword.runs.trained_model import open_run
 from foreword.testing.probes import MODELS, PROBE_CHECKS, plotted
 from foreword.text.tokenizer import Tokenizer
@@ -33,7 +34,11 @@ MEASURES = {  # the function that measures, once all models are checked
     "analogies": "_count_right",
     "attention": "_summary",
     "gradient_reach": "_measure_norms",
-    "minimal_pairs": "_count_by_paradigm",
+    "choice": "score_groups",
+    "cola_zero_shot": "score_passages",
+    "lama": "score_passages",
+    "lambada": "score_passages",
+    "minimal_pairs": "score_groups",
     "sentence_similarity": "_cosines_by_layer",
     "similarity": "rank_correlation",
     "tagging": "_fitted",
@@ -47,6 +52,25 @@ TAGGED = "".join(
     for n, (word, tag) in enumerate([("the", "DET"), ("bank", "NOUN"), ("of", "ADP")], 1)
 )
 FILES: dict[str, dict[str, tuple[str, str]]] = {
+    "choice": {
+        "files": (
+            "choice.jsonl",
+            '{"question": "he sat by", "choices": ["the bank", "the river"], "answer": "A"}\n',
+        )
+    },
+    "cola_zero_shot": {
+        "files": (
+            "cola.tsv",
+            "sentence\tlabel\nthe bank of the river\t1\nbank the of\t0\nhe sat\t1\n",
+        )
+    },
+    "lama": {
+        "files": (
+            "facts.jsonl",
+            '{"masked_sentences": ["he sat by the [MASK] ."], "obj_label": "river"}\n',
+        )
+    },
+    "lambada": {"files": ("passages.jsonl", '{"text": "he sat by the bank of the river"}\n')},
     "minimal_pairs": {
         "files": (
             "pairs.jsonl",
@@ -99,12 +123,16 @@ def counts(probed_model: ProbedModel) -> PromptedModel:
 
 
 def answering(probed_model: ProbedModel) -> PromptedModel:
-    """Return a model that gives a text a probability as the answer to a source only."""
-    recipe = replace(probed_model.trained.recipe, objective=SpanCorruption())
+    """Return a model of parallel text, which gives a text a probability as a translation only."""
+    recipe = probed_model.trained.recipe
+    read = replace(recipe.read, target="en")
+    recipe = replace(recipe, objective=SpanCorruption(), read=read)
     return replace(probed_model.trained, recipe=recipe)
 
 
-UNSUPPORTED = {"minimal_pairs": answering}  # by probe; default: `counts`
+UNSUPPORTED = {  # by probe; default: `counts`
+    name: answering for name in PROBES if issubclass(kinds.load("probes", name), Suite)
+}
 
 
 @every_probe
@@ -128,7 +156,8 @@ def test_a_plot_of_too_many_runs_shows_the_first_and_notes_it(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in (name, "_marks"):
+    is_suite = issubclass(kinds.load("probes", name), Suite)
+    for module in ("_suite" if is_suite else name, "_marks"):
         monkeypatch.setattr(f"foreword.probes.{module}.MAX_RUNS", 1)
     _, result = measure_two(build(name, tmp_path), make_run, text)
     figure = Figure(layout="constrained")

@@ -41,6 +41,7 @@ FAMILIES = {
     "transformer_xl": ("transformer", "causal", "decoder"),
     "xlnet": ("transformer", "permutation", "two_streams"),
     "hybrid": ("transformer", "hybrid", "hybrid"),
+    "electra": ("transformer", "replaced_token", "encoder"),
 }
 # Families that read consecutive rows, and the settings of their memory.
 STREAMS: dict[str, dict[str, Any]] = {
@@ -62,7 +63,7 @@ def bpe() -> Tokenizer:
 
 def recipe_of(family: str, position: str = "learned", length: int = 32) -> Recipe:
     model, objective, layout = FAMILIES[family]
-    around = {"bos": "[CLS]", "eos": "[SEP]"} if family == "encoder" else {"bos": "<s>"}
+    around = {"bos": "[CLS]", "eos": "[SEP]"} if layout == "encoder" else {"bos": "<s>"}
     packing = {"kind": "documents", "length": length, **around}
     if family in STREAMS:
         packing = {"kind": "stream", "length": length}
@@ -115,13 +116,17 @@ def make_run(tmp_path: Path, tokenizer: Tokenizer) -> Callable[..., Path]:
 @pytest.fixture
 def make_prompted(tokenizer: Tokenizer) -> Callable[..., PromptedModel]:
     def make(
-        family: str, position: str = "learned", length: int = 32, **train: object
+        family: str,
+        position: str = "learned",
+        length: int = 32,
+        text: Tokenizer = tokenizer,
+        **train: object,
     ) -> PromptedModel:
         recipe = recipe_of(family, position, length)
         recipe = dataclasses.replace(recipe, **train)
-        model = recipe.build(tokenizer.vocab)
+        model = recipe.build(text.vocab)
         initialise(model, 1)
-        return PromptedModel(model.eval(), recipe, tokenizer, torch.device("cpu"))
+        return PromptedModel(model.eval(), recipe, text, torch.device("cpu"))
 
     return make
 

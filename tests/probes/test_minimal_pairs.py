@@ -19,7 +19,7 @@ from foreword.evaluation.scorer import padded
 from foreword.kinds import Part
 from foreword.probes._contract import Finding, ProbedModel
 from foreword.probes._intervals import bootstrap, wilson
-from foreword.probes.minimal_pairs import MinimalPair, MinimalPairs, read_minimal_pairs
+from foreword.probes.minimal_pairs import MinimalPairs
 from foreword.runs import run as running
 from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import open_run
@@ -83,8 +83,10 @@ def test_accuracy_is_that_computed_by_hand_and_ties_count_one_half(
     unigrams: PromptedModel, tmp_path: Path
 ) -> None:
     found = measure(unigrams, write_pairs(tmp_path / "pairs.jsonl", PAIRS))
-    accuracies = {row["paradigm"]: (row["accuracy"], row["ties"]) for row in found.details}
-    assert accuracies == {"nouns": (2.5 / 4, 1), "verbs": (0.0, 0), "all paradigms": (2.5 / 5, 1)}
+    accuracies = {row["paradigm"]: (row["accuracy"], row["questions"]) for row in found.rows}
+    assert accuracies == {"nouns": (2.5 / 4, 4), "verbs": (0.0, 1), "all": (2.5 / 5, 5)}
+    assert [row["correct"] for row in found.predictions] == [1, 0, 0.5, 1, 0]
+    assert [row["given"] for row in found.predictions][:3] == ["the cat", "cat cat", ""]
     assert found.scores == {"m": 2.5 / 5} and found.measure == "accuracy"
 
 
@@ -106,7 +108,8 @@ def test_a_masked_model_is_scored_by_its_pseudo_log_likelihood(tmp_path: Path) -
             total -= float(log_probs[0, position, ids[position]])
         nats.append(total)
     assert found.rows[0]["accuracy"] == float(nats[0] < nats[1])
-    assert found.notes[0] == "m: pseudo-log-likelihood of 1 pairs; ties: 0"
+    assert found.predictions[0]["scores"] == pytest.approx([-n for n in nats], abs=1e-4)
+    assert found.notes[0] == "m: pseudo-log-likelihood, within words from left to right"
 
 
 def test_unknown_words_make_ties_and_are_noted(
@@ -116,16 +119,18 @@ def test_unknown_words_make_ties_and_are_noted(
     # A long pair beside a short one, so that the batches differ.
     pairs = [("the xyzzy", "the plugh"), ("the bank of the river", "the river of the bank")]
     found = measure(trained, write_pairs(tmp_path / "pairs.jsonl", {"p": pairs}))
-    assert found.notes[0] == "m: log-likelihood of 2 pairs; ties: 1; with unknown tokens: 1"
+    assert found.predictions[0]["correct"] == 0.5
+    assert found.notes[0] == "m: log-likelihood; with unknown tokens: 1"
+
+
+def paradigms(files: Path) -> list[str]:
+    return list(dict.fromkeys(one.subset for one in MinimalPairs(str(files)).questions()))
 
 
 def test_limit_takes_evenly_spaced_pairs_of_each_paradigm(tmp_path: Path) -> None:
     file = write_pairs(tmp_path / "pairs.jsonl", PAIRS)
-    spaced = [MinimalPair(*pair) for pair in PAIRS["nouns"][::2]]
-    assert read_minimal_pairs(str(file), 2) == {
-        "nouns": spaced,
-        "verbs": [MinimalPair("the ran", "the cat")],
-    }
+    pairs = [question.options for question in MinimalPairs(str(file), 2).questions()]
+    assert pairs == [*PAIRS["nouns"][::2], ("the ran", "the cat")]
 
 
 def test_folders_patterns_and_compressed_files_are_read(tmp_path: Path) -> None:
@@ -136,14 +141,14 @@ def test_folders_patterns_and_compressed_files_are_read(tmp_path: Path) -> None:
         file.write(plain.read_bytes())
     plain.unlink()
     (folder / "SOURCE.txt").write_text("not pairs", encoding="utf-8")
-    assert list(read_minimal_pairs(str(folder), 0)) == ["nouns", "verbs"]
-    assert list(read_minimal_pairs(str(folder / "n*"), 0)) == ["nouns"]
+    assert paradigms(folder) == ["nouns", "verbs"]
+    assert paradigms(folder / "n*") == ["nouns"]
 
 
 def test_the_file_names_a_paradigm_without_a_name(tmp_path: Path) -> None:
     file = tmp_path / "agreement.tsv"
     file.write_text("sentence_good\tsentence_bad\nhe runs\the run\n", encoding="utf-8")
-    assert list(read_minimal_pairs(str(file), 0)) == ["agreement"]
+    assert paradigms(file) == ["agreement"]
 
 
 @pytest.mark.parametrize(
@@ -159,7 +164,7 @@ def test_broken_files_are_refused_in_one_line(tmp_path: Path, content: str, mess
     file = tmp_path / "pairs.jsonl"
     file.write_text(content, encoding="utf-8")
     with pytest.raises(UserError, match=message) as error:
-        read_minimal_pairs(str(file), 0)
+        MinimalPairs(str(file)).questions()
     assert "\n" not in str(error.value)
 
 
@@ -169,12 +174,13 @@ def test_a_command_without_pairs_or_with_an_unsuited_model_is_refused(
     tmp_path: Path,
 ) -> None:
     file = write_pairs(tmp_path / "pairs.jsonl", PAIRS)
-    run = make_run("encoder_decoder")
+    run = make_run("decoder")
     words = ("probe", run, "--kind", "minimal_pairs")
     assert "probe.files: MinimalPairs needs this setting" in refused(*words)
     assert "no such file or folder" in refused(*words, "--set", f"files={tmp_path}/none")
     assert "no .tsv or .csv" in refused(*words, "--set", f"files={run / 'checkpoints'}")
-    assert "as the answer to a source" in refused(*words, "--set", f"files={file}")
+    file.write_text("", encoding="utf-8")
+    assert "pairs.jsonl: is empty" in refused(*words, "--set", f"files={file}")
 
 
 @pytest.mark.parametrize(("correct", "count"), [(0, 7), (3, 10), (50, 100), (12, 12)])

@@ -107,7 +107,7 @@ class Choice(PooledTask):
 
     def plain_texts(self, example: Labelled) -> list[tuple[str, ...]]:
         """Return context and question, and the option, for each option."""
-        question = _question(example)
+        question = question_of(example)
         asked = f"{question.context} {question.text}" if question.context else question.text
         return [(asked, option) for option in question.options]
 
@@ -117,7 +117,7 @@ class Choice(PooledTask):
 
     def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> ChoiceTargets:
         """Return for each option of each question 1 if it is right and 0 if not, float32."""
-        questions = [_question(example) for example in examples]
+        questions = [question_of(example) for example in examples]
         right = [
             np.arange(len(question.options)) == int(example.label)
             for question, example in zip(questions, examples, strict=True)
@@ -136,7 +136,7 @@ class Choice(PooledTask):
 
         def encoded() -> Iterator[EncodedExample]:
             for some in batched(examples):
-                questions = [_question(example) for example in some]
+                questions = [question_of(example) for example in some]
                 contexts = tokenizer.encode_batch([q.context for q in questions])
                 asked = tokenizer.encode_batch(
                     [f" {q.text}" if q.context else q.text for q in questions]
@@ -211,7 +211,7 @@ class Choice(PooledTask):
         for one in found:
             shares = softmax(one.outputs[:, 0])
             best = int(shares.argmax())
-            option = _question(one.example).options[best]
+            option = question_of(one.example).options[best]
             row = {PREDICTION: option, OPTION: best, PROBABILITY: shortest(shares[best])}
             more = {PROBABILITIES: [shortest(share) for share in shares]} if probabilities else {}
             rows.append(row | more)
@@ -240,16 +240,18 @@ class ChoiceTargets(Sequence[Any]):
         return self.right[which]
 
 
-class _Question(NamedTuple):
+class ChoiceQuestion(NamedTuple):
+    """A question with its options, and the text it is about, "" for none."""
+
     context: str
     text: str
     options: list[str]
 
 
-def _question(example: Labelled) -> _Question:
-    """Return the parts of an example."""
+def question_of(example: Labelled) -> ChoiceQuestion:
+    """Return the parts of an example of multiple choice."""
     context, *options = json.loads(example.pair or '[""]')
-    return _Question(context, example.text, options)
+    return ChoiceQuestion(context, example.text, options)
 
 
 def _options(

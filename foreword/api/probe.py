@@ -1,0 +1,245 @@
+"""`foreword.probe`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foreword import atomic, config, stored
+from foreword.api import _arguments
+from foreword.api._arguments import PathName, Paths, Settings, checked
+from foreword.api._result import Result
+from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.errors import UserError
+from foreword.evaluation.loaded import load
+from foreword.kinds import Part, name_of
+from foreword.probes._contract import Finding, Probe, ProbedModel
+from foreword.probes._random_weights import with_random_weights
+from foreword.probes._suite import Suite
+from foreword.runs.provenance import command
+
+if TYPE_CHECKING:
+    from foreword.figures import Rendered
+
+SUITES = {"blimp": "minimal_pairs"}  # suites that are called otherwise than their kind
+
+
+@dataclass(frozen=True, repr=False)
+class ProbeResult(Result):
+    """What a probe found.
+
+    Attributes:
+        files: where it is saved; a plot of the same name is beside each.
+        finding: the table, the details, the notes and each prediction of a suite.
+        content: what was saved.
+    """
+
+    files: tuple[Path, ...]
+    finding: Finding
+    content: Mapping[str, Any]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The table; the rows of each model in the order they were given."""
+        return [dict(row) for row in self.finding.rows]
+
+    def _facts(self) -> Mapping[str, Any]:
+        return {"saved to": ", ".join(map(str, self.files)), **self.finding.scores}
+
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        return self.finding.rows
+
+
+@checked
+def probe(
+    runs: Paths,
+    kind: str | Probe,
+    *,
+    settings: Settings = (),
+    data: Paths | None = None,
+    untrained: bool = False,
+    out: PathName | None = None,
+    field: str | None = None,
+    target: str | None = None,
+    documents: str | None = None,
+    errors: str | None = None,
+    device: str = "auto",
+    progress: bool | ProgressDisplay = True,
+) -> ProbeResult:
+    """Examine the inside of one or more models, or ask them the questions of a suite.
+
+        foreword.probe(["runs/a", "runs/b"], "lambada", settings={"files": "lambada.jsonl"}).rows
+
+    The result is saved in `RUN/evaluations` of each run, with every prediction of a suite, and the
+    report shows it.
+
+    Args:
+        runs: run folders, or checkpoints in them.
+        kind: `foreword.show("probes")` lists them; or a probe with its settings.
+        settings: of the probe, by name; a suite's `files` are its questions.
+        data: text to use, for a probe that reads text; default: each run's held-out text.
+        untrained: also probe each model with random weights.
+        out: folder for the result; default: that of each run.
+        field: field of JSON or column of Parquet that holds the text.
+        target: for parallel text, the field of the target side.
+        documents: what is one document in plain text: file, paragraph or line.
+        errors: bytes that are not UTF-8: strict stops, replace replaces and counts.
+        device: auto, cpu, cuda or mps.
+        progress: whether to show the progress, or what shows it.
+
+    Raises:
+        UserError: no such run or probe, a model does not support it, or a file cannot be read.
+    """
+    given = _arguments.given_reading(field=field, target=target, documents=documents, errors=errors)
+    texts = _arguments.paths(data)
+    if given and not texts:
+        _arguments.refuse(given, "requires --data")
+    return measure(
+        _arguments.paths(runs),
+        kind if not isinstance(kind, str) else built(kind, settings),
+        texts=tuple(texts),
+        reading=given,
+        untrained=untrained,
+        out=None if out is None else _arguments.path(out, "--out"),
+        device=device,
+        display=progress_of(progress),
+    )
+
+
+def built(kind: str, settings: Settings) -> Probe:
+    """Return the probe of a name and settings.
+
+    Raises:
+        UserError: there is no such probe, or a setting is wrong.
+    """
+    table = config.assign({}, _arguments.assignments(settings))
+    probe: Probe = config.build_kind(Part("probes"), {"kind": kind, **table}, "probe")
+    return probe
+
+
+def suite(name: str, settings: Settings) -> Suite:
+    """Return a suite by its name.
+
+    Args:
+        name: a kind, or a name in `SUITES`.
+        settings: its settings.
+
+    Raises:
+        UserError: there is no such suite, or a setting is wrong.
+    """
+    kind = SUITES.get(name, name)
+    found = built(kind, settings)
+    if not isinstance(found, Suite):
+        raise UserError(f"--suite {name}: it asks no questions; run 'foreword probe --kind {kind}'")
+    return found
+
+
+def measure(
+    runs: Sequence[str],
+    probe: Probe,
+    *,
+    display: ProgressDisplay,
+    texts: tuple[str, ...] = (),
+    reading: Mapping[str, Any] | None = None,
+    untrained: bool = False,
+    out: Path | None = None,
+    device: str = "auto",
+    prefix: str = "probe",
+) -> ProbeResult:
+    """Measure models by a probe, and save the result.
+
+    Args:
+        runs: run folders or checkpoints.
+        probe: the probe.
+        display: shows the progress.
+        texts: text to use.
+        reading: settings of reading it.
+        untrained: whether to measure each model with random weights too.
+        out: folder for the result; default: that of each run.
+        device: auto, cpu, cuda or mps.
+        prefix: what the result's name begins with.
+
+    Raises:
+        UserError: as `probe`.
+    """
+    name = name_of(probe)
+    if texts and not probe.reads_text:
+        raise UserError(f"--data: '{name}' brings its own sentences; see its settings")
+    models = _opened(runs, dict(reading or {}), texts, device, display, untrained=untrained)
+    folders = (
+        [out] if out else list(dict.fromkeys(one.trained.run / "evaluations" for one in models))
+    )
+    for folder in folders:
+        remedy = atomic.OTHER_OUT if out else atomic.MOVE_AWAY
+        atomic.require_writable(folder, is_folder=True, remedy=remedy)
+    with ExitStack() as stack:
+        for one in models:
+            stack.enter_context(atomic.guarded(one.trained.run))
+        stack.enter_context(display)
+        display.stage(f"probing {', '.join(one.label for one in models)}")
+        finding = probe.measure(models)
+    saved = f"{prefix}-{name}"
+    content: dict[str, Any] = {
+        "name": saved,
+        "task": finding.title,
+        "runs": {one.label: str(one.trained.run) for one in models},
+        "settings": config.to_table(probe),
+        "rows": list(finding.rows),
+        "details": list(finding.details),
+        "notes": list(finding.notes),
+        "command": command(),
+    }
+    if finding.predictions:
+        content = {**content, "details": [], "predictions": list(finding.predictions)}
+    plot = _plot(finding)
+    content["notes"] += [plot.note] if plot.note else []
+    for folder in folders:
+        atomic.write_text(folder / f"{saved}.json", stored.to_json(content, indent=1) + "\n")
+        atomic.write_bytes(folder / f"{saved}.png", plot.data)
+    return ProbeResult(tuple(folder / f"{saved}.json" for folder in folders), finding, content)
+
+
+def _opened(
+    runs: Sequence[str],
+    reading: Mapping[str, Any],
+    texts: tuple[str, ...],
+    device: str,
+    display: ProgressDisplay,
+    *,
+    untrained: bool,
+) -> list[ProbedModel]:
+    """Return the models, each with a unique name."""
+    paths = list(dict.fromkeys(_arguments.path(run, "RUN") for run in runs))
+    names = [path.absolute().name for path in paths]
+    models = []
+    for path, name in zip(paths, names, strict=True):
+        trained = load(path, device).trained
+        for note in trained.notes:
+            display.note(note)
+        recipe = trained.recipe
+        recipe = replace(recipe, read=_arguments.read_as(recipe.read, reading))
+        trained = replace(trained, recipe=recipe)
+        label = name if names.count(name) == 1 else str(path)
+        models.append(ProbedModel(label, trained, texts))
+        if untrained:
+            if trained.is_count_based:
+                raise UserError(
+                    f"--untrained: {path} is a count-based model without weights to randomise"
+                )
+            models.append(ProbedModel(f"{label}, untrained", with_random_weights(trained), texts))
+    return models
+
+
+def _plot(finding: Finding) -> Rendered:
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    from foreword import figures
+
+    with matplotlib.rc_context(figures.STYLE):
+        figure = Figure(layout="constrained")
+        finding.plot(figure)
+        return figures.render(figure, "png")

@@ -1,0 +1,294 @@
+"""Parts of texts, such as the options of a question, scored by any language model."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from foreword.errors import UserError
+from foreword.evaluation.perplexity import scoring_windows
+from foreword.evaluation.prompting import PromptedModel
+from foreword.evaluation.scorer import DetectionScorer, Scorer, ScoringItem, scorer_of
+from foreword.types import Array
+
+LIKELIHOOD = "log-likelihood"
+PSEUDO = "pseudo-log-likelihood, within words from left to right"
+CONDITIONAL = "log-likelihood as the answer to a source"
+BLANKS = "log-likelihood in place of a sentinel"
+GENUINE = "log-probability that no token was replaced"
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A part of a text, and what stands before and after it, spaces included.
+
+    Attributes:
+        text: the part that is scored; with spaces around it, which are moved out.
+        before: the text before it.
+        after: the text after it.
+    """
+
+    text: str
+    before: str = ""
+    after: str = ""
+
+    @property
+    def whole(self) -> str:
+        """The whole text."""
+        return self.before + self.text + self.after
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The first character of the part in the whole text, and the one after its last."""
+        begin = len(self.before) + len(self.text) - len(self.text.lstrip())
+        return begin, max(begin, len(self.before) + len(self.text.rstrip()))
+
+
+@dataclass(frozen=True)
+class PassageScore:
+    """The score of a passage.
+
+    Attributes:
+        nats: its log-probability, in nats.
+        tokens: the number of tokens that were scored.
+        unknown: how many of them are [UNK].
+        ranks: for each token, how many others are likelier, (tokens,) int64; empty if not asked
+            for.
+    """
+
+    nats: float
+    tokens: int
+    unknown: int
+    ranks: Array
+
+    @property
+    def is_likeliest(self) -> bool:
+        """Whether each token was the likeliest one."""
+        return bool(len(self.ranks)) and not self.ranks.any()
+
+
+class _Plan(NamedTuple):
+    """What is scored for a passage: of each item the first `counts` tokens."""
+
+    items: Sequence[ScoringItem]
+    counts: Sequence[int]
+    unknown: int
+
+
+def method_of(prompted: PromptedModel) -> str:
+    """Return how a model scores passages.
+
+    Raises:
+        UserError: it cannot.
+    """
+    if prompted.detects_replacements:
+        return GENUINE
+    prompted.require_token_head()
+    if prompted.continues:
+        return LIKELIHOOD
+    if not prompted.answers:
+        return PSEUDO
+    if prompted.recipe.read.target:
+        raise UserError(
+            f"{prompted.name}: this {prompted.family} learned to answer sources with their targets "
+            "and gives a text of its own no probability"
+        )
+    return BLANKS if prompted.uses_sentinels else CONDITIONAL
+
+
+def score_passages(
+    prompted: PromptedModel, passages: Iterable[Passage], *, ranks: bool = False
+) -> Iterator[PassageScore]:
+    """Yield the score of each passage given the text around it.
+
+    - A causal model and an n-gram model score the passage and what stands after it, given what
+      stands before: of two passages in one text the likelier one makes the likelier text.
+    - A masked model scores each token of the passage given the text on both sides. The tokens after
+      it in its word are hidden too, else a word of rare pieces would be likely because its other
+      pieces give it away.
+    - ELECTRA's discriminator scores each token of the passage as genuine.
+    - An encoder-decoder with sentinels scores the passage in place of a sentinel; a passage with
+      nothing around it word by word. Another model with a source scores the passage and what
+      stands after it as the answer to what stands before, or to its own first token.
+
+    The end of a text is not scored. What stands before is cut from the left where the model can
+    read no more.
+
+    Args:
+        prompted: the model.
+        passages: the passages.
+        ranks: whether to count the likelier tokens too.
+
+    Raises:
+        UserError: the model does not score texts, or a passage has no token that it can score.
+
+    Reference: Salazar et al. 2020; Kauf & Ivanova 2023 (masked); Clark et al. 2020 (replaced).
+    """
+    method_of(prompted)
+    scorer: Scorer = (
+        DetectionScorer(prompted) if prompted.detects_replacements else scorer_of(prompted)
+    )
+    plans: deque[_Plan] = deque()  # one for each use of them
+
+    def items(into: deque[_Plan], given: Iterable[Passage]) -> Iterator[ScoringItem]:
+        for passage in given:
+            plan = _plan(prompted, passage)
+            into.append(plan)
+            yield from plan.items
+
+    if not ranks:
+        for plan, scored in _by_plan(plans, scorer.log_probs(items(plans, passages))):
+            yield PassageScore(
+                float(scored.sum()), len(scored), plan.unknown, np.empty(0, np.int64)
+            )
+        return
+    passages = list(passages)
+    scores = _by_plan(plans, scorer.log_probs(items(plans, passages)))
+    others: deque[_Plan] = deque()
+    ranked = _by_plan(others, scorer.ranks(items(others, passages)))
+    for (plan, scored), (_, found) in zip(scores, ranked, strict=True):
+        yield PassageScore(float(scored.sum()), len(scored), plan.unknown, found)
+
+
+def _by_plan(plans: deque[_Plan], results: Iterator[Array]) -> Iterator[tuple[_Plan, Array]]:
+    """Yield each plan with the results of its items, of each item the first ones it counts."""
+    for first in results:
+        plan = plans.popleft()
+        rest = [next(results) for _ in plan.items[1:]]
+        parts = [part[:n] for part, n in zip([first, *rest], plan.counts, strict=True)]
+        yield plan, np.concatenate(parts)
+
+
+def _plan(prompted: PromptedModel, passage: Passage) -> _Plan:
+    begin, end = passage.span
+    ids, offsets = prompted.tokenizer.encode_with_offsets(passage.whole)
+    is_part = (offsets[:, 1] > begin) & (offsets[:, 0] < end)
+    where = np.flatnonzero(is_part)
+    if not len(where):
+        raise UserError(f"{prompted.name}: no token for {passage.text!r:.60}")
+    first, stop = int(where[0]), int(where[-1]) + 1
+    if prompted.detects_replacements:
+        items = _genuine(prompted, ids, first, stop)
+    elif prompted.continues:
+        items, stop = _causal(prompted, ids, first), len(ids)
+    elif prompted.fills_in_place:
+        items = _masked(prompted, ids, first, stop)
+    elif prompted.uses_sentinels:
+        has_context = bool(passage.before.strip() or passage.after.strip())
+        items = _blanks(prompted, ids, first, stop, has_context=has_context)
+    else:
+        items, stop = _answer(prompted, ids, first), len(ids)
+    counts = [
+        1 if prompted.fills_in_place and not prompted.detects_replacements else int(n)
+        for item in items
+        for n in [item.is_scored.sum()]
+    ]
+    if not sum(counts):
+        raise UserError(
+            f"{prompted.name}: {passage.text!r:.60}: this {prompted.family} cannot score the first "
+            "token of a text; give a longer one"
+        )
+    unknown = prompted.vocab.special.get("[UNK]", -1)
+    return _Plan(items, counts, int((ids[first:stop] == unknown).sum()))
+
+
+def _causal(prompted: PromptedModel, ids: Array, first: int) -> list[ScoringItem]:
+    """Return items that score the tokens from `first` on, given those before them."""
+    whole = np.concatenate([prompted.prompt_prefix, ids])
+    first = max(1, first + len(prompted.prompt_prefix))
+    width = prompted.max_context
+    start = max(0, len(whole) - 1 - width)  # the last window, which has the longest context
+    if first > start:
+        position = np.arange(start, len(whole))
+        return [ScoringItem(whole[start:], position >= first)]
+    items = []
+    for window in scoring_windows(len(whole) - 1, width, max(1, width // 2), both_sides=False):
+        read = whole[window.start : window.start + width + 1]
+        position = window.start + np.arange(len(read))
+        is_scored = (window.first < position) & (position <= window.stop) & (position >= first)
+        if is_scored.any():
+            items.append(ScoringItem(read, is_scored))
+    return items
+
+
+def _masked(prompted: PromptedModel, ids: Array, first: int, stop: int) -> list[ScoringItem]:
+    """Return an item for each token, in which it and the rest of its word are masked.
+
+    All masked tokens are predicted, since some models see those that are not; the first counts.
+    """
+    whole = np.concatenate([prompted.bos, ids, prompted.eos])
+    first, stop = first + len(prompted.bos), stop + len(prompted.bos)
+    width, mask = prompted.max_context, prompted.vocab.id("[MASK]")
+    items = []
+    for window in scoring_windows(len(whole), width, max(1, width // 2), both_sides=True):
+        read = whole[window.start : window.start + width]
+        begin = max(window.first, first)
+        for position in range(begin, min(window.stop, stop)):
+            end = min(_end_of_word(prompted, whole, position, stop), window.start + len(read))
+            place = window.start + np.arange(len(read))
+            is_hidden = (place >= position) & (place < end)
+            items.append(ScoringItem(read, is_hidden, np.where(is_hidden, mask, read)))
+    return items
+
+
+def _genuine(prompted: PromptedModel, ids: Array, first: int, stop: int) -> list[ScoringItem]:
+    """Return items that score tokens as genuine."""
+    whole = np.concatenate([prompted.bos, ids, prompted.eos])
+    first, stop = first + len(prompted.bos), stop + len(prompted.bos)
+    width = prompted.max_context
+    items = []
+    for window in scoring_windows(len(whole), width, max(1, width // 2), both_sides=True):
+        read = whole[window.start : window.start + width]
+        place = window.start + np.arange(len(read))
+        is_scored = (place >= max(window.first, first)) & (place < min(window.stop, stop))
+        if is_scored.any():
+            items.append(ScoringItem(read, is_scored))
+    return items
+
+
+def _blanks(
+    prompted: PromptedModel, ids: Array, first: int, stop: int, *, has_context: bool
+) -> list[ScoringItem]:
+    """Return items in which a sentinel stands for the part, or for each of its words in turn."""
+    sentinel = prompted.vocab.sentinels[:1]
+    blanks = [(first, stop)]
+    if not has_context:
+        blanks, begin = [], first
+        while begin < stop:
+            end = _end_of_word(prompted, ids, begin, stop)
+            blanks.append((begin, end))
+            begin = end
+    items = []
+    for begin, end in blanks:
+        text = _cut(prompted, np.concatenate([ids[:begin], sentinel, ids[end:]]), begin)
+        target = np.concatenate([sentinel, ids[begin:end]])
+        prompted.check_length(len(target))
+        items.append(ScoringItem(target, np.arange(len(target)) > 0, prompted.source_of(text)))
+    return items
+
+
+def _answer(prompted: PromptedModel, ids: Array, first: int) -> list[ScoringItem]:
+    """Return the item that scores the tokens from `first` on as the answer to those before."""
+    first = max(1, first)
+    source = prompted.source_of(_cut(prompted, ids[:first], first))
+    target = ids[first:]
+    prompted.check_length(len(target))
+    return [ScoringItem(target, np.ones(len(target), dtype=bool), source)] if len(target) else []
+
+
+def _cut(prompted: PromptedModel, source: Array, most: int) -> Array:
+    """Return a source without the first tokens, at most `most`, that the model has no room for."""
+    if prompted.limit is None:
+        return source
+    room = prompted.limit - (len(prompted.source_of(source)) - len(source))
+    return source[min(most, max(0, len(source) - room)) :]
+
+
+def _end_of_word(prompted: PromptedModel, ids: Array, position: int, stop: int) -> int:
+    """Return the position after the word of a token, at most `stop`."""
+    after = np.flatnonzero(prompted.vocab.starts_word[ids[position + 1 : stop]])
+    return position + 1 + int(after[0]) if len(after) else stop

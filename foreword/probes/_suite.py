@@ -1,0 +1,283 @@
+"""Suites: probes that ask many questions, each answered right or wrong by a model."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.stats import binomtest
+
+from foreword.evaluation.prompting import PromptedModel
+from foreword.probes._contract import Finding, ProbedModel, Row
+from foreword.probes._intervals import LEVEL, bootstrap
+from foreword.probes._marks import MAX_RUNS, run_style, title
+from foreword.ranges import Ranged
+from foreword.types import Array
+
+ALL = "all"  # the subset of all questions
+DRAWS = 1_000  # of a bootstrap
+CLOSENESS = 1e-6  # relative difference of two sums that are equal in float32
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question to a model.
+
+    Attributes:
+        name: what names it in messages and results, unique in its suite: a file and its line.
+        subset: the part of the suite that it belongs to.
+        text: what is asked, as people read it.
+        answer: the right answer.
+        options: the answers to choose from; empty if the model finds its own.
+        given: what only some suites need.
+    """
+
+    name: str
+    subset: str
+    text: str
+    answer: str
+    options: tuple[str, ...] = ()
+    given: Any = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A model's answer to a question.
+
+    Attributes:
+        given: the answer; "" if it has none of its own.
+        correct: 1 if right, 0 if not; a tie counts in part.
+        scores: of each option, higher for a likelier one; or what else was measured.
+        unknown: unknown tokens among those scored.
+        more: what `further` needs.
+        value: what `statistic` takes if it is not `correct`.
+    """
+
+    given: str
+    correct: float
+    scores: tuple[float, ...] = ()
+    unknown: int = 0
+    more: tuple[float, ...] = ()
+    value: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Suite(Ranged, ABC):
+    """A probe that asks a model questions and saves each answer.
+
+    Attributes:
+        measured: what the answers are summed up to.
+        heading: the title of its table and plot.
+        subset: what a subset is called in the table.
+    """
+
+    reads_text: ClassVar[bool] = False
+    measured: ClassVar[str] = "accuracy"
+    heading: ClassVar[str] = ""
+    subset: ClassVar[str] = "subset"
+
+    @abstractmethod
+    def questions(self) -> Sequence[Question]:
+        """Return the questions, those of a subset one after another.
+
+        Raises:
+            UserError: they cannot be read, or there are none.
+        """
+
+    @abstractmethod
+    def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
+        """Yield the model's answer to each question.
+
+        Raises:
+            UserError: the model cannot do the suite.
+        """
+
+    @abstractmethod
+    def method(self, prompted: PromptedModel) -> str:
+        """Return how the model is scored.
+
+        Raises:
+            UserError: the model cannot do the suite.
+        """
+
+    def chance(self, questions: Sequence[Question]) -> float | None:
+        """Return what guessing would reach; None if it is about 0 or not known."""
+        shares = [1 / len(question.options) for question in questions if question.options]
+        return float(np.mean(shares)) if len(shares) == len(questions) else None
+
+    def statistic(self, values: Array) -> float:
+        """Return the figure of some answers, from their `correct` or `value`; (answers, ...)."""
+        return float(values.mean())
+
+    def remarks(self, prompted: PromptedModel, questions: Sequence[Question]) -> list[str]:
+        """Return further notes on a model's figures."""
+        del prompted, questions
+        return []
+
+    def further(self, answers: Sequence[Answer]) -> Mapping[str, float | None]:
+        """Return further columns of the table; the same for any answers."""
+        del answers
+        return {}
+
+    def measure(self, models: Sequence[ProbedModel]) -> Finding:
+        """Ask each model all questions.
+
+        Raises:
+            UserError: the questions cannot be read, or a model cannot do the suite.
+        """
+        questions = self.questions()
+        methods = [self.method(model.trained) for model in models]
+        rows: list[Row] = []
+        predictions: list[Row] = []
+        notes: list[str] = []
+        taken = {}
+        for model, method in zip(models, methods, strict=True):
+            answers = list(self.answers(model.trained, questions))
+            taken[model.label] = answers
+            rows += self._rows(model.label, questions, answers)
+            predictions += _predictions(model.label, questions, answers)
+            unknown = sum(answer.unknown > 0 for answer in answers)
+            with_unknown = f"; with unknown tokens: {unknown:,}" if unknown else ""
+            notes.append(f"{model.label}: {method}{with_unknown}")
+            notes += [f"{model.label}: {note}" for note in self.remarks(model.trained, questions)]
+        notes.append(f"low, high: {LEVEL:.0%} interval, by bootstrap over the questions")
+        notes += _comparisons(taken, self)
+        return Finding(
+            title=self.heading,
+            rows=rows,
+            details=rows,
+            notes=notes,
+            plot=lambda figure: self._plot(figure, rows),
+            measure=self.measured,
+            scores={row["run"]: row[self.measured] for row in rows if row[self.subset] == ALL},
+            predictions=predictions,
+        )
+
+    def _rows(
+        self, run: str, questions: Sequence[Question], answers: Sequence[Answer]
+    ) -> Iterator[Row]:
+        """Yield the figures of each subset, then those of all questions."""
+        subsets = list(dict.fromkeys(question.subset for question in questions))
+        of_question = np.array([question.subset for question in questions])
+        groups = {name: np.flatnonzero(of_question == name) for name in subsets}
+        if len(subsets) != 1 or ALL not in subsets:
+            groups[ALL] = np.arange(len(questions))
+        values = _values(answers)
+        for name, where in groups.items():
+            own = values[where]
+            low, high = _interval(self, own)
+            yield {
+                "run": run,
+                self.subset: name,
+                self.measured: self.statistic(own),
+                "low": low,
+                "high": high,
+                "chance": self.chance([questions[int(n)] for n in where]),
+                **self.further([answers[int(n)] for n in where]),
+                "questions": len(where),
+            }
+
+    def _plot(self, figure: Any, rows: Sequence[Row]) -> None:
+        """Plot the figure of each subset as bars with their intervals, the runs side by side."""
+        subsets = list(dict.fromkeys(str(row[self.subset]) for row in rows))
+        names = list(dict.fromkeys(str(row["run"]) for row in rows))
+        shown = names[:MAX_RUNS]
+        height = 0.8 / len(shown)
+        figure.set_size_inches(7.6, max(3.0, 1.6 + 0.18 * len(subsets) * (len(shown) + 0.5)))
+        axes = figure.subplots()
+        for n, run in enumerate(shown):
+            own = [row for row in rows if row["run"] == run]
+            value, low, high = (
+                np.array([row[key] for row in own], dtype=float)
+                for key in (self.measured, "low", "high")
+            )
+            axes.barh(
+                np.arange(len(subsets)) + (n - (len(shown) - 1) / 2) * height,
+                value,
+                height=height,
+                xerr=np.clip([value - low, high - value], 0, None),
+                error_kw={"elinewidth": 0.8, "ecolor": "0.3"},
+                color=run_style(n)["color"],
+                label=f"{run} ({own[-1][self.measured]:.3f})",
+            )
+        chances = [row["chance"] for row in rows if row["run"] == shown[0]]
+        label = self.measured.replace("_", " ")
+        if all(chance is not None for chance in chances):
+            for n, chance in enumerate(chances):
+                axes.plot([chance] * 2, [n - 0.45, n + 0.45], color="0.3", linewidth=1, ls=":")
+            label += "; dotted: chance"
+        axes.set_yticks(range(len(subsets)), subsets)
+        axes.invert_yaxis()
+        axes.set_xlim(min(0, axes.get_xlim()[0]), max(1, axes.get_xlim()[1]))
+        axes.set_xlabel(label)
+        axes.set_title(title(self.heading[:1].upper() + self.heading[1:], len(names)))
+        figure.legend(loc="outside lower center", ncols=2, frameon=False)
+
+
+def best(scores: Sequence[float], right: int) -> tuple[int, float]:
+    """Return the number of the greatest score, and how far it is right: ties share.
+
+    Args:
+        scores: of the options.
+        right: the number of the right one.
+    """
+    values = np.asarray(scores, dtype=float)
+    # Equal as far as float32 tells: texts of the same tokens may be in different batches.
+    is_best = np.isclose(values, values.max(), rtol=CLOSENESS, atol=CLOSENESS)
+    return int(values.argmax()), float(is_best[right] / is_best.sum())
+
+
+def _predictions(
+    run: str, questions: Sequence[Question], answers: Sequence[Answer]
+) -> Iterator[Row]:
+    for question, answer in zip(questions, answers, strict=True):
+        yield {
+            "run": run,
+            "question": question.name,
+            "subset": question.subset,
+            "text": question.text,
+            "options": list(question.options),
+            "answer": question.answer,
+            "given": answer.given,
+            "correct": answer.correct,
+            "scores": list(answer.scores),
+        }
+
+
+def _values(answers: Sequence[Answer]) -> Array:
+    """Return what the statistic takes, (answers, ...) float64."""
+    return np.array([a.correct if a.value is None else a.value for a in answers], dtype=float)
+
+
+def _interval(suite: Suite, values: Array) -> tuple[float, float]:
+    return bootstrap(lambda drawn: suite.statistic(values[drawn]), len(values), DRAWS)
+
+
+def _comparisons(taken: Mapping[str, Sequence[Answer]], suite: Suite) -> Iterator[str]:
+    """Yield how far the first model differs from each other one, on the same questions."""
+    (first, answers), *others = taken.items()
+    one = _values(answers)
+    for name, other_answers in others:
+        other = _values(other_answers)
+        yield f"{first} against {name}: {paired(one, other, suite)}"
+
+
+def paired(one: Array, other: Array, suite: Suite) -> str:
+    """Return the difference of two models on the same questions, with its interval and test.
+
+    The interval is the bootstrap's over questions; the test is the exact sign test of the questions
+    that only one of them answers (McNemar's, where answers are right or wrong).
+    """
+    difference = suite.statistic(one) - suite.statistic(other)
+    low, high = bootstrap(
+        lambda drawn: suite.statistic(one[drawn]) - suite.statistic(other[drawn]), len(one), DRAWS
+    )
+    told = f"{suite.measured.replace('_', ' ')} {difference:+.3f} ({low:+.3f} to {high:+.3f})"
+    if one.ndim > 1:
+        return told
+    better, worse = int((one > other).sum()), int((one < other).sum())
+    p = float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
+    return f"{told}; better on {better:,} questions, worse on {worse:,}, p = {p:.2g} (sign test)"

@@ -1,0 +1,126 @@
+"""Whether acceptable sentences are likelier than unacceptable ones; nothing is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from scipy.stats import rankdata
+
+from foreword.errors import UserError
+from foreword.evaluation.passages import Passage, method_of, score_passages
+from foreword.evaluation.prompting import PromptedModel
+from foreword.probes._contract import FilePath
+from foreword.probes._files import evenly
+from foreword.probes._suite import ALL, Answer, Question, Suite
+from foreword.ranges import CountOrZero
+from foreword.tuning.labelled import label_of, text_of
+from foreword.tuning.table import ExampleTable, read_table
+from foreword.types import Array
+
+LABELS = ("0", "1")  # unacceptable, acceptable
+
+
+@dataclass(frozen=True)
+class ColaZeroShot(Suite):
+    """How well a sentence's log-probability per token tells whether it is acceptable: the AUC.
+
+    The area under the ROC curve is the share of pairs of an acceptable and an unacceptable sentence
+    in which the acceptable one is likelier; so there is no threshold to choose. Chance is 0.5. A
+    sentence's `correct` is its share of such pairs.
+
+    Attributes:
+        files: CoLA's `dev.tsv` or the folder it is in; or a file with columns `sentence` and
+            `label`, which is 1 if acceptable.
+        limit: number of sentences, evenly spaced; 0 for all.
+
+    Reference: Warstadt et al. 2019; Lau et al. 2017.
+    """
+
+    measured: ClassVar[str] = "auc"
+    heading: ClassVar[str] = "CoLA without training: are acceptable sentences likelier?"
+
+    files: FilePath
+    limit: CountOrZero = 0
+
+    def questions(self) -> list[Question]:
+        """Return the sentences.
+
+        Raises:
+            UserError: there is no such file, a row has no sentence or no label, or all labels are
+                equal.
+        """
+        file = Path(self.files).expanduser()
+        table = _read(file / "dev.tsv" if file.is_dir() else file)
+        text, label = ("sentence", "label") if "sentence" in table.columns else ("3", "1")
+        found = []
+        for line, row in table.rows():
+            where = f"{table.path}:{line}"
+            sentence = text_of(row.get(text), where).strip()
+            mark = label_of(row.get(label), where).strip()
+            if not sentence or mark not in LABELS:
+                raise UserError(f"{where}: expected a sentence and the label 0 or 1")
+            found.append(Question(f"{table.path.name}:{line}", ALL, sentence, mark))
+        found = list(evenly(found, self.limit))
+        if len({question.answer for question in found}) < len(LABELS):
+            raise UserError(f"{table.path}: expected sentences of both labels, 0 and 1")
+        return found
+
+    def method(self, prompted: PromptedModel) -> str:
+        """Return how the model scores sentences.
+
+        Raises:
+            UserError: it cannot.
+        """
+        return f"{method_of(prompted)}, per token"
+
+    def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
+        """Yield the score of each sentence and its share of pairs in order."""
+        found = list(score_passages(prompted, (Passage(q.text) for q in questions)))
+        scores = np.array([score.nats / score.tokens for score in found])
+        is_acceptable = np.array([question.answer == LABELS[1] for question in questions])
+        shares = pairs_in_order(scores, is_acceptable)
+        for score, mean, label, share in zip(found, scores, is_acceptable, shares, strict=True):
+            value = (float(mean), float(label))
+            yield Answer("", float(share), value[:1], score.unknown, value=value)
+
+    def chance(self, questions: Sequence[Question]) -> float:
+        """Return one half."""
+        return 0.5
+
+    def statistic(self, values: Array) -> float:
+        """Return the AUC of (score, label), (sentences, 2); nan if all labels are equal."""
+        is_acceptable = values[:, 1] > 0
+        if is_acceptable.all() or not is_acceptable.any():
+            return float("nan")
+        return float(pairs_in_order(values[:, 0], is_acceptable)[is_acceptable].mean())
+
+
+def pairs_in_order(scores: Array, is_high: Array) -> Array:
+    """Return of each item the share of items of the other class that it is ordered with rightly.
+
+    Args:
+        scores: (items,).
+        is_high: whose scores should be higher; (items,) bool.
+
+    Returns:
+        (items,) float64; the mean of either class is the AUC. Ties count one half.
+    """
+    ranks = rankdata(scores)
+    shares = np.empty(len(scores))
+    for own, sign in ((is_high, 1), (~is_high, -1)):
+        others = int((~own).sum())
+        below = ranks[own] - rankdata(scores[own])  # of the other class, ties one half
+        shares[own] = below / others if sign > 0 else 1 - below / others
+    return shares
+
+
+def _read(file: Path) -> ExampleTable:
+    """Return a file with named columns, or CoLA's, which has no header."""
+    table = read_table(file)
+    if "sentence" in table.columns or len(table.columns) != 4:
+        return table
+    return read_table(file, are_numbers=True)

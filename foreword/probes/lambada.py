@@ -1,0 +1,83 @@
+"""Whether the last word of a passage is predicted: "... I met her at the __"."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from foreword.errors import UserError
+from foreword.evaluation.passages import Passage, method_of, score_passages
+from foreword.evaluation.prompting import PromptedModel
+from foreword.probes._contract import FilePath
+from foreword.probes._files import evenly, files_of
+from foreword.probes._suite import ALL, Answer, Question, Suite
+from foreword.ranges import CountOrZero
+from foreword.tuning.labelled import text_of
+from foreword.tuning.table import read_table
+from foreword.tuning.table_files import FORMATS
+
+TEXT = "text"  # the column of passages
+
+
+@dataclass(frozen=True)
+class Lambada(Suite):
+    """How often the last word of a passage is predicted, which takes more than its last sentence.
+
+    A word counts if each of its tokens is the likeliest one. `perplexity` is that of the word, in
+    all of its tokens.
+
+    Attributes:
+        files: passages with a column `text`: a file, a folder or a pattern.
+        limit: number of passages, evenly spaced; 0 for all.
+
+    Reference: Paperno et al. 2016; Radford et al. 2019, section 3.3.
+    """
+
+    heading: ClassVar[str] = "LAMBADA: how often the last word of a passage is predicted"
+
+    files: FilePath
+    limit: CountOrZero = 0
+
+    def questions(self) -> list[Question]:
+        """Return the passages without their last words.
+
+        Raises:
+            UserError: there is no such file, or a passage has fewer than two words.
+        """
+        found = []
+        for file in files_of(self.files, "probe.files", FORMATS):
+            for line, row in read_table(file).rows():
+                text = text_of(row.get(TEXT), f"{file}:{line}").strip()
+                before, _, word = text.rpartition(" ")
+                if not before.strip():
+                    raise UserError(f"{file}:{line}: expected two words or more in {TEXT}")
+                found.append(Question(f"{file.name}:{line}", ALL, before, word))
+        if not found:
+            raise UserError(f"probe.files: {self.files}: no passages in it")
+        return list(evenly(found, self.limit))
+
+    def method(self, prompted: PromptedModel) -> str:
+        """Return how the model scores words.
+
+        Raises:
+            UserError: it cannot.
+        """
+        return f"{method_of(prompted)}, of the last word"
+
+    def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
+        """Yield whether each last word is the likeliest."""
+        passages = [Passage(f" {q.answer}", before=q.text) for q in questions]
+        found = score_passages(prompted, passages, ranks=True)
+        for question, score in zip(questions, found, strict=True):
+            is_right = score.is_likeliest
+            given = question.answer if is_right else ""
+            yield Answer(given, float(is_right), (score.nats,), score.unknown)
+
+    def further(self, answers: Sequence[Answer]) -> Mapping[str, float | None]:
+        """Return the perplexity of the words."""
+        nats = -float(np.mean([answer.scores[0] for answer in answers]))
+        return {"perplexity": math.exp(nats) if nats < 700 else None}

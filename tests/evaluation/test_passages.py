@@ -1,0 +1,149 @@
+"""Parts of texts scored by each family, against probabilities computed by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from foreword.errors import UserError
+from foreword.evaluation.passages import Passage, method_of, score_passages
+from foreword.evaluation.prompting import PromptedModel
+from foreword.evaluation.scorer import padded
+from foreword.evaluation.scoring import score
+from foreword.nn.masks import CausalMask
+from foreword.text.tokenizer import Tokenizer
+from foreword.types import Array, Batch
+from tests.evaluation.conftest import FAMILIES
+
+TEXT = Passage(" the mat.", before="The cat sat on", after=" The dog ran.")
+
+
+def causal_table(prompted: PromptedModel, ids: Array) -> Array:
+    """Return the log-probabilities after each token of one row, (length, vocab)."""
+    batch = Batch(ids[None], np.arange(len(ids))[None], CausalMask())
+    return prompted.logits(prompted.run_backbone(batch).states[0]).log_softmax(-1).numpy()
+
+
+def one(prompted: PromptedModel, passage: Passage, *, ranks: bool = False) -> tuple[float, Array]:
+    (found,) = score_passages(prompted, [passage], ranks=ranks)
+    return found.nats, found.ranks
+
+
+def test_a_causal_model_scores_the_passage_and_what_follows_given_what_is_before(
+    make_prompted: Callable[..., PromptedModel],
+) -> None:
+    prompted = make_prompted("decoder")
+    ids = np.concatenate([prompted.prompt_prefix, prompted.tokenizer.encode(TEXT.whole)])
+    before = len(prompted.prompt_prefix) + len(prompted.tokenizer.encode(TEXT.before))
+    table = causal_table(prompted, ids)
+    places = np.arange(before, len(ids))
+    expected = table[places - 1, ids[places]]
+    nats, ranks = one(prompted, TEXT, ranks=True)
+    assert nats == pytest.approx(expected.sum(), abs=1e-4)
+    assert ranks.tolist() == [int((table[p - 1] > table[p - 1, ids[p]]).sum()) for p in places]
+
+
+def test_a_whole_text_has_its_score_without_the_end(
+    make_prompted: Callable[..., PromptedModel],
+) -> None:
+    prompted = make_prompted("decoder")
+    whole = score(prompted, "The cat sat on the mat.")
+    nats, _ = one(prompted, Passage("The cat sat on the mat."))
+    assert nats == pytest.approx(whole.log_probs[:-1].sum(), abs=1e-4)
+
+
+def test_a_long_context_is_cut_from_the_left(make_prompted: Callable[..., PromptedModel]) -> None:
+    prompted = make_prompted("decoder", length=8)
+    long = Passage(" ran", before="The cat sat on the mat. " * 5 + "The dog")
+    ids = prompted.tokenizer.encode(long.whole)[-9:]
+    table = causal_table(prompted, ids[:-1])
+    assert one(prompted, long)[0] == pytest.approx(float(table[-1, ids[-1]]), abs=1e-4)
+
+
+def test_a_masked_model_hides_the_rest_of_the_word(
+    make_prompted: Callable[..., PromptedModel], bpe: Tokenizer
+) -> None:
+    prompted = make_prompted("encoder", length=64, text=bpe)
+    ids, offsets = prompted.tokenizer.encode_with_offsets(TEXT.whole)
+    begin, end = TEXT.span
+    whole = np.concatenate([prompted.bos, ids, prompted.eos])
+    starts = prompted.vocab.starts_word[ids]
+    total = 0.0
+    for n in np.flatnonzero((offsets[:, 1] > begin) & (offsets[:, 0] < end)):
+        stop = n + 1
+        while stop < len(ids) and offsets[stop, 0] < end and not starts[stop]:
+            stop += 1
+        masked = whole.copy()
+        masked[len(prompted.bos) + np.arange(n, stop)] = prompted.vocab.id("[MASK]")
+        states = prompted.run_backbone(prompted.encoding_batch(padded([masked]))).states
+        table = prompted.logits(states).log_softmax(-1)[0]
+        total += float(table[len(prompted.bos) + n, ids[n]])
+    inside = bpe.vocab.starts_word[bpe.encode(TEXT.text)]
+    assert not inside.all(), "no word of several tokens"
+    assert one(prompted, TEXT)[0] == pytest.approx(total, abs=1e-4)
+
+
+def test_a_discriminator_scores_tokens_as_genuine(
+    make_prompted: Callable[..., PromptedModel],
+) -> None:
+    prompted = make_prompted("electra")
+    ids, offsets = prompted.tokenizer.encode_with_offsets(TEXT.whole)
+    begin, end = TEXT.span
+    whole = np.concatenate([prompted.bos, ids, prompted.eos])
+    batch = prompted.encoding_batch(padded([whole]))
+    states = prompted.model.backbone(batch.to(prompted.device)).states
+    replaced = torch.sigmoid(prompted.model.heads["replaced"](states)[0, :, 0])
+    inside = np.flatnonzero((offsets[:, 1] > begin) & (offsets[:, 0] < end)) + len(prompted.bos)
+    expected = float((1 - replaced[inside]).log().sum().detach())
+    assert one(prompted, TEXT)[0] == pytest.approx(expected, abs=1e-4)
+    with pytest.raises(UserError, match="no probability to others"):
+        one(prompted, TEXT, ranks=True)
+
+
+def test_an_encoder_decoder_scores_the_passage_in_place_of_a_sentinel(
+    make_prompted: Callable[..., PromptedModel],
+) -> None:
+    prompted = make_prompted("encoder_decoder")
+    expected = score(prompted, "<extra_id_0> the mat.", "The cat sat on<extra_id_0> The dog ran.")
+    # Without the sentinel before it and the end after it.
+    assert one(prompted, TEXT)[0] == pytest.approx(expected.log_probs[1:-1].sum(), abs=1e-4)
+
+
+def test_an_encoder_decoder_scores_a_text_alone_word_by_word(
+    make_prompted: Callable[..., PromptedModel],
+) -> None:
+    prompted = make_prompted("encoder_decoder")
+    words = [("The", "<extra_id_0> dog"), ("dog", "The<extra_id_0>")]
+    parts = [score(prompted, f"<extra_id_0>{f' {w}' if n else w}", source).log_probs[1:-1]
+             for n, (w, source) in enumerate(words)]  # fmt: skip
+    assert one(prompted, Passage("The dog"))[0] == pytest.approx(
+        float(np.concatenate(parts).sum()), abs=1e-4
+    )
+
+
+def test_spaces_around_a_passage_are_moved_out() -> None:
+    assert Passage("  word ", before="a", after="b").span == (3, 7)
+    assert Passage(" ", before="a").span == (2, 2)
+
+
+def test_a_passage_without_a_token_is_refused(
+    make_prompted: Callable[..., PromptedModel],
+) -> None:
+    prompted = make_prompted("decoder")
+    with pytest.raises(UserError, match="no token for ' '"):
+        one(prompted, Passage(" ", before="The cat"))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_many_passages_score_as_each_alone(
+    make_prompted: Callable[..., PromptedModel], family: str
+) -> None:
+    prompted = make_prompted(family)
+    passages = [TEXT, Passage("The dog ran."), Passage(" cat", before="The"), Passage("The mat.")]
+    together = [found.nats for found in score_passages(prompted, passages)]
+    alone = [one(prompted, passage)[0] for passage in passages]
+    assert together == pytest.approx(alone, abs=1e-4)
+    assert method_of(prompted)

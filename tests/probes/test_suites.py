@@ -1,0 +1,168 @@
+"""Suites: questions read, answers scored, figures and comparisons, against figures by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+from sklearn.metrics import roc_auc_score
+
+from foreword.cli.main import run as command
+from foreword.errors import UserError
+from foreword.evaluation.prompting import PromptedModel
+from foreword.probes._contract import ProbedModel
+from foreword.probes._suite import best, paired
+from foreword.probes.choice import Choice
+from foreword.probes.cola_zero_shot import ColaZeroShot, pairs_in_order
+from foreword.probes.lama import Lama
+from foreword.probes.lambada import Lambada
+from foreword.runs.trained_model import open_run
+
+Make = Callable[[str], Path]
+
+
+def lines(file: Path, *rows: object) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def decoder(make_run: Make) -> ProbedModel:
+    return ProbedModel("m", PromptedModel.of(open_run(make_run("decoder"), "cpu")))
+
+
+def test_the_best_option_shares_with_those_that_are_as_likely() -> None:
+    assert best([-3.0, -1.0, -2.0], right=1) == (1, 1.0)
+    assert best([-3.0, -1.0, -2.0], right=0) == (1, 0.0)
+    assert best([-1.0, -1.0 - 1e-9, -2.0], right=1)[1] == 0.5
+
+
+def test_the_shares_of_pairs_in_order_make_scikit_learns_auc() -> None:
+    rng = np.random.default_rng(1)
+    scores, is_high = rng.integers(0, 8, 60).astype(float), rng.random(60) < 0.6
+    shares = pairs_in_order(scores, is_high)
+    expected = roc_auc_score(is_high, scores)
+    assert shares[is_high].mean() == pytest.approx(expected)
+    assert shares[~is_high].mean() == pytest.approx(expected)
+    both = np.stack([scores, is_high], axis=1)
+    assert ColaZeroShot("x").statistic(both) == pytest.approx(expected)
+
+
+def test_two_models_are_compared_on_the_same_questions() -> None:
+    one, other = np.array([1.0, 1, 1, 0, 1]), np.array([0.0, 1, 0, 1, 0])
+    told = paired(one, other, Choice("x"))
+    assert told.startswith("accuracy +0.400 (")
+    p = binomtest(3, 4).pvalue
+    assert told.endswith(f"better on 3 questions, worse on 1, p = {p:.2g} (sign test)")
+
+
+def test_the_last_word_of_a_passage_is_asked(decoder: ProbedModel, tmp_path: Path) -> None:
+    file = lines(tmp_path / "p.jsonl", {"text": "he sat by the bank "}, {"text": "the river"})
+    questions = Lambada(str(file)).questions()
+    assert [(q.text, q.answer) for q in questions] == [("he sat by the", "bank"), ("the", "river")]
+    found = Lambada(str(file)).measure([decoder])
+    (row,) = found.rows
+    nats = [answer["scores"][0] for answer in found.predictions]
+    assert row["perplexity"] == pytest.approx(np.exp(-np.mean(nats)))
+    assert row["accuracy"] == np.mean([answer["correct"] for answer in found.predictions])
+
+
+def test_facts_are_asked_once_and_beside_the_most_frequent_answer(
+    decoder: ProbedModel, tmp_path: Path
+) -> None:
+    facts = [
+        {"masked_sentences": [f"the {a} [MASK] ."], "obj_label": b, "pred": "R"}
+        for a, b in [("bank", "river"), ("old", "river"), ("river", "bank")]
+    ]
+    lines(tmp_path / "lama" / "one" / "facts.jsonl", *facts)
+    lines(tmp_path / "lama" / "two" / "facts.jsonl", *facts)
+    lines(
+        tmp_path / "lama" / "born.jsonl",
+        {"masked_sentences": ["[MASK] sat by the river"], "obj_label": "he"},
+    )
+    found = Lama(str(tmp_path / "lama")).measure([decoder])
+    rows = {row["relation"]: row for row in found.rows}
+    assert {name: row["questions"] for name, row in rows.items()} == {"R": 3, "born": 1, "all": 4}
+    assert rows["R"]["chance"] == pytest.approx(2 / 3)
+    assert rows["all"]["chance"] == pytest.approx(3 / 4)
+    assert "m: 1 blanks begin a sentence and count as wrong" in found.notes
+
+
+def test_options_are_compared_in_sum_and_per_character(
+    decoder: ProbedModel, tmp_path: Path
+) -> None:
+    row = {"question": "he sat by", "choices": ["the bank of the river", "the bank"], "answer": "A"}
+    file = lines(tmp_path / "choice.jsonl", row)
+    found = Choice(str(file)).measure([decoder])
+    (answer,) = found.predictions
+    long, short = answer["scores"]
+    assert answer["correct"] == float(long > short) == 0.0, "a longer text of these is less likely"
+    assert found.rows[0]["per_character"] == float(long / 21 > short / 8)
+    assert found.rows[0]["chance"] == 0.5
+    asked = Choice(str(file), ask="Question: {question}\nAnswer:").questions()
+    assert asked[0].text == "Question: he sat by\nAnswer:"
+
+
+def test_cola_is_read_as_it_was_published(decoder: ProbedModel, tmp_path: Path) -> None:
+    file = tmp_path / "dev.tsv"
+    file.write_text('gj04\t1\t\tthe bank of the river\ngj04\t0\t*\tbank "the\n', encoding="utf-8")
+    for given in (file, tmp_path):
+        found = ColaZeroShot(str(given)).measure([decoder])
+        first, second = (answer["scores"][0] for answer in found.predictions)
+        assert found.scores == {"m": float(first > second)}
+
+
+@pytest.mark.parametrize(
+    ("suite", "row", "message"),
+    [
+        (Lambada, {"text": "one"}, "expected two words or more"),
+        (Lambada, {"words": "one two"}, "expected two words or more"),
+        (Lama, {"masked_sentences": ["no blank"], "obj_label": "x"}, "expected one"),
+        (Lama, {"masked_sentences": ["a [MASK]"]}, "no answer in obj_label"),
+        (Choice, {"question": "q", "choices": ["a"], "answer": "A"}, "at least two options"),
+        (Choice, {"question": "q", "choices": ["a", "b"]}, "no answer in"),
+        (ColaZeroShot, {"sentence": "a", "label": "2"}, "the label 0 or 1"),
+        (ColaZeroShot, {"sentence": "a", "label": "1"}, "sentences of both labels"),
+    ],
+)
+def test_bad_rows_are_refused_in_one_line(
+    suite: type[Lambada], row: object, message: str, tmp_path: Path
+) -> None:
+    file = lines(tmp_path / "rows.jsonl", row)
+    with pytest.raises(UserError, match=message) as error:
+        suite(str(file)).questions()
+    assert str(error.value).startswith(str(file)) and "\n" not in str(error.value)
+
+
+def test_evaluate_asks_runs_and_saves_every_answer(
+    make_run: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [make_run(family) for family in ("decoder", "encoder")]
+    file = lines(tmp_path / "p.jsonl", {"text": "he sat by the bank"}, {"text": "the river"})
+    words = ["evaluate", *map(str, runs), "--suite", "lambada", "--data", str(file), "--quiet"]
+    assert command([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    for run in runs:
+        assert json.loads((run / "evaluations" / "suite-lambada.json").read_text("utf-8")) == told
+    assert len(told["predictions"]) == 4
+    assert any(note.startswith("decoder against encoder: accuracy") for note in told["notes"])
+    assert command(words) == 0
+    assert "perplexity" in capsys.readouterr().out
+
+
+def test_evaluate_refuses_what_no_suite_takes(
+    make_run: Make, tmp_path: Path, refused: Callable[..., str]
+) -> None:
+    run = make_run("decoder")
+    assert "asks no questions" in refused("evaluate", run, "--suite", "gradient_reach")
+    assert "did you mean 'lambada'" in refused("evaluate", run, "--suite", "lambda")
+    assert "--rows: is for the loss" in refused("evaluate", run, "--suite", "lama", "--rows", "3")
+    assert "--set: requires --suite" in refused("evaluate", run, "--set", "limit=3")
+    assert "several need --suite" in refused("evaluate", run, make_run("encoder"))
+    pairs = ("evaluate", run, "--suite", "blimp", "--data")
+    assert "no such file or folder" in refused(*pairs, tmp_path / "none")
