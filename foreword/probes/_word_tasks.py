@@ -23,7 +23,7 @@ NAMES: Mapping[WordProperty, str] = {
 }
 
 
-class Sentences(NamedTuple):
+class ParsedSentences(NamedTuple):
     """The sentences of a probe: to fit the classifier, to choose the layer, and to score."""
 
     fit: Sequence[TaggedSentence]
@@ -82,7 +82,7 @@ class WordTask:
         return len(set(self.fit.of_words.tolist())) > 1 and all(sizes)
 
 
-def word_task(sentences: Sentences, reads: WordProperty) -> WordTask:
+def word_task(sentences: ParsedSentences, reads: WordProperty) -> WordTask:
     """Return the task of reading a property: of words, positions and depths the frequent ones."""
     in_fit = [tag for one in sentences.fit for tag in one.tags[reads] if tag is not None]
     kept = {tag for tag, _ in Counter(in_fit).most_common(MOST.get(reads))}
@@ -98,7 +98,7 @@ def word_task(sentences: Sentences, reads: WordProperty) -> WordTask:
     return WordTask(reads, fit, choose, dev, np.array(baseline, dtype=str))
 
 
-def control_task(sentences: Sentences, task: WordTask) -> WordTask:
+def control_task(sentences: ParsedSentences, task: WordTask) -> WordTask:
     """Return the control task: each word has one random tag, whatever its sentence.
 
     Tags are drawn in the proportions of the task's and depend on the word alone, so a classifier
@@ -129,7 +129,7 @@ def _uniform(word: str) -> float:
 
 
 def _most_frequent(
-    sentences: Sentences,
+    sentences: ParsedSentences,
     fit: Iterable[Sequence[str | None]],
     dev: Iterable[Sequence[str | None]],
 ) -> list[str]:

@@ -25,7 +25,7 @@ from foreword.probes._layers import by_layer, layer_order, require_layer
 from foreword.probes._marks import MAX_RUNS, run_style, title
 from foreword.probes._word_tasks import (
     NAMES,
-    Sentences,
+    ParsedSentences,
     Tags,
     WordTask,
     control_task,
@@ -128,7 +128,7 @@ class Tagging(Ranged):
     def _properties(self) -> tuple[WordProperty, ...]:
         return ALL if self.tag == "all" else (self.tag,)
 
-    def _read(self) -> Sentences:
+    def _read(self) -> ParsedSentences:
         """Return the sentences.
 
         Raises:
@@ -141,7 +141,7 @@ class Tagging(Ranged):
         is_kept = [n % EVERY == EVERY - 1 or n == len(train) - 1 < EVERY for n in range(len(train))]
         fit = [sentence for sentence, kept in zip(train, is_kept, strict=True) if not kept]
         choose = [sentence for sentence, kept in zip(train, is_kept, strict=True) if kept]
-        return Sentences(fit, choose, dev)
+        return ParsedSentences(fit, choose, dev)
 
     def _notes(
         self,
@@ -166,7 +166,7 @@ class Tagging(Ranged):
         return notes
 
     def _accuracy_by_layer(
-        self, vectors: Sequence[dict[str, Array]], sentences: Sentences, task: WordTask
+        self, vectors: Sequence[dict[str, Array]], sentences: ParsedSentences, task: WordTask
     ) -> list[dict[str, Any]]:
         """Return the accuracy of each layer on `dev`, and on the sentences it is chosen on.
 

@@ -18,7 +18,7 @@ from foreword.evaluation.states import text_states
 from foreword.nn.init import initialise
 from foreword.nn.positions.learned import Learned
 from foreword.probes._contract import Finding, ProbedModel
-from foreword.probes._word_tasks import Sentences, control_task, word_task
+from foreword.probes._word_tasks import ParsedSentences, control_task, word_task
 from foreword.probes.tagging import Tagging
 from foreword.testing.models import tiny_model
 from foreword.tuning.conllu import TaggedSentence, read_conllu
@@ -175,7 +175,7 @@ def test_the_control_task_gives_each_word_one_tag_in_the_proportions_of_the_real
     starts = np.cumsum([0, *(len(word) + 1 for word in words[:-1])])
     spans = tuple(zip(starts, starts + [len(word) for word in words], strict=True))
     sentence = TaggedSentence(text, spans, {"upos": tags})
-    sentences = Sentences([sentence], [sentence], [sentence])
+    sentences = ParsedSentences([sentence], [sentence], [sentence])
     real = word_task(sentences, "upos")
     random = control_task(sentences, real)
     of_word = dict(zip(words, random.fit.of_words, strict=True))
