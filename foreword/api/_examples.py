@@ -69,10 +69,9 @@ def sources_of(given: Examples, name: str, task: Task) -> list[ExampleSource]:
         fields = [name for name in astuple(task.columns[0]) if name]
         return [ExampleSource("", records_table(items, name, fields))]
     if isinstance(items[0], tuple | list):
-        table = examples_table(items, name)
-        return [
-            ExampleSource("", table, Columns(TEXT, LABEL, PAIR if PAIR in table.columns else ""))
-        ]
+        table = examples_table(items, name, needs_label=not task.compares_texts)
+        label, pair = (name if name in table.columns else "" for name in (LABEL, PAIR))
+        return [ExampleSource("", table, Columns(TEXT, label, pair))]
     sources = []
     for number, item in enumerate(items):
         if (one := _source_of(item, f"{name}[{number}]")) is None:
@@ -147,11 +146,12 @@ class ExampleReader:
             raise UserError("text, label, pair: tuples have no columns to choose from")
         if self.names and not any(source.file for source in sources):
             raise UserError("columns: names the columns of files without a header, and none is one")
-        if self.prefixes and not self.task.reads_texts:
+        if self.prefixes and (not self.task.reads_texts or self.task.compares_texts):
             kind = kinds.name_of(self.task)
-            raise UserError(f"--prefix: is for texts; the examples of {kind} are no plain texts")
+            raise UserError(f"--prefix: is for texts; {kind} reads its examples as they are")
         given, scored = self._read(train), self._read(dev)
-        if len({bool(columns.pair) for columns in (*given.columns, *scored.columns)}) > 1:
+        forms = {bool(columns.pair) for columns in (*given.columns, *scored.columns)}
+        if len(forms) > 1 and not self.task.compares_texts:
             raise UserError("train, dev: pairs of texts in one, single texts in the other")
         return given, scored
 
@@ -167,7 +167,9 @@ class ExampleReader:
         for n, source in enumerate(sources):
             table = source.table or self._table(source.file)
             used.append(source.columns or chosen_columns(table, self.task.columns, self.columns))
-            examples, skipped_here = labelled(table, used[-1], self.task.reader)
+            examples, skipped_here = labelled(
+                table, used[-1], self.task.reader, needs_label=not self.task.compares_texts
+            )
             skipped += skipped_here
             if self.prefixes:
                 prefix = self.prefixes[n]
@@ -195,7 +197,8 @@ class ExampleReader:
     def tuned_on(self, train: GivenExamples) -> TunedOn:
         """Return the form of the training examples."""
         columns = train.columns[0]
-        return TunedOn(columns.text, columns.pair, tuple(self.prefixes), bool(columns.pair))
+        is_pair = None if self.task.compares_texts else bool(columns.pair)
+        return TunedOn(columns.text, columns.pair, tuple(self.prefixes), is_pair)
 
 
 def name_of(train: Sequence[ExampleSource]) -> str:

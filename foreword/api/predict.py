@@ -190,8 +190,10 @@ def _table(
         file = _arguments.path(data, "data")
         by_number = used.are_numbers and not listed
         table = read_table(file, listed, by_number, model.task.formats)
-        if used.text not in table.columns and "text" not in chosen:
-            usual = [used] if model.task.reads_texts else model.task.columns
+        needed = {used.text, used.pair if model.task.compares_texts else ""}
+        if not needed <= {"", *table.columns} and "text" not in chosen:
+            has_own = model.task.compares_texts or not model.task.reads_texts
+            usual = model.task.columns if has_own else [used]
             return table, replace(chosen_columns(table, usual, chosen), label="")
         return table, used
     if names:

@@ -133,7 +133,8 @@ def tune(
         train: labelled text: a file, .tsv, .csv, .jsonl or .parquet, or a table, such as a
             DataFrame, or one of these per task; or examples, `(text, label)` or `(text, label,
             second text)`. Labels may be numbers. Other tasks read files of their own (`tag`:
-            .conllu, .conll), and examples of their columns (`(words, labels)`), or dictionaries.
+            .conllu, .conll), and examples of their columns (`(words, labels)`), or dictionaries;
+            `embed` needs no labels: `(text, second text)`.
         dev: labelled text to score on, in the same forms.
         text: column of the text, a number from 0 if the files have no header; default: `text`, or
             that of the task and the format.
@@ -142,7 +143,8 @@ def tune(
         columns: names of all columns, `a,b,c`, if the files have no header.
         prefix: task prefix for the texts of each file, in their order.
         temperature: of the mixture of several files: above 1, more equal shares of an epoch.
-        task: classify, regress, tag, span, choice or text_to_text; `foreword.show` describes each.
+        task: classify, regress, tag, span, choice, embed or text_to_text; `foreword.show` describes
+            each.
         strategy: full, or frozen to train the head alone.
         from_scratch: train the same network from random weights.
         compare: compare pretrained, pretrained frozen and from scratch; and, for `classify`, a bag
@@ -293,4 +295,5 @@ def _variants(
     }
     given = {name: value for name, value in all_options.items() if value is not None}
     settings = config.build(TuneSettings, given, "tune")
-    return made, variants(settings) if compare else [settings]
+    usual = variants(settings, has_frozen=not made.scores_untuned) if compare else [settings]
+    return made, usual

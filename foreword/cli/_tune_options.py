@@ -57,7 +57,8 @@ class FineTuningOptions(Options):
     """The task, and the settings of fine-tuning."""
 
     task: Annotated[
-        str, typer.Option(help="The task: classify, regress, tag, span, choice or text_to_text.")
+        str,
+        typer.Option(help="The task: classify, regress, tag, span, choice, embed or text_to_text."),
     ] = "classify"
     strategy: Annotated[str, typer.Option(help="full, or frozen to train the head alone.")] = "full"
     from_scratch: Annotated[

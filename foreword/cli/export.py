@@ -29,7 +29,8 @@ def export(
 
     hf writes a folder that AutoModel and AutoTokenizer of transformers load without custom code;
     of a fine-tuned model, AutoModelForSequenceClassification and
-    pipeline("text-classification", FOLDER, truncation=True), which cuts texts as Foreword does.
+    pipeline("text-classification", FOLDER, truncation=True), which cuts texts as Foreword does;
+    of sentence embeddings, SentenceTransformer of sentence_transformers.
     arpa writes a file of n-grams that KenLM reads. `foreword import` reads both back. word2vec
     writes a file of vectors that gensim reads, for any model with embeddings.
     """

@@ -62,8 +62,9 @@ def predict(
     """Predict with a fine-tuned model: a label, a number or a text for each row of a file.
 
     The output has the rows in their order, with their columns and 'prediction'; for labels also
-    'probability'. A row without text has no prediction. Of a tagged sentence both are lists, with
-    an item for each word; --out with .conll writes a word per line.
+    'probability'. A model of sentence embeddings gives the vector of a text, and the cosine of a
+    pair. A row without text has no prediction. Of a tagged sentence both are lists, with an item
+    for each word; --out with .conll writes a word per line.
     """
     from foreword.api.predict import STANDARD
     from foreword.api.predict import predict as work

@@ -267,7 +267,10 @@ def read_examples(task: GridTask) -> TaskExamples:
     try:
         (train, skipped), *devs = (
             labelled(
-                read_table(file, task.columns, formats=task.task.formats), columns, task.task.reader
+                read_table(file, task.columns, formats=task.task.formats),
+                columns,
+                task.task.reader,
+                needs_label=not task.task.compares_texts,
             )
             for file in files
         )

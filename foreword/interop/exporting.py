@@ -187,8 +187,8 @@ def hf_config(design: Design, vocab: Vocab, family: Family, opening: str) -> Tab
     }
 
 
-def write_json(file: Path, table: Table) -> None:
-    """Write a table as an indented JSON file."""
+def write_json(file: Path, table: Table | list[Table]) -> None:
+    """Write a table, or a list of them, as an indented JSON file."""
     file.write_text(stored.to_json(table, indent=2) + "\n", encoding="utf-8")
 
 

@@ -69,7 +69,10 @@ def _read(tuned: TunedModel, out: Path) -> tuple[Any, Any]:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     try:
-        model = getattr(transformers, f"AutoModelFor{tuned.task.auto_class}")
+        name = f"AutoModelFor{tuned.task.auto_class}"
+        if tuned.task.compares_texts and not tuned.recipe.layout.start:
+            name = "AutoModel"  # which reads the decoder too, where there is one
+        model = getattr(transformers, name)
         theirs = model.from_pretrained(
             out, local_files_only=True, dtype=torch.float32, attn_implementation="eager"
         ).eval()
@@ -92,7 +95,7 @@ def _theirs(
         padding=len(texts) > 1,
         max_length=length,
     )
-    if tuned.task.is_joint:  # (examples, inputs, length)
+    if tuned.task.whole == "example":  # (examples, inputs, length)
         batch = {name: ids.unflatten(0, (len(group), -1)) for name, ids in batch.items()}
     with torch.no_grad():
         result = model(**batch)
@@ -126,11 +129,18 @@ def _of_options(result: Any, row: int, encoded: EncodedExample, before: int) -> 
     return logits[:, None]
 
 
+def _of_states(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
+    states = result.last_hidden_state[row].numpy()[before + encoded.pooled_positions]
+    outputs: Array = states.mean(axis=0, keepdims=True)
+    return outputs
+
+
 READ: Mapping[str, ReadOutputs] = {
     "SequenceClassification": _of_text,
     "TokenClassification": _of_tokens,
     "MultipleChoice": _of_options,
     "QuestionAnswering": _of_ends,
+    "TextEncoding": _of_states,
 }
 
 

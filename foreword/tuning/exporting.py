@@ -17,11 +17,14 @@ from foreword.interop.hf._contract import Design, Family, PublishedHead, Table
 from foreword.interop.hf_config import FILE as CONFIG
 from foreword.interop.importing import RECIPE
 from foreword.runs.trained_model import TrainedModel
+from foreword.tuning import sentence_export
 from foreword.tuning.export_check import check
 from foreword.tuning.headed import hidden_layer_of
 from foreword.tuning.predict import TunedModel
 from foreword.tuning.published_head import head_settings, own_settings
 from foreword.tuning.tasks.regress import Scale
+
+SENTENCES = "sentence_transformers reads the folder: SentenceTransformer(FOLDER).encode(texts)"
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,10 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExportedClass
     model.backbone.load_state_dict(tuned.network.cpu().backbone.state_dict())
     trained = TrainedModel(model, tuned.recipe, tuned.tokenizer, source=tuned.source)
     trained, _ = exporting.without_boundary_head(trained)
+    if tuned.task.compares_texts:
+        family = exporting.find_family(trained, family_name)
+        architecture, distance = sentence_export.write(tuned, trained, family, out)
+        return ExportedClassifier(architecture, distance, (SENTENCES,))
     family = _family_with_head(tuned, trained, family_name)
     submodel, design = family.folders(trained.model, trained.recipe)[""]
     classifier = family.published_head(design, tuned.task.auto_class)

@@ -22,7 +22,7 @@ from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.init import initialise
 from foreword.nn.model import Model, neural
 from foreword.nn.pair_head import PairHead
-from foreword.ranges import Count, NonNegative, Ranged
+from foreword.ranges import Count, NonNegative, Ranged, ShareBelowOne
 from foreword.runs.trained_model import TrainedModel
 from foreword.train.budget import Budget
 from foreword.train.device import autocast, choose_precision
@@ -62,6 +62,7 @@ class TuneSettings(Ranged):
         max_length: the most tokens of an example; the length of pretraining's rows by default.
         optimizer: a kind in `train/optimizers/`; its learning rate is the strategy's.
         schedule: a kind in `train/schedules/`, over all epochs.
+        dropout: of the backbone; default: that of pretraining, which may have had none.
         clip: greatest norm of the gradient; 0 for none.
         precision: of training: auto, bf16 or fp32; `auto` is bf16 where the hardware multiplies it
             faster. Dev examples are scored in fp32, in which the tuned model predicts.
@@ -76,6 +77,7 @@ class TuneSettings(Ranged):
     max_length: Count | None = None
     optimizer: OptimizerSettings = part("train/optimizers", "adamw", beta2=0.999)
     schedule: Schedule = part("train/schedules", "linear", warmup=Warmup(share=0.1))
+    dropout: ShareBelowOne | None = None
     clip: NonNegative = 1.0
     precision: Literal["auto", "bf16", "fp32"] = "auto"
 
@@ -89,7 +91,7 @@ class TuneData:
         dev: the examples to score.
         labels: the labels, in the order of the head's outputs.
         numbers: which of the training examples seed 1, 2, ... trains on, (examples,) int64 each;
-            of their inputs, if each stands for itself (see `PooledExamples.is_joint`).
+            of their inputs, if each stands for itself (see `PooledExamples.whole`).
     """
 
     train: PackedExamples

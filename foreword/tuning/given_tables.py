@@ -128,16 +128,20 @@ def records_table(items: Sequence[Any], name: str, columns: Sequence[str]) -> Ex
     return ExampleTable(Path(name), tuple(names), lambda: enumerate(rows), types, is_given=True)
 
 
-def examples_table(items: Sequence[Any], name: str) -> ExampleTable:
+def examples_table(items: Sequence[Any], name: str, *, needs_label: bool = True) -> ExampleTable:
     """Return labelled examples as a table with the columns `text`, `label` and perhaps `pair`.
 
     Args:
         items: `(text, label)` or `(text, label, second text)` each; a label is a text or a number.
         name: of the argument, for messages.
+        needs_label: else items are `(text,)`, `(text, second text)` or `(text, label, second
+            text)`.
 
     Raises:
         UserError: an item is something else, or only some have a second text.
     """
+    if not needs_label and len(items[0]) < 3:
+        return _texts_table(items, name)
     rows = []
     for number, item in enumerate(items):
         where = f"{name}[{number}]"
@@ -161,6 +165,24 @@ def examples_table(items: Sequence[Any], name: str) -> ExampleTable:
             raise UserError(f"{where}: the label is missing (nan)")
         rows.append((text, label, *pair))
     return _table_of_rows([TEXT, LABEL, PAIR][: len(items[0])], rows, name)
+
+
+def _texts_table(items: Sequence[Any], name: str) -> ExampleTable:
+    """Return texts or pairs of texts in tuples of one length as a table.
+
+    Raises:
+        UserError: an item is something else.
+    """
+    for number, item in enumerate(items):
+        where = f"{name}[{number}]"
+        if not _is_sequence(item) or len(item) != len(items[0]) or not item:
+            raise UserError(
+                f"{where}: expected (text,), (text, second text) or (text, label, second text), "
+                f"all alike; got {_short(item)}"
+            )
+        for text in item:
+            require_text(text, where)
+    return _table_of_rows([TEXT, PAIR][: len(items[0])], items, name)
 
 
 def _table_of_rows(names: Sequence[str], items: Sequence[Any], name: str) -> ExampleTable:

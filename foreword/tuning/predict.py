@@ -113,15 +113,16 @@ class TunedModel:
     def outputs(self, texts: Iterable[Any], pairs: Iterable[str] | None = None) -> Any:
         """Return the head's outputs for each text or pair, (texts, outputs) float32.
 
-        These are logits (`classify`), or the predicted number (`regress`); nan for an empty text.
-        Where an example has several, such as the words of a sentence: a list of (n, outputs) each.
+        These are logits (`classify`), the predicted number (`regress`) or a vector (`embed`); nan
+        for an empty text. Where an example has several, such as the words of a sentence or the
+        vectors of a pair: a list of (n, outputs) each.
 
         Raises:
             UserError: an item is not a text, or the numbers of texts and second texts differ.
         """
         given = self.tuned_on.examples(texts, pairs, self.task)
         found = self.outputs_of(given.examples)
-        if self.task.reads_texts:
+        if self.task.reads_texts and all(len(one.outputs) == 1 for one in found):
             return self._in_place(found, given.has_text)
         each = iter(one.outputs for one in found)
         return [next(each) if known else None for known in given.has_text]
@@ -142,9 +143,9 @@ class TunedModel:
         """The most tokens that it reads of an example, special ones included."""
         return self.template.length
 
-    def answer_types(self, *, probabilities: bool) -> dict[str, Any]:
+    def answer_types(self, *, probabilities: bool, is_pair: bool = False) -> dict[str, Any]:
         """See `Predictor`."""
-        return self.task.answer_types(self.labels, probabilities=probabilities)
+        return self.task.answer_types(self.labels, probabilities=probabilities, is_pair=is_pair)
 
     def answer(
         self, examples: LabelledTexts, *, probabilities: bool, done: Callable[[int], None]

@@ -63,7 +63,9 @@ def output_types(table: ExampleTable, model: Predictor, how: HowToPredict) -> di
     require_columns(table, how.columns)
     model.tuned_on.require_form(is_pair=bool(how.columns.pair))
     model.tuned_on.with_prefix(Labelled(""), how.prefix)
-    types = model.answer_types(probabilities=how.probabilities)
+    if how.prefix is not None and model.task.compares_texts:
+        raise UserError("--prefix: this model reads texts as they are")
+    types = model.answer_types(probabilities=how.probabilities, is_pair=bool(how.columns.pair))
     if taken := [name for name in types if name in table.columns]:
         raise UserError(
             f"{table.path}: has a column '{taken[0]}' already, and predictions would overwrite it; "
@@ -145,7 +147,9 @@ def _answered(
         done=done,
     )
     # Rows without text keep their place, with empty answers.
-    none = dict.fromkeys(model.answer_types(probabilities=how.probabilities))
+    is_pair = bool(how.columns.pair)
+    types = model.answer_types(probabilities=how.probabilities, is_pair=is_pair)
+    none = dict.fromkeys(types)
     answered = iter(answers.rows)
     counts.cut += answers.cut
     for (_, row), example, source in zip(rows, examples, sources, strict=True):

@@ -182,11 +182,12 @@ class Predictor(Protocol):
     def max_tokens(self) -> int:
         """The most tokens that it reads of an example."""
 
-    def answer_types(self, *, probabilities: bool) -> dict[str, Any]:
+    def answer_types(self, *, probabilities: bool, is_pair: bool = False) -> dict[str, Any]:
         """Return the Arrow type of each column of its answers.
 
         Args:
             probabilities: whether there is a column for the probability of each label.
+            is_pair: whether the examples have second texts.
 
         Raises:
             UserError: the task has no probabilities.

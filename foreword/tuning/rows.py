@@ -23,7 +23,7 @@ from foreword.train.feed import count_tokens
 from foreword.tuning.examples import first_inputs
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import Network
-from foreword.tuning.tasks._contract import EncodedExample
+from foreword.tuning.tasks._contract import EncodedExample, Whole
 from foreword.types import Array, Batch, Tokens, to_tensors
 
 # Rows are at least this wide, if the template allows, so that short examples share them.
@@ -132,14 +132,14 @@ class PooledExamples(PackedExamples):
         template: the template they were encoded with.
         auxiliary: weight of the language-model loss of each example's tokens, averaged over them,
             beside the task's; 0 for none.
-        is_joint: the inputs of an example are one; else each stands for itself as an example.
+        whole: what no micro-batch parts; an `input` stands for itself as an example.
     """
 
     encoded: Sequence[EncodedExample]
     targets: Any
     template: InputTemplate
     auxiliary: float = 0.0
-    is_joint: bool = False
+    whole: Whole = "input"
 
     def __len__(self) -> int:
         return len(self._begins) - 1
@@ -147,7 +147,8 @@ class PooledExamples(PackedExamples):
     @cached_property
     def _begins(self) -> Array:
         """Where the inputs of each example begin, and where the last ones end, (examples + 1,)."""
-        return first_inputs(self.encoded) if self.is_joint else np.arange(len(self.encoded) + 1)
+        is_joint = self.whole != "input"
+        return first_inputs(self.encoded) if is_joint else np.arange(len(self.encoded) + 1)
 
     @cached_property
     def lengths(self) -> Array:
@@ -171,14 +172,13 @@ class PooledExamples(PackedExamples):
         width = self.template.length if is_cuda else max(longest, min(WIDTH, self.template.length))
         # Assign inputs to rows; batches of as many rows as fit in memory, examples whole.
         at_once = max(1, TOKENS_AT_ONCE.get(device, 1 << 14) // width)
-        for inputs in (
-            _whole(examples, at_once) if self.is_joint else [list(chain.from_iterable(examples))]
-        ):
+        together = [list(chain.from_iterable(examples))]
+        for inputs in _whole(examples, at_once) if self.whole == "example" else together:
             lengths = [len(self.encoded[n].ids) for n in inputs]
             alone = [[k] for k in range(len(inputs))]
             shared = first_fit(lengths, width) if self.template.shares_rows else alone
             rows = [[inputs[k] for k in row] for row in shared]
-            size = len(rows) if self.is_joint else at_once
+            size = at_once if self.whole == "input" else len(rows)
             for start in range(0, len(rows), size):
                 part = rows[start : start + size]
                 if is_cuda:

@@ -18,16 +18,20 @@ from foreword.nn.model import neural_settings
 from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.answers import AnswerExamples
+from foreword.tuning.backbone_dropout import has_dropout, with_dropout
 from foreword.tuning.bag_of_words import bags_of_words
 from foreword.tuning.drawing import Drawn, draw
 from foreword.tuning.examples import LabelledTexts, first_inputs
 from foreword.tuning.features import count_chunks, fits_in_memory
 from foreword.tuning.fine_tuner import (
+    SCORING_DTYPE,
     CachedFeatures,
     FineTuner,
     TuneData,
     TuneSettings,
+    build_network,
     count_steps,
+    predict,
 )
 from foreword.tuning.input_template import InputTemplate, missing_special_tokens, template_of
 from foreword.tuning.labelled import Labelled
@@ -80,6 +84,9 @@ def tune(
     seeds = max(variant.seeds for variant in variants)
     dev = _with_sources(dev, "dev")
     drawn = draw(_with_sources(train, "training"), variants[0].examples, seeds, task)
+    recipe, trained = trained.recipe, with_dropout(trained, variants[0].dropout)
+    read = task.training_examples(drawn.examples, has_dropout=has_dropout(trained))
+    drawn = replace(drawn, examples=read)
     trained = with_special(trained, missing_special_tokens(trained.recipe, trained.vocab))
     template = template_of(trained.recipe, trained.vocab, variants[0].max_length)
     template = template.of_tokens() if task.reads_tokens else template
@@ -98,7 +105,8 @@ def tune(
             report(done, total, note)
 
     rows, epochs, network, fitted = _train(trained, task, data, variants, caches, step_done, scored)
-    baselines = _baseline_rows(task, data)
+    untuned = [_untuned_row(trained, task, data)] if task.scores_untuned else []
+    baselines = [*untuned, *_baseline_rows(task, data)]
     if len(variants) > 1 and task.has_classes:
         words = bags_of_words(task, drawn, dev)
         baselines = [*([summarise(words)] if words else []), *baselines]
@@ -107,7 +115,7 @@ def tune(
         task=fitted,
         labels=data.labels,
         template=template,
-        recipe=trained.recipe,
+        recipe=recipe,
         tokenizer=trained.tokenizer,
         network=network,
         rows=[*rows, *baselines],
@@ -162,12 +170,17 @@ def _train(
     return rows, epochs, network, fitted
 
 
-def variants(settings: TuneSettings) -> list[TuneSettings]:
-    """Return the usual comparison: pretrained in full, pretrained and frozen, from scratch."""
+def variants(settings: TuneSettings, *, has_frozen: bool = True) -> list[TuneSettings]:
+    """Return the usual comparison: pretrained in full, pretrained and frozen, from scratch.
+
+    Args:
+        settings: all other settings.
+        has_frozen: whether the task has a head to train alone.
+    """
     frozen = kinds.load("tuning/strategies", "frozen")()
     return [
         replace(settings, from_scratch=False),
-        replace(settings, from_scratch=False, strategy=frozen),
+        *([replace(settings, from_scratch=False, strategy=frozen)] if has_frozen else []),
         replace(settings, from_scratch=True),
     ]
 
@@ -216,12 +229,18 @@ def _encode(
     auxiliary = task.auxiliary if template.is_causal else 0.0
     begins = first_inputs(encoded_train)
     return TuneData(
-        PooledExamples(encoded_train, train_targets, template, auxiliary, task.is_joint),
-        PooledExamples(encoded_dev, dev_targets, template, is_joint=task.is_joint),
+        PooledExamples(encoded_train, train_targets, template, auxiliary, task.whole),
+        # Outputs do not depend on others, so scoring never needs a batch as a whole.
+        PooledExamples(
+            encoded_dev,
+            dev_targets,
+            template,
+            whole="input" if task.whole == "input" else "example",
+        ),
         labels,
-        drawn.numbers
-        if task.is_joint
-        else tuple(_inputs_of(numbers, begins) for numbers in drawn.numbers),
+        tuple(_inputs_of(numbers, begins) for numbers in drawn.numbers)
+        if task.whole == "input"
+        else drawn.numbers,
     )
 
 
@@ -238,6 +257,14 @@ def _with_sources(examples: Sequence[Any], name: str) -> LabelledTexts:
         e if e.source else e._replace(source=f"{name} example {n}")
         for n, e in enumerate(itertools.starmap(Labelled, examples), 1)
     )
+
+
+def _untuned_row(trained: TrainedModel, task: Task, data: TuneData) -> Row:
+    """Return the scores of the pretrained model as it is."""
+    network = build_network(trained, task, data.labels, None).to(trained.device)
+    outputs = predict(network, data.dev, trained.device, SCORING_DTYPE)
+    scores = task.scores(outputs, data.dev.targets)
+    return summarise([{"start": "pretrained", "strategy": "not tuned", **scores}])
 
 
 def _baseline_rows(task: Task, data: TuneData) -> list[Row]:

@@ -174,7 +174,11 @@ def require_columns(table: ExampleTable, columns: Columns) -> None:
 
 
 def labelled(
-    table: ExampleTable, columns: Columns, read: ReadExample = example_of
+    table: ExampleTable,
+    columns: Columns,
+    read: ReadExample = example_of,
+    *,
+    needs_label: bool = True,
 ) -> tuple[LabelledTexts, int]:
     """Return the examples of a table, and how many rows were skipped without text or label.
 
@@ -182,6 +186,7 @@ def labelled(
         table: the table.
         columns: which columns hold what.
         read: makes an example of a row.
+        needs_label: whether rows without a label are skipped.
 
     Raises:
         UserError: a column is missing, a row is broken, or there is no example.
@@ -197,14 +202,15 @@ def labelled(
         for line, row in rows:
             source = table.source_of(line)
             example = read(row, columns, source)
-            if example is None or not example.label:
+            if example is None or (needs_label and not example.label):
                 skipped += 1
             else:
                 yield example
 
     examples = LabelledTexts.of(complete_rows())
     if not examples:
-        raise UserError(f"{table.path}: no row has both a text and a label")
+        needed = "both a text and a label" if needs_label else "text"
+        raise UserError(f"{table.path}: no row has {needed}")
     return examples, skipped
 
 

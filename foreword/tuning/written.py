@@ -71,7 +71,7 @@ class TunedWriter(LoadedModel):
         """The most tokens that it reads of an example, special ones included."""
         return self.template.length
 
-    def answer_types(self, *, probabilities: bool) -> dict[str, Any]:
+    def answer_types(self, *, probabilities: bool, is_pair: bool = False) -> dict[str, Any]:
         """See `Predictor`."""
         if probabilities:
             raise UserError("this model was tuned to answer in text, which has no probabilities")

@@ -38,8 +38,12 @@ def passages() -> list[Labelled]:
     return made
 
 
-# Of tasks that read no plain texts.
-EXAMPLES = {"tag": tagged_sentences, "choice": questions, "span": passages}
+def pairs() -> list[Labelled]:
+    return [one._replace(label="", pair=f"{one.text} today") for one in reviews(34, 1)]
+
+
+# Of tasks that read no plain texts, or not one alone.
+EXAMPLES = {"tag": tagged_sentences, "choice": questions, "span": passages, "embed": pairs}
 
 
 @pytest.mark.parametrize("kind", kinds.names("tuning/tasks"))

@@ -34,8 +34,14 @@ class Frozen(Ranged):
         """Let the head be trained, not the backbone.
 
         Raises:
-            UserError: they share parameters: the head is an output layer tied to the embedding.
+            UserError: the head has no parameters, or shares them: it is an output layer tied to the
+                embedding.
         """
+        if not any(True for _ in network.head.parameters()):
+            raise UserError(
+                "--strategy frozen: this task's head has nothing to train; use full, whose scores "
+                "stand beside those of the model as it is"
+            )
         backbone = {id(p) for p in network.backbone.parameters()}
         if any(id(p) in backbone for p in network.head.parameters()):
             raise UserError(

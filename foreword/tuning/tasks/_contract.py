@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from foreword.tuning.labelled import Columns, Labelled, ReadExample, example_of
 from foreword.types import Array, Loss
 
 PREDICTION, PROBABILITY = "prediction", "probability"  # columns of answers
+Whole = Literal["input", "example", "batch"]
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,11 @@ class Task(Ranged, ABC):
         cuts_texts: whether a text that is too long is cut, and not read in windows.
         reads_tokens: whether its head reads the states of a text's tokens: in an encoder-decoder
             those of the encoder, and not of the decoder's first token.
-        is_joint: whether the inputs of an example have one loss together, so that no batch parts
-            them.
+        compares_texts: whether its two texts are inputs of their own, of which the second may be
+            missing in some files; such a task needs no labels, and takes no task prefix.
+        whole: what has one loss, so that no micro-batch parts it: each input, all inputs of an
+            example, or all examples of a batch.
+        scores_untuned: whether a model has scores before it is tuned, since no head is new.
         auto_class: the class of `transformers` with such a head: AutoModelFor...; "" for none.
         export_note: what a user of that class has to know; "" for nothing.
         columns: the usual columns of its tables; the first that a table has count.
@@ -88,7 +92,9 @@ class Task(Ranged, ABC):
     reads_texts: ClassVar[bool] = True
     cuts_texts: ClassVar[bool] = True
     reads_tokens: ClassVar[bool] = False
-    is_joint: ClassVar[bool] = False
+    compares_texts: ClassVar[bool] = False
+    whole: ClassVar[Whole] = "input"
+    scores_untuned: ClassVar[bool] = False
     auto_class: ClassVar[str] = ""
     export_note: ClassVar[str] = ""
     columns: ClassVar[tuple[Columns, ...]] = (Columns(),)
@@ -131,6 +137,18 @@ class Task(Ranged, ABC):
     def plain_texts(self, example: Labelled) -> list[tuple[str, ...]]:
         """Return the text or the pair that `transformers` reads for each input of an example."""
         return [(example.text,) if example.pair is None else (example.text, example.pair)]
+
+    def training_examples(
+        self, train: Sequence[Labelled], *, has_dropout: bool
+    ) -> Sequence[Labelled]:
+        """Return the training examples as the network is to read them; by default as they are.
+
+        Args:
+            train: the examples.
+            has_dropout: whether the backbone has dropout in training.
+        """
+        del has_dropout
+        return train
 
     @abstractmethod
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
@@ -175,8 +193,8 @@ class Task(Ranged, ABC):
             outputs: the head's, (outputs, labels); of a task that answers in text, the
                 cross-entropy that the output layer of pretraining computed, in nats.
             targets: (outputs,).
-            numbers: which of them belong together: the number of the example, if the task
-                `is_joint`, else of the input, (outputs,) int64, in ascending order.
+            numbers: which of them belong together: the number of the input, or of the example if
+                `whole` says that it is not parted, (outputs,) int64, in ascending order.
         """
 
     # -- answers -----------------------------------------------------------------------------------
@@ -210,12 +228,15 @@ class Task(Ranged, ABC):
         del outputs, targets
         return self
 
-    def answer_types(self, labels: tuple[str, ...], *, probabilities: bool) -> dict[str, Any]:
+    def answer_types(
+        self, labels: tuple[str, ...], *, probabilities: bool, is_pair: bool = False
+    ) -> dict[str, Any]:
         """Return the Arrow type of each column of its answers.
 
         Args:
             labels: the labels.
             probabilities: whether there is a column for the probability of each label.
+            is_pair: whether the examples have second texts.
 
         Raises:
             UserError: the task has no probabilities.

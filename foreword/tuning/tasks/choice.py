@@ -26,6 +26,7 @@ from foreword.tuning.tasks._contract import (
     PROBABILITY,
     EncodedExample,
     ExampleOutputs,
+    Whole,
     shortest,
 )
 from foreword.types import Array, Loss
@@ -58,7 +59,7 @@ class Choice(PooledTask):
 
     reads_texts: ClassVar[bool] = False
     cuts_texts: ClassVar[bool] = False
-    is_joint: ClassVar[bool] = True
+    whole: ClassVar[Whole] = "example"
     auto_class: ClassVar[str] = "MultipleChoice"
     export_note: ClassVar[str] = (
         "of a question that is too long Foreword cuts the context; transformers cuts the end"
@@ -198,7 +199,9 @@ class Choice(PooledTask):
         lengths = dev.lengths.astype(np.float64)[:, None]
         return {"longest option": lengths, "chance": np.zeros_like(lengths)}
 
-    def answer_types(self, labels: tuple[str, ...], *, probabilities: bool) -> dict[str, Any]:
+    def answer_types(
+        self, labels: tuple[str, ...], *, probabilities: bool, is_pair: bool = False
+    ) -> dict[str, Any]:
         """Return the types of the option's text, its number from 0, and its probability."""
         types = {PREDICTION: pa.string(), OPTION: pa.int64(), PROBABILITY: pa.float32()}
         return {**types, PROBABILITIES: pa.list_(pa.float32())} if probabilities else types

@@ -249,7 +249,9 @@ class Span(HeadedTask):
             at += len(window.pooled_positions)
         return {"no answer" if NO_ANSWER in labels else "first word": outputs}
 
-    def answer_types(self, labels: tuple[str, ...], *, probabilities: bool) -> dict[str, Any]:
+    def answer_types(
+        self, labels: tuple[str, ...], *, probabilities: bool, is_pair: bool = False
+    ) -> dict[str, Any]:
         """Return the types of the answer, "" for none, its first character and its probability."""
         types = {PREDICTION: pa.string(), START: pa.int64(), PROBABILITY: pa.float32()}
         return {**types, BEST: BEST_TYPE} if probabilities else types

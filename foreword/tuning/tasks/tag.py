@@ -219,7 +219,9 @@ class Tag(HeadedTask):
         ]
         return {"most frequent label of each word": np.eye(len(labels))[chosen]}
 
-    def answer_types(self, labels: tuple[str, ...], *, probabilities: bool) -> dict[str, Any]:
+    def answer_types(
+        self, labels: tuple[str, ...], *, probabilities: bool, is_pair: bool = False
+    ) -> dict[str, Any]:
         """Return the types of lists with a label and a probability for each word."""
         each = probability_columns(labels) if probabilities else []
         numbers = dict.fromkeys([PROBABILITY, *each], pa.list_(pa.float32()))

@@ -130,7 +130,7 @@ def test_the_options_of_a_question_are_in_one_batch(
 
     def outputs() -> tuple[list[float], int]:
         order = np.random.default_rng(0).permutation(40)
-        packed = PooledExamples(encoded, targets, template, is_joint=True)
+        packed = PooledExamples(encoded, targets, template, whole="example")
         assert len(packed) == 40
         found: dict[int, torch.Tensor] = {}
         losses = count = 0.0

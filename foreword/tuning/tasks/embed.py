@@ -1,0 +1,315 @@
+"""Sentence embeddings: vectors of texts whose cosine says how alike they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import torch
+from scipy.stats import pearsonr, spearmanr
+from sklearn.feature_extraction.text import HashingVectorizer
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from foreword.errors import UserError
+from foreword.ranges import Positive
+from foreword.text.tokenizer import Tokenizer
+from foreword.tuning.examples import EncodedTexts, LabelledTexts, batched
+from foreword.tuning.input_template import InputTemplate, Pooling
+from foreword.tuning.labelled import Columns, Labelled
+from foreword.tuning.tasks._contract import (
+    PREDICTION,
+    EncodedExample,
+    ExampleOutputs,
+    Task,
+    Whole,
+    shortest,
+)
+from foreword.types import Array, Loss
+
+WORDS = 1024  # counts of a bag of words, the baseline
+AT_ONCE = 1024  # texts whose neighbours are searched together
+
+
+@dataclass(frozen=True)
+class Embed(Task):
+    """Sentence embeddings: the mean of a text's states, trained so that like texts are near.
+
+    The form of the training rows chooses the loss:
+
+    text, pair           the other second texts of the batch are negatives (in-batch negatives)
+    text                 the same, a text and itself, told apart by dropout (SimCSE); a model
+                         without dropout requires `tune.dropout`
+    text, pair, label    the labels are scores: pairs of a higher one get a higher cosine (CoSENT)
+
+    More examples per batch (`--batch 64`) give more negatives; equal texts are none.
+
+    Dev rows are pairs. With scores they are measured by Spearman's and Pearson's correlation of
+    scores and cosines; else by how often the nearest of all second texts is the right one
+    (accuracy at 1), and by its mean reciprocal rank. The model before tuning and a bag of words
+    stand beside.
+
+    `foreword predict` gives a vector for each text, or the cosine of each pair.
+
+    Attributes:
+        pooling: the state that stands for a text: the `mean` of all, special tokens too, the
+            `first` or the `last`.
+        temperature: divides cosines in the loss.
+
+    Also called: sentence transformers, SBERT, contrastive learning.
+    Reference: Gao et al. 2021, SimCSE, sections 3 and 4; Henderson et al. 2017, section 4, for
+    in-batch negatives; Su 2022 for CoSENT.
+    Differs from the paper: SimCSE trains with a layer with tanh on the pooled state.
+    """
+
+    reads_tokens: ClassVar[bool] = True
+    compares_texts: ClassVar[bool] = True
+    whole: ClassVar[Whole] = "batch"
+    scores_untuned: ClassVar[bool] = True
+    auto_class: ClassVar[str] = "TextEncoding"
+    columns: ClassVar[tuple[Columns, ...]] = (
+        Columns("text", "label", "pair"),
+        Columns("sentence1", "score", "sentence2"),
+        Columns("text", "", "pair"),
+        Columns("sentence1", "", "sentence2"),
+        Columns("anchor", "", "positive"),
+        Columns("text", "", ""),
+    )
+
+    pooling: Pooling = "mean"
+    temperature: Positive = 0.05
+
+    # -- examples ----------------------------------------------------------------------------------
+
+    def training_examples(
+        self, train: Sequence[Labelled], *, has_dropout: bool
+    ) -> Sequence[Labelled]:
+        """Return pairs; a text alone is one with itself.
+
+        Raises:
+            UserError: some are pairs and some are not, some have scores and some have not, or texts
+                alone cannot be told apart.
+        """
+        forms = {(one.pair is not None, bool(one.label)) for one in train}
+        if len(forms) > 1:
+            raise UserError(
+                "the training examples are of several forms; expected pairs alone, pairs with "
+                "scores alone, or texts alone"
+            )
+        if forms != {(False, False)}:
+            return train
+        if not has_dropout:
+            raise UserError(
+                "training on texts without pairs requires dropout, which tells two readings of a "
+                "text apart, and this model has none; add --set tune.dropout=0.1"
+            )
+        return LabelledTexts.of(one._replace(pair=one.text) for one in train)
+
+    def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
+        """Return nothing: vectors have no labels."""
+        return ()
+
+    def encode(
+        self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
+    ) -> Sequence[EncodedExample]:
+        """Return an input for each text, so two for a pair."""
+        is_pooled = self.pooling == "mean"
+
+        def encoded() -> Iterator[EncodedExample]:
+            for some in batched(examples):
+                texts = [(one.text,) if one.pair is None else (one.text, one.pair) for one in some]
+                ids = iter(tokenizer.encode_batch([text for each in texts for text in each]))
+                for each in texts:
+                    for number in range(len(each)):
+                        made = template.apply(next(ids))
+                        at = np.arange(len(made.ids))
+                        if not is_pooled:
+                            at = template.pooled_positions(made, self.pooling)
+                        yield EncodedExample(
+                            made.ids, made.segments, at, made.was_cut, is_pooled,
+                            is_further=number > 0,
+                        )  # fmt: skip
+
+        return EncodedTexts.of(encoded())
+
+    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> PairTargets:
+        """Return the score of each pair, and which texts are equal.
+
+        Raises:
+            UserError: one is not a pair, or a score is not a number.
+        """
+        for one in examples:
+            if one.pair is None:
+                raise UserError(f"{one.source}: has no second text, and dev examples are pairs")
+        if len({bool(one.label) for one in examples}) > 1:
+            bare = next(one for one in examples if not one.label)
+            raise UserError(f"{bare.source}: has no score, but other pairs have one")
+        numbers: dict[str, int] = {}
+        texts = [text for one in examples for text in (one.text, one.pair or "")]
+        ids = [numbers.setdefault(text, len(numbers)) for text in texts]
+        scores = np.repeat([_score(one) for one in examples], 2)
+        return PairTargets(examples, np.stack([scores, np.asarray(ids, np.float64)], axis=1))
+
+    # -- learning ----------------------------------------------------------------------------------
+
+    def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
+        """Return the identity: the pooled state is the vector."""
+        return nn.Identity()
+
+    def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
+        """Return the contrastive loss of a batch of pairs, or the ranking loss of their scores.
+
+        Args:
+            outputs: the vectors of first and second texts in turn, (2 pairs, d_model).
+            targets: their score, nan for none, and the number of their text, (2 pairs, 2).
+            numbers: of the pair of each.
+        """
+        vectors = F.normalize(outputs, dim=-1)
+        first, second = vectors[0::2], vectors[1::2]
+        scores, texts = targets[0::2, 0], targets[:, 1]
+        count = len(first)
+        if not scores.isnan().any():
+            # Each pair of pairs in the wrong order costs: log(1 + sum of exp(cos_j - cos_i)).
+            cosines = (first * second).sum(-1) / self.temperature
+            is_above = scores[:, None] > scores[None, :]
+            excess = (cosines[None, :] - cosines[:, None])[is_above]
+            mean = torch.logsumexp(torch.cat([excess.new_zeros(1), excess]), dim=0)
+            return Loss(mean * count, mean.new_tensor(float(count)))
+        logits = first @ second.T / self.temperature
+        anchors, candidates = texts[0::2], texts[1::2]
+        is_equal = (candidates[None, :] == anchors[:, None]) | (
+            candidates[None, :] == candidates[:, None]
+        )
+        is_equal.fill_diagonal_(False)
+        logits = logits.masked_fill(is_equal, -torch.inf)
+        right = torch.arange(count, device=logits.device)
+        total = F.cross_entropy(logits, right, reduction="sum")
+        return Loss(total, total.new_tensor(float(count)))
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def scores(self, outputs: Array, targets: PairTargets) -> dict[str, float]:
+        """Return the correlations with the scores, or how well second texts are found.
+
+        Args:
+            outputs: the vectors of first and second texts in turn, (2 pairs, d_model).
+            targets: of the same pairs.
+        """
+        vectors = _normalised(outputs)
+        first, second = vectors[0::2], vectors[1::2]
+        scores = targets.arrays[0::2, 0]
+        if np.isnan(scores).any():
+            return _retrieval(first, second, targets.arrays[1::2, 1])
+        cosines = (first * second).sum(-1)
+        if len(cosines) < 2 or np.ptp(cosines) == 0 or np.ptp(scores) == 0:
+            return {"spearman": 0.0, "pearson": 0.0}
+        return {
+            "spearman": float(spearmanr(cosines, scores).statistic),
+            "pearson": float(pearsonr(cosines, scores).statistic),
+        }
+
+    def baselines(
+        self, train: PairTargets, dev: PairTargets, labels: tuple[str, ...]
+    ) -> Mapping[str, Array]:
+        """Return the counts of each text's words as its vector."""
+        texts = [text for one in dev.examples for text in (one.text, one.pair or "")]
+        counts = HashingVectorizer(
+            n_features=WORDS, alternate_sign=False, norm=None, dtype=np.float32
+        )
+        return {"bag of words": counts.transform(texts).toarray()}
+
+    def answer_types(
+        self, labels: tuple[str, ...], *, probabilities: bool, is_pair: bool = False
+    ) -> dict[str, Any]:
+        """Return the type of the cosine of a pair, or of a vector."""
+        if probabilities:
+            raise UserError(
+                "--probabilities: this model was tuned to embed texts, not to label them"
+            )
+        return {PREDICTION: pa.float32() if is_pair else pa.list_(pa.float32())}
+
+    def answers(
+        self, found: Sequence[ExampleOutputs], labels: tuple[str, ...], *, probabilities: bool
+    ) -> list[dict[str, Any]]:
+        """Return the cosine of each pair, or the vector of each text."""
+        rows = []
+        for one in found:
+            vectors = _normalised(one.outputs)
+            is_pair = len(vectors) > 1
+            answer = (
+                shortest(vectors[0] @ vectors[1])
+                if is_pair
+                else list(map(shortest, one.outputs[0]))
+            )
+            rows.append({PREDICTION: answer})
+        return rows
+
+
+@dataclass(frozen=True)
+class PairTargets(Sequence[Array]):
+    """The scores of pairs, and which of their texts are equal.
+
+    Attributes:
+        examples: the pairs.
+        arrays: for each first and second text in turn the pair's score, nan for none, and the
+            number of the text, (2 pairs, 2) float64.
+    """
+
+    examples: Sequence[Labelled]
+    arrays: Array
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    def __getitem__(self, which: Any) -> Any:
+        return self.arrays[which][None]
+
+
+def _score(example: Labelled) -> float:
+    """Return the score of a pair, nan for none."""
+    try:
+        score = float(example.label or "nan")
+    except ValueError:
+        score = np.inf
+    if np.isinf(score) or (example.label and np.isnan(score)):
+        raise UserError(
+            f"{example.source}: the score '{example.label}' is not a number; pairs without scores "
+            "have no such column"
+        )
+    return score
+
+
+def _normalised(vectors: Array) -> Array:
+    """Return vectors of length 1, and 0 for 0."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    normalised: Array = vectors / np.maximum(lengths, 1e-12)
+    return normalised
+
+
+def _retrieval(first: Array, second: Array, numbers: Array) -> dict[str, float]:
+    """Return how often the nearest second text is the right one, and its mean reciprocal rank.
+
+    Equal texts are one; others that are as near as the right one share the ranks with it.
+
+    Args:
+        first: the vectors to search with, of length 1, (pairs, d_model).
+        second: those to be found.
+        numbers: of the second texts, (pairs,).
+    """
+    _, kept, which = np.unique(numbers, return_index=True, return_inverse=True)
+    texts = second[kept]
+    hits, reciprocals = [], []
+    for begin in range(0, len(first), AT_ONCE):
+        some = slice(begin, begin + AT_ONCE)
+        cosines = first[some] @ texts.T
+        right = np.take_along_axis(cosines, which[some, None], axis=1)
+        above, ties = (cosines > right).sum(1), (cosines == right).sum(1)
+        hits.append((above == 0) / ties)
+        reciprocals.append(1 / (above + (ties + 1) / 2))
+    return {
+        "accuracy_at_1": float(np.concatenate(hits).mean()),
+        "reciprocal_rank": float(np.concatenate(reciprocals).mean()),
+    }
