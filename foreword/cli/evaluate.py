@@ -35,7 +35,7 @@ def evaluate(
     ] = None,
     suite: Annotated[
         str | None,
-        typer.Option(help="Ask questions: blimp, lambada, lama, choice, cola_zero_shot, ..."),
+        typer.Option(help="Ask questions: cloze, blimp, lambada, lama, choice, ..."),
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="With --suite, a setting of it: limit=100.")

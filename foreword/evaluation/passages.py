@@ -163,14 +163,28 @@ def _by_plan(plans: deque[_Plan], results: Iterator[Array]) -> Iterator[tuple[_P
         yield plan, np.concatenate(parts)
 
 
-def _plan(prompted: PromptedModel, passage: Passage) -> _Plan:
+def tokens_of(prompted: PromptedModel, passage: Passage) -> tuple[int, ...]:
+    """Return the tokens of a passage in its text.
+
+    Raises:
+        UserError: there is none.
+    """
+    ids, first, stop = _encoded(prompted, passage)
+    return tuple(ids[first:stop].tolist())
+
+
+def _encoded(prompted: PromptedModel, passage: Passage) -> tuple[Array, int, int]:
+    """Return the tokens of the whole text, the passage's first, and the one after its last."""
     begin, end = passage.span
     ids, offsets = prompted.tokenizer.encode_with_offsets(passage.whole)
-    is_part = (offsets[:, 1] > begin) & (offsets[:, 0] < end)
-    where = np.flatnonzero(is_part)
+    where = np.flatnonzero((offsets[:, 1] > begin) & (offsets[:, 0] < end))
     if not len(where):
         raise UserError(f"{prompted.name}: no token for {passage.text!r:.60}")
-    first, stop = int(where[0]), int(where[-1]) + 1
+    return ids, int(where[0]), int(where[-1]) + 1
+
+
+def _plan(prompted: PromptedModel, passage: Passage) -> _Plan:
+    ids, first, stop = _encoded(prompted, passage)
     if prompted.detects_replacements:
         items = _genuine(prompted, ids, first, stop)
     elif prompted.continues:

@@ -35,6 +35,7 @@ MEASURES = {  # the function that measures, once all models are checked
     "attention": "_summary",
     "gradient_reach": "_measure_norms",
     "choice": "score_groups",
+    "cloze": "score_groups",
     "cola_zero_shot": "score_passages",
     "lama": "score_passages",
     "lambada": "score_passages",
@@ -56,6 +57,12 @@ FILES: dict[str, dict[str, tuple[str, str]]] = {
         "files": (
             "choice.jsonl",
             '{"question": "he sat by", "choices": ["the bank", "the river"], "answer": "A"}\n',
+        )
+    },
+    "cloze": {
+        "files": (
+            "cloze.jsonl",
+            '{"text": "he sat by the ___", "answer": "bank", "alternatives": ["old", "of"]}\n',
         )
     },
     "cola_zero_shot": {

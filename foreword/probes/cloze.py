@@ -1,0 +1,168 @@
+"""Whether the right word is put in a blank: "The capital of Japan is ___"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from foreword.errors import UserError
+from foreword.evaluation.passages import Passage, method_of, score_passages, tokens_of
+from foreword.evaluation.prompting import PromptedModel
+from foreword.probes._contract import FilePath
+from foreword.probes._files import evenly, files_of
+from foreword.probes._frequency import occurrences, training_text
+from foreword.probes._scoring import score_groups
+from foreword.probes._suite import Answer, Question, Suite, best
+from foreword.ranges import CountOrZero
+from foreword.tuning.labelled import text_of
+from foreword.tuning.table import read_table
+from foreword.tuning.table_files import FORMATS
+
+DATA = Path(__file__).parent / "data"
+BLANK = "___"
+TEXT, ANSWER, ALTERNATIVES, KIND, GROUP = "text", "answer", "alternatives", "kind", "group"
+NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class Cloze(Suite):
+    """How often the right word for a blank is the likeliest of those offered: accuracy by kind.
+
+    The sentences that come with it ask what pretraining is said to teach: trivia, syntax,
+    coreference, topic, sentiment, reasoning and arithmetic. A causal model compares the whole
+    sentences, so what stands after the blank counts; a masked model compares the words in it.
+
+    `most_frequent` is what the option reaches that is most frequent in the model's training text,
+    None if that is not there. `median_rank` is that of the right word among all tokens, 1 the
+    likeliest, where it is one token; a causal model does not see what stands after it.
+
+    Attributes:
+        language: of the sentences: `en` or `ko`.
+        files: sentences of one's own instead: a file, a folder or a pattern. The columns are
+            `text`, with `___` for the blank, `answer`, `alternatives` (a list, or words with spaces
+            between them), and perhaps `kind` (default: the file's name) and `group`.
+        by: the subsets in the table: each `kind`, or each `group` of a kind.
+        limit: number of sentences of each kind, evenly spaced; 0 for all.
+
+    Reference: Taylor 1953 (the test); Petroni et al. 2019 and Warstadt et al. 2020 (of models).
+    """
+
+    heading: ClassVar[str] = "cloze: how often the right word for a blank is the likeliest"
+    subset: ClassVar[str] = "kind"
+
+    language: Literal["en", "ko"] = "en"
+    files: FilePath = ""
+    by: Literal["kind", "group"] = "kind"
+    limit: CountOrZero = 0
+
+    def questions(self) -> list[Question]:
+        """Return the sentences by kind.
+
+        Raises:
+            UserError: there is no such file, or a row lacks a blank, an answer or alternatives.
+        """
+        source = self.files or str(DATA / f"cloze_{self.language}.jsonl")
+        kinds: dict[str, list[Question]] = {}
+        for file in files_of(source, "probe.files", FORMATS):
+            for line, row in read_table(file).rows():
+                kind = str(row.get(KIND) or file.name.partition(".")[0])
+                subset = f"{kind}: {row[GROUP]}" if self.by == "group" and row.get(GROUP) else kind
+                question = _question(row, subset, f"{file.name}:{line}", f"{file}:{line}")
+                kinds.setdefault(kind, []).append(question)
+        if not kinds:
+            raise UserError(f"probe.files: {source}: no sentences in it")
+        found = [one for kind in kinds.values() for one in evenly(kind, self.limit)]
+        subsets = list(dict.fromkeys(one.subset for one in found))
+        return sorted(found, key=lambda one: subsets.index(one.subset))
+
+    def method(self, prompted: PromptedModel) -> str:
+        """Return how the model scores words.
+
+        Raises:
+            UserError: it cannot.
+        """
+        return method_of(prompted)
+
+    def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
+        """Yield the likeliest option of each blank, whether the most frequent is right, a rank."""
+        options = [[_passage(q.text, option) for option in q.options] for q in questions]
+        frequent = _frequent(prompted, questions)
+        ranks = _ranks(prompted, questions)
+        for number, scores in enumerate(score_groups(prompted, options)):
+            nats = tuple(score.nats for score in scores)
+            chosen, correct = best(nats, right=0)
+            unknown = sum(score.unknown for score in scores)
+            more = (frequent[number], ranks.get(number, NAN))
+            yield Answer(questions[number].options[chosen], correct, nats, unknown, more)
+
+    def further(self, answers: Sequence[Answer]) -> Mapping[str, float | None]:
+        """Return the accuracy of the most frequent option, and the right words' median rank."""
+        frequent, ranks = np.array([answer.more for answer in answers]).T
+        ranks = ranks[~np.isnan(ranks)]
+        return {
+            "most_frequent": None if np.isnan(frequent).any() else float(frequent.mean()),
+            "median_rank": float(np.median(ranks)) if len(ranks) else None,
+        }
+
+    def remarks(self, prompted: PromptedModel, questions: Sequence[Question]) -> list[str]:
+        """Return whether the training text is missing."""
+        del questions
+        if training_text(prompted):
+            return []
+        return ["most_frequent is unknown, since the training text is not there"]
+
+
+def _question(row: Mapping[str, Any], subset: str, name: str, where: str) -> Question:
+    """Return a row as a question; its first option is the right one."""
+    text, answer = (text_of(row.get(column), where).strip() for column in (TEXT, ANSWER))
+    given = row.get(ALTERNATIVES)
+    others = given if isinstance(given, list) else text_of(given, where).split()
+    options = (answer, *(str(other).strip() for other in others))
+    if text.count(BLANK) != 1:
+        raise UserError(f"{where}: expected one {BLANK} in {TEXT}")
+    if not answer or len(options) < 2 or not all(options):
+        raise UserError(f"{where}: no word in {ANSWER if not answer else ALTERNATIVES}")
+    if len(set(options)) < len(options):
+        raise UserError(f"{where}: an option of the blank occurs twice")
+    return Question(name, subset, text, answer, options)
+
+
+def _passage(text: str, option: str) -> Passage:
+    """Return an option in the blank. A space before it is its own: its first token has it."""
+    before, _, after = text.partition(BLANK)
+    space = before[len(before.rstrip()) :]
+    return Passage(space + option, before.rstrip(), after)
+
+
+def _ranks(prompted: PromptedModel, questions: Sequence[Question]) -> dict[int, int]:
+    """Return the right words' ranks among all tokens by question, where they are one token.
+
+    Only models that predict a word in its place, after or between the others, have one.
+    """
+    if not (prompted.continues or prompted.fills_in_place) or prompted.detects_replacements:
+        return {}
+    passages = {n: _passage(q.text, q.answer) for n, q in enumerate(questions)}
+    if prompted.continues:
+        passages = {n: Passage(p.text, p.before) for n, p in passages.items() if p.before}
+    scores = score_passages(prompted, passages.values(), ranks=True)
+    return {
+        n: int(score.ranks[0]) + 1
+        for n, score in zip(passages, scores, strict=True)
+        if len(score.ranks) == 1
+    }
+
+
+def _frequent(prompted: PromptedModel, questions: Sequence[Question]) -> list[float]:
+    """Return whether each question's most frequent option is right; nan without the text."""
+    text = training_text(prompted)
+    if text is None:
+        return [NAN] * len(questions)
+    words = [
+        [tokens_of(prompted, _passage(q.text, option)) for option in q.options] for q in questions
+    ]
+    counts = occurrences(text, (word for options in words for word in options))
+    return [best([counts[word] for word in options], right=0)[1] for options in words]
