@@ -18,7 +18,7 @@ from foreword.errors import UserError
 from foreword.runs.provenance import command
 from foreword.runs.tracking import Tracking, closing, trackers_of
 from foreword.runs.trained_model import TrainedModel, open_run
-from foreword.tuning import finished
+from foreword.tuning import finished, unfinished
 from foreword.tuning import result as results
 from foreword.tuning import run as tuning
 from foreword.tuning.examples import LabelledTexts, overlap_note
@@ -124,9 +124,10 @@ def tune(
         tuned.load().predict(["a new text"])
 
     It trains on `train` and scores the last epoch on `dev`, once per seed; nothing is chosen by the
-    score, but for the threshold of `span`. The saved model is that of seed 1, while the scores
+    score, but for the threshold of `span`, and the epoch with `{"tune.keep": "best"}`. A seed that
+    diverges is counted and left out. The saved model is that of seed 1, while the scores
     are means over the seeds. What is done already, with the same model, settings and examples,
-    is not done again; a call that was interrupted begins anew and leaves nothing behind.
+    is not done again: neither a finished call nor, of one that was interrupted, a finished seed.
 
     Args:
         run: a run folder, or one of its checkpoints.
@@ -206,7 +207,8 @@ def tune(
         training, scored = reader.read(train_sources, dev_sources)
     dev_examples = LabelledTexts.of(example for examples in scored.tasks for example in examples)
     mixture = mix_tasks(training.tasks, temperature)
-    request = finished.request_digest(trained, made, several, (mixture, dev_examples))
+    tables = [config.to_table(variant) for variant in several]
+    request = finished.request_digest(trained, made, tables, (mixture, dev_examples))
     if (done := finished.find(folder, evaluation, name, request)) is not None:
         return TuningResult(folder, evaluation, done["title"], done["rows"], done)
     results.require_free(evaluation, folder)
@@ -224,16 +226,20 @@ def tune(
             result = tuning.tune(
                 trained, made, mixture, dev_examples, several,
                 display.stage("tuning"), lambda row: tracking.record(_record(row)),
+                unfinished=unfinished.folder_for(folder),
             )  # fmt: skip
+        if result.resumed:
+            display.note(f"{result.resumed} seeds were trained by an earlier call")
         result = replace(
             result,
             examples=result.examples | {"skipped": training.skipped + scored.skipped},
             settings=result.settings | {"data": reader.as_table(training, scored, temperature)},
         )
         content = {**results.as_json(result, name, command()), "request": request}
-        content |= {"notes": [overlap]} if overlap else {}
+        content["notes"] += [overlap] * bool(overlap)
         results.save_network(result, folder, reader.tuned_on(training), content)
         stored.write(evaluation, content)
+        unfinished.remove(unfinished.folder_for(folder))
     return TuningResult(folder, evaluation, content["title"], result.rows, content, result)
 
 

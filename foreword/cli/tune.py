@@ -35,11 +35,14 @@ def tune(
     """Fine-tune a pretrained model on labelled text.
 
     Trains on --train and scores the last epoch on --dev, once per seed; nothing is chosen by the
-    score, but for the threshold of `span`. The scores go to RUN/evaluations, the first seed's
-    model to --out. Classes are scored by accuracy, macro F1 (the mean of each label's F1) and
-    Matthews correlation.
+    score, but for the threshold of `span`, and the epoch with --set tune.keep=best, where --set
+    tune.patience=2 stops a seed after two epochs without a better score. A seed that diverges is
+    counted and left out. The scores go to RUN/evaluations, the first seed's model to --out.
+    Classes are scored by accuracy, macro F1 (the mean of each label's F1) and Matthews
+    correlation.
 
-    What is done already is not done again; a call that was interrupted begins anew.
+    What is done already is not done again; a call that was interrupted continues after the last
+    finished seed.
     """
     from foreword.api.tune import tune as work
 
@@ -88,9 +91,12 @@ def _show(result: TuningResult) -> None:
         f"{train_count(count)}, {count['dev']:,} dev examples; "
         f"{count['cut']:,} cut to {result.content['max_tokens']} tokens, "
         f"{count['skipped']:,} rows skipped (no text or no label); "
-        f"{_count(first['seeds'], 'seed')}, scored after {_count(first['epochs'], 'epoch')}; "
+        f"{_count(first['seeds'], 'seed')}, {_scored_when(first)}; "
         "± is the standard deviation over seeds"
     )
+    for note in result.content.get("notes", ()):
+        if not note.startswith("warning: "):  # which was shown before the work
+            console.say(note)
     if skipped := sum(row.get("skipped_steps", 0) for row in rows):
         console.say(f"{skipped:,} non-finite steps skipped")
 
@@ -103,6 +109,13 @@ def _layers(row: Mapping[str, Any]) -> str:
         return ""
     shares = ", ".join(f"{share:.3f}" for share in learned.values())
     return f"layer weights, embeddings first: {shares}; gamma {gamma:.3f}"
+
+
+def _scored_when(row: Mapping[str, Any]) -> str:
+    """Return which epoch's scores a row has."""
+    if "kept_epoch" in row:
+        return f"each at its best of at most {_count(row['epochs'], 'epoch')}"
+    return f"scored after {_count(row['epochs'], 'epoch')}"
 
 
 def _count(number: int, noun: str) -> str:

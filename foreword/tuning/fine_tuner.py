@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 import itertools
-import math
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -26,13 +25,12 @@ from foreword.ranges import Count, NonNegative, Ranged, ShareBelowOne
 from foreword.runs.trained_model import TrainedModel
 from foreword.train.budget import Budget
 from foreword.train.device import autocast, choose_precision
-from foreword.train.finite import require_finite
-from foreword.train.hooks import Hook
 from foreword.train.loop import Loop, StepOptions
 from foreword.train.optimizers._contract import OptimizerSettings
 from foreword.train.schedules._contract import Schedule
 from foreword.train.warmup import Warmup
 from foreword.tuning.answers import AnswerNetwork
+from foreword.tuning.epochs import BestEpoch, ScoreEachEpoch
 from foreword.tuning.features import Features
 from foreword.tuning.headed import hidden_layer_of
 from foreword.tuning.network import ExampleSet, HeadNetwork, Network, NetworkBatch, scalar_mix
@@ -66,6 +64,10 @@ class TuneSettings(Ranged):
         clip: greatest norm of the gradient; 0 for none.
         precision: of training: auto, bf16 or fp32; `auto` is bf16 where the hardware multiplies it
             faster. Dev examples are scored in fp32, in which the tuned model predicts.
+        keep: the weights of the `last` epoch, or of the `best` by the dev examples' `metric`, whose
+            score is then chosen by these examples and a little too high.
+        patience: epochs without a better score after which a seed stops; with `keep` best alone.
+        metric: the score that chooses: the epoch, or a learning rate; default: the task's first.
     """
 
     strategy: Strategy = part("tuning/strategies", "full")
@@ -80,6 +82,14 @@ class TuneSettings(Ranged):
     dropout: ShareBelowOne | None = None
     clip: NonNegative = 1.0
     precision: Literal["auto", "bf16", "fp32"] = "auto"
+    keep: Literal["last", "best"] = "last"
+    patience: Count | None = None
+    metric: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.patience is not None and self.keep == "last":
+            raise ValueError("patience: requires keep='best', which says what the last one is not")
 
 
 @dataclass(frozen=True)
@@ -92,12 +102,35 @@ class TuneData:
         labels: the labels, in the order of the head's outputs.
         numbers: which of the training examples seed 1, 2, ... trains on, (examples,) int64 each;
             of their inputs, if each stands for itself (see `PooledExamples.whole`).
+        further: more examples to score when training has ended, by name.
     """
 
     train: PackedExamples
     dev: PackedExamples
     labels: tuple[str, ...]
     numbers: tuple[Array, ...]
+    further: Mapping[str, PackedExamples] = field(default_factory=dict)
+
+
+class SeedResult(NamedTuple):
+    """What fine-tuning with one seed gave.
+
+    Attributes:
+        curve: a row for each epoch.
+        final: the row of the epoch that was kept, with the scores on the further examples.
+        task: the task with what that epoch's outputs chose.
+        confusion: how often each label (row) got each answer (column) then; None without classes.
+    """
+
+    curve: list[Row]
+    final: Row
+    task: Task
+    confusion: list[list[int]] | None
+
+    @property
+    def has_diverged(self) -> bool:
+        """Whether training stopped, so that `final` has no scores."""
+        return bool(self.final.get("diverged"))
 
 
 class CachedFeatures(NamedTuple):
@@ -122,7 +155,8 @@ class FineTuner:
         self, trained: TrainedModel, task: Task, data: TuneData, settings: TuneSettings, seed: int
     ) -> None:
         self.task, self.data, self.settings, self.seed = task, data, settings, seed
-        self.fitted = task  # with what the last epoch chose
+        # Of each epoch: the task with what its outputs chose, and how labels were confused.
+        self._found: list[tuple[Task, list[list[int]] | None]] = []
         self.start = "from scratch" if settings.from_scratch else "pretrained"
         self.strategy = kinds.name_of(settings.strategy)
         self.device = trained.device
@@ -164,19 +198,27 @@ class FineTuner:
         self.train, self.dev = cached
         return cached
 
-    def run(self, step_done: Callable[[str], None], scored: Callable[[Row], None]) -> list[Row]:
-        """Train to the end; return a row of scores on the dev examples for each epoch.
+    def run(self, step_done: Callable[[str], None], scored: Callable[[Row], None]) -> SeedResult:
+        """Train to the end, and score the dev examples after each epoch.
 
         Args:
             step_done: called after each step.
-            scored: called with each row.
+            scored: called with the row of each epoch.
 
         Raises:
             TrainingStoppedError: several steps in a row were not finite, or the weights are not.
         """
         settings = self.settings
         steps = settings.epochs * count_steps(self.data, settings)
-        scores = ScoreEachEpoch(self, partial(step_done, f"{self.name}, seed {self.seed}"), scored)
+        scores = ScoreEachEpoch(
+            self.network,
+            settings.epochs,
+            partial(settings.strategy.train, self.network),
+            self.score,
+            partial(step_done, f"{self.name}, seed {self.seed}"),
+            scored,
+            BestEpoch(settings.metric, settings.patience) if settings.keep == "best" else None,
+        )
         loop = Loop(
             self.network,
             self._loss,
@@ -201,7 +243,9 @@ class FineTuner:
             raise TrainingStoppedError(
                 f"fine-tuning, seed {self.seed}: {error}; a lower --lr than {self.lr:g} may help"
             ) from error
-        return scores.curve
+        fitted, confusion = self._found[scores.kept]
+        final = scores.curve[scores.kept] | self._score_further(fitted)
+        return SeedResult(scores.curve, final, fitted, confusion)
 
     @property
     def name(self) -> str:
@@ -221,8 +265,9 @@ class FineTuner:
 
     def score(self, epoch: int, train_loss: float, skipped: int) -> Row:
         """Return the scores on the dev examples, as a row of results."""
-        outputs = predict(self.network, self.dev, self.device, SCORING_DTYPE)
-        self.fitted = self.task.fitted(outputs, self.data.dev.targets)
+        outputs, targets = self._outputs(self.dev), self.data.dev.targets
+        fitted = self.task.fitted(outputs, targets)
+        self._found.append((fitted, fitted.confusion(outputs, targets)))
         return {
             "start": self.start,
             "strategy": self.strategy,
@@ -231,9 +276,20 @@ class FineTuner:
             "lr": self.lr,
             "train_loss": train_loss,
             "skipped_steps": skipped,
-            **self.fitted.scores(outputs, self.data.dev.targets),
+            **fitted.scores(outputs, targets),
             **(self.network.scalar_mix.learned() if self.network.scalar_mix is not None else {}),
         }
+
+    def _score_further(self, task: Task) -> Row:
+        """Return the scores on the further examples, which choose nothing: `NAME_accuracy`."""
+        return {
+            f"{name}_{metric}": score
+            for name, part in self.data.further.items()
+            for metric, score in task.scores(self._outputs(part), part.targets).items()
+        }
+
+    def _outputs(self, examples: ExampleSet) -> Array:
+        return predict(self.network, examples, self.device, SCORING_DTYPE)
 
 
 @dataclass(frozen=True)
@@ -272,47 +328,6 @@ class ExampleBatches:
     @property
     def _steps(self) -> int:
         return -(-len(self.numbers) // self.settings.batch)
-
-
-class ScoreEachEpoch(Hook):
-    """A hook that scores the dev examples after each epoch and reports each step.
-
-    Args:
-        tuner: the tuner whose network trains.
-        step_done: called after each step.
-        scored: called with the scores of each epoch.
-    """
-
-    def __init__(
-        self, tuner: FineTuner, step_done: Callable[[], None], scored: Callable[[Row], None]
-    ) -> None:
-        self.times = tuner.settings.epochs
-        self.curve: list[Row] = []
-        self._tuner, self._step_done, self._scored = tuner, step_done, scored
-        self._losses: list[float] = []
-
-    def begin(self, loop: Loop) -> None:
-        """Put the parts that the strategy trains into training mode."""
-        self._tuner.settings.strategy.train(self._tuner.network)
-
-    def after_step(self, loop: Loop) -> None:
-        """Record the loss of the step and report it."""
-        assert loop.last is not None
-        if loop.last.is_finite:
-            self._losses.append(loop.last.loss)
-        self._step_done()
-
-    def run(self, loop: Loop) -> None:
-        """Score the epoch.
-
-        Raises:
-            NotFiniteError: a weight is not finite.
-        """
-        require_finite(dict(self._tuner.network.named_parameters()))
-        mean = float(np.mean(self._losses)) if self._losses else math.nan
-        self.curve.append(self._tuner.score(len(self.curve) + 1, mean, loop.state.skipped))
-        self._scored(self.curve[-1])
-        self._losses.clear()
 
 
 def count_steps(data: TuneData, settings: TuneSettings) -> int:

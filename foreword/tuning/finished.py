@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from foreword import atomic, config, kinds, stored
 from foreword.runs.trained_model import TrainedModel
-from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.result import SCORES
 from foreword.tuning.tasks._contract import Task
@@ -18,14 +17,21 @@ from foreword.tuning.tasks._contract import Task
 def request_digest(
     trained: TrainedModel,
     task: Task,
-    variants: Sequence[TuneSettings],
+    settings: Sequence[Mapping[str, Any]],
     examples: Iterable[Sequence[Labelled]],
 ) -> str:
-    """Return a digest of all that decides a result: weights, task, settings and examples."""
+    """Return a digest of all that decides a result: weights, task, settings and examples.
+
+    Args:
+        trained: the pretrained model.
+        task: the task.
+        settings: of fine-tuning and of how it is done, as tables.
+        examples: all examples.
+    """
     digest = hashlib.blake2b(digest_size=16)
     digest.update(atomic.checksum(trained.folder / "weights.safetensors").encode())
-    tables = [{"kind": kinds.name_of(task), **config.to_table(task)}]
-    tables += [config.to_table(variant) for variant in variants]
+    tables: list[Mapping[str, Any]] = [{"kind": kinds.name_of(task), **config.to_table(task)}]
+    tables += settings
     digest.update(stored.to_json(tables).encode())
     for part in examples:
         digest.update(f"{len(part)} examples".encode())

@@ -35,7 +35,10 @@ SCORES = "scores.json"  # a copy of the evaluation in that folder
 Row = dict[str, Any]
 
 # Columns of a row that describe the run, not its scores.
-RUN_COLUMNS = ("start", "strategy", "seed", "epoch", "lr", "train_loss", "skipped_steps")
+RUN_COLUMNS = (
+    "start", "strategy", "seed", "epoch", "lr", "train_loss", "skipped_steps", "diverged",
+    "kept_epoch",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -50,12 +53,16 @@ class TuneResult:
         tokenizer: the tokenizer of pretraining, with the special tokens that the template adds.
         network: the network of the first variant's first seed, on the CPU: its scores are those of
             that seed in `epochs`, not the means in `rows`.
-        rows: one per variant, with mean and standard deviation over seeds of the last epoch's
+        rows: one per variant, with mean and standard deviation over seeds of the kept epoch's
             scores on the dev examples, and one for the baseline.
         epochs: one per variant, seed and epoch.
         settings: the settings of the task and of the first variant, as a table.
         examples: numbers of examples: train, dev, cut, skipped; with `TuneSettings.examples` also
             `drawn_from`, of how many those of each seed were drawn.
+        notes: what a reader of the scores has to know, a line each.
+        confusion: of the first variant, how often each label (row) got each answer (column), over
+            all seeds; None unless the labels are classes.
+        resumed: how many seeds an earlier call had finished.
     """
 
     task: Task
@@ -68,11 +75,26 @@ class TuneResult:
     epochs: list[Row]
     settings: dict[str, Any]
     examples: dict[str, int]
+    notes: tuple[str, ...] = ()
+    confusion: list[list[int]] | None = None
+    resumed: int = 0
 
 
 def is_score(name: str) -> bool:
     """Return whether a column of a row is a score; `layer_...` are learned weights, not scores."""
     return name not in (*RUN_COLUMNS, "seeds", "epochs") and not name.startswith("layer_")
+
+
+def chosen_metric(row: Row, metric: str = "") -> str:
+    """Return the score that chooses: `metric`, or the first of a row.
+
+    Raises:
+        UserError: a row has no such score.
+    """
+    names = [name for name in row if is_score(name) and not name.endswith("_std")]
+    if metric and metric not in names:
+        raise UserError(f"tune.metric: '{metric}' is not a score of this task: {', '.join(names)}")
+    return metric or names[0]
 
 
 def train_count(examples: Mapping[str, Any]) -> str:
@@ -98,19 +120,27 @@ def score_text(mean: float, deviation: float | None) -> str:
     return f"{mean:.3f}" if deviation is None else f"{mean:.3f} ± {deviation:.3f}"
 
 
-def summarise(finals: Sequence[Row]) -> Row:
-    """Return the means of the last epochs of all seeds, with sample standard deviations `_std`.
+def summarise(finals: Sequence[Row], epochs: int | None = None) -> Row:
+    """Return the means of the kept epochs of all seeds, with sample standard deviations `_std`.
 
-    With one seed the deviation is None.
+    With one seed the deviation is None. Seeds that diverged are counted, not averaged.
+
+    Args:
+        finals: the row of each seed; of one that diverged, without scores.
+        epochs: number of epochs, if the kept one is not the last but chosen by its score.
     """
     first = finals[0]
     row: Row = {"start": first["start"], "strategy": first["strategy"]}
+    sound = [final for final in finals if not final.get("diverged")]
     if "seed" in first:
-        row |= {"seeds": len(finals), "epochs": first["epoch"], "lr": first["lr"]}
-        row["skipped_steps"] = sum(final["skipped_steps"] for final in finals)
-    for name in first:
+        row |= {"seeds": len(finals), "epochs": epochs or first["epoch"], "lr": first["lr"]}
+        row["skipped_steps"] = sum(final["skipped_steps"] for final in sound)
+        row["diverged"] = len(finals) - len(sound)
+        if epochs is not None and sound:
+            row["kept_epoch"] = float(np.mean([final["epoch"] for final in sound]))
+    for name in sound[0] if sound else ():
         if name not in RUN_COLUMNS:
-            values = [final[name] for final in finals]
+            values = [final[name] for final in sound]
             row[name] = float(np.mean(values))
             row[f"{name}_std"] = float(np.std(values, ddof=1)) if len(values) > 1 else None
     return row
@@ -138,6 +168,7 @@ def save_evaluation(result: TuneResult, path: Path, name: str, command: str) -> 
 def as_json(result: TuneResult, name: str, command: str) -> dict[str, Any]:
     """Return the scores as in their file in `evaluations/`."""
     task = str(result.settings["task"]["kind"])
+    confusion = {} if result.confusion is None else {"confusion": result.confusion}
     return {
         "name": name,
         "title": f"Fine-tuning: {task}, {name}",
@@ -148,7 +179,9 @@ def as_json(result: TuneResult, name: str, command: str) -> dict[str, Any]:
         "examples": result.examples,
         "max_tokens": result.template.length,
         "labels": result.labels,
+        **confusion,
         "epochs": result.epochs,
+        "notes": list(result.notes),
     }
 
 

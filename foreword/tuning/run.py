@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import torch
 
 from foreword import allocator, kinds
 from foreword.config import to_table
@@ -22,28 +23,26 @@ from foreword.tuning.backbone_dropout import has_dropout, with_dropout
 from foreword.tuning.bag_of_words import bags_of_words
 from foreword.tuning.drawing import Drawn, draw
 from foreword.tuning.examples import LabelledTexts, first_inputs
-from foreword.tuning.features import count_chunks, fits_in_memory
+from foreword.tuning.features import fits_in_memory
 from foreword.tuning.fine_tuner import (
     SCORING_DTYPE,
-    CachedFeatures,
-    FineTuner,
     TuneData,
     TuneSettings,
     build_network,
-    count_steps,
     predict,
 )
 from foreword.tuning.input_template import InputTemplate, missing_special_tokens, template_of
 from foreword.tuning.labelled import Labelled
-from foreword.tuning.network import Network
-from foreword.tuning.result import Row, TuneResult, summarise
-from foreword.tuning.rows import PooledExamples
-from foreword.tuning.tasks._contract import Task
+from foreword.tuning.result import Row, TuneResult, chosen_metric, summarise
+from foreword.tuning.rows import PackedExamples, PooledExamples
+from foreword.tuning.seeds import ReportProgress, SeedTrainer, Variant
+from foreword.tuning.tasks._contract import Task, Whole
+from foreword.tuning.unfinished import FinishedSeeds
 from foreword.types import Array
 
 __all__ = ["TuneSettings", "tune", "variants"]
 
-ReportProgress = Callable[[int, int, str], None]  # steps done, steps in all, what is running
+FURTHER = "further "  # before the names of further examples, next to train and dev
 
 
 def tune(
@@ -54,10 +53,13 @@ def tune(
     settings: TuneSettings | Sequence[TuneSettings] | None = None,
     report: ReportProgress | None = None,
     scored: Callable[[Row], None] = lambda row: None,
+    further: Mapping[str, Sequence[Labelled]] = MappingProxyType({}),
+    unfinished: Path | None = None,
 ) -> TuneResult:
     """Fine-tune a pretrained model, once per seed, and score it on `dev` after each epoch.
 
-    Nothing is chosen by the scores on `dev`. `trained` and torch's random state stay unchanged.
+    Nothing is chosen by the scores on `dev`, unless the settings say so. A seed that diverges is
+    counted and left out. `trained` and torch's random state stay unchanged.
 
     Args:
         trained: the pretrained model.
@@ -67,6 +69,9 @@ def tune(
         settings: one variant, or several to compare; `variants` returns the usual ones.
         report: called after each step with the progress.
         scored: called after each epoch of each seed with its row of scores.
+        further: more examples to score when training has ended, by the name of their scores.
+        unfinished: folder that keeps each finished seed, which is not trained again when the call
+            was interrupted and is repeated; the caller removes it.
 
     Returns:
         A row for each variant, one for a bag of words if there are several variants and the labels
@@ -74,7 +79,7 @@ def tune(
 
     Raises:
         UserError: the examples do not fit the task or each other, or the model has no gradients.
-        TrainingStoppedError: the loss is no longer finite.
+        TrainingStoppedError: the loss of every seed of the first variant is no longer finite.
     """
     trained.require_gradients()
     variants = (
@@ -82,44 +87,43 @@ def tune(
     )
     # Draw the examples of each seed; encode them once, for all variants and seeds.
     seeds = max(variant.seeds for variant in variants)
-    dev = _with_sources(dev, "dev")
-    drawn = draw(_with_sources(train, "training"), variants[0].examples, seeds, task)
-    recipe, trained = trained.recipe, with_dropout(trained, variants[0].dropout)
-    read = task.training_examples(drawn.examples, has_dropout=has_dropout(trained))
+    train, dev = _with_sources(train, "training"), _with_sources(dev, "dev")
+    drawn = draw(train, variants[0].examples, seeds, task)
+    dropping = with_dropout(trained, variants[0].dropout)
+    read = task.training_examples(drawn.examples, has_dropout=has_dropout(dropping))
     drawn = replace(drawn, examples=read)
-    trained = with_special(trained, missing_special_tokens(trained.recipe, trained.vocab))
-    template = template_of(trained.recipe, trained.vocab, variants[0].max_length)
+    extended = with_special(dropping, missing_special_tokens(trained.recipe, trained.vocab))
+    template = template_of(extended.recipe, extended.vocab, variants[0].max_length)
     template = template.of_tokens() if task.reads_tokens else template
     with allocator.returning_freed():
-        data = _encode(trained, task, drawn, dev, template)
-    # Count all steps beforehand, those that compute cached features too.
+        data = _encode(extended, task, drawn, dev, template, further)
+    baselines = _baseline_rows(task, data)
+    for variant, row in itertools.product(variants, baselines):
+        chosen_metric(row, variant.metric)
+    # Train every seed, but for those that an earlier call finished.
+    examples = {"train": train, "dev": dev, **further}
     caches = fits_in_memory(neural_settings(trained.recipe.model), task, data.train, data.dev)
-    total = sum(variant.seeds * variant.epochs * count_steps(data, variant) for variant in variants)
-    total += (_feature_passes(variants) if caches else 0) * count_chunks(data.train, data.dev)
-    done = 0
-
-    def step_done(note: str) -> None:
-        nonlocal done
-        done += 1
-        if report is not None:
-            report(done, total, note)
-
-    rows, epochs, network, fitted = _train(trained, task, data, variants, caches, step_done, scored)
-    untuned = [_untuned_row(trained, task, data)] if task.scores_untuned else []
-    baselines = [*untuned, *_baseline_rows(task, data)]
+    seeds_of = [
+        Variant(variant, FinishedSeeds.of(unfinished, trained, task, variant, examples))
+        for variant in variants
+    ]
+    prepared = task.prepared(data.train.targets, data.labels)
+    found = SeedTrainer(extended, prepared, data, seeds_of, caches, report, scored).train()
+    if task.scores_untuned:
+        baselines = [_untuned_row(extended, task, data), *baselines]
     if len(variants) > 1 and task.has_classes:
         words = bags_of_words(task, drawn, dev)
         baselines = [*([summarise(words)] if words else []), *baselines]
     cut = sum(example.was_cut for part in (data.train, data.dev) for example in part.encoded)
     return TuneResult(
-        task=fitted,
+        task=found.task,
         labels=data.labels,
         template=template,
-        recipe=recipe,
-        tokenizer=trained.tokenizer,
-        network=network,
-        rows=[*rows, *baselines],
-        epochs=epochs,
+        recipe=trained.recipe,
+        tokenizer=extended.tokenizer,
+        network=found.network,
+        rows=[*found.rows, *baselines],
+        epochs=found.epochs,
         settings={"task": {"kind": kinds.name_of(task), **to_table(task)}, **to_table(variants[0])},
         examples={
             "train": len(drawn.numbers[0]),
@@ -128,46 +132,10 @@ def tune(
             "cut": cut,
             "skipped": 0,
         },
+        notes=found.notes,
+        confusion=found.confusion,
+        resumed=found.resumed,
     )
-
-
-def _train(
-    trained: TrainedModel,
-    task: Task,
-    data: TuneData,
-    variants: Sequence[TuneSettings],
-    caches: bool,
-    step_done: Callable[[str], None],
-    scored: Callable[[Row], None],
-) -> tuple[list[Row], list[Row], Network, Task]:
-    """Train each variant with each of its seeds.
-
-    Returns:
-        A row per variant, a row per epoch, and of the first variant's first seed the network and
-        the task, fitted to it.
-    """
-    device = trained.device
-    rows, epochs, network, fitted = [], [], None, task
-    cached: dict[str, CachedFeatures] = {}  # of the pretrained backbone, by precision
-    for variant in variants:
-        finals = []
-        for seed in range(1, variant.seeds + 1):
-            with torch.random.fork_rng([device] if device.type == "cuda" else []):
-                tuner = FineTuner(trained, task, data, variant, seed)
-                if caches and not variant.strategy.trains_backbone:
-                    # A random backbone differs by seed, so its features serve this seed alone.
-                    known = None if variant.from_scratch else cached.get(variant.precision)
-                    features = tuner.cache_features(known, step_done)
-                    if not variant.from_scratch:
-                        cached[variant.precision] = features
-                curve = tuner.run(step_done, scored)
-            if network is None:
-                network, fitted = tuner.finish(), tuner.fitted
-            epochs += curve
-            finals.append(curve[-1])
-        rows.append(summarise(finals))
-    assert network is not None
-    return rows, epochs, network, fitted
 
 
 def variants(settings: TuneSettings, *, has_frozen: bool = True) -> list[TuneSettings]:
@@ -185,22 +153,13 @@ def variants(settings: TuneSettings, *, has_frozen: bool = True) -> list[TuneSet
     ]
 
 
-def _feature_passes(variants: Sequence[TuneSettings]) -> int:
-    """Return how often the features of all examples are computed.
-
-    Once per precision by the pretrained backbone, and once per seed by random ones.
-    """
-    frozen = [variant for variant in variants if not variant.strategy.trains_backbone]
-    pretrained = {variant.precision for variant in frozen if not variant.from_scratch}
-    return len(pretrained) + sum(variant.seeds for variant in frozen if variant.from_scratch)
-
-
 def _encode(
     trained: TrainedModel,
     task: Task,
     drawn: Drawn,
     dev: Sequence[Labelled],
     template: InputTemplate,
+    further: Mapping[str, Sequence[Labelled]] = MappingProxyType({}),
 ) -> TuneData:
     # Check labels before texts, since that is cheap.
     train = drawn.examples
@@ -212,36 +171,39 @@ def _encode(
             "decoder's first token"
         )
     labels = task.labels(train)
-    train_targets, dev_targets = task.targets(train, labels), task.targets(dev, labels)
-    encoded_train, encoded_dev = (
-        task.encode(part, trained.tokenizer, template) for part in (train, dev)
-    )
-    train_targets = task.place(train_targets, encoded_train)
-    dev_targets = task.place(dev_targets, encoded_dev)
-    if encoded_train[0].answer is not None:
+    parts = {"train": train, "dev": dev, **{FURTHER + name: p for name, p in further.items()}}
+    targets = {name: task.targets(part, labels) for name, part in parts.items()}
+    encoded = {name: task.encode(part, trained.tokenizer, template) for name, part in parts.items()}
+    packed: dict[str, PackedExamples]
+    if encoded["train"][0].answer is not None:
         prompted = PromptedModel.of(trained)
-        return TuneData(
-            AnswerExamples.of(prompted, encoded_train, template),
-            AnswerExamples.of(prompted, encoded_dev, template),
-            labels,
-            drawn.numbers,
-        )
-    auxiliary = task.auxiliary if template.is_causal else 0.0
-    begins = first_inputs(encoded_train)
-    return TuneData(
-        PooledExamples(encoded_train, train_targets, template, auxiliary, task.whole),
-        # Outputs do not depend on others, so scoring never needs a batch as a whole.
-        PooledExamples(
-            encoded_dev,
-            dev_targets,
+        packed = {name: AnswerExamples.of(prompted, encoded[name], template) for name in parts}
+        return _data_of(packed, labels, drawn.numbers)
+    # Outputs do not depend on others, so scoring never needs a batch as a whole.
+    scored_whole: Whole = "input" if task.whole == "input" else "example"
+    packed = {
+        name: PooledExamples(
+            encoded[name],
+            task.place(targets[name], encoded[name]),
             template,
-            whole="input" if task.whole == "input" else "example",
-        ),
-        labels,
-        tuple(_inputs_of(numbers, begins) for numbers in drawn.numbers)
-        if task.whole == "input"
-        else drawn.numbers,
-    )
+            task.auxiliary if name == "train" and template.is_causal else 0.0,
+            task.whole if name == "train" else scored_whole,
+        )
+        for name in parts
+    }
+    numbers = drawn.numbers
+    if task.whole == "input":
+        begins = first_inputs(encoded["train"])
+        numbers = tuple(_inputs_of(one_seeds, begins) for one_seeds in numbers)
+    return _data_of(packed, labels, numbers)
+
+
+def _data_of(
+    parts: dict[str, PackedExamples], labels: tuple[str, ...], numbers: tuple[Array, ...]
+) -> TuneData:
+    train, dev = parts.pop("train"), parts.pop("dev")
+    further = {name.removeprefix(FURTHER): part for name, part in parts.items()}
+    return TuneData(train, dev, labels, numbers, further)
 
 
 def _inputs_of(examples: Array, begins: Array) -> Array:
@@ -268,8 +230,12 @@ def _untuned_row(trained: TrainedModel, task: Task, data: TuneData) -> Row:
 
 
 def _baseline_rows(task: Task, data: TuneData) -> list[Row]:
-    dev = data.dev.targets
-    return [
-        summarise([{"start": "no model", "strategy": name} | task.scores(outputs, dev)])
-        for name, outputs in task.baselines(data.train.targets, dev, data.labels).items()
-    ]
+    parts = {"": data.dev, **{f"{name}_": part for name, part in data.further.items()}}
+    rows: dict[str, Row] = {}
+    for prefix, part in parts.items():
+        found = task.baselines(data.train.targets, part.targets, data.labels)
+        for name, outputs in found.items():
+            row = rows.setdefault(name, {"start": "no model", "strategy": name})
+            scores = task.scores(outputs, part.targets)
+            row |= {f"{prefix}{metric}": score for metric, score in scores.items()}
+    return [summarise([row]) for row in rows.values()]

@@ -178,6 +178,19 @@ class Task(Ranged, ABC):
 
     # -- learning ----------------------------------------------------------------------------------
 
+    def prepared(self, targets: Any, labels: tuple[str, ...]) -> Task:
+        """Return the task with settings that follow from the training examples; by default as is.
+
+        Args:
+            targets: their targets, as `place` returned them.
+            labels: the labels.
+
+        Raises:
+            UserError: settings do not fit the labels.
+        """
+        del targets, labels
+        return self
+
     @abstractmethod
     def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module | None:
         """Return the head, (outputs, d_model) -> (outputs, labels), not yet initialised.
@@ -201,7 +214,7 @@ class Task(Ranged, ABC):
 
     @abstractmethod
     def scores(self, outputs: Array, targets: Any) -> dict[str, float]:
-        """Return metrics by name, the most telling first.
+        """Return metrics by name, the most telling first; the greater, the better.
 
         Args:
             outputs: of all inputs in their order, (outputs, labels).
@@ -217,6 +230,16 @@ class Task(Ranged, ABC):
             dev: those of the dev examples, which are not to be read for an answer.
             labels: the labels.
         """
+
+    def confusion(self, outputs: Array, targets: Any) -> list[list[int]] | None:
+        """Return how often each label (row) got each answer (column); None without classes.
+
+        Args:
+            outputs: as in `scores`.
+            targets: likewise.
+        """
+        del outputs, targets
+        return None
 
     def fitted(self, outputs: Array, targets: Any) -> Task:
         """Return the task with settings that are chosen on the outputs for the dev examples.

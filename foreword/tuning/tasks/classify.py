@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 import numpy as np
-from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, matthews_corrcoef
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -32,6 +33,11 @@ class Classify(PooledTask):
     It is scored by accuracy, macro F1 (the mean of each label's F1, however frequent) and Matthews
     correlation.
 
+    Attributes:
+        weights: of the classes in the loss: `balanced` for weights in inverse proportion to how
+            frequent they are, or `label=weight` each ("spam=5"), 1 for the others.
+        positive: the label whose own F1 is a score too, of two labels.
+
     Also called: classification.
     Reference: Devlin et al. 2019, section 4.1; Radford et al. 2018, sections 3.2 and 3.3; Peters
     et al. 2018, section 3.2.
@@ -43,11 +49,22 @@ class Classify(PooledTask):
     has_classes: ClassVar[bool] = True
     auto_class: ClassVar[str] = "SequenceClassification"
 
+    weights: Literal["balanced"] | tuple[str, ...] = ()
+    positive: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for given in () if self.weights == "balanced" else self.weights:
+            label, _, weight = given.rpartition("=")
+            if not label or not _is_positive(weight):
+                raise ValueError(f"weights: must be label=weight each, above 0, got {given!r}")
+
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
-        """Return the labels of the training examples, sorted.
+        """Return the labels of the training examples, sorted; a `positive` one is the last.
 
         Raises:
-            UserError: there are fewer than two, or they are measurements, not classes.
+            UserError: there are fewer than two, or they are measurements, not classes, or not two
+                labels, of which one is `positive`.
         """
         labels = tuple(sorted({example.label for example in train}))
         if len(labels) < 2:
@@ -58,7 +75,14 @@ class Classify(PooledTask):
                 f"the labels are numbers ({labels[0]}, {labels[1]}, ...), {len(labels):,} "
                 f"different ones of {len(train):,}; use task 'regress', or give classes"
             )
-        return labels
+        if not self.positive:
+            return labels
+        if len(labels) != 2 or self.positive not in labels:
+            raise UserError(
+                f"task.positive: '{self.positive}' must be one of two labels; the training "
+                f"examples have {_short(', '.join(labels))}"
+            )
+        return tuple(sorted(labels, key=self.positive.__eq__))
 
     def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
         """Return the index of each example's label, (examples,) int64.
@@ -81,29 +105,73 @@ class Classify(PooledTask):
         """Return the head, (outputs, d_model) -> (outputs, labels)."""
         return self.linear_head(d_model, len(labels))
 
+    def prepared(self, targets: Array, labels: tuple[str, ...]) -> Classify:
+        """Return the task with the weight of each class, in the order of the labels.
+
+        Raises:
+            UserError: a weight is of no label.
+        """
+        if self.weights == "balanced":
+            counts = np.bincount(targets, minlength=len(labels))
+            by_label = dict(zip(labels, len(targets) / (len(labels) * counts), strict=True))
+        elif self.weights:
+            by_label = dict.fromkeys(labels, 1.0)
+            for label, _, weight in (given.rpartition("=") for given in self.weights):
+                if label not in by_label:
+                    raise UserError(
+                        f"task.weights: no label '{label}'; training has: "
+                        f"{_short(', '.join(labels))}"
+                    )
+                by_label[label] = float(weight)
+        else:
+            return self
+        weights = tuple(f"{label}={float(weight)!r}" for label, weight in by_label.items())
+        return replace(self, weights=weights)
+
     def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
-        """Return the cross-entropy, in nats."""
-        total = F.cross_entropy(outputs, targets, reduction="sum")
-        return Loss(total, total.new_tensor(float(len(targets))))
+        """Return the cross-entropy, in nats, each example with the weight of its class."""
+        if not self.weights:
+            total = F.cross_entropy(outputs, targets, reduction="sum")
+            return Loss(total, total.new_tensor(float(len(targets))))
+        numbers_by_class = [float(given.rpartition("=")[2]) for given in self.weights]
+        weights = outputs.new_tensor(numbers_by_class)
+        total = F.cross_entropy(outputs, targets, weights, reduction="sum")
+        return Loss(total, weights[targets].sum())
 
     def scores(self, outputs: Array, targets: Array) -> dict[str, float]:
-        """Return accuracy, macro-averaged F1 and Matthews correlation.
+        """Return accuracy, macro-averaged F1, Matthews correlation, and the positive label's F1.
 
         Args:
             outputs: (examples, labels).
             targets: (examples,) int64.
         """
         chosen = outputs.argmax(axis=1)
+        last = outputs.shape[1] - 1
+        positive = f1_score(targets == last, chosen == last, zero_division=0)
         return {
             "accuracy": float(accuracy_score(targets, chosen)),
             "f1": float(f1_score(targets, chosen, average="macro", zero_division=0)),
             "matthews": _matthews(targets, chosen),
+            **({"positive_f1": float(positive)} if self.positive else {}),
         }
+
+    def confusion(self, outputs: Array, targets: Array) -> list[list[int]]:
+        """Return how often each label (row) got each answer (column)."""
+        labels = np.arange(outputs.shape[1])
+        counts: Array = confusion_matrix(targets, outputs.argmax(axis=1), labels=labels)
+        return [[int(count) for count in row] for row in counts]
 
     def baselines(self, train: Array, dev: Array, labels: tuple[str, ...]) -> Mapping[str, Array]:
         """Return the share of each label for every example: the most frequent one wins."""
         shares = np.bincount(train, minlength=len(labels)) / len(train)
         return {"majority class": np.repeat(shares[None], len(dev), axis=0)}
+
+
+def _is_positive(text: str) -> bool:
+    try:
+        return 0 < float(text) < math.inf
+    except ValueError:
+        return False
 
 
 def _are_measurements(labels: Sequence[str]) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn import metrics
 
 from foreword.errors import UserError
@@ -59,8 +60,53 @@ def test_pairs_mixed_with_single_texts_are_refused(tmp_path: Path) -> None:
     [
         ({"dropout": 1.0}, "dropout: must be a number of at least 0 and below 1"),
         ({"auxiliary": -0.5}, "auxiliary: must be a number from 0"),
+        ({"weights": ("bad",)}, "weights: must be label=weight each, above 0, got 'bad'"),
+        ({"weights": ("bad=-1",)}, "weights: must be label=weight each, above 0, got 'bad=-1'"),
     ],
 )
 def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Classify(**settings)
+
+
+def test_balanced_weights_count_each_class_alike() -> None:
+    targets = np.array([0, 0, 0, 1])
+    task = Classify(weights="balanced").prepared(targets, ("bad", "good"))
+    assert task.weights == ("bad=0.6666666666666666", "good=2.0")
+    loss = task.loss(torch.zeros(4, 2), torch.from_numpy(targets), torch.arange(4))
+    assert loss.total.item() / loss.count.item() == pytest.approx(np.log(2))
+    assert loss.count.item() == pytest.approx(4)
+    # A mistake in the rare class costs as much as one in each of the three others.
+    sure = torch.tensor([[9.0, 0.0]] * 4)
+    only_rare = task.loss(sure, torch.from_numpy(targets), torch.arange(4)).total
+    all_others = task.loss(-sure, torch.from_numpy(targets), torch.arange(4)).total
+    assert only_rare.item() == pytest.approx(all_others.item(), rel=1e-3)
+
+
+def test_given_weights_are_those_of_torch() -> None:
+    targets = np.array([0, 1, 1, 2])
+    task = Classify(weights=("b=3", "c=0.5")).prepared(targets, ("a", "b", "c"))
+    outputs = torch.randn(4, 3, generator=torch.Generator().manual_seed(1))
+    loss = task.loss(outputs, torch.from_numpy(targets), torch.arange(4))
+    expected = torch.nn.functional.cross_entropy(
+        outputs, torch.from_numpy(targets), torch.tensor([1.0, 3.0, 0.5])
+    )
+    assert loss.total / loss.count == pytest.approx(expected)
+
+
+def test_a_weight_of_an_unknown_label_is_refused() -> None:
+    with pytest.raises(UserError, match=r"task\.weights: no label 'spam'; training has: bad, good"):
+        Classify(weights=("spam=2",)).prepared(np.array([0, 1]), ("bad", "good"))
+
+
+def test_the_positive_labels_f1_is_scikit_learns() -> None:
+    random = np.random.default_rng(1)
+    task = Classify(positive="bad")
+    labels = task.labels([Labelled("x", "bad"), Labelled("y", "good")])
+    assert labels == ("good", "bad")
+    targets, outputs = random.integers(0, 2, 40), random.normal(0, 1, (40, 2))
+    names = np.array(labels)
+    expected = metrics.f1_score(names[targets], names[outputs.argmax(1)], pos_label="bad")
+    assert task.scores(outputs, targets)["positive_f1"] == pytest.approx(expected)
+    with pytest.raises(UserError, match=r"task\.positive: 'dull' must be one of two labels"):
+        Classify(positive="dull").labels([Labelled("x", "bad"), Labelled("y", "good")])

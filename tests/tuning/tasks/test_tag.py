@@ -138,7 +138,7 @@ def test_every_layout_learns_to_tag_and_predicts_what_it_was_scored_by(
         run, sentences(120, 1), dev, lr=1e-2, epochs=5, settings={"task.dropout": 0.0}, **FAST
     )
     tuned, baseline = done.rows
-    assert list(tuned)[6:9:2] == ["entity_f1", "entity_precision"]
+    assert list(tuned)[7:10:2] == ["entity_f1", "entity_precision"]
     assert baseline["strategy"] == "most frequent label of each word"
     assert baseline["entity_f1"] == 1.0
     assert tuned["entity_f1"] > 0.8

@@ -1,0 +1,110 @@
+"""The epochs of fine-tuning: scores after each, and which one's weights are kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor, nn
+
+from foreword.train.finite import require_finite
+from foreword.train.hooks import Hook
+from foreword.train.loop import Loop
+from foreword.tuning.result import Row, chosen_metric
+
+
+@dataclass(frozen=True)
+class BestEpoch:
+    """How the scores choose the epoch that is kept.
+
+    Attributes:
+        metric: the score that chooses; default: the task's first.
+        patience: epochs without a better score after which training stops; None for never.
+    """
+
+    metric: str = ""
+    patience: int | None = None
+
+
+class ScoreEachEpoch(Hook):
+    """A hook that scores the dev examples after each epoch and reports each step.
+
+    Args:
+        network: the network that trains.
+        epochs: number of epochs.
+        begin: puts the parts that are trained into training mode.
+        score: returns the row of an epoch from its number, mean loss and the steps skipped so far.
+        step_done: called after each step.
+        scored: called with the row of each epoch.
+        best: how the epoch that is kept is chosen; None for the last.
+
+    Attributes:
+        curve: a row for each epoch so far.
+        kept: the number of the row whose weights the network has at the end.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        epochs: int,
+        begin: Callable[[], None],
+        score: Callable[[int, float, int], Row],
+        step_done: Callable[[], None],
+        scored: Callable[[Row], None],
+        best: BestEpoch | None,
+    ) -> None:
+        self.times = epochs
+        self.curve: list[Row] = []
+        self.kept = -1
+        self._network, self._begin, self._score = network, begin, score
+        self._step_done, self._scored, self._best = step_done, scored, best
+        self._losses: list[float] = []
+        self._weights: dict[str, Tensor] = {}
+
+    def begin(self, loop: Loop) -> None:
+        """Put the parts that the strategy trains into training mode."""
+        self._begin()
+
+    def after_step(self, loop: Loop) -> None:
+        """Record the loss of the step and report it."""
+        assert loop.last is not None
+        if loop.last.is_finite:
+            self._losses.append(loop.last.loss)
+        self._step_done()
+
+    def run(self, loop: Loop) -> None:
+        """Score the epoch, and keep its weights if none was better.
+
+        Raises:
+            NotFiniteError: a weight is not finite.
+        """
+        require_finite(dict(self._network.named_parameters()))
+        mean = float(np.mean(self._losses)) if self._losses else math.nan
+        self.curve.append(self._score(len(self.curve) + 1, mean, loop.state.skipped))
+        self._scored(self.curve[-1])
+        self._losses.clear()
+        self._choose(loop)
+
+    def _choose(self, loop: Loop) -> None:
+        """Keep the weights of the last epoch or of the best, and stop when it is long ago."""
+        now, best = len(self.curve) - 1, self._best
+        if best is None:
+            self.kept = now
+            return
+        metric = chosen_metric(self.curve[now], best.metric)
+        if self.kept < 0 or self.curve[now][metric] > self.curve[self.kept][metric]:
+            self.kept = now
+            trained = self._network.named_parameters()
+            self._weights = {n: p.detach().clone() for n, p in trained if p.requires_grad}
+        elif best.patience is not None and now - self.kept >= best.patience:
+            loop.stop()
+
+    def end(self, loop: Loop) -> None:
+        """Give the network the weights of the epoch that is kept."""
+        if self._weights and self.kept < len(self.curve) - 1:
+            for name, parameter in self._network.named_parameters():
+                if name in self._weights:
+                    parameter.data.copy_(self._weights[name])
+        self._weights = {}

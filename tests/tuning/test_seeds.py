@@ -1,0 +1,210 @@
+"""Seeds that diverge, that are kept until all are done, and the epoch that each keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from foreword.errors import TrainingStoppedError, UserError
+from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.tuning.fine_tuner import SCORING_DTYPE, FineTuner, SeedResult, TuneSettings, predict
+from foreword.tuning.result import Row, TuneResult
+from foreword.tuning.run import tune
+from foreword.tuning.strategies.full import Full
+from foreword.tuning.tasks.classify import Classify
+from tests.tuning.runs import make_run, reviews
+
+TASK = Classify()
+FAST = TuneSettings(strategy=Full(lr=3e-3), seeds=3, epochs=2, precision="fp32")
+TRAIN, DEV, FURTHER = reviews(48, 1), reviews(24, 2), reviews(16, 3)
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> TrainedModel:
+    return open_run(make_run(tmp_path / "run"), "cpu")
+
+
+def fail_seeds(
+    monkeypatch: pytest.MonkeyPatch, error: Callable[[int], BaseException | None]
+) -> list[int]:
+    """Let seeds end with the error that a function returns; return the list of seeds that run."""
+    begun: list[int] = []
+    run = FineTuner.run
+
+    def failing(self: FineTuner, *progress: Any) -> SeedResult:
+        begun.append(self.seed)
+        if (raised := error(self.seed)) is not None:
+            raise raised
+        return run(self, *progress)
+
+    monkeypatch.setattr(FineTuner, "run", failing)
+    return begun
+
+
+def weights(result: TuneResult) -> dict[str, torch.Tensor]:
+    return dict(result.network.named_parameters())
+
+
+def test_a_seed_that_diverges_is_counted_and_the_others_go_on(
+    trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = tune(trained, TASK, TRAIN, DEV, FAST)
+    fail_seeds(monkeypatch, lambda seed: TrainingStoppedError("not finite") if seed == 1 else None)
+    result = tune(trained, TASK, TRAIN, DEV, FAST)
+    row = result.rows[0]
+    assert (row["seeds"], row["diverged"]) == (3, 1)
+    finals = [r["accuracy"] for r in whole.epochs if r["epoch"] == 2 and r["seed"] > 1]
+    assert row["accuracy"] == pytest.approx(sum(finals) / 2)
+    assert [r["seed"] for r in result.epochs] == [2, 2, 3, 3]
+    (note,) = result.notes
+    assert "1 of 3 seeds diverged (seed 1)" in note
+    # The network is that of the first seed that did not.
+    assert not torch.equal(weights(result)["head.1.weight"], weights(whole)["head.1.weight"])
+
+
+def test_all_seeds_of_the_only_variant_diverging_is_an_error(
+    trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_seeds(monkeypatch, lambda seed: TrainingStoppedError(f"seed {seed}: not finite"))
+    with pytest.raises(TrainingStoppedError, match="seed 3: not finite"):
+        tune(trained, TASK, TRAIN, DEV, FAST)
+
+
+def test_a_compared_variant_whose_seeds_all_diverge_has_no_scores(
+    trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = fail_seeds(
+        monkeypatch, lambda seed: TrainingStoppedError("not finite") if len(calls) > 3 else None
+    )
+    result = tune(trained, TASK, TRAIN, DEV, [FAST, replace(FAST, from_scratch=True)])
+    assert result.rows[1]["diverged"] == 3
+    assert "accuracy" not in result.rows[1]
+
+
+def test_finished_seeds_are_not_trained_again_and_the_result_is_the_same(
+    trained: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "seeds"
+    whole = tune(trained, TASK, TRAIN, DEV, FAST, further={"more": FURTHER})
+    with monkeypatch.context() as patch:
+        fail_seeds(patch, lambda seed: KeyboardInterrupt() if seed == 3 else None)
+        with pytest.raises(KeyboardInterrupt):
+            tune(trained, TASK, TRAIN, DEV, FAST, further={"more": FURTHER}, unfinished=folder)
+    begun = fail_seeds(monkeypatch, lambda seed: None)
+    result = tune(trained, TASK, TRAIN, DEV, FAST, further={"more": FURTHER}, unfinished=folder)
+    assert begun == [3]
+    assert result.resumed == 2
+    assert (result.rows, result.epochs, result.confusion) == (
+        whole.rows,
+        whole.epochs,
+        whole.confusion,
+    )
+    assert all(torch.equal(p, weights(whole)[name]) for name, p in weights(result).items())
+
+
+@pytest.mark.parametrize("changed", ["settings", "train", "dev", "task", "damage"])
+def test_a_seed_of_other_settings_or_examples_or_a_damaged_one_is_trained_again(
+    changed: str, trained: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = replace(FAST, seeds=1)
+    folder = tmp_path / "seeds"
+    tune(trained, TASK, TRAIN, DEV, one, unfinished=folder)
+    begun = fail_seeds(monkeypatch, lambda seed: None)
+    tune(trained, TASK, TRAIN, DEV, replace(one, seeds=2), unfinished=folder)
+    assert begun == [2]
+    if changed == "damage":
+        (file,) = folder.glob("*-1/seed.json")
+        file.write_text(file.read_text(encoding="utf-8")[:-9], encoding="utf-8")
+    settings = replace(one, epochs=1) if changed == "settings" else one
+    train = reviews(40, 1) if changed == "train" else TRAIN
+    dev = reviews(20, 2) if changed == "dev" else DEV
+    task = Classify(dropout=0.2) if changed == "task" else TASK
+    tune(trained, task, train, dev, settings, unfinished=folder)
+    assert begun == [2, 1]
+
+
+def test_the_best_epoch_is_kept_with_its_weights_and_said(trained: TrainedModel) -> None:
+    settings = replace(FAST, keep="best", epochs=6, seeds=2, metric="matthews")
+    result = tune(trained, TASK, TRAIN, DEV, settings)
+    curves = [[r for r in result.epochs if r["seed"] == seed] for seed in (1, 2)]
+    best = [max(curve, key=lambda r: float(r["matthews"])) for curve in curves]
+    assert result.rows[0]["matthews"] == pytest.approx(sum(r["matthews"] for r in best) / 2)
+    assert result.rows[0]["epochs"] == 6
+    assert result.rows[0]["kept_epoch"] == pytest.approx(sum(r["epoch"] for r in best) / 2)
+    assert best[0]["epoch"] < 6, "the last is the best, so the test would show nothing"
+    assert any("kept the best of its epochs by matthews" in note for note in result.notes)
+
+
+def test_patience_ends_a_seed_that_no_longer_improves(
+    trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = iter([0.5, 0.7, 0.7, 0.6, 0.9])
+
+    def scored(self: Classify, *given: Any) -> Row:
+        return {"accuracy": next(scores) if len(given[0]) == len(DEV) else 0.0}
+
+    monkeypatch.setattr(Classify, "scores", scored)
+    monkeypatch.setattr(Classify, "baselines", lambda *given: {})
+    settings = replace(FAST, keep="best", patience=2, epochs=9, seeds=1)
+    shown: list[tuple[int, int]] = []
+    result = tune(
+        trained, TASK, TRAIN, DEV, settings, lambda done, total, note: shown.append((done, total))
+    )
+    assert [r["accuracy"] for r in result.epochs] == [0.5, 0.7, 0.7, 0.6]
+    assert result.rows[0]["accuracy"] == 0.7
+    assert result.rows[0]["kept_epoch"] == 2
+
+
+def test_further_examples_are_scored_once_at_the_end_and_choose_nothing(
+    trained: TrainedModel,
+) -> None:
+    result = tune(trained, TASK, TRAIN, DEV, FAST, further={"test": FURTHER})
+    assert {"test_accuracy", "test_accuracy_std", "test_f1"} <= result.rows[0].keys()
+    assert result.rows[-1]["test_accuracy"] == 0.5  # of the majority class
+    assert "test_accuracy" not in result.epochs[0]
+    plain = tune(trained, TASK, TRAIN, DEV, FAST)
+    assert {k: v for k, v in result.rows[0].items() if not k.startswith("test_")} == plain.rows[0]
+
+
+def test_labels_and_answers_of_all_seeds_are_counted(trained: TrainedModel) -> None:
+    result = tune(trained, TASK, TRAIN, DEV, FAST)
+    assert result.confusion is not None
+    assert [sum(row) for row in result.confusion] == [12 * 3, 12 * 3]
+    right = result.confusion[0][0] + result.confusion[1][1]
+    assert right / (24 * 3) == pytest.approx(result.rows[0]["accuracy"])
+
+
+def test_an_unknown_metric_is_refused_before_training(
+    trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = fail_seeds(monkeypatch, lambda seed: None)
+    with pytest.raises(UserError, match=r"tune\.metric: 'f2' is not a score of this task: accu"):
+        tune(trained, TASK, TRAIN, DEV, replace(FAST, metric="f2"))
+    assert not begun
+
+
+def test_patience_requires_that_the_best_epoch_is_kept() -> None:
+    with pytest.raises(ValueError, match="patience: requires keep='best'"):
+        TuneSettings(patience=2)
+
+
+def test_the_kept_weights_are_those_that_were_scored(trained: TrainedModel) -> None:
+    settings = replace(FAST, keep="best", epochs=5, seeds=1)
+    found: list[float] = []
+    run = FineTuner.run
+
+    def rescored(self: FineTuner, *progress: Any) -> SeedResult:
+        result = run(self, *progress)
+        outputs = predict(self.network, self.dev, self.device, SCORING_DTYPE)
+        found.append(self.task.scores(outputs, self.data.dev.targets)["accuracy"])
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FineTuner, "run", rescored)
+        result = tune(trained, TASK, TRAIN, DEV, settings)
+    assert found == [max(r["accuracy"] for r in result.epochs)]
