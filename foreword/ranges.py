@@ -46,6 +46,7 @@ Signed = Annotated[float, Interval(ge=-1e6, le=1e6)]
 NonNegative = Annotated[float, Interval(ge=0, le=1e6)]
 Epsilon = Annotated[float, Interval(ge=1e-20, le=1)]  # its square root is not denormal in float32
 LearningRate = Annotated[float, Interval(gt=0, le=10)]
+LearningRateOrZero = Annotated[float, Interval(ge=0, le=10)]  # 0 for a rule
 Decay = Annotated[float, Interval(ge=0, le=10)]  # of weights, for a learning rate of 1
 Wavelength = Annotated[float, Interval(gt=1, le=1e12)]  # the base of a geometric series of them
 

@@ -116,7 +116,7 @@ def test_a_csv_file_is_read_by_the_example_reader(tmp_path: Path) -> None:
 
 def test_biases_trains_the_head_and_the_biases_of_the_backbone() -> None:
     network = HeadNetwork(nn.Sequential(nn.Linear(2, 3)), nn.Linear(3, 1))  # type: ignore[arg-type]
-    kinds.load("tuning/strategies", "biases")().prepare(network)
+    kinds.load("tuning/strategies", "biases")().prepare(network, 1)
     trained = {name for name, p in network.named_parameters() if p.requires_grad}
     assert trained == {"backbone.0.bias", "head.weight", "head.bias"}
 
@@ -186,7 +186,7 @@ class Mixing(Layout):
 class Idle(Full):
     """A strategy that leaves everything as it finds it."""
 
-    def prepare(self, network: Network) -> None:
+    def prepare(self, network: Network, seed: int) -> None:
         """Do nothing."""
 
 

@@ -84,7 +84,7 @@ class TuningResult(Result):
             name = f"{row['start']}, {row['strategy']}" if "lr" in row else row["strategy"]
             names = map(results.metric_name, metrics)
             scores = dict(zip(names, results.score_cells(row, metrics), strict=True))
-            rows.append({"": name, **scores, "lr": f"{row['lr']:.2g}" if "lr" in row else ""})
+            rows.append({"": name, **scores, **results.setting_cells(row)})
         return rows
 
 
@@ -146,7 +146,9 @@ def tune(
         temperature: of the mixture of several files: above 1, more equal shares of an epoch.
         task: classify, regress, tag, span, choice, embed or text_to_text; `foreword.show` describes
             each.
-        strategy: full, or frozen to train the head alone.
+        strategy: which parameters are trained, and how: full, frozen (the head alone), top_layers,
+            gradual_unfreezing, layer_decay or lora; `foreword.show("strategies")` lists them, and
+            `settings` has their settings: `{"tune.strategy.rank": 4}`.
         from_scratch: train the same network from random weights.
         compare: compare pretrained, pretrained frozen and from scratch; and, for `classify`, a bag
             of words.
@@ -290,16 +292,12 @@ def _variants(
         raise UserError(
             "--compare cannot be combined with --strategy or --from-scratch: it runs them all"
         )
-    table = config.assign({"task": {"kind": task}, "tune": {}}, assignments)
+    chosen = {"kind": strategy} | ({} if lr is None else {"lr": lr})
+    table = config.assign({"task": {"kind": task}, "tune": {"strategy": chosen}}, assignments)
     if unknown := sorted(table.keys() - {"task", "tune"}):
         raise UserError(f"--set {unknown[0]}: expected task.NAME=value or tune.NAME=value")
     made: Task = config.build_kind(kinds.Part("tuning/tasks"), table["task"], "task")
-    all_options = {
-        "strategy": {"kind": strategy} | ({} if lr is None else {"lr": lr}),
-        **options,
-        **table["tune"],
-    }
-    given = {name: value for name, value in all_options.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None} | table["tune"]
     settings = config.build(TuneSettings, given, "tune")
     usual = variants(settings, has_frozen=not made.scores_untuned) if compare else [settings]
     return made, usual

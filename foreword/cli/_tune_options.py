@@ -60,7 +60,13 @@ class FineTuningOptions(Options):
         str,
         typer.Option(help="The task: classify, regress, tag, span, choice, embed or text_to_text."),
     ] = "classify"
-    strategy: Annotated[str, typer.Option(help="full, or frozen to train the head alone.")] = "full"
+    strategy: Annotated[
+        str,
+        typer.Option(
+            help="What is trained: full, frozen (the head alone), top_layers, gradual_unfreezing, "
+            "layer_decay or lora; 'foreword show strategies' describes them."
+        ),
+    ] = "full"
     from_scratch: Annotated[
         bool, typer.Option("--from-scratch", help="Train the same network from random weights.")
     ] = False
@@ -82,12 +88,12 @@ class FineTuningOptions(Options):
     ] = None
     lr: Annotated[
         LearningRate | None,
-        typer.Option(help="Peak learning rate; default: by the model's width (frozen: 1e-3)."),
+        typer.Option(help="Peak learning rate; default: by the model's width and the strategy."),
     ] = None
     assign: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="A setting: task.pooling=mean, tune.optimizer.decay=0.1; repeatable."
+            "--set", help="A setting: task.pooling=mean, tune.strategy.rank=4; repeatable."
         ),
     ] = None
     max_length: Annotated[

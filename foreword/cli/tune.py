@@ -68,7 +68,13 @@ def tune(
 
 
 def _show(result: TuningResult) -> None:
-    from foreword.tuning.result import is_score, metric_name, score_cells, train_count
+    from foreword.tuning.result import (
+        is_score,
+        metric_name,
+        score_cells,
+        setting_cells,
+        train_count,
+    )
 
     # The table: one row per variant, one column per metric.
     rows = result.rows
@@ -78,8 +84,9 @@ def _show(result: TuningResult) -> None:
         is_run = "lr" in row
         name = f"{row['start']}, {row['strategy']}" if is_run else row["strategy"]
         scores = score_cells(row, metrics)
-        cells.append([name, *scores, f"{row['lr']:.2g}" if is_run else ""])
-    console.table(result.title, ["", *map(metric_name, metrics), "lr"], cells)
+        cells.append([name, *scores, *setting_cells(row).values()])
+    heads = ["", *map(metric_name, metrics), *setting_cells(rows[0])]
+    console.table(result.title, heads, cells)
 
     # What else a reader of the scores has to know.
     for row in rows:

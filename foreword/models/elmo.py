@@ -131,6 +131,10 @@ class ElmoBackbone(NeuralBackbone):
         ]
         return Hidden(self.dropout(layers[-1]), after, layers=tuple(layers))
 
+    def layer_modules(self) -> list[nn.Module]:
+        """Return the LSTMs of each layer, those of both directions."""
+        return [nn.ModuleList(pair) for pair in zip(self.ahead, self.back, strict=True)]
+
     def with_layer_gradients(self, batch: Batch) -> Hidden:
         """Like `forward`, step by step; `layers` are zeros added to the forward stack's states.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from foreword.nn.model import Backbone, SourceBackbone
 from foreword.nn.stack import Stack, StackOutput
@@ -93,6 +93,9 @@ class EncoderDecoderBackbone(SourceBackbone):
 
     def with_layer_gradients(self, batch: Batch) -> Hidden:
         return self.by_layer(batch)
+
+    def layer_modules(self) -> list[nn.Module]:
+        return self.encoder.layer_modules() + self.decoder.layer_modules()
 
     def encode(self, source: Batch) -> Tensor:
         return self._encode(source).states

@@ -83,6 +83,9 @@ class FixedWindowBackbone(NeuralBackbone):
         states = torch.cat([h, windows], dim=-1) if settings.direct else h
         return Hidden(states, words[:, words.shape[1] - cached :], layers=tuple(layers))
 
+    def layer_modules(self) -> list[nn.Module]:
+        return list(self.hidden)
+
     def with_layer_gradients(self, batch: Batch) -> Hidden:
         return self.by_layer(batch)
 

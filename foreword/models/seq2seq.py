@@ -125,6 +125,13 @@ class Seq2seqBackbone(SourceBackbone):
         assert batch.source is not None
         return self._translate(batch, x, self.embedding(batch.source, self.position))
 
+    def layer_modules(self) -> list[nn.Module]:
+        """Return the layers of the encoder, then those of the decoder, attention with the last."""
+        lstms = [*layers_of(self.encoder), *layers_of(self.decoder)]
+        layers = [nn.ModuleList([lstm]) for lstm in lstms]
+        layers[-1] += [each for each in (self.source_attention, self.merge) if each is not None]
+        return list(layers)
+
     def with_layer_gradients(self, batch: Batch) -> Hidden:
         """Like `forward`, for gradients; `layers` is the encoder's input alone."""
         assert batch.source is not None

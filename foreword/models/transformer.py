@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import nn
 
 from foreword import kinds
 from foreword.errors import UserError
@@ -96,6 +97,9 @@ class TransformerBackbone(MemoryBackbone):
         states = output.states if output.query_stream is None else output.query_stream
         memory = output.memory if self.stack.memory_length else None
         return Hidden(states, output.cache, memory, output.layers)
+
+    def layer_modules(self) -> list[nn.Module]:
+        return self.stack.layer_modules()
 
     def set_memory_length(self, length: int) -> None:
         """Keep `length` positions of a row as the memory of the next."""

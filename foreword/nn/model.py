@@ -256,6 +256,14 @@ class NeuralBackbone(Backbone):
     embedding: Embedding
     counts: Array | None = None
 
+    def layer_modules(self) -> list[nn.Module]:
+        """Return the modules of each layer, from the lowest to the highest; none by default.
+
+        What stands above the last layer belongs to it; all else, such as embeddings and position
+        schemes, stands below the first. Modules may be views that share the weights.
+        """
+        return []
+
     def by_layer(self, batch: Batch, cache: Any = None) -> Hidden:
         """Like `forward`, with the states of each layer in `Hidden.layers`; None if it has none."""
         hidden: Hidden = self(batch, cache)
@@ -314,6 +322,10 @@ class SourceBackbone(NeuralBackbone):
     @abstractmethod
     def encode(self, source: Batch) -> Tensor:
         """Return the encoder's states of a source, (batch, length, d_model)."""
+
+    def encoder_modules(self) -> list[nn.Module]:
+        """Return those of `layer_modules` that `encode` uses."""
+        return self.layer_modules()[: self.settings.layers]
 
 
 class MemoryBackbone(NeuralBackbone):

@@ -102,6 +102,10 @@ class RecurrentBackbone(NeuralBackbone):
         memory = tuple(part.detach() for part in after) if self.settings.has_memory else None
         return Hidden(x, after, memory, tuple(layers))
 
+    def layer_modules(self) -> list[nn.Module]:
+        """Return each layer as a view of `core`."""
+        return list(layers_of(self.core))
+
     def with_layer_gradients(self, batch: Batch) -> Hidden:
         """Like `forward`, step by step; `layers` are zeros that were added to the states."""
         x = self.embedding(batch, self.position)

@@ -174,6 +174,13 @@ class Stack(nn.Module):
         kept = (*inputs, states) if keeps_layers else None
         return StackOutput(states, new_cache, g, new_memory, kept)
 
+    def layer_modules(self) -> list[nn.Module]:
+        """Return the modules of each layer; the final norm belongs to the last."""
+        pairs = zip(self.blocks, self.attention_mechanisms, strict=True)
+        layers = [nn.ModuleList(pair) for pair in pairs]
+        layers[-1].append(self.final_norm)
+        return list(layers)
+
     def _layer_inputs(
         self,
         mask: Mask,

@@ -14,6 +14,8 @@ from foreword.report.svg import responsive
 from foreword.report.tables import Table
 from foreword.tuning.result import RUN_COLUMNS, is_score, metric_name, train_count
 
+SETTINGS = ("lr", "epochs", "seeds", "trained_parameters")  # columns where variants differ
+
 
 def metrics(evaluation: SavedEvaluation) -> list[str]:
     """Return the scores of an evaluation, the most telling first; empty without fine-tuning."""
@@ -64,7 +66,7 @@ def chart(evaluation: SavedEvaluation, metric: str) -> str:
 def table(evaluation: SavedEvaluation, names: Sequence[str]) -> Table:
     """Return the scores with their deviations, a row per variant and baseline."""
     # Settings that differ between the variants have columns; the others are in the note.
-    varied = [key for key in ("lr", "epochs", "seeds") if len(_values(evaluation.rows, key)) > 1]
+    varied = [key for key in SETTINGS if len(_values(evaluation.rows, key)) > 1]
     others = [str(key) for row in evaluation.rows for key in row if _is_other(str(key), names)]
     others = list(dict.fromkeys(others))
     if any(number(row, "skipped_steps") > 0 for row in evaluation.rows):

@@ -161,7 +161,7 @@ def training_loop(
         setup.model,
         setup.loss_fn,
         setup.feed,
-        recipe.optimizer,
+        recipe.optimizer.build(setup.model),
         recipe.schedule,
         Budget.of(recipe.train),
         options,

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import nn
+from torch.optim import Optimizer
 
 from foreword.data.rng import RowRng
 from foreword.errors import NotFiniteError
@@ -18,7 +19,6 @@ from foreword.train.average import WeightAverage
 from foreword.train.budget import Budget, Progress
 from foreword.train.finite import require_finite
 from foreword.train.hooks import Hook
-from foreword.train.optimizers._contract import OptimizerSettings
 from foreword.train.schedules._contract import Schedule
 from foreword.train.step import Accumulate, Memory, StepResult, backward, train_step
 from foreword.types import Loss
@@ -99,7 +99,7 @@ class Loop:
         model: the parameters to train.
         loss_fn: the sum and count of a micro-batch.
         batches: the data to train on.
-        optimizer: the settings of the optimizer.
+        optimizer: over the model's parameters; the learning rate of each group is its peak.
         schedule: of the learning rate.
         budget: when to stop.
         options: the settings of a step.
@@ -122,7 +122,7 @@ class Loop:
         model: nn.Module,
         loss_fn: Callable[[Any], Loss],
         batches: Batches,
-        optimizer: OptimizerSettings,
+        optimizer: Optimizer,
         schedule: Schedule,
         budget: Budget,
         options: StepOptions,
@@ -131,7 +131,7 @@ class Loop:
         warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.model, self.loss_fn, self.batches = model, loss_fn, batches
-        self.optimizer, self.schedule = optimizer.build(model), schedule
+        self.optimizer, self.schedule = optimizer, schedule
         self.budget, self.options, self.hooks = budget, options, hooks
         self.note, self.warn = note, warn
         for group in self.optimizer.param_groups:

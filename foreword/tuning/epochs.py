@@ -34,7 +34,7 @@ class ScoreEachEpoch(Hook):
     Args:
         network: the network that trains.
         epochs: number of epochs.
-        begin: puts the parts that are trained into training mode.
+        train_parts: chooses by the progress, before each step, what is trained.
         score: returns the row of an epoch from its number, mean loss and the steps skipped so far.
         step_done: called after each step.
         scored: called with the row of each epoch.
@@ -49,7 +49,7 @@ class ScoreEachEpoch(Hook):
         self,
         network: nn.Module,
         epochs: int,
-        begin: Callable[[], None],
+        train_parts: Callable[[float], None],
         score: Callable[[int, float, int], Row],
         step_done: Callable[[], None],
         scored: Callable[[Row], None],
@@ -58,20 +58,21 @@ class ScoreEachEpoch(Hook):
         self.times = epochs
         self.curve: list[Row] = []
         self.kept = -1
-        self._network, self._begin, self._score = network, begin, score
+        self._network, self._train_parts, self._score = network, train_parts, score
         self._step_done, self._scored, self._best = step_done, scored, best
         self._losses: list[float] = []
-        self._weights: dict[str, Tensor] = {}
+        self._weights: list[Tensor] = []
 
     def begin(self, loop: Loop) -> None:
-        """Put the parts that the strategy trains into training mode."""
-        self._begin()
+        """Choose what the first step trains."""
+        self._train_parts(loop.progress)
 
     def after_step(self, loop: Loop) -> None:
         """Record the loss of the step and report it."""
         assert loop.last is not None
         if loop.last.is_finite:
             self._losses.append(loop.last.loss)
+        self._train_parts(loop.progress)
         self._step_done()
 
     def run(self, loop: Loop) -> None:
@@ -96,15 +97,18 @@ class ScoreEachEpoch(Hook):
         metric = chosen_metric(self.curve[now], best.metric)
         if self.kept < 0 or self.curve[now][metric] > self.curve[self.kept][metric]:
             self.kept = now
-            trained = self._network.named_parameters()
-            self._weights = {n: p.detach().clone() for n, p in trained if p.requires_grad}
+            self._weights = [p.detach().clone() for p in _parameters(loop)]
         elif best.patience is not None and now - self.kept >= best.patience:
             loop.stop()
 
     def end(self, loop: Loop) -> None:
         """Give the network the weights of the epoch that is kept."""
         if self._weights and self.kept < len(self.curve) - 1:
-            for name, parameter in self._network.named_parameters():
-                if name in self._weights:
-                    parameter.data.copy_(self._weights[name])
-        self._weights = {}
+            for parameter, weights in zip(_parameters(loop), self._weights, strict=True):
+                parameter.data.copy_(weights)
+        self._weights = []
+
+
+def _parameters(loop: Loop) -> list[nn.Parameter]:
+    """Return the parameters that are trained at any time."""
+    return [p for group in loop.optimizer.param_groups for p in group["params"]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,16 +10,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
 
 from foreword import kinds
 from foreword.data.rng import permute
 from foreword.errors import NotFiniteError, TrainingStoppedError
 from foreword.kinds import part
 from foreword.nn.evaluation_mode import evaluation_mode
-from foreword.nn.init import initialise
-from foreword.nn.model import Model, neural
-from foreword.nn.pair_head import PairHead
 from foreword.ranges import Count, NonNegative, Ranged, ShareBelowOne
 from foreword.runs.trained_model import TrainedModel
 from foreword.train.budget import Budget
@@ -29,13 +24,16 @@ from foreword.train.loop import Loop, StepOptions
 from foreword.train.optimizers._contract import OptimizerSettings
 from foreword.train.schedules._contract import Schedule
 from foreword.train.warmup import Warmup
-from foreword.tuning.answers import AnswerNetwork
 from foreword.tuning.epochs import BestEpoch, ScoreEachEpoch
 from foreword.tuning.features import Features
-from foreword.tuning.headed import hidden_layer_of
-from foreword.tuning.network import ExampleSet, HeadNetwork, Network, NetworkBatch, scalar_mix
+from foreword.tuning.network import ExampleSet, Network, NetworkBatch
 from foreword.tuning.result import Row
 from foreword.tuning.rows import PackedExamples
+from foreword.tuning.starting_network import (
+    build_network,
+    initialise_new_tokens,
+    start_from_pooler,
+)
 from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.tasks._contract import Task
 from foreword.types import Array, Loss
@@ -166,13 +164,14 @@ class FineTuner:
         self.network.initialise_head(seed)
         if not settings.from_scratch:
             start_from_pooler(self.network, trained.model)
-        settings.strategy.prepare(self.network)
+        settings.strategy.prepare(self.network, seed)
         self.train: ExampleSet = data.train
         self.dev: ExampleSet = data.dev
         if settings.strategy.trains_backbone:
             initialise_new_tokens(self.network, data.train.template.fresh, seed)
         if not (settings.strategy.trains_backbone and data.train.auxiliary):
             self.network.token_head = None
+        self.trained_parameters = self.network.count_trained()
         self.network.to(self.device)
         self.lr = settings.strategy.peak_lr(self.network.backbone.settings)
 
@@ -213,12 +212,13 @@ class FineTuner:
         scores = ScoreEachEpoch(
             self.network,
             settings.epochs,
-            partial(settings.strategy.train, self.network),
+            self._train_parts,
             self.score,
             partial(step_done, f"{self.name}, seed {self.seed}"),
             scored,
             BestEpoch(settings.metric, settings.patience) if settings.keep == "best" else None,
         )
+        optimizer = replace(settings.optimizer, lr=self.lr)
         loop = Loop(
             self.network,
             self._loss,
@@ -229,7 +229,7 @@ class FineTuner:
                 self.seed,
                 self.device.type,
             ),
-            replace(settings.optimizer, lr=self.lr),
+            optimizer.build(self.network, settings.strategy.rate_factors(self.network)),
             settings.schedule,
             Budget("steps", steps),
             StepOptions(
@@ -252,6 +252,11 @@ class FineTuner:
         """The start and the strategy, for display."""
         return f"{self.start}, {self.strategy}"
 
+    def _train_parts(self, progress: float) -> None:
+        """Train the parts of the next step, the others without gradients and dropout."""
+        self.settings.strategy.advance(self.network, progress)
+        self.network.train_parts()
+
     def _loss(self, batch: NetworkBatch) -> Loss:
         features, auxiliary = batch.features_and_loss(self.network)
         outputs = self.network.training_outputs(features, batch.targets)
@@ -259,8 +264,9 @@ class FineTuner:
         return Loss(loss.total + auxiliary, loss.count)
 
     def finish(self) -> Network:
-        """Return the network on the CPU, to predict: without the head that only training needed."""
+        """Return the network on the CPU, to predict: without what only training needed."""
         self.network.token_head = None
+        self.settings.strategy.finish(self.network)
         return self.network.cpu().eval()
 
     def score(self, epoch: int, train_loss: float, skipped: int) -> Row:
@@ -274,6 +280,7 @@ class FineTuner:
             "seed": self.seed,
             "epoch": epoch,
             "lr": self.lr,
+            "trained_parameters": self.trained_parameters,
             "train_loss": train_loss,
             "skipped_steps": skipped,
             **fitted.scores(outputs, targets),
@@ -333,49 +340,6 @@ class ExampleBatches:
 def count_steps(data: TuneData, settings: TuneSettings) -> int:
     """Return the steps per epoch."""
     return -(-len(data.numbers[0]) // settings.batch)
-
-
-def build_network(
-    trained: TrainedModel, task: Task, labels: tuple[str, ...], random_seed: int | None
-) -> Network:
-    """Return a copy of the pretrained backbone, or a randomly initialised one, with a new head.
-
-    Args:
-        trained: the pretrained model.
-        task: builds the head.
-        labels: the labels that the head predicts.
-        random_seed: of random weights; None to copy the pretrained ones.
-    """
-    if random_seed is None:
-        model = copy.deepcopy(trained.model)
-    else:
-        model = trained.recipe.build(trained.vocab)
-        initialise(model, random_seed)
-    token_head = model.token_head if trained.recipe.objective.predicts_tokens else None
-    backbone = neural(model.backbone)
-    head = task.head(backbone.settings.state_width, labels)
-    if head is None:
-        return AnswerNetwork(backbone, model.token_head)
-    return HeadNetwork(backbone, head, token_head, scalar_mix(task, backbone.settings))
-
-
-def start_from_pooler(network: Network, pretrained: Model) -> None:
-    """Copy the pooler that pretraining on pairs trained into a hidden layer with tanh, if any."""
-    hidden = hidden_layer_of(network.head)
-    pair = dict(pretrained.heads.items()).get("pair")
-    has_tanh = any(isinstance(module, nn.Tanh) for module in network.head.modules())
-    if hidden is not None and has_tanh and isinstance(pair, PairHead):
-        hidden[0].load_state_dict(pair.pooler.state_dict())
-
-
-def initialise_new_tokens(network: Network, ids: Sequence[int], seed: int) -> None:
-    """Initialise the embeddings of tokens that pretraining never used, normal with `init_std`."""
-    random = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for number in ids:
-            weight = network.backbone.embedding.token.weight
-            normal = torch.randn(weight.shape[1], generator=random)
-            weight[number] = normal * network.backbone.settings.init_std
 
 
 def shuffled_batches(count: int, batch: int, seed: int, epoch: int) -> list[Array]:

@@ -25,6 +25,7 @@ class Network(nn.Module, ABC):
         token_head: the output layer of pretraining, for an auxiliary language-model loss;
             or None.
         scalar_mix: the head reads this mixture of all layers; the last layer if None.
+        reads_encoder: of a backbone that reads a source, the head reads the encoder's states.
     """
 
     def __init__(
@@ -33,12 +34,51 @@ class Network(nn.Module, ABC):
         head: nn.Module,
         token_head: TokenHead | None = None,
         scalar_mix: ScalarMix | None = None,
+        *,
+        reads_encoder: bool = False,
     ) -> None:
         super().__init__()
+        self.reads_encoder = reads_encoder
         self.backbone = backbone
         self.head = head
         self.token_head = token_head
         self.scalar_mix = scalar_mix
+
+    def layer_modules(self) -> list[nn.Module]:
+        """Return the modules of each layer below the head, the lowest first."""
+        backbone = self.backbone
+        if self.reads_encoder and isinstance(backbone, SourceBackbone):
+            return backbone.encoder_modules()
+        return backbone.layer_modules()
+
+    def parameters_by_depth(self) -> list[list[nn.Parameter]]:
+        """Return the backbone's parameters: those below the first layer, then those of each.
+
+        Parameters that several layers share are those of the lowest.
+        """
+        layers = [dict.fromkeys(module.parameters()) for module in self.layer_modules()]
+        found = {parameter for layer in layers for parameter in layer}
+        depths = [[p for p in self.backbone.parameters() if p not in found]]
+        for layer in layers:
+            depths.append([p for p in layer if p in found])
+            found -= layer.keys()
+        return depths
+
+    def train_parts(self) -> None:
+        """Put what has trained parameters into training mode, all else into evaluation mode."""
+        self.train()
+        parts = list(self.children())
+        while parts:
+            part = parts.pop()
+            parameters = list(part.parameters())
+            if parameters and not any(p.requires_grad for p in parameters):
+                part.eval()
+            else:
+                parts += part.children()
+
+    def count_trained(self) -> int:
+        """Return the number of trained parameters."""
+        return sum(p.numel() for p in self.parameters() if p.requires_grad)
 
     def run_backbone(self, batch: Batch) -> Hidden:
         """Return the backbone's states, with those of each layer if they are mixed.

@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from foreword import atomic, manifest, plugins, stored
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
+from foreword.formatting import quantity
 from foreword.nn.model import Model
 from foreword.objectives._source_target import SourceTarget
 from foreword.objectives.mixture import Mixture
@@ -36,8 +37,8 @@ Row = dict[str, Any]
 
 # Columns of a row that describe the run, not its scores.
 RUN_COLUMNS = (
-    "start", "strategy", "seed", "epoch", "lr", "train_loss", "skipped_steps", "diverged",
-    "kept_epoch",
+    "start", "strategy", "seed", "epoch", "lr", "trained_parameters", "train_loss", "skipped_steps",
+    "diverged", "kept_epoch",
 )  # fmt: skip
 
 
@@ -115,6 +116,15 @@ def score_cells(row: Row, metrics: Sequence[str]) -> list[str]:
     return [score_text(row[m], row[f"{m}_std"]) if m in row else "–" for m in metrics]
 
 
+def setting_cells(row: Row) -> dict[str, str]:
+    """Return the learning rate and the number of trained parameters of a row; "" without."""
+    trained = row.get("trained_parameters")
+    return {
+        "lr": f"{row['lr']:.2g}" if "lr" in row else "",
+        "trained": "" if trained is None else quantity(trained),
+    }
+
+
 def score_text(mean: float, deviation: float | None) -> str:
     """Return a score with its standard deviation over seeds."""
     return f"{mean:.3f}" if deviation is None else f"{mean:.3f} ± {deviation:.3f}"
@@ -134,6 +144,7 @@ def summarise(finals: Sequence[Row], epochs: int | None = None) -> Row:
     sound = [final for final in finals if not final.get("diverged")]
     if "seed" in first:
         row |= {"seeds": len(finals), "epochs": epochs or first["epoch"], "lr": first["lr"]}
+        row["trained_parameters"] = first["trained_parameters"]
         row["skipped_steps"] = sum(final["skipped_steps"] for final in sound)
         row["diverged"] = len(finals) - len(sound)
         if epochs is not None and sound:

@@ -28,7 +28,6 @@ from foreword.tuning.fine_tuner import (
     SCORING_DTYPE,
     TuneData,
     TuneSettings,
-    build_network,
     predict,
 )
 from foreword.tuning.input_template import InputTemplate, missing_special_tokens, template_of
@@ -36,6 +35,7 @@ from foreword.tuning.labelled import Labelled
 from foreword.tuning.result import Row, TuneResult, chosen_metric, summarise
 from foreword.tuning.rows import PackedExamples, PooledExamples
 from foreword.tuning.seeds import ReportProgress, SeedTrainer, Variant
+from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import Task, Whole
 from foreword.tuning.unfinished import FinishedSeeds
 from foreword.types import Array

@@ -17,11 +17,11 @@ from foreword.tuning.fine_tuner import (
     SeedResult,
     TuneData,
     TuneSettings,
-    build_network,
     count_steps,
 )
 from foreword.tuning.network import Network
 from foreword.tuning.result import Row, chosen_metric, metric_name, summarise
+from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.unfinished import FinishedSeeds
 
@@ -146,6 +146,7 @@ class SeedTrainer:
             except TrainingStoppedError as error:
                 final = {"start": tuner.start, "strategy": tuner.strategy, "seed": seed}
                 final |= {"epoch": settings.epochs, "lr": tuner.lr, "diverged": str(error)}
+                final |= {"trained_parameters": tuner.trained_parameters}
                 return SeedResult([], final, self._task, None), tuner
 
     def _build(self) -> Network:

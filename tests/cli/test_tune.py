@@ -115,6 +115,16 @@ def test_regression_scores_are_shown(
             "no column 'lable'; its columns: text, label; choose one with --label",
         ),
         (["--strategy", "fulll"], "no kind 'fulll'; did you mean 'full'?"),
+        (
+            ["--strategy", "top_layers", "--set", "tune.strategy.layers=9"],
+            "tune.strategy.layers: the model has 2 layers, got 9",
+        ),
+        (["--strategy", "lora", "--set", "tune.strategy.rank=0"], "tune.strategy.rank: must be a"),
+        (
+            ["--strategy", "lora", "--set", "tune.strategy.rank=99"],
+            "tune.strategy.rank: must be at most 32",
+        ),
+        (["--set", "tune.strategy.rank=4"], "tune.strategy.rank: Full has no such setting"),
         (["--task", "clasify"], "no kind 'clasify'; did you mean 'classify'?"),
         (["--seeds", "0"], "--seeds: must be a whole number from 1"),
         (["--compare", "--from-scratch"], "--compare cannot be combined with"),

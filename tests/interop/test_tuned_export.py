@@ -114,6 +114,20 @@ def test_pairs_are_told_apart_as_in_tuning(
     assert [one["score"] for one in predicted] == pytest.approx(shares.max(1).tolist(), abs=1e-4)
 
 
+@pytest.mark.parametrize("name", ["bert", "gpt2", "modern_encoder"])
+def test_low_rank_changes_are_in_the_exported_weights(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tiny_run(tmp_path / "run", name)
+    tuned = tune(run, EXAMPLES, EXAMPLES, strategy="lora", lr=0.1, **FAST).out
+    facts = export(tuned, tmp_path / "hf", capsys)
+    assert facts["logit_difference"] < 1e-4 * max(1, facts["greatest_logit"])
+    before = open_run(run, "cpu").model.backbone.state_dict()
+    after = load_tuned(tuned, "cpu").network.backbone.state_dict()
+    assert before.keys() == after.keys()
+    assert any(not torch.equal(after[name], before[name]) for name in before)
+
+
 def test_a_number_is_the_output_of_one_label(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

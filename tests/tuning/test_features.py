@@ -14,9 +14,10 @@ from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tuning import fine_tuner
 from foreword.tuning.drawing import draw
 from foreword.tuning.features import Features, count_chunks, fits_in_memory
-from foreword.tuning.fine_tuner import TuneSettings, build_network, predict
+from foreword.tuning.fine_tuner import TuneSettings, predict
 from foreword.tuning.input_template import template_of
 from foreword.tuning.run import _encode, tune
+from foreword.tuning.starting_network import build_network
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks._contract import Task

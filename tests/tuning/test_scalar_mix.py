@@ -12,11 +12,12 @@ import torch
 from foreword.cli.main import run as foreword
 from foreword.errors import UserError
 from foreword.runs.trained_model import open_run
-from foreword.tuning.fine_tuner import TuneSettings, build_network
+from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.predict import load_tuned
 from foreword.tuning.result import save_network
 from foreword.tuning.run import tune
 from foreword.tuning.scalar_mix import ScalarMix
+from foreword.tuning.starting_network import build_network
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks.classify import Classify

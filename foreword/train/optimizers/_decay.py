@@ -1,19 +1,24 @@
-"""The parameter groups with and without weight decay."""
+"""Parameter groups: with and without weight decay, and of each learning rate."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from torch import nn
 
 from foreword.nn.bias_table import BiasTable
+from foreword.train.optimizers._contract import ONE_RATE, RateFactors
 
 
-def decay_groups(model: nn.Module, decay: float) -> list[dict[str, Any]]:
+def decay_groups(
+    model: nn.Module, decay: float, lr: float, factors: RateFactors = ONE_RATE
+) -> list[dict[str, Any]]:
     """Return the trained parameters in two groups: decayed matrices and embeddings, and the rest.
 
     The rest are biases of any shape (`BiasTable`), norms and other vectors: BERT's code does
     not decay these, XLNet's not its u, v and s, and transformers' Trainer not T5's position bias.
+    With learning rates that differ there are two groups of each.
     """
     biases = {
         parameter
@@ -26,6 +31,17 @@ def decay_groups(model: nn.Module, decay: float) -> list[dict[str, Any]]:
         if parameter.requires_grad:
             groups[parameter.ndim >= 2 and parameter not in biases].append(parameter)
     return [
-        {"params": groups[True], "weight_decay": decay},
-        {"params": groups[False], "weight_decay": 0.0},
+        {**group, "weight_decay": decay if decays else 0.0}
+        for decays, parameters in groups.items()
+        for group in rate_groups(parameters, lr, factors)
     ]
+
+
+def rate_groups(
+    parameters: Iterable[nn.Parameter], lr: float, factors: RateFactors
+) -> list[dict[str, Any]]:
+    """Return parameters in a group for each of their learning rates, at least one."""
+    groups: dict[float, list[nn.Parameter]] = {} if factors else {1.0: []}
+    for parameter in parameters:
+        groups.setdefault(factors.get(parameter, 1.0), []).append(parameter)
+    return [{"params": group, "lr": lr * factor} for factor, group in groups.items()]

@@ -9,7 +9,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from foreword.ranges import Decay, Epsilon, LearningRate, ShareBelowOne
-from foreword.train.optimizers._contract import OptimizerSettings
+from foreword.train.optimizers._contract import ONE_RATE, OptimizerSettings, RateFactors
 from foreword.train.optimizers._decay import decay_groups
 
 
@@ -34,10 +34,10 @@ class AdamW(OptimizerSettings):
     eps: Epsilon = 1e-8
     decay: Decay = 0.01
 
-    def build(self, model: nn.Module) -> Optimizer:
+    def build(self, model: nn.Module, factors: RateFactors = ONE_RATE) -> Optimizer:
         """Return torch's fused optimizer."""
         return torch.optim.AdamW(
-            decay_groups(model, self.decay),
+            decay_groups(model, self.decay, self.lr, factors),
             lr=self.lr,
             betas=(self.beta1, self.beta2),
             eps=self.eps,

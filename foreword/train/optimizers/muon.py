@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from foreword.ranges import Count, Decay, Epsilon, LearningRate, ShareBelowOne
-from foreword.train.optimizers._contract import OptimizerSettings
-from foreword.train.optimizers._decay import decay_groups
+from foreword.train.optimizers._contract import ONE_RATE, OptimizerSettings, RateFactors
+from foreword.train.optimizers._decay import decay_groups, rate_groups
 from foreword.train.workers import map_in_threads
 
 SHARES = 2  # groups of matrices, which threads share
@@ -54,10 +54,11 @@ class Muon(OptimizerSettings):
     eps: Epsilon = 1e-8
     decay: Decay = 0.01
 
-    def build(self, model: nn.Module) -> Optimizer:
+    def build(self, model: nn.Module, factors: RateFactors = ONE_RATE) -> Optimizer:
         """Return one optimizer over both kinds of parameters."""
         matrices = hidden_matrices(model)
-        others = decay_groups(_OtherParameters(model, set(matrices)), self.decay)
+        rest = _OtherParameters(model, set(matrices))
+        others = decay_groups(rest, self.decay, self.lr * self.rest, factors)
         parts: list[Optimizer] = [
             torch.optim.AdamW(
                 others,
@@ -69,7 +70,7 @@ class Muon(OptimizerSettings):
         ]
         muons: list[Optimizer] = [
             torch.optim.Muon(
-                share,
+                rate_groups(share, self.lr, factors),
                 lr=self.lr,
                 weight_decay=self.decay,
                 momentum=self.momentum,

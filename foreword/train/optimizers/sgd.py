@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from foreword.ranges import Decay, ShareBelowOne
-from foreword.train.optimizers._contract import OptimizerSettings
+from foreword.train.optimizers._contract import ONE_RATE, OptimizerSettings, RateFactors
 from foreword.train.optimizers._decay import decay_groups
 
 
@@ -34,6 +34,6 @@ class SGD(OptimizerSettings):
     momentum: ShareBelowOne = 0.0
     decay: Decay = 0.0
 
-    def build(self, model: nn.Module) -> Optimizer:
-        groups = decay_groups(model, self.decay)
+    def build(self, model: nn.Module, factors: RateFactors = ONE_RATE) -> Optimizer:
+        groups = decay_groups(model, self.decay, self.lr, factors)
         return torch.optim.SGD(groups, lr=self.lr, momentum=self.momentum)

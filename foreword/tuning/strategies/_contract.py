@@ -2,26 +2,58 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
 
 from foreword.nn.model import ModelSettings
+from foreword.ranges import Ranged
+from foreword.train.optimizers._contract import ONE_RATE, RateFactors
 from foreword.tuning.network import Network
 
 
-class Strategy(Protocol):
-    """Which parameters are trained, at which rate: a kind in `tuning/strategies/`.
+@dataclass(frozen=True)
+class Strategy(Ranged, ABC):
+    """Which parameters are trained, when, and at which rate: a kind in `tuning/strategies/`.
+
+    A part of the network in which nothing is trained has no gradients and no dropout.
 
     Attributes:
         trains_backbone: whether any parameter of the backbone is trained.
     """
 
-    trains_backbone: ClassVar[bool]
+    trains_backbone: ClassVar[bool] = True
 
+    @abstractmethod
     def peak_lr(self, settings: ModelSettings) -> float:
         """Return the peak learning rate for a backbone of these settings."""
 
-    def prepare(self, network: Network) -> None:
-        """Set `requires_grad` of each parameter."""
+    @abstractmethod
+    def prepare(self, network: Network, seed: int) -> None:
+        """Set `requires_grad` of each parameter to whether it is trained at any time.
 
-    def train(self, network: Network) -> None:
-        """Put the trained parts into training mode, the others into evaluation mode."""
+        Parameters that a strategy adds leave the outputs as they are.
+
+        Args:
+            network: the network, on the CPU.
+            seed: of what is added.
+
+        Raises:
+            UserError: the network has no such parts.
+        """
+
+    def rate_factors(self, network: Network) -> RateFactors:
+        """Return the factors of the peak learning rate of single parameters; by default none."""
+        del network
+        return ONE_RATE
+
+    def advance(self, network: Network, progress: float) -> None:
+        """Set `requires_grad` for the next step, if the trained parameters change as training goes.
+
+        Args:
+            network: the prepared network.
+            progress: the share of training that is done, 0 to 1.
+        """
+
+    def finish(self, network: Network) -> None:
+        """Put what `prepare` added into the weights, so that the network has its first form."""

@@ -7,12 +7,14 @@ from typing import ClassVar
 
 from foreword.errors import UserError
 from foreword.nn.model import ModelSettings
-from foreword.ranges import LearningRate, Ranged
+from foreword.ranges import LearningRate
 from foreword.tuning.network import Network
+from foreword.tuning.strategies._contract import Strategy
+from foreword.tuning.strategies._depth import freeze_backbone
 
 
 @dataclass(frozen=True)
-class Frozen(Ranged):
+class Frozen(Strategy):
     """A frozen backbone, unchanged bit for bit, without gradients and without dropout.
 
     Attributes:
@@ -30,7 +32,7 @@ class Frozen(Ranged):
         """Return the head's learning rate, whatever the backbone."""
         return self.lr
 
-    def prepare(self, network: Network) -> None:
+    def prepare(self, network: Network, seed: int) -> None:
         """Let the head be trained, not the backbone.
 
         Raises:
@@ -48,10 +50,4 @@ class Frozen(Ranged):
                 "--strategy frozen: this task's head is the output layer, which this model shares "
                 "with its embedding; use full"
             )
-        network.backbone.requires_grad_(False)
-        network.head.requires_grad_(True)
-
-    def train(self, network: Network) -> None:
-        """Put the head into training mode, the backbone into evaluation mode."""
-        network.eval()
-        network.head.train()
+        freeze_backbone(network)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
-
-from annotated_types import Interval
 
 from foreword.nn.model import ModelSettings
-from foreword.ranges import Ranged
+from foreword.ranges import LearningRateOrZero
 from foreword.tuning.network import Network
+from foreword.tuning.strategies._contract import Strategy
+from foreword.tuning.strategies._depth import rate_by_width
 
 
 @dataclass(frozen=True)
-class Full(Ranged):
+class Full(Strategy):
     """Training of backbone and head at one learning rate.
 
     By default the rate follows the width: 3e-5 * (768 / d_model)^2, at most 1e-3. That is the
@@ -28,20 +27,11 @@ class Full(Ranged):
     Reference: Devlin et al. 2019, section 4.1 and appendix A.3; Clark et al. 2020, appendix B.
     """
 
-    trains_backbone: ClassVar[bool] = True
-
-    lr: Annotated[float, Interval(ge=0, le=10)] = 0.0
+    lr: LearningRateOrZero = 0.0
 
     def peak_lr(self, settings: ModelSettings) -> float:
-        if self.lr:
-            return self.lr
-        scale = 5.0 if settings.init == "t5" else 1.0
-        return float(f"{min(1e-3, scale * 3e-5 * (768 / settings.d_model) ** 2):.2g}")
+        return self.lr or rate_by_width(settings)
 
-    def prepare(self, network: Network) -> None:
+    def prepare(self, network: Network, seed: int) -> None:
         """Let every parameter be trained."""
         network.requires_grad_(True)
-
-    def train(self, network: Network) -> None:
-        """Put the whole network into training mode."""
-        network.train()

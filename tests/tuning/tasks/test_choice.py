@@ -16,11 +16,11 @@ from foreword.api.tune import tune
 from foreword.cli.main import run as command
 from foreword.runs.trained_model import open_run
 from foreword.tuning import rows
-from foreword.tuning.fine_tuner import build_network
 from foreword.tuning.input_template import template_of
 from foreword.tuning.labelled import Columns, Labelled
 from foreword.tuning.predict import load_tuned
 from foreword.tuning.rows import PooledExamples
+from foreword.tuning.starting_network import build_network
 from foreword.tuning.table import chosen_columns
 from foreword.tuning.tasks.choice import Choice
 from tests.tuning.runs import BAD, GOOD, LAYOUTS, make_run, reviews

@@ -20,11 +20,11 @@ from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.runs.trained_model import open_run
 from foreword.tuning.backbone_dropout import has_dropout, with_dropout
-from foreword.tuning.fine_tuner import build_network
 from foreword.tuning.input_template import template_of
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.predict import load_tuned
 from foreword.tuning.rows import PooledExamples
+from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks.embed import Embed
 from tests.tuning.runs import BAD, GOOD, make_run, reviews
 

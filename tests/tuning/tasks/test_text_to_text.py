@@ -14,12 +14,13 @@ from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import Sampling
 from foreword.runs.trained_model import open_run
 from foreword.tuning.answers import AnswerExamples
-from foreword.tuning.fine_tuner import TuneSettings, build_network
+from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.input_template import template_of
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.predict import load_tuned
 from foreword.tuning.result import save_network, score_cells
 from foreword.tuning.run import tune
+from foreword.tuning.starting_network import build_network
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.task_mixture import mix_tasks, with_prefix

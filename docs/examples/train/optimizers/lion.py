@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from foreword.ranges import Decay, LearningRate, ShareBelowOne
-from foreword.train.optimizers._contract import OptimizerSettings
+from foreword.train.optimizers._contract import ONE_RATE, OptimizerSettings, RateFactors
 from foreword.train.optimizers._decay import decay_groups
 
 
@@ -33,10 +33,10 @@ class Lion(OptimizerSettings):
     beta2: ShareBelowOne = 0.99
     decay: Decay = 0.0
 
-    def build(self, model: nn.Module) -> Optimizer:
+    def build(self, model: nn.Module, factors: RateFactors = ONE_RATE) -> Optimizer:
         """Return the optimizer over the parameters that are trained."""
         defaults = {"lr": self.lr, "beta1": self.beta1, "beta2": self.beta2}
-        return _Lion(decay_groups(model, self.decay), defaults)
+        return _Lion(decay_groups(model, self.decay, self.lr, factors), defaults)
 
 
 class _Lion(Optimizer):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from foreword.nn.model import ModelSettings
-from foreword.ranges import LearningRate, Ranged
+from foreword.ranges import LearningRate
 from foreword.tuning.network import Network
+from foreword.tuning.strategies._contract import Strategy
 
 
 @dataclass(frozen=True)
-class Biases(Ranged):
+class Biases(Strategy):
     """Train the head and, of the backbone, the biases alone.
 
     Attributes:
@@ -20,20 +20,14 @@ class Biases(Ranged):
     Reference: Ben Zaken et al. 2022, "BitFit".
     """
 
-    trains_backbone: ClassVar[bool] = True
-
     lr: LearningRate = 1e-3
 
     def peak_lr(self, settings: ModelSettings) -> float:
         """Return the peak learning rate, whatever the backbone."""
         return self.lr
 
-    def prepare(self, network: Network) -> None:
+    def prepare(self, network: Network, seed: int) -> None:
         """Mark the parameters that are trained."""
         for name, parameter in network.backbone.named_parameters():
             parameter.requires_grad_(name.endswith("bias"))
         network.head.requires_grad_(True)
-
-    def train(self, network: Network) -> None:
-        """Set the network to training mode."""
-        network.train()

@@ -1,0 +1,62 @@
+"""The network that fine-tuning starts from: pretrained or random weights, and a new head."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from foreword.nn.init import initialise
+from foreword.nn.model import Model, neural
+from foreword.nn.pair_head import PairHead
+from foreword.runs.trained_model import TrainedModel
+from foreword.tuning.answers import AnswerNetwork
+from foreword.tuning.headed import hidden_layer_of
+from foreword.tuning.network import HeadNetwork, Network, scalar_mix
+from foreword.tuning.tasks._contract import Task
+
+
+def build_network(
+    trained: TrainedModel, task: Task, labels: tuple[str, ...], random_seed: int | None
+) -> Network:
+    """Return a copy of the pretrained backbone, or a randomly initialised one, with a new head.
+
+    Args:
+        trained: the pretrained model.
+        task: builds the head.
+        labels: the labels that the head predicts.
+        random_seed: of random weights; None to copy the pretrained ones.
+    """
+    if random_seed is None:
+        model = copy.deepcopy(trained.model)
+    else:
+        model = trained.recipe.build(trained.vocab)
+        initialise(model, random_seed)
+    token_head = model.token_head if trained.recipe.objective.predicts_tokens else None
+    backbone = neural(model.backbone)
+    head = task.head(backbone.settings.state_width, labels)
+    if head is None:
+        return AnswerNetwork(backbone, model.token_head)
+    mix = scalar_mix(task, backbone.settings)
+    return HeadNetwork(backbone, head, token_head, mix, reads_encoder=task.reads_tokens)
+
+
+def start_from_pooler(network: Network, pretrained: Model) -> None:
+    """Copy the pooler that pretraining on pairs trained into a hidden layer with tanh, if any."""
+    hidden = hidden_layer_of(network.head)
+    pair = dict(pretrained.heads.items()).get("pair")
+    has_tanh = any(isinstance(module, nn.Tanh) for module in network.head.modules())
+    if hidden is not None and has_tanh and isinstance(pair, PairHead):
+        hidden[0].load_state_dict(pair.pooler.state_dict())
+
+
+def initialise_new_tokens(network: Network, ids: Sequence[int], seed: int) -> None:
+    """Initialise the embeddings of tokens that pretraining never used, normal with `init_std`."""
+    random = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for number in ids:
+            weight = network.backbone.embedding.token.weight
+            normal = torch.randn(weight.shape[1], generator=random)
+            weight[number] = normal * network.backbone.settings.init_std
