@@ -151,6 +151,25 @@ def test_training_begins_with_a_layer_where_the_head_has_no_weights_of_its_own(
     assert {name.split(".")[3] for name in trained_names(network) if "blocks" in name} == {"1"}
 
 
+def test_the_best_epoch_is_restored_with_layers_that_joined_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first epoch trains the head and one layer; those below are as they were then."""
+    trained = open_run(make_run(tmp_path), "cpu")
+    scores = iter([0.9, 0.1, 0.1])
+    monkeypatch.setattr(Classify, "scores", lambda *given: {"accuracy": next(scores)})
+    monkeypatch.setattr(Classify, "baselines", lambda *given: {})
+    strategy = GradualUnfreezing(over=0.6, lr=1e-2)
+    settings = replace(FAST, strategy=strategy, keep="best", epochs=3)
+    network = tune(trained, TASK, reviews(32, 1), reviews(8, 2), settings).network
+    before = network_of(trained)
+    for depth, same in enumerate((True, True, False)):
+        pairs = zip(
+            network.parameters_by_depth()[depth], before.parameters_by_depth()[depth], strict=True
+        )
+        assert all(torch.equal(now, then) for now, then in pairs) == same
+
+
 @pytest.mark.parametrize("settings", [AdamW(lr=1e-3), SGD(lr=1e-3), Muon(lr=1e-3)])
 def test_each_layer_has_the_rate_of_its_depth(network: Network, settings: Any) -> None:
     strategy = LayerDecay(decay=0.5)
