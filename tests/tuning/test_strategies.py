@@ -160,7 +160,7 @@ def test_the_best_epoch_is_restored_with_layers_that_joined_later(
     monkeypatch.setattr(Classify, "scores", lambda *given: {"accuracy": next(scores)})
     monkeypatch.setattr(Classify, "baselines", lambda *given: {})
     strategy = GradualUnfreezing(over=0.6, lr=1e-2)
-    settings = replace(FAST, strategy=strategy, keep="best", epochs=3)
+    settings = replace(FAST, strategy=strategy, keep="best", epochs=3, batch=8)
     network = tune(trained, TASK, reviews(32, 1), reviews(8, 2), settings).network
     before = network_of(trained)
     for depth, same in enumerate((True, True, False)):
