@@ -130,8 +130,9 @@ def _require_same_head(tuned: TunedModel, family: str, classifier: PublishedHead
         )
     if classifier is None and tuned.task.reads_texts:
         raise UserError(
-            f"{tuned.source}: transformers classifies with {family} from another state than "
-            "Foreword; tune with --task text_to_text, whose models 'foreword export' writes"
+            f"{tuned.source}: transformers classifies with {family} otherwise than Foreword, from "
+            "another state or without a bias; tune with --task text_to_text, whose models "
+            "'foreword export' writes"
         )
     if classifier is None:
         raise UserError(

@@ -125,8 +125,10 @@ def test_the_exported_tokenizer_gives_a_pair_two_segments(tmp_path: Path) -> Non
     assert encoded["token_type_ids"] == [0] * (len(first) + 2) + [1] * (len(second) + 1)
 
 
-def test_the_text_generation_pipeline_gives_our_text(tmp_path: Path) -> None:
-    run, folder = exported(tmp_path, "gpt2_tiny", BPE(vocab=380), SMALL)
+@pytest.mark.parametrize("name", ["gpt2_tiny", "modern_decoder_tiny"])
+def test_the_text_generation_pipeline_gives_our_text(name: str, tmp_path: Path) -> None:
+    settings = SMALL if name == "gpt2_tiny" else ["model.init_std=0.3"]
+    run, folder = exported(tmp_path, name, BPE(vocab=380), settings)
     write = transformers.pipeline("text-generation", model=str(folder), device="cpu")
     loaded = foreword.load(run, "cpu")
     ours = loaded.generate("The cat", Sampling(tokens=8, temperature=0.0))
@@ -172,6 +174,7 @@ CARRIED = {
     "gpt1": "openai_gpt",
     "gpt2": "gpt2",
     "longformer": "longformer",
+    "modern_decoder": "llama",
     "modern_encoder": "modernbert",
     "modernbert": "modernbert",
     "roberta": "roberta",

@@ -104,6 +104,10 @@ def test_unsupported_settings_are_refused(folder: Path, keys: dict[str, Any], wo
             {"d_head": 16},
             "d_head is 16, but Foreword supports here: d_model / n_head, which",
         ),
+        ("llama", {"num_key_value_heads": 2}, "4, one for each attention head"),
+        ("llama", {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "supports here: none"),
+        ("llama", {"rope_theta": 5.0}, "rope_theta alone, the same as rope_theta"),
+        ("llama", {"mlp_bias": True}, "mlp_bias is True, but Foreword supports here: False"),
         ("modernbert", {"rope_parameters": {"rope_theta": 5.0}}, "a table each for sliding_atten"),
         ("modernbert", {"rope_parameters": {"full_attention": 5.0}}, "a table each for sliding"),
         (

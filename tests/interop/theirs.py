@@ -65,6 +65,22 @@ def _gpt2(transformers: Any) -> nn.Module:
     )
 
 
+def _llama(transformers: Any, **settings: Any) -> nn.Module:
+    return transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(
+            vocab_size=SIZE,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=48,
+            max_position_embeddings=LENGTH,
+            bos_token_id=0,
+            eos_token_id=0,
+            **settings,
+        )
+    )
+
+
 def _roberta(transformers: Any) -> nn.Module:
     return transformers.RobertaForMaskedLM(
         transformers.RobertaConfig(
@@ -212,6 +228,8 @@ FAMILIES: dict[str, tuple[Callable[[Any], nn.Module], dict[str, str]]] = {
     "electra-generator": (partial(_electra, heads="MaskedLM"), BERT),
     "electra-small-generator": (partial(_electra, heads="MaskedLM", share=2), BERT),
     "gpt2": (_gpt2, GPT),
+    "llama": (_llama, GPT),
+    "llama-tied": (partial(_llama, tie_word_embeddings=True, head_dim=6), GPT),
     "openai_gpt": (_openai_gpt, {"unk_token": "<unk>"}),
     "longformer": (_longformer, ROBERTA),
     "modernbert": (_modernbert, BERT),

@@ -1,0 +1,151 @@
+"""Llama: `LlamaForCausalLM`, the decoder with rotary positions that most tools read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+from foreword.interop.hf._contract import (
+    Design,
+    Family,
+    ParameterMap,
+    SettingMap,
+    Table,
+    map_each,
+)
+from foreword.interop.hf_config import HFConfig
+from foreword.types import Vocab
+
+BLOCK = {
+    "attention.query attention.key_value": "self_attn.q_proj self_attn.k_proj self_attn.v_proj",
+    "attention.output": "self_attn.o_proj",
+    "attention_norm": "input_layernorm",
+    "feedforward.up": "mlp.gate_proj mlp.up_proj",
+    "feedforward.down": "mlp.down_proj",
+    "feedforward_norm": "post_attention_layernorm",
+}
+BASE = 10_000.0
+
+
+@dataclass(frozen=True)
+class Llama(Family):
+    """Llama and Modern decoder (Touvron et al. 2023): RMSNorm before each part, SwiGLU, rotary.
+
+    Each head has keys and values of its own; grouped-query attention is refused. Its text
+    classifier has no bias, which ours has, so fine-tuned classifiers are not exported.
+    """
+
+    architecture = "LlamaForCausalLM"
+    layout = "decoder"
+    prefix = "model."
+    embedding = "model.embed_tokens.weight"
+    linear_heads = MappingProxyType({"TokenClassification": "score"})
+    setting_maps = (
+        SettingMap("d_model", "hidden_size", 4096),
+        SettingMap("layers", "num_hidden_layers", 32),
+        SettingMap("heads", "num_attention_heads", 32),
+        SettingMap("d_head", "head_dim", None),
+        SettingMap("d_ff", "intermediate_size", 11_008),
+        SettingMap("activation", "hidden_act", "silu", {"swiglu": "silu"}),
+        SettingMap("norm_eps", "rms_norm_eps", 1e-6),
+        SettingMap("init_std", "initializer_range", 0.02),
+        SettingMap("attention_dropout", "attention_dropout", 0.0),
+    )
+    fixed = MappingProxyType(
+        {
+            "norm": "rms",
+            "norm_position": "pre",
+            "bias": False,
+            "dropout": 0.0,
+            "assumes_causal_mask": True,
+            "position.kind": "rotary",
+            "init": "gpt2",
+        }
+    )
+    supported_values = MappingProxyType({"attention_bias": False, "mlp_bias": False})
+    ignored_keys = ("pretraining_tp",)
+
+    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
+        """Return the model with its rotary base, and its output layer tied or not.
+
+        Raises:
+            UserError: heads share keys and values, or frequencies are scaled.
+        """
+        table = super().model(hf_config, weights)
+        groups = hf_config.get("num_key_value_heads", None)
+        if groups not in (None, table["heads"]):
+            raise hf_config.refuse(
+                "num_key_value_heads", f"{table['heads']}, one for each attention head"
+            )
+        table["position"]["base"] = _base(hf_config)
+        hf_config.get("max_position_embeddings", 2048)
+        is_tied = hf_config.get("tie_word_embeddings", False)
+        output, embedding = weights.get("lm_head.weight"), weights.get(self.embedding)
+        is_copy = output is None or embedding is None or torch.equal(output, embedding)
+        return {**table, "tied": is_tied or is_copy}
+
+    def describe(self, design: Design, vocab: Vocab) -> Table:
+        """Return the config, with the rotary base in the form of releases before 5 and since."""
+        model = design.model
+        base = getattr(model.position, "base", BASE)
+        return {
+            **super().describe(design, vocab),
+            "num_key_value_heads": model.heads,
+            "max_position_embeddings": design.packing.length,
+            "rope_theta": base,
+            "rope_parameters": {"rope_theta": base, "rope_type": "default"},
+            "tie_word_embeddings": model.tied,
+            **self.supported_values,
+        }
+
+    def objective(self, weights: Mapping[str, Tensor]) -> Table:
+        return {"kind": "causal"}
+
+    def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
+        """Return rows of texts between `<s>` and `</s>`, which do not see each other."""
+        return {"length": 1024, "bos": "<s>", "eos": "</s>", "document_mask": True}
+
+    def bos_and_eos(self, design: Design) -> tuple[str, str]:
+        """Return the token before a text; the model finds the end itself."""
+        packing = design.packing
+        return packing.bos or ("" if packing.document_mask else packing.eos), ""
+
+    def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
+        kind = ("weight",)
+        yield ParameterMap(("backbone.embedding.token.weight",), (self.embedding,))
+        for n in range(design.model.layers):
+            ours, theirs = f"backbone.stack.blocks.{n}.", f"{self.prefix}layers.{n}."
+            yield from map_each(BLOCK, ours, theirs, kind)
+        yield from map_each({"final_norm": "norm"}, "backbone.stack.", self.prefix, kind)
+        if not design.model.tied:
+            yield ParameterMap(("heads.token.weight",), ("lm_head.weight",))
+
+    def tied_tensors(self, design: Design) -> Mapping[str, str]:
+        """Return the output layer, if it is tied to the embedding."""
+        return {"lm_head.weight": self.embedding} if design.model.tied else {}
+
+    def is_buffer(self, name: str) -> bool:
+        """Return whether it holds rotary frequencies, which old files do."""
+        return name.endswith(".rotary_emb.inv_freq")
+
+
+def _base(hf_config: HFConfig) -> float:
+    """Return the base of rotary positions.
+
+    Raises:
+        UserError: the frequencies are scaled, or two keys disagree.
+    """
+    configured = hf_config.get("rope_theta", None, float)
+    options = dict(hf_config.get("rope_parameters", None, dict) or {})
+    scaling = hf_config.get("rope_scaling", None, dict)
+    if scaling and scaling.get("rope_type", scaling.get("type", "default")) != "default":
+        raise hf_config.refuse("rope_scaling", "none")
+    base = options.pop("rope_theta", BASE if configured is None else configured)
+    is_plain = not options or options == {"rope_type": "default"}
+    if not is_plain or type(base) not in (int, float) or configured not in (None, base):
+        raise hf_config.refuse("rope_parameters", "rope_theta alone, the same as rope_theta")
+    return float(base)
