@@ -218,6 +218,9 @@ def tune(
         display.note(note)
     if overlap := overlap_note(training.tasks, dev_examples):
         display.warn(overlap)
+    remarks = made.notes(mixture, dev_examples)
+    for remark in remarks:
+        display.note(remark)
 
     # Fine-tune; record where the examples came from, and write the model and its scores.
     with atomic.guarded(trained.run):
@@ -238,7 +241,7 @@ def tune(
             settings=result.settings | {"data": reader.as_table(training, scored, temperature)},
         )
         content = {**results.as_json(result, name, command()), "request": request}
-        content["notes"] += [overlap] * bool(overlap)
+        content["notes"] += [*[overlap] * bool(overlap), *remarks]
         results.save_network(result, folder, reader.tuned_on(training), content)
         stored.write(evaluation, content)
         unfinished.remove(unfinished.folder_for(folder))

@@ -12,8 +12,10 @@ from torch import Tensor, nn
 
 from foreword.data.rows import positions_within
 from foreword.errors import UserError
+from foreword.evaluation.decoding import Start, decode, stops_of, text_of
 from foreword.evaluation.prompting import PromptedModel
-from foreword.layouts._contract import Layout
+from foreword.evaluation.sampling import GREEDY
+from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Model, NeuralBackbone
 from foreword.tuning.examples import EncodedTexts, Ragged
@@ -21,7 +23,7 @@ from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import Network
 from foreword.tuning.rows import TOKENS_AT_ONCE, WIDTH, PackedExamples, PooledBatch, first_fit
 from foreword.tuning.tasks._contract import EncodedExample
-from foreword.types import Array, Example, MaxLengths, Tokens, Vocab
+from foreword.types import Array, Example, MaxLengths, Tokens
 
 CUDA_WIDTH = 64  # on CUDA widths are multiples of this, since kernels are compiled per shape
 
@@ -67,19 +69,18 @@ class AnswerExamples(PackedExamples):
 
     Attributes:
         encoded: the sources, with the special tokens of pretraining.
-        targets: the answers with their end tokens, a sequence of (tokens,) int64.
+        targets: the answers with their end tokens, a sequence of (tokens,) int64; for a task that
+            `writes`, `WrittenTargets`.
         template: the input template; sources are cut to its length, or shorter if the model's
             positions must hold the answer too.
-        layout: the layout of pretraining.
-        vocab: the tokenizer's vocabulary.
+        prompted: the model that they are for.
         auxiliary: 0, since there is no auxiliary loss. See `PooledExamples`.
     """
 
     encoded: Sequence[EncodedExample]
     targets: Any
     template: InputTemplate
-    layout: Layout
-    vocab: Vocab
+    prompted: PromptedModel
     auxiliary: float = 0.0
 
     @classmethod
@@ -115,7 +116,7 @@ class AnswerExamples(PackedExamples):
         sources = EncodedTexts.of(map(source_of, encoded))
         targets = Ragged.of(map(target_of, encoded))
         template = replace(template, fresh=())
-        return cls(sources, targets, template, prompted.recipe.layout, prompted.vocab)
+        return cls(sources, targets, template, prompted)
 
     @property
     def lengths(self) -> Array:
@@ -136,12 +137,62 @@ class AnswerExamples(PackedExamples):
         source = _tokens([[self.encoded[n].ids for n in row] for row in rows], multiple)
         target = _tokens([[self.targets[n] for n in row] for row in rows], multiple)
         weights = (target.documents >= 0).astype(np.float32)
-        batch = self.layout.arrange(Example(source, target, weights), self.vocab)
+        layout, vocab = self.prompted.recipe.layout, self.prompted.vocab
+        batch = layout.arrange(Example(source, target, weights), vocab)
         # The layout keeps the order of documents, and that of the target's tokens.
         batch_rows, columns = np.nonzero(np.asarray(batch.weights))
         numbers = np.concatenate([[n] * len(self.targets[n]) for row in rows for n in row])
         targets = np.asarray(batch.targets)[batch_rows, columns]
         return PooledBatch(batch, batch_rows, columns, numbers.astype(np.int64), targets)
+
+    def with_texts(self, targets: WrittenTargets, longest: int) -> AnswerExamples:
+        """Return the examples with the texts that written answers are held against.
+
+        Args:
+            targets: the texts.
+            longest: the most tokens of an answer of training.
+        """
+        return replace(self, targets=replace(targets, ids=self.targets, longest=longest))
+
+    def write(self, network: Network, most: int) -> Array:
+        """Return the likeliest answer to each example, a text each, (examples,) of objects.
+
+        Args:
+            network: a model of these examples, on its device.
+            most: the most tokens of an answer.
+        """
+        model = network.as_model()
+        assert model is not None
+        device = next(network.parameters()).device
+        prompted = replace(self.prompted, model=model, device=device, dtype=torch.float32)
+        starts = [Start(example.ids, example.ids[:0]) for example in self.encoded]
+        with evaluation_mode(network):
+            new = decode(prompted, starts, replace(GREEDY, tokens=most), stops_of(prompted))
+        texts = [text_of(prompted, s, n.ids).strip() for s, n in zip(starts, new, strict=True)]
+        return np.asarray(texts, dtype=object)
+
+
+@dataclass(frozen=True)
+class WrittenTargets(Sequence[Array]):
+    """What written answers are held against.
+
+    Attributes:
+        ids: the answers with their end tokens, a sequence of (tokens,) int64.
+        references: the right answers to each example, as texts.
+        texts: the texts that are answered.
+        longest: the most tokens that an answer of training has.
+    """
+
+    ids: Sequence[Array]
+    references: Sequence[Sequence[str]]
+    texts: Sequence[str]
+    longest: int
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, which: Any) -> Any:
+        return self.ids[which]
 
 
 def source_room(prompted: PromptedModel, length: int, target: int) -> int:

@@ -24,6 +24,7 @@ from foreword.train.loop import Loop, StepOptions
 from foreword.train.optimizers._contract import OptimizerSettings
 from foreword.train.schedules._contract import Schedule
 from foreword.train.warmup import Warmup
+from foreword.tuning.answers import AnswerExamples
 from foreword.tuning.epochs import BestEpoch, ScoreEachEpoch
 from foreword.tuning.features import Features
 from foreword.tuning.network import ExampleSet, Network, NetworkBatch
@@ -296,7 +297,7 @@ class FineTuner:
         }
 
     def _outputs(self, examples: ExampleSet) -> Array:
-        return predict(self.network, examples, self.device, SCORING_DTYPE)
+        return scored_outputs(self.task, self.network, examples)
 
 
 @dataclass(frozen=True)
@@ -346,6 +347,14 @@ def shuffled_batches(count: int, batch: int, seed: int, epoch: int) -> list[Arra
     """Return the shuffled examples of an epoch, in batches whose sizes differ by at most 1."""
     order = permute(np.arange(count), count, (seed << 20) + epoch)
     return np.array_split(order, -(-count // batch))
+
+
+def scored_outputs(task: Task, network: Network, examples: ExampleSet) -> Array:
+    """Return what a network computes for examples, or writes if the task has it write."""
+    if task.writes:
+        assert isinstance(examples, AnswerExamples)
+        return examples.write(network, examples.targets.longest)
+    return predict(network, examples, next(network.parameters()).device, SCORING_DTYPE)
 
 
 def predict(

@@ -25,10 +25,9 @@ from foreword.tuning.drawing import Drawn, draw
 from foreword.tuning.examples import LabelledTexts, first_inputs
 from foreword.tuning.features import fits_in_memory
 from foreword.tuning.fine_tuner import (
-    SCORING_DTYPE,
     TuneData,
     TuneSettings,
-    predict,
+    scored_outputs,
 )
 from foreword.tuning.input_template import InputTemplate, missing_special_tokens, template_of
 from foreword.tuning.labelled import Labelled
@@ -102,7 +101,8 @@ def tune(
         chosen_metric(row, variant.metric)
     # Train every seed, but for those that an earlier call finished.
     examples = {"train": train, "dev": dev, **further}
-    caches = fits_in_memory(neural_settings(trained.recipe.model), task, data.train, data.dev)
+    settings_of_model = neural_settings(trained.recipe.model)
+    caches = not task.writes and fits_in_memory(settings_of_model, task, data.train, data.dev)
     seeds_of = [
         Variant(variant, FinishedSeeds.of(unfinished, trained, task, variant, examples))
         for variant in variants
@@ -174,14 +174,18 @@ def _encode(
     parts = {"train": train, "dev": dev, **{FURTHER + name: p for name, p in further.items()}}
     targets = {name: task.targets(part, labels) for name, part in parts.items()}
     encoded = {name: task.encode(part, trained.tokenizer, template) for name, part in parts.items()}
-    packed: dict[str, PackedExamples]
     if encoded["train"][0].answer is not None:
         prompted = PromptedModel.of(trained)
-        packed = {name: AnswerExamples.of(prompted, encoded[name], template) for name in parts}
-        return _data_of(packed, labels, drawn.numbers)
+        answers = {name: AnswerExamples.of(prompted, encoded[name], template) for name in parts}
+        if task.writes:
+            longest = max(map(len, answers["train"].targets))
+            answers = {
+                name: one.with_texts(targets[name], longest) for name, one in answers.items()
+            }
+        return _data_of(dict(answers), labels, drawn.numbers)
     # Outputs do not depend on others, so scoring never needs a batch as a whole.
     scored_whole: Whole = "input" if task.whole == "input" else "example"
-    packed = {
+    packed: dict[str, PackedExamples] = {
         name: PooledExamples(
             encoded[name],
             task.place(targets[name], encoded[name]),
@@ -224,7 +228,7 @@ def _with_sources(examples: Sequence[Any], name: str) -> LabelledTexts:
 def _untuned_row(trained: TrainedModel, task: Task, data: TuneData) -> Row:
     """Return the scores of the pretrained model as it is."""
     network = build_network(trained, task, data.labels, None).to(trained.device)
-    outputs = predict(network, data.dev, trained.device, SCORING_DTYPE)
+    outputs = scored_outputs(task, network, data.dev)
     scores = task.scores(outputs, data.dev.targets)
     return summarise([{"start": "pretrained", "strategy": "not tuned", **scores}])
 

@@ -85,7 +85,7 @@ class TunedWriter(LoadedModel):
             return Answers([], 0)
         # Cut each text so that its longest answer still has a position.
         prompted = self.trained
-        tokens = self._longest + len(prompted.end_token)
+        tokens = self.task.max_tokens or self._longest + len(prompted.end_token)
         room = source_room(prompted, self.template.length, tokens)
         encoded = self.task.encode(examples, self.tokenizer, self.template)
         starts = [

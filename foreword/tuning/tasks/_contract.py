@@ -106,6 +106,11 @@ class Task(Ranged, ABC):
         return 0.0
 
     @property
+    def writes(self) -> bool:
+        """Whether dev examples are answered by writing, not by each token after the right ones."""
+        return False
+
+    @property
     def mix_layers(self) -> bool:
         """Whether the head reads a scalar mix of all layers."""
         return False
@@ -149,6 +154,11 @@ class Task(Ranged, ABC):
         """
         del has_dropout
         return train
+
+    def notes(self, train: Sequence[Labelled], dev: Sequence[Labelled]) -> list[str]:
+        """Return what a reader of the scores has to know of the examples, a line each."""
+        del train, dev
+        return []
 
     @abstractmethod
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,13 +12,29 @@ import numpy as np
 from torch import Tensor
 
 from foreword.errors import UserError
+from foreword.ranges import Count
+from foreword.text.sentences import split
 from foreword.text.tokenizer import Tokenizer
+from foreword.tuning.answers import WrittenTargets
 from foreword.tuning.examples import EncodedTexts, batched
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.labelled import Labelled
+from foreword.tuning.labelled import (
+    Columns,
+    Labelled,
+    ReadExample,
+    example_of,
+    label_of,
+    text_of,
+)
 from foreword.tuning.task_mixture import with_prefix
 from foreword.tuning.tasks._contract import EncodedExample, Task
+from foreword.tuning.text_metrics import Metric, require, share_known, text_scores
 from foreword.types import Array, Loss
+
+BETWEEN = (
+    "\x1e"  # the answers of an example that has several: a record separator, which no text has
+)
+LIST = (list, tuple, np.ndarray)
 
 
 @dataclass(frozen=True)
@@ -30,9 +46,20 @@ class TextToText(Task):
     For models pretrained with a source and a target (span_corruption, prefix, ...), in their
     layout. Several tasks at once have a prefix each; see `foreword.tuning.task_mixture`.
 
+    The text may be a list of sentences, and the label a list of right answers: the first is
+    trained on, the best counts.
+
+        summaries             task.metric=rouge
+        questions by heart    task.metric=answer task.prefix="question: " (closed book)
+        translation           task.metric=bleu
+
     Attributes:
         prefix: put before each text; `{text}` and `{pair}` in it are replaced by the texts.
         words: the words written for labels, each as `label=word` ("1=positive").
+        metric: `accuracy`, of whole answers and of their tokens, each after the right ones; or a
+            measure of what the model writes by its likeliest tokens: `answer`, exact match and F1
+            of words by SQuAD's rules; `rouge`, ROUGE-1, -2 and -L (F); `bleu`, with chrF.
+        max_tokens: the most tokens that are written; default: as the longest answer of training.
 
     Also called: seq2seq.
     Reference: Raffel et al. 2020, sections 2.4 and 3.5.2.
@@ -40,6 +67,8 @@ class TextToText(Task):
 
     prefix: str = ""
     words: tuple[str, ...] = ()
+    metric: Metric = "accuracy"
+    max_tokens: Count | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,9 +76,41 @@ class TextToText(Task):
             if not all(word.partition("=")):
                 raise ValueError(f"words: must be label=word each, got {word!r}")
 
+    @property
+    def writes(self) -> bool:
+        """Whether the metric is of what the model writes."""
+        return self.metric != "accuracy"
+
+    @property
+    def reader(self) -> ReadExample:
+        """What makes an example of a row: texts, or lists of them."""
+        return self.example
+
+    def example(self, row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
+        """Return the example of a row, its sentences and its right answers joined."""
+        text, label = row.get(columns.text), row.get(columns.label)
+        joined = dict(row)
+        if isinstance(text, LIST):
+            joined[columns.text] = " ".join(text_of(one, source) for one in text)
+        if isinstance(label, LIST):
+            joined[columns.label] = BETWEEN.join(label_of(one, source).strip() for one in label)
+        return example_of(joined, columns, source)
+
+    def notes(self, train: Sequence[Labelled], dev: Sequence[Labelled]) -> list[str]:
+        """Return which share of the dev answers can be had from training."""
+        if self.metric != "answer":
+            return []
+        share = share_known([answers_of(e) for e in dev], [a for e in train for a in answers_of(e)])
+        return [f"{share:.1%} of the dev answers are answers of training examples too"]
+
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
-        """Return the labels of the training examples, sorted; the model may write others."""
-        return tuple(sorted({example.label for example in train}))
+        """Return the labels of the training examples, sorted; none if the model may write any.
+
+        Raises:
+            UserError: what the metric requires is not installed.
+        """
+        require(self.metric)
+        return () if self.writes else tuple(sorted({answers_of(e)[0] for e in train}))
 
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
@@ -63,7 +124,7 @@ class TextToText(Task):
         def encoded() -> Iterator[EncodedExample]:
             for some in batched(examples):
                 sources = tokenizer.encode_batch([with_prefix(e, self.prefix).text for e in some])
-                answers = tokenizer.encode_batch([self.word_of(e.label) for e in some])
+                answers = tokenizer.encode_batch([self.word_of(answers_of(e)[0]) for e in some])
                 for example, source, answer in zip(some, sources, answers, strict=True):
                     if example.label and not len(answer):
                         raise UserError(
@@ -82,9 +143,10 @@ class TextToText(Task):
     def _words(self) -> dict[str, str]:
         return dict(word.split("=", 1) for word in self.words)
 
-    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
-        """Return zeros: the targets are the answers of `encode`."""
-        return np.zeros(len(examples), dtype=np.int64)
+    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> WrittenTargets:
+        """Return the right answers as texts; their ids are those of `encode`."""
+        references = [[self.word_of(one) for one in answers_of(e)] for e in examples]
+        return WrittenTargets((), references, [e.text for e in examples], 0)
 
     def head(self, d_model: int, labels: tuple[str, ...]) -> None:
         """Return None: the head is the output layer of pretraining."""
@@ -110,9 +172,12 @@ class TextToText(Task):
 
         Args:
             outputs: the likeliest token at each position of all answers, (tokens, 1); or one
-                answer for each example, (examples, length), right-padded with -1.
-            targets: the answers, a list of (tokens,) int64.
+                answer for each example, (examples, length), right-padded with -1; or what was
+                written for each, (examples,) of texts.
+            targets: the answers, a list of (tokens,) int64; if the task writes, with their texts.
         """
+        if self.metric != "accuracy":
+            return text_scores(self.metric, outputs.tolist(), targets.references)
         if outputs.shape[1] > 1:
             answers = [row[row >= 0] for row in outputs.astype(np.int64)]
             pairs = zip(answers, targets, strict=True)
@@ -125,7 +190,29 @@ class TextToText(Task):
         }
 
     def baselines(self, train: Any, dev: Any, labels: tuple[str, ...]) -> Mapping[str, Array]:
-        """Return the most frequent answer, followed by -1, for every example."""
+        """Return the most frequent answer for every example, or what the text itself gives.
+
+        For summaries that is its first sentence, for translations all of it.
+        """
+        if self.metric == "answer":
+            common = Counter(each[0] for each in train.references).most_common(1)[0][0]
+            return {"most frequent answer": np.asarray([common] * len(dev.texts), dtype=object)}
+        if self.metric == "rouge":
+            firsts = [split(text)[0].strip() for text in dev.texts]
+            return {"first sentence": np.asarray(firsts, dtype=object)}
+        if self.metric == "bleu":
+            return {"the text itself": np.asarray(dev.texts, dtype=object)}
         counts = Counter(tuple(target.tolist()) for target in train)
         answer = np.asarray([*counts.most_common(1)[0][0], -1])
         return {"most frequent answer": np.repeat(answer[None], len(dev), axis=0)}
+
+    def fitted(self, outputs: Array, targets: Any) -> Task:
+        """Return the task with the length of what it writes, if that is not set."""
+        if not self.writes or self.max_tokens is not None:
+            return self
+        return replace(self, max_tokens=targets.longest)
+
+
+def answers_of(example: Labelled) -> list[str]:
+    """Return the right answers to an example."""
+    return example.label.split(BETWEEN)

@@ -1,0 +1,86 @@
+"""Measures of written answers: of questions, of summaries and of translations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from foreword.errors import UserError
+from foreword.tuning import squad
+
+Metric = Literal["accuracy", "answer", "rouge", "bleu"]
+ROUGE = ("rouge1", "rouge2", "rougeL")
+WORD = re.compile(r"[^\W_]+")
+
+
+def require(metric: Metric) -> None:
+    """Check that what computes a measure is installed.
+
+    Raises:
+        UserError: it is not.
+    """
+    if metric == "rouge":
+        _rouge_scorer()
+
+
+def text_scores(
+    metric: Metric, answers: Sequence[str], references: Sequence[Sequence[str]]
+) -> dict[str, float]:
+    """Return the scores of written answers.
+
+    Args:
+        metric: `answer`, exact match and F1 of words by SQuAD's rules; `rouge`, the F-measures of
+            words, pairs of words and longest common subsequences, by the best reference; or
+            `bleu`, of 100, with chrF.
+        answers: the answers.
+        references: the right answers to each, at least one.
+    """
+    if metric == "answer":
+        pairs = [(a, squad.right_answers(r)) for a, r in zip(answers, references, strict=True)]
+        return {
+            "exact_match": float(np.mean([squad.exact_match(*pair) for pair in pairs])),
+            "answer_f1": float(np.mean([squad.f1(*pair) for pair in pairs])),
+        }
+    if metric == "rouge":
+        scorer = _rouge_scorer()
+        scored = [scorer.score_multi(r, a) for a, r in zip(answers, references, strict=True)]
+        return {name: float(np.mean([one[name].fmeasure for one in scored])) for name in ROUGE}
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+
+    count = max(map(len, references))
+    columns: Any = [[r[n] if n < len(r) else None for r in references] for n in range(count)]
+    return {
+        "bleu": BLEU().corpus_score(list(answers), columns).score,
+        "chrf": CHRF().corpus_score(list(answers), columns).score,
+    }
+
+
+def share_known(references: Sequence[Sequence[str]], known: Sequence[str]) -> float:
+    """Return the share of questions with a right answer among known ones, by SQuAD's rules.
+
+    Reference: Lewis et al. 2021, "Question and Answer Test-Train Overlap", section 3.
+    """
+    answers = set(map(squad.normalised, known))
+    are_known = [any(squad.normalised(one) in answers for one in each) for each in references]
+    return float(np.mean(are_known))
+
+
+class _Words:
+    """Words of letters and digits in lower case; of English those of the library's tokenizer."""
+
+    def tokenize(self, text: str) -> list[str]:
+        return WORD.findall(text.lower())
+
+
+def _rouge_scorer() -> Any:
+    try:
+        from rouge_score.rouge_scorer import RougeScorer
+    except ImportError:
+        raise UserError(
+            "task.metric: rouge requires rouge-score: pip install 'foreword[rouge]'"
+        ) from None
+    return RougeScorer(list(ROUGE), tokenizer=_Words())
