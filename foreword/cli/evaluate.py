@@ -35,7 +35,7 @@ def evaluate(
     ] = None,
     suite: Annotated[
         str | None,
-        typer.Option(help="Ask questions: cloze, blimp, lambada, lama, choice, ..."),
+        typer.Option(help="Ask questions: cloze, blimp, lambada, in_context, ..."),
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="With --suite, a setting of it: limit=100.")

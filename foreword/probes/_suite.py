@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -33,6 +33,8 @@ class Question:
         answer: the right answer.
         options: the answers to choose from; empty if the model finds its own.
         given: what only some suites need.
+        asks: what it asks, if it is asked in several ways, such as after other examples: these are
+            drawn and compared as one, since they are not independent.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Question:
     answer: str
     options: tuple[str, ...] = ()
     given: Any = None
+    asks: str = ""
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,7 @@ class Suite(Ranged, ABC):
             notes.append(f"{model.label}: {method}{with_unknown}")
             notes += [f"{model.label}: {note}" for note in self.remarks(model.trained, questions)]
         notes.append(f"low, high: {LEVEL:.0%} interval, by bootstrap over the questions")
-        notes += _comparisons(taken, self)
+        notes += _comparisons(taken, questions, self)
         return Finding(
             title=self.heading,
             rows=rows,
@@ -165,9 +168,8 @@ class Suite(Ranged, ABC):
         groups = {name: np.flatnonzero(of_question == name) for name in subsets}
         if len(subsets) != 1 or ALL not in subsets:
             groups[ALL] = np.arange(len(questions))
-        values = _values(answers)
         for name, where in groups.items():
-            own = values[where]
+            own = _values([(questions[int(n)], answers[int(n)]) for n in where])
             low, high = _interval(self, own)
             yield {
                 "run": run,
@@ -247,21 +249,27 @@ def _predictions(
         }
 
 
-def _values(answers: Sequence[Answer]) -> Array:
-    """Return what the statistic takes, (answers, ...) float64."""
-    return np.array([a.correct if a.value is None else a.value for a in answers], dtype=float)
+def _values(asked: Iterable[tuple[Question, Answer]]) -> Array:
+    """Return what the statistic takes, (questions, ...) float64; the mean of what asks the same."""
+    values: dict[str, list[float | tuple[float, ...]]] = {}
+    for question, answer in asked:
+        value = answer.correct if answer.value is None else answer.value
+        values.setdefault(question.asks or question.name, []).append(value)
+    return np.array([np.mean(same, axis=0) for same in values.values()], dtype=float)
 
 
 def _interval(suite: Suite, values: Array) -> tuple[float, float]:
     return bootstrap(lambda drawn: suite.statistic(values[drawn]), len(values), DRAWS)
 
 
-def _comparisons(taken: Mapping[str, Sequence[Answer]], suite: Suite) -> Iterator[str]:
+def _comparisons(
+    taken: Mapping[str, Sequence[Answer]], questions: Sequence[Question], suite: Suite
+) -> Iterator[str]:
     """Yield how far the first model differs from each other one, on the same questions."""
     (first, answers), *others = taken.items()
-    one = _values(answers)
+    one = _values(zip(questions, answers, strict=True))
     for name, other_answers in others:
-        other = _values(other_answers)
+        other = _values(zip(questions, other_answers, strict=True))
         yield f"{first} against {name}: {paired(one, other, suite)}"
 
 

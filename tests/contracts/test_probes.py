@@ -37,6 +37,7 @@ MEASURES = {  # the function that measures, once all models are checked
     "choice": "score_groups",
     "cloze": "score_groups",
     "cola_zero_shot": "score_passages",
+    "in_context": "score_passages",
     "lama": "score_passages",
     "lambada": "score_passages",
     "minimal_pairs": "score_groups",
@@ -96,7 +97,10 @@ FILES: dict[str, dict[str, tuple[str, str]]] = {
 }
 
 
-SETTINGS = {"attention": {"sentence": "the bank of the river"}}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "attention": {"sentence": "the bank of the river"},
+    "in_context": {"task": "translate", "shots": [0, 1], "draws": 2, "limit": 2},
+}
 FAMILIES = {"attention": ("decoder", "encoder")}  # that a probe supports; default: MODELS
 
 

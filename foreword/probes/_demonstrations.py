@@ -1,0 +1,115 @@
+"""Tasks that are shown to a model by examples in its prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from foreword.errors import UserError
+from foreword.probes._files import files_of
+from foreword.tuning.labelled import Columns, example_of
+from foreword.tuning.table import chosen_columns, read_table
+from foreword.tuning.table_files import FORMATS
+
+WORDS = Path(__file__).parent / "data" / "english_french.jsonl"
+LONGEST = 99  # of the numbers to add
+OFFERED = 3  # wrong answers to choose from, where a task has no labels
+
+
+@dataclass(frozen=True)
+class Example:
+    """A question with its answer.
+
+    Attributes:
+        text: the question, such as `dog`.
+        answer: its answer, such as `chien`.
+        others: wrong answers.
+    """
+
+    text: str
+    answer: str
+    others: tuple[str, ...]
+
+
+def labelled_texts(files: str) -> list[Example]:
+    """Return the texts of a labelled table, each with the other labels as wrong answers.
+
+    Raises:
+        UserError: the table cannot be read, or has fewer than two labels.
+    """
+    found = _read(files)
+    labels = sorted({label for _, label in found})
+    if len(labels) < 2:
+        raise UserError(f"probe.files: {files}: expected two labels or more, got {len(labels)}")
+    return [
+        Example(text, label, tuple(other for other in labels if other != label))
+        for text, label in found
+    ]
+
+
+def translations(files: str, rng: np.random.Generator) -> list[Example]:
+    """Return words and their translations, by default English and French, in a random order.
+
+    Raises:
+        UserError: the table cannot be read, or has fewer than four translations.
+    """
+    found = _read(files or str(WORDS))
+    known = sorted({answer for _, answer in found})
+    if len(known) <= OFFERED:
+        raise UserError(f"probe.files: {files}: expected more than {OFFERED} different answers")
+    return [
+        Example(text, answer, _others(answer, known, rng))
+        for text, answer in (found[n] for n in rng.permutation(len(found)))
+    ]
+
+
+def scrambled_words(rng: np.random.Generator) -> list[Example]:
+    """Return English words whose letters are in another order: `koob`, `book`."""
+    words = sorted(text for text, _ in _read(str(WORDS)) if 3 <= len(text) <= 6)
+    found = []
+    for n in rng.permutation(len(words)):
+        word = shuffled = words[n]
+        while shuffled == word:
+            shuffled = "".join(rng.permutation(list(word)))
+        # Words of the same length, so that length tells nothing.
+        near = [other for other in words if len(other) == len(word)]
+        found.append(Example(shuffled, word, _others(word, near, rng)))
+    return found
+
+
+def sums(rng: np.random.Generator, count: int) -> list[Example]:
+    """Return different sums of two numbers: `23 + 45`, `68`."""
+    terms = [(a, b) for a in range(10, LONGEST + 1) for b in range(10, LONGEST + 1)]
+    found = []
+    for n in rng.permutation(len(terms))[:count]:
+        first, second = terms[n]
+        total = first + second
+        wrong = [str(total + distance) for distance in (-10, -2, -1, 1, 2, 10)]
+        found.append(Example(f"{first} + {second}", str(total), _others(str(total), wrong, rng)))
+    return found
+
+
+def _others(answer: str, among: Sequence[str], rng: np.random.Generator) -> tuple[str, ...]:
+    """Return wrong answers."""
+    wrong = [other for other in among if other != answer]
+    return tuple(wrong[n] for n in rng.permutation(len(wrong))[:OFFERED])
+
+
+def _read(files: str) -> list[tuple[str, str]]:
+    """Return the texts and labels of a table."""
+    found = []
+    for file in files_of(files, "probe.files", FORMATS):
+        table = read_table(file)
+        columns = chosen_columns(table, [Columns(), Columns("sentence", "label")], {})
+        for line, row in table.rows():
+            example = example_of(row, columns, f"{file}:{line}")
+            if example is None or not example.label:
+                what = columns.text if example is None else columns.label
+                raise UserError(f"{file}:{line}: nothing in {what}")
+            found.append((example.text.strip(), example.label))
+    if not found:
+        raise UserError(f"probe.files: {files}: no examples in it")
+    return found

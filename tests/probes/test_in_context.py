@@ -1,0 +1,178 @@
+"""Suite in_context: prompts, calibration by hand, and questions that are asked several times."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foreword.errors import UserError
+from foreword.evaluation.passages import Passage, score_passages
+from foreword.evaluation.prompting import PromptedModel
+from foreword.probes._contract import ProbedModel
+from foreword.probes._demonstrations import scrambled_words, sums, translations
+from foreword.probes._suite import Answer, Question, paired
+from foreword.probes.choice import Choice
+from foreword.probes.in_context import FREE, InContext
+from foreword.runs.trained_model import open_run
+
+Make = Callable[[str], Path]
+REVIEWS = [("the old bank", "0"), ("the river", "1"), ("he sat", "1"), ("by the bank", "0")]
+
+
+@pytest.fixture
+def decoder(make_run: Make) -> ProbedModel:
+    return ProbedModel("m", PromptedModel.of(open_run(make_run("decoder"), "cpu")))
+
+
+@pytest.fixture
+def reviews(tmp_path: Path) -> str:
+    file = tmp_path / "reviews.jsonl"
+    rows = [json.dumps({"text": text, "label": label}) for text, label in REVIEWS]
+    file.write_text("\n".join(rows), encoding="utf-8")
+    return str(file)
+
+
+def test_the_same_questions_are_asked_after_more_and_more_examples() -> None:
+    questions = InContext("translate", shots=(0, 2, 4), draws=3, limit=5).questions()
+    assert len(questions) == 5 * (1 + 3 + 3)
+    for shots, draws in (("0", 1), ("2", 3), ("4", 3)):
+        own = [question for question in questions if question.subset == shots]
+        prompts = {question.given.examples for question in own}
+        assert len(prompts) == draws
+        assert {prompt.count(" -> ") for prompt in prompts} == {int(shots)}
+        assert {question.asks for question in own} == {"1", "2", "3", "4", "5"}
+    by_name = {question.name: question.given for question in questions}
+    for draw in (1, 2, 3):
+        few = by_name[f"2 examples, draw {draw}, question 1"].examples
+        many = by_name[f"4 examples, draw {draw}, question 1"].examples
+        assert many.startswith(few)
+    asked = {question.given.asked.text for question in questions}
+    assert not any(f"\n{text} ->" in f"\n{q.given.examples}" for text in asked for q in questions)
+
+
+def test_a_prompt_has_the_examples_then_the_question(reviews: str) -> None:
+    suite = InContext("classify", files=reviews, labels=("bad", "good"), shots=(3,), draws=1)
+    (question,) = suite.questions()
+    words = {text: ("bad", "good")[int(label)] for text, label in REVIEWS}
+    parts = [f"Text: {text}\nLabel: {words[text]}" for text in words if text in question.text]
+    *examples, asked = question.text.split("\n\n")
+    assert sorted([*examples, f"{asked}{question.answer}"]) == sorted(parts)
+    assert asked == f"Text: {question.given.asked.text}\nLabel: "
+    assert set(question.options) == {"bad", "good"} and question.options[0] == question.answer
+    own = replace(suite, template="{text}: {answer}", shots=(1,))
+    assert own.questions()[0].text.count("\n") == 1, "an example ends its line"
+
+
+def test_calibration_divides_by_the_answers_without_a_question(
+    decoder: ProbedModel, reviews: str
+) -> None:
+    suite = InContext("classify", files=reviews, labels=("bank", "river"), shots=(0, 1), limit=3)
+    questions = suite.questions()
+    answers = list(suite.answers(decoder.trained, questions))
+
+    def nats(text: str, answer: str) -> float:
+        (score,) = score_passages(decoder.trained, [Passage(f" {answer}", before=text.rstrip())])
+        return score.nats
+
+    for question, answer in zip(questions, answers, strict=True):
+        shown = question.given
+        free = [f"{shown.examples}Text: {text}\nLabel:" for text in FREE]
+        plain = np.array([nats(question.text, option) for option in question.options])
+        prior = [np.mean([np.exp(nats(text, o)) for text in free]) for o in question.options]
+        assert answer.scores == pytest.approx(plain, abs=1e-4)
+        assert answer.correct == float(plain.argmax() == 0)
+        assert answer.more[0] == float((plain - np.log(prior)).argmax() == 0)
+
+
+def test_the_worst_and_the_best_draw_stand_beside_their_mean(
+    decoder: ProbedModel, reviews: str
+) -> None:
+    suite = InContext("classify", files=reviews, shots=(1,), draws=8, limit=2, calibrate=False)
+    found = suite.measure([decoder])
+    row = found.rows[0]
+    correct = np.array([answer["correct"] for answer in found.predictions]).reshape(8, 2)
+    assert row["accuracy"] == pytest.approx(correct.mean())
+    assert (row["lowest"], row["highest"]) == (correct.mean(1).min(), correct.mean(1).max())
+    assert row["calibrated"] is None
+
+
+def test_a_question_asked_in_several_ways_counts_once_in_intervals_and_tests() -> None:
+    rng = np.random.default_rng(1)
+    right = rng.random(40) < 0.5
+    choice = Choice("x")
+
+    def interval(times: int) -> tuple[float, float]:
+        asked = [
+            (
+                Question(f"{n} {way}", "s", "", "", asks=str(n)),
+                Answer("", float(is_right), more=(0.0,)),
+            )
+            for way in range(times)
+            for n, is_right in enumerate(right)
+        ]
+        row = next(choice._rows("m", *(list(column) for column in zip(*asked, strict=True))))
+        return row["low"], row["high"]
+
+    assert interval(5) == interval(1)
+    told = paired(np.array([1.0, 0.5, 0.0]), np.array([0.0, 0.0, 0.0]), choice)
+    assert "better on 2 questions, worse on 0" in told
+
+
+def test_tasks_without_a_file_make_right_answers_and_others_of_the_same_form() -> None:
+    rng = np.random.default_rng(1)
+    for example in sums(rng, 50):
+        first, second = example.text.split(" + ")
+        assert int(first) + int(second) == int(example.answer)
+    words = scrambled_words(rng)
+    for example in words:
+        assert sorted(example.text) == sorted(example.answer) and example.text != example.answer
+        assert {len(other) for other in example.others} == {len(example.answer)}
+    pool = [*sums(rng, 50), *words, *translations("", rng)]
+    for example in pool:
+        assert len({example.answer, *example.others}) == 4
+    assert len({example.text for example in translations("", rng)}) >= 100
+
+
+def test_prompts_that_do_not_fit_are_counted(decoder: ProbedModel) -> None:
+    suite = InContext("translate", shots=(0, 8), draws=2, limit=3, calibrate=False)
+    found = suite.measure([decoder])  # which reads 24 tokens
+    assert "m: 6 of 9 prompts have 24 tokens or more and are cut" in found.notes
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"task": "classify"}, "needs a table with text and label"),
+        ({"task": "add", "files": "x"}, "makes its own examples"),
+        ({"task": "add", "labels": ("a", "b")}, "are for task 'classify'"),
+        ({"shots": ()}, "expected different numbers"),
+        ({"shots": (1, 1)}, "expected different numbers"),
+        ({"template": "{text} is"}, "expected one {text} and one {answer}"),
+        ({"template": "{answer} {text}"}, "expected {text} before {answer}"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(
+    settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        InContext(**settings)
+
+
+def test_too_few_examples_or_other_labels_are_refused(reviews: str) -> None:
+    with pytest.raises(UserError, match="4 examples and a question: there are 4 in all"):
+        InContext("classify", files=reviews, shots=(4,)).questions()
+    with pytest.raises(UserError, match="3 words, for the labels 0, 1"):
+        InContext("classify", files=reviews, labels=("a", "b", "c"), shots=(1,)).questions()
+    one = Path(reviews).with_name("one.jsonl")
+    one.write_text('{"text": "a", "label": "x"}\n', encoding="utf-8")
+    with pytest.raises(UserError, match="expected two labels or more, got 1"):
+        InContext("classify", files=str(one)).questions()
+    one.write_text('{"text": "a"}\n', encoding="utf-8")
+    with pytest.raises(UserError, match=r"one\.jsonl:1: nothing in label"):
+        InContext("translate", files=str(one)).questions()
