@@ -13,7 +13,7 @@ GROUPS = {
     "Text": ("tokenizer", "prepare"),
     "Train": ("pretrain", "resume", "tune"),
     "Use": ("predict", "fill", "generate", "translate", "score", "neighbours"),
-    "Measure": ("evaluate", "probe", "compare", "report"),
+    "Measure": ("evaluate", "probe", "drift", "compare", "report"),
     "Exchange": ("import", "export"),
 }
 FIRST = """\

@@ -30,11 +30,7 @@ from foreword.tuning.features import Features
 from foreword.tuning.network import ExampleSet, Network, NetworkBatch
 from foreword.tuning.result import Row
 from foreword.tuning.rows import PackedExamples
-from foreword.tuning.starting_network import (
-    build_network,
-    initialise_new_tokens,
-    start_from_pooler,
-)
+from foreword.tuning.starting_network import starting_network
 from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.tasks._contract import Task
 from foreword.types import Array, Loss
@@ -160,16 +156,13 @@ class FineTuner:
         self.strategy = kinds.name_of(settings.strategy)
         self.device = trained.device
         self.dtype = choose_precision(settings.precision, trained.device)
-        random_seed = seed if settings.from_scratch else None
-        self.network = build_network(trained, task, data.labels, random_seed)
-        self.network.initialise_head(seed)
-        if not settings.from_scratch:
-            start_from_pooler(self.network, trained.model)
+        fresh = data.train.template.fresh if settings.strategy.trains_backbone else ()
+        self.network = starting_network(
+            trained, task, data.labels, seed, fresh, from_scratch=settings.from_scratch
+        )
         settings.strategy.prepare(self.network, seed)
         self.train: ExampleSet = data.train
         self.dev: ExampleSet = data.dev
-        if settings.strategy.trains_backbone:
-            initialise_new_tokens(self.network, data.train.template.fresh, seed)
         if not (settings.strategy.trains_backbone and data.train.auxiliary):
             self.network.token_head = None
         self.trained_parameters = self.network.count_trained()

@@ -18,6 +18,33 @@ from foreword.tuning.network import HeadNetwork, Network, scalar_mix
 from foreword.tuning.tasks._contract import Task
 
 
+def starting_network(
+    trained: TrainedModel,
+    task: Task,
+    labels: tuple[str, ...],
+    seed: int,
+    fresh: Sequence[int],
+    *,
+    from_scratch: bool,
+) -> Network:
+    """Return the network before the first step of fine-tuning.
+
+    Args:
+        trained: the pretrained model, which is copied.
+        task: builds the head.
+        labels: the labels that the head predicts.
+        seed: of the head, of new tokens, and of random weights.
+        fresh: tokens that pretraining never used, whose embeddings are to be trained.
+        from_scratch: start from random weights.
+    """
+    network = build_network(trained, task, labels, seed if from_scratch else None)
+    network.initialise_head(seed)
+    if not from_scratch:
+        start_from_pooler(network, trained.model)
+    initialise_new_tokens(network, fresh, seed)
+    return network
+
+
 def build_network(
     trained: TrainedModel, task: Task, labels: tuple[str, ...], random_seed: int | None
 ) -> Network:

@@ -1,0 +1,324 @@
+"""What fine-tuning changed: the way from the weights it started from to the tuned ones.
+
+Weights are compared layer by layer, states by linear CKA, and the loss is measured on straight
+lines and planes through weights: on a line, at x = 0 the start with the tuned head, at x = 1 the
+tuned network. In a wide basin the loss changes slowly along such a line and past its end.
+
+Reference: Hao et al. 2019 (lines and planes of a fine-tuned BERT); Li et al. 2018; Goodfellow et
+al. 2015; Kornblith et al. 2019 (CKA).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from foreword import config, kinds, stored
+from foreword.errors import UserError
+from foreword.runs.continued import with_special
+from foreword.runs.trained_model import TrainedModel
+from foreword.tuning.input_template import missing_special_tokens
+from foreword.tuning.labelled import Labelled
+from foreword.tuning.network import Network
+from foreword.tuning.predict import TunedModel
+from foreword.tuning.result import SCORES
+from foreword.tuning.rows import PackedExamples, PooledExamples
+from foreword.tuning.starting_network import starting_network
+from foreword.tuning.strategies._contract import Strategy
+from foreword.tuning.tasks._contract import Task, Whole
+from foreword.types import Array
+
+Weights = Mapping[str, Tensor]  # by the names of `named_parameters`
+
+LAYER = re.compile(r"(.*?)(?:\.|_l)(\d+)(?:\.|$)")  # of a parameter's name: stack.blocks.0.
+STACKS = ("stack", "core")  # the only ones of their models, so that their layers need no name
+MOST_TOKENS = 8_192  # whose states are compared
+
+
+@dataclass(frozen=True)
+class DevLoss:
+    """The loss of a network on labelled examples.
+
+    Attributes:
+        value: mean loss of an example, in nats for classes.
+        score: the first metric of the task.
+        metric: its name.
+    """
+
+    value: float
+    score: float
+    metric: str
+
+
+@dataclass(frozen=True)
+class TunedWay:
+    """A tuned network, and where it started.
+
+    Attributes:
+        name: of the tuned model.
+        network: the tuned network, in evaluation mode; its weights are changed and restored.
+        task: the task.
+        examples: labelled examples that losses are measured on.
+        start: the weights before the first step; in place of the head's the tuned ones, since the
+            head had none of its own to start from.
+        end: the tuned weights.
+        is_pretrained: whether it started from pretrained weights.
+        device: the network's.
+        random_head: the head before the first step.
+    """
+
+    name: str
+    network: Network
+    task: Task
+    examples: PackedExamples
+    start: Weights
+    end: Weights
+    is_pretrained: bool
+    device: torch.device
+    random_head: Weights = field(repr=False)
+
+    @property
+    def start_name(self) -> str:
+        """Where it started, in words."""
+        return "pretrained" if self.is_pretrained else "from scratch"
+
+
+def way_of(
+    tuned: TunedModel, trained: TrainedModel, dev: Sequence[Labelled], name: str
+) -> TunedWay:
+    """Return the way from a pretrained model, or random weights, to a tuned one.
+
+    Args:
+        tuned: the tuned model.
+        trained: the model that it was tuned from; also if from scratch.
+        dev: labelled examples.
+        name: of the tuned model.
+
+    Raises:
+        UserError: it was not tuned from this model, or the examples do not fit it.
+    """
+    scores = stored.read(tuned.source / SCORES)
+    settings, seed = scores["settings"], scores["epochs"][0]["seed"]  # the first is saved
+    strategy: Strategy = config.build_kind(
+        kinds.Part("tuning/strategies"), settings["strategy"], "tune.strategy"
+    )
+    # The network before the first step.
+    whole = with_special(trained, missing_special_tokens(trained.recipe, trained.vocab))
+    begun = starting_network(
+        whole,
+        tuned.task,
+        tuned.labels,
+        seed,
+        tuned.template.fresh if strategy.trains_backbone else (),
+        from_scratch=bool(settings["from_scratch"]),
+    ).to(tuned.device)
+    start, end = _weights(begun), _weights(tuned.network)
+    start = {key: start[key] for key in start if not key.startswith("token_head.")}
+    if {key: w.shape for key, w in start.items()} != {key: w.shape for key, w in end.items()}:
+        raise UserError(
+            f"{tuned.source}: was not tuned from {trained.name}, whose weights have other shapes; "
+            "--run names the run it was tuned from"
+        )
+    is_head = {key: not key.startswith("backbone.") for key in start}
+    return TunedWay(
+        name,
+        tuned.network,
+        tuned.task,
+        _encoded(tuned, dev),
+        {key: end[key] if is_head[key] else w for key, w in start.items()},
+        end,
+        not settings["from_scratch"],
+        tuned.device,
+        {key: w for key, w in start.items() if is_head[key]},
+    )
+
+
+def distances(way: TunedWay) -> dict[str, float]:
+    """Return |end - start| / |start| of each layer, and of `all` weights below the head.
+
+    The head's, from its random start, is `head`.
+    """
+    start = {**way.start, **way.random_head}
+    changed: dict[str, float] = {}
+    before: dict[str, float] = {}
+    for name, weight in start.items():
+        layer = layer_of(name)
+        for group in (layer,) if layer == "head" else (layer, "all"):
+            difference = (way.end[name] - weight).double().square().sum()
+            changed[group] = changed.get(group, 0.0) + float(difference)
+            before[group] = before.get(group, 0.0) + float(weight.double().square().sum())
+    return {
+        group: float(np.sqrt(changed[group] / before[group])) if before[group] else float("nan")
+        for group in sorted(changed, key=_layer_order)
+    }
+
+
+def layer_of(name: str) -> str:
+    """Return the layer of a parameter of a network: embedding, layer 1, ..., head, other."""
+    part, _, rest = name.partition(".")
+    if part != "backbone":
+        return "head"
+    if rest.startswith("embedding."):
+        return "embedding"
+    if (match := LAYER.match(rest)) is None:
+        return "other"
+    stack = match[1].partition(".")[0]
+    return f"{'layer' if stack in STACKS else stack} {int(match[2]) + 1}"
+
+
+def _layer_order(layer: str) -> tuple[int, str, int]:
+    """Return a sort key: from the embedding upwards, what belongs to no layer last."""
+    name, _, number = layer.partition(" ")
+    ends = {"embedding": 0, "other": 2, "head": 3, "all": 4}
+    return ends.get(name, 1), "" if name == "encoder" else name, int(number or 0)
+
+
+def similarities(way: TunedWay) -> list[float]:
+    """Return the linear CKA of the states before and after tuning, of each layer from the input.
+
+    It is 1 if one set of states is a rotation and scaling of the other. Empty for a model without
+    layers.
+    """
+    before, after = (_states(way, weights) for weights in (way.start, way.end))
+    return [linear_cka(x, y) for x, y in zip(before, after, strict=True)]
+
+
+def linear_cka(x: Array, y: Array) -> float:
+    """Return the linear centred kernel alignment of two sets of states, (tokens, width) each.
+
+    Reference: Kornblith et al. 2019, section 3 and equation 5.
+    """
+    x, y = (states - states.mean(0) for states in (x.astype(float), y.astype(float)))
+    norms = np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y)
+    return float(np.linalg.norm(y.T @ x) ** 2 / norms) if norms else float("nan")
+
+
+def line(way: TunedWay, points: Sequence[float]) -> list[DevLoss]:
+    """Return the loss at points of the line through start (0) and end (1)."""
+    losses = []
+    for x in points:
+        with _placed(way, {key: w + x * (way.end[key] - w) for key, w in way.start.items()}):
+            losses.append(loss_of(way))
+    return losses
+
+
+def plane(way: TunedWay, other: TunedWay, xs: Sequence[float], ys: Sequence[float]) -> Array:
+    """Return the loss on the plane of a way's start and end and the end of another.
+
+    Args:
+        way: its start is at (0, 0), its end at (1, 0).
+        other: its end is at (0, 1).
+        xs: points along the first way.
+        ys: points towards the other end.
+
+    Returns:
+        (ys, xs) float64, on the examples of the first way.
+
+    Raises:
+        UserError: the two are different networks.
+    """
+    shapes = [{key: weight.shape for key, weight in one.end.items()} for one in (way, other)]
+    if shapes[0] != shapes[1]:
+        raise UserError(f"{other.name}: is another network than {way.name}, so no plane has both")
+    losses = np.zeros((len(ys), len(xs)))
+    for row, y in enumerate(ys):
+        for column, x in enumerate(xs):
+            weights = {
+                key: w + x * (way.end[key] - w) + y * (other.end[key] - w)
+                for key, w in way.start.items()
+            }
+            with _placed(way, weights):
+                losses[row, column] = loss_of(way).value
+    return losses
+
+
+def loss_of(way: TunedWay) -> DevLoss:
+    """Return the loss of the network as it is."""
+    total = count = 0.0
+    outputs, numbers = [], []
+    with torch.inference_mode():
+        for batch in way.examples.scoring_batches(way.device.type):
+            on_device = batch.to(way.device)
+            found = way.network.outputs(on_device.features(way.network))
+            loss = way.task.loss(found, on_device.targets, on_device.numbers)
+            total, count = total + float(loss.total), count + float(loss.count)
+            outputs.append(found.cpu().numpy())
+            numbers.append(batch.numbers)
+    order = np.argsort(np.concatenate(numbers), kind="stable")
+    scores = way.task.scores(np.concatenate(outputs)[order], way.examples.targets)
+    metric, score = next(iter(scores.items()))
+    return DevLoss(total / max(1.0, count), float(score), metric)
+
+
+def mean_loss(way: TunedWay, numbers: Array) -> Tensor:
+    """Return the mean loss of some examples with a graph, for gradients."""
+    total: Any = 0.0
+    count: Any = 0.0
+    for batch in way.examples.batches(numbers, way.device.type):
+        on_device = batch.to(way.device)
+        found = way.network.outputs(on_device.features(way.network))
+        loss = way.task.loss(found, on_device.targets, on_device.numbers)
+        total, count = total + loss.total, count + loss.count
+    mean: Tensor = total / count
+    return mean
+
+
+@contextmanager
+def _placed(way: TunedWay, weights: Weights) -> Iterator[None]:
+    """Give the network other weights within the context."""
+    _set(way.network, weights)
+    try:
+        yield
+    finally:
+        _set(way.network, way.end)
+
+
+def _set(network: nn.Module, weights: Weights) -> None:
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            parameter.copy_(weights[name])
+
+
+def _weights(network: nn.Module) -> dict[str, Tensor]:
+    """Return a copy of the parameters."""
+    return {name: w.detach().clone() for name, w in network.named_parameters()}
+
+
+def _states(way: TunedWay, weights: Weights) -> list[Array]:
+    """Return the states of the examples' tokens by layer, (tokens, width) each."""
+    layers: list[list[Array]] = []
+    tokens = 0
+    with _placed(way, weights), torch.inference_mode():
+        for batch in way.examples.scoring_batches(way.device.type):
+            inputs = batch.to(way.device).batch
+            hidden = way.network.backbone.by_layer(inputs).layers or ()
+            documents = (inputs if inputs.source is None else inputs.source).documents
+            layers = layers or [[] for _ in hidden]
+            for states, of_layer in zip(layers, hidden, strict=True):
+                is_token = torch.ones(of_layer.shape[:2], dtype=torch.bool, device=way.device)
+                is_token = is_token if documents is None else documents >= 0
+                states.append(of_layer[is_token].float().cpu().numpy())
+            tokens += len(layers[0][-1]) if layers else 0
+            if tokens >= MOST_TOKENS or not layers:
+                break
+    return [np.concatenate(states) for states in layers]
+
+
+def _encoded(tuned: TunedModel, dev: Sequence[Labelled]) -> PooledExamples:
+    """Return labelled examples as a tuned model reads them.
+
+    Raises:
+        UserError: a label is unknown.
+    """
+    task = tuned.task
+    encoded = task.encode(dev, tuned.tokenizer, tuned.template)
+    targets = task.place(task.targets(dev, tuned.labels), encoded)
+    whole: Whole = "input" if task.whole == "input" else "example"
+    return PooledExamples(encoded, targets, tuned.template, whole=whole)
