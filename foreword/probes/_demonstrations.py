@@ -20,7 +20,7 @@ OFFERED = 3  # wrong answers to choose from, where a task has no labels
 
 
 @dataclass(frozen=True)
-class Example:
+class Demonstration:
     """A question with its answer.
 
     Attributes:
@@ -34,7 +34,7 @@ class Example:
     others: tuple[str, ...]
 
 
-def labelled_texts(files: str) -> list[Example]:
+def labelled_texts(files: str) -> list[Demonstration]:
     """Return the texts of a labelled table, each with the other labels as wrong answers.
 
     Raises:
@@ -45,12 +45,12 @@ def labelled_texts(files: str) -> list[Example]:
     if len(labels) < 2:
         raise UserError(f"probe.files: {files}: expected two labels or more, got {len(labels)}")
     return [
-        Example(text, label, tuple(other for other in labels if other != label))
+        Demonstration(text, label, tuple(other for other in labels if other != label))
         for text, label in found
     ]
 
 
-def translations(files: str, rng: np.random.Generator) -> list[Example]:
+def translations(files: str, rng: np.random.Generator) -> list[Demonstration]:
     """Return words and their translations, by default English and French, in a random order.
 
     Raises:
@@ -61,12 +61,12 @@ def translations(files: str, rng: np.random.Generator) -> list[Example]:
     if len(known) <= OFFERED:
         raise UserError(f"probe.files: {files}: expected more than {OFFERED} different answers")
     return [
-        Example(text, answer, _others(answer, known, rng))
+        Demonstration(text, answer, _others(answer, known, rng))
         for text, answer in (found[n] for n in rng.permutation(len(found)))
     ]
 
 
-def scrambled_words(rng: np.random.Generator) -> list[Example]:
+def scrambled_words(rng: np.random.Generator) -> list[Demonstration]:
     """Return English words whose letters are in another order: `koob`, `book`."""
     words = sorted(text for text, _ in _read(str(WORDS)) if 3 <= len(text) <= 6)
     found = []
@@ -76,11 +76,11 @@ def scrambled_words(rng: np.random.Generator) -> list[Example]:
             shuffled = "".join(rng.permutation(list(word)))
         # Words of the same length, so that length tells nothing.
         near = [other for other in words if len(other) == len(word)]
-        found.append(Example(shuffled, word, _others(word, near, rng)))
+        found.append(Demonstration(shuffled, word, _others(word, near, rng)))
     return found
 
 
-def sums(rng: np.random.Generator, count: int) -> list[Example]:
+def sums(rng: np.random.Generator, count: int) -> list[Demonstration]:
     """Return different sums of two numbers: `23 + 45`, `68`."""
     terms = [(a, b) for a in range(10, LONGEST + 1) for b in range(10, LONGEST + 1)]
     found = []
@@ -88,7 +88,9 @@ def sums(rng: np.random.Generator, count: int) -> list[Example]:
         first, second = terms[n]
         total = first + second
         wrong = [str(total + distance) for distance in (-10, -2, -1, 1, 2, 10)]
-        found.append(Example(f"{first} + {second}", str(total), _others(str(total), wrong, rng)))
+        found.append(
+            Demonstration(f"{first} + {second}", str(total), _others(str(total), wrong, rng))
+        )
     return found
 
 

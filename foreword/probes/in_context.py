@@ -14,7 +14,7 @@ from foreword.evaluation.prompting import PromptedModel
 from foreword.probes import _marks
 from foreword.probes._contract import FilePath, Row
 from foreword.probes._demonstrations import (
-    Example,
+    Demonstration,
     labelled_texts,
     scrambled_words,
     sums,
@@ -44,7 +44,7 @@ class Shown(NamedTuple):
     """
 
     examples: str
-    asked: Example
+    asked: Demonstration
     draw: int
 
 
@@ -189,7 +189,7 @@ class InContext(Suite):
 
     # -- the prompts -------------------------------------------------------------------------------
 
-    def _questions_and_examples(self) -> tuple[list[Example], list[Example]]:
+    def _questions_and_examples(self) -> tuple[list[Demonstration], list[Demonstration]]:
         """Return the questions, and what the examples are drawn from.
 
         Raises:
@@ -213,7 +213,7 @@ class InContext(Suite):
             )
         return pool[:limit], pool[limit:]
 
-    def _worded(self, example: Example) -> Example:
+    def _worded(self, example: Demonstration) -> Demonstration:
         """Return an example with the words that stand for its labels."""
         if not self.labels:
             return example
@@ -226,7 +226,7 @@ class InContext(Suite):
         others = tuple(words[other] for other in example.others)
         return replace(example, answer=words[example.answer], others=others)
 
-    def _written(self, example: Example) -> str:
+    def _written(self, example: Demonstration) -> str:
         written = self.template or TEMPLATES[self.task]
         written = written if written[-1:].isspace() else f"{written}\n"
         return written.replace(TEXT, example.text).replace(ANSWER, example.answer)
