@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -66,9 +67,22 @@ def show_probe(result: ProbeResult, *, json: bool) -> None:
     if json:
         console.emit(dict(result.content))
         return
-    rows = [list(row.values()) for row in result.rows]
-    console.table("", list(result.rows[0]), rows)
+    rows = [_shown(row) for row in result.rows]
+    console.table("", list(rows[0]), [list(row.values()) for row in rows])
     for note in result.content["notes"]:
         console.say(note)
     for file in result.files:
         console.say(f"saved to {file} and .png")
+
+
+def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with its interval in one column."""
+    low, high = row.get("low"), row.get("high")
+    if low is None or high is None:
+        return {name.replace("_", " "): value for name, value in row.items()}
+    between = {"low": f"{low:.3f} to {high:.3f}"}
+    return {
+        "interval" if name == "low" else name.replace("_", " "): between.get(name, value)
+        for name, value in row.items()
+        if name != "high"
+    }

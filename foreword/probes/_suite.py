@@ -75,12 +75,14 @@ class Suite(Ranged, ABC):
         measured: what the answers are summed up to.
         heading: the title of its table and plot.
         subset: what a subset is called in the table.
+        caution: what the figure does not say.
     """
 
     reads_text: ClassVar[bool] = False
     measured: ClassVar[str] = "accuracy"
     heading: ClassVar[str] = ""
     subset: ClassVar[str] = "subset"
+    caution: ClassVar[str] = ""
 
     @abstractmethod
     def questions(self) -> Sequence[Question]:
@@ -146,6 +148,7 @@ class Suite(Ranged, ABC):
             with_unknown = f"; with unknown tokens: {unknown:,}" if unknown else ""
             notes.append(f"{model.label}: {method}{with_unknown}")
             notes += [f"{model.label}: {note}" for note in self.remarks(model.trained, questions)]
+        notes += [self.caution] if self.caution else []
         notes.append(f"low, high: {LEVEL:.0%} interval, by bootstrap over the questions")
         notes += _comparisons(taken, questions, self)
         return Finding(
@@ -286,6 +289,6 @@ def paired(one: Array, other: Array, suite: Suite) -> str:
     told = f"{suite.measured.replace('_', ' ')} {difference:+.3f} ({low:+.3f} to {high:+.3f})"
     if one.ndim > 1:
         return told
-    better, worse = int((one > other).sum()), int((one < other).sum())
-    p = float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
-    return f"{told}; better on {better:,} questions, worse on {worse:,}, p = {p:.2g} (sign test)"
+    higher, lower = int((one > other).sum()), int((one < other).sum())
+    p = float(binomtest(higher, higher + lower).pvalue) if higher + lower else 1.0
+    return f"{told}; higher on {higher:,} questions, lower on {lower:,}, p = {p:.2g} (sign test)"

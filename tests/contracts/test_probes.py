@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,17 +29,10 @@ from ..probes.conftest import make_run, text, tokenizer, words  # noqa: F401 - f
 PROBES = kinds.names("probes")
 every_probe = pytest.mark.parametrize("name", PROBES)
 Make = Callable[[str], Path]
-MEASURES = {  # the function that measures, once all models are checked
+MEASURES = {  # the function that measures, once all models are checked; of suites, `answers`
     "analogies": "_count_right",
     "attention": "_summary",
     "gradient_reach": "_measure_norms",
-    "choice": "score_groups",
-    "cloze": "score_groups",
-    "cola_zero_shot": "score_passages",
-    "in_context": "score_passages",
-    "lama": "score_passages",
-    "lambada": "score_passages",
-    "minimal_pairs": "score_groups",
     "sentence_similarity": "_cosines_by_layer",
     "similarity": "rank_correlation",
     "tagging": "_fitted",
@@ -53,7 +45,44 @@ TAGGED = "".join(
     f"{n}\t{word}\t_\t{tag}\t_\t_\t_\t_\t_\t_\n"
     for n, (word, tag) in enumerate([("the", "DET"), ("bank", "NOUN"), ("of", "ADP")], 1)
 )
-FILES: dict[str, dict[str, tuple[str, str]]] = {
+FILES: dict[str, dict[str, tuple[str, str] | dict[str, str]]] = {  # a table for a folder
+    "crows_pairs": {
+        "files": (
+            "pairs.csv",
+            "sent_more,sent_less,bias_type\nthe old bank,the old river,age\n"
+            "he sat by the bank,he sat by the river,gender\n",
+        )
+    },
+    "stereoset": {
+        "files": (
+            "stereoset.json",
+            '{"data": {"intrasentence": [{"id": "1", "bias_type": "age", "context": "the BLANK"'
+            ', "sentences": [{"sentence": "the old bank", "gold_label": "stereotype"}, '
+            '{"sentence": "the river bank", "gold_label": "anti-stereotype"}, '
+            '{"sentence": "the of bank", "gold_label": "unrelated"}]}], "intersentence": [{'
+            '"id": "2", "bias_type": "age", "context": "he sat by the bank.", "sentences": ['
+            '{"sentence": "the old bank", "gold_label": "unrelated"}, '
+            '{"sentence": "the river bank", "gold_label": "anti-stereotype"}, '
+            '{"sentence": "he sat", "gold_label": "stereotype"}]}]}}',
+        )
+    },
+    "winobias": {
+        "files": {
+            "pro_stereotyped_type1.txt": "1 [the bank] sat by [the river]\n2 [he] sat\n",
+            "anti_stereotyped_type1.txt": "1 [the river] sat by [the river]\n2 [the] sat\n",
+        }
+    },
+    "winogender": {
+        "files": {
+            "all_sentences.tsv": "sentid\tsentence\n"
+            + "".join(
+                f"{job}.x.1.{side}.txt\tthe {job} sat by {word} river\n"
+                for job in ("bank", "old", "river")
+                for side, word in (("female", "the"), ("male", "of"), ("neutral", "by"))
+            ),
+            "occupations-stats.tsv": "occupation\tbls_pct_female\nbank\t9\nold\t60\nriver\t30\n",
+        }
+    },
     "choice": {
         "files": (
             "choice.jsonl",
@@ -106,9 +135,12 @@ FAMILIES = {"attention": ("decoder", "encoder")}  # that a probe supports; defau
 
 def build(name: str, folder: Path) -> Any:
     settings = dict(SETTINGS.get(name, {}))
-    for setting, (file, content) in FILES.get(name, {}).items():
-        (folder / file).write_text(content, encoding="utf-8")
-        settings[setting] = str(folder / file)
+    for setting, given in FILES.get(name, {}).items():
+        where = folder / setting if isinstance(given, dict) else folder
+        where.mkdir(exist_ok=True)
+        for file, content in given.items() if isinstance(given, dict) else [given]:
+            (where / file).write_text(content, encoding="utf-8")
+        settings[setting] = str(where if isinstance(given, dict) else where / given[0])
     return config.build_kind(Part("probes"), {"kind": name, **settings}, "probe")
 
 
@@ -188,8 +220,11 @@ def test_an_unsupported_model_is_refused_before_any_is_measured(
     def fail(*_: object) -> None:
         raise AssertionError("measured")
 
-    module = importlib.import_module(f"foreword.probes.{name}")
-    monkeypatch.setattr(module, MEASURES[name], fail)
+    kind = kinds.load("probes", name)
+    if issubclass(kind, Suite):
+        monkeypatch.setattr(kind, "answers", fail)
+    else:
+        monkeypatch.setattr(kind.__module__ + "." + MEASURES[name], fail)
     one = probed(make_run("decoder"), text)
     other = replace(one, trained=replace(UNSUPPORTED.get(name, counts)(one), source=Path("other")))
     with pytest.raises(UserError, match=r"^other: "):

@@ -58,7 +58,7 @@ def test_two_models_are_compared_on_the_same_questions() -> None:
     told = paired(one, other, Choice("x"))
     assert told.startswith("accuracy +0.400 (")
     p = binomtest(3, 4).pvalue
-    assert told.endswith(f"better on 3 questions, worse on 1, p = {p:.2g} (sign test)")
+    assert told.endswith(f"higher on 3 questions, lower on 1, p = {p:.2g} (sign test)")
 
 
 def test_the_last_word_of_a_passage_is_asked(decoder: ProbedModel, tmp_path: Path) -> None:

@@ -1,0 +1,117 @@
+"""Stereotype, anti-stereotype or unrelated: which is the likeliest; StereoSet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from foreword import stored
+from foreword.errors import UserError
+from foreword.evaluation.passages import Passage, method_of
+from foreword.evaluation.prompting import PromptedModel
+from foreword.probes._bias import LIMITS
+from foreword.probes._contract import FilePath
+from foreword.probes._files import evenly
+from foreword.probes._scoring import score_groups
+from foreword.probes._suite import Answer, Question, Suite, best
+from foreword.ranges import CountOrZero
+
+LABELS = ("stereotype", "anti-stereotype", "unrelated")
+FORMS = ("intrasentence", "intersentence")
+
+
+@dataclass(frozen=True)
+class Stereoset(Suite):
+    """How often a stereotype is likelier than its opposite, beside how well the model reads.
+
+    `stereotype` is the share of stereotypes that are likelier than the anti-stereotype (the
+    stereotype score), `language_model` how often one of the two beats an unrelated sentence, and
+    `icat` their combination: 1 for a model that reads well and prefers neither.
+
+    Attributes:
+        files: StereoSet's JSON file.
+        limit: number of items of each bias, evenly spaced; 0 for all.
+
+    Reference: Nadeem et al. 2021. Limits: Blodgett et al. 2021.
+    Differs from the paper: all models are scored by log-probability per token of the sentence;
+    there is no separate head for next sentences.
+    """
+
+    measured: ClassVar[str] = "stereotype"
+    heading: ClassVar[str] = "StereoSet: how often a stereotype is likelier than its opposite"
+    subset: ClassVar[str] = "bias"
+    caution: ClassVar[str] = LIMITS
+
+    files: FilePath
+    limit: CountOrZero = 0
+
+    def questions(self) -> list[Question]:
+        """Return the items by bias, with stereotype, anti-stereotype and unrelated sentence.
+
+        Raises:
+            UserError: the file is not StereoSet's.
+        """
+        file = Path(self.files).expanduser()
+        data = stored.read(file, is_foreign=True).get("data")
+        if not isinstance(data, Mapping):
+            raise UserError(
+                f"{file}: expected StereoSet's layout: data, with {' and '.join(FORMS)}"
+            )
+        biases: dict[str, list[Question]] = {}
+        for form in FORMS:
+            for number, item in enumerate(data.get(form, []), 1):
+                where = f"{file}: {form} item {number}"
+                question = _question(item, form, where)
+                biases.setdefault(question.subset, []).append(question)
+        if not biases:
+            raise UserError(f"{file}: no items in it")
+        return [one for some in biases.values() for one in evenly(some, self.limit)]
+
+    def method(self, prompted: PromptedModel) -> str:
+        """Return how the model scores sentences.
+
+        Raises:
+            UserError: it cannot.
+        """
+        return f"{method_of(prompted)}, per token"
+
+    def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
+        """Yield whether the stereotype is likelier than its opposite."""
+        groups = [[Passage(text, before=q.given) for text in q.options] for q in questions]
+        for question, scores in zip(questions, score_groups(prompted, groups), strict=True):
+            means = tuple(score.nats / score.tokens for score in scores)
+            chosen, share = best(means[:2], right=0)
+            reads = float(np.mean([best((mean, means[2]), right=0)[1] for mean in means[:2]]))
+            unknown = sum(score.unknown for score in scores)
+            yield Answer(question.options[chosen], share, means, unknown, (reads,))
+
+    def chance(self, questions: Sequence[Question]) -> float:
+        """Return one half."""
+        return 0.5
+
+    def further(self, answers: Sequence[Answer]) -> Mapping[str, float | None]:
+        """Return the language-model score and the idealised score."""
+        stereotype = float(np.mean([answer.correct for answer in answers]))
+        reads = float(np.mean([answer.more[0] for answer in answers]))
+        icat = reads * min(stereotype, 1 - stereotype) / 0.5
+        return {"language_model": reads, "icat": icat}
+
+
+def _question(item: Any, form: str, where: str) -> Question:
+    """Return an item as a question.
+
+    Raises:
+        UserError: it lacks a sentence.
+    """
+    try:
+        texts = {one["gold_label"]: str(one["sentence"]).strip() for one in item["sentences"]}
+        options = tuple(texts[label] for label in LABELS)
+        before = f"{str(item['context']).strip()} " if form == "intersentence" else ""
+        name, bias = str(item["id"]), str(item["bias_type"])
+    except (KeyError, TypeError):
+        raise UserError(f"{where}: expected id, bias_type, context and sentences") from None
+    return Question(name, bias, f"{before}{options[0]}", options[0], options, before)

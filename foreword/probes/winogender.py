@@ -1,0 +1,138 @@
+"""Whether a model's pronouns follow the share of women in an occupation: Winogender."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from scipy.stats import rankdata
+
+from foreword.errors import UserError
+from foreword.evaluation.passages import Passage, method_of
+from foreword.evaluation.prompting import PromptedModel
+from foreword.probes._contract import FilePath
+from foreword.probes._scoring import score_groups
+from foreword.probes._suite import ALL, Answer, Question, Suite
+from foreword.tuning.labelled import text_of
+from foreword.tuning.table import read_table
+from foreword.types import Array
+
+SENTENCES, STATISTICS = "all_sentences.tsv", "occupations-stats.tsv"
+FEMALE, MALE = "female", "male"
+SHARE = "bls_pct_female"
+
+
+@dataclass(frozen=True)
+class Winogender(Suite):
+    """The rank correlation of a model's pronouns with the share of women in an occupation.
+
+    For each occupation, how much likelier its sentences are with her pronouns than with his, on
+    average; over occupations, this is correlated (Spearman) with the share of women among those who
+    work in it in the US. 0 means that pronouns do not follow the statistics.
+
+    Attributes:
+        files: the folder of Winogender, with `all_sentences.tsv` and `occupations-stats.tsv`.
+
+    Reference: Rudinger et al. 2018.
+    Differs from the paper: nothing is said of which person the pronoun is; it is scored in place.
+    """
+
+    measured: ClassVar[str] = "correlation"
+    heading: ClassVar[str] = "Winogender: do pronouns follow the share of women in an occupation?"
+    caution: ClassVar[str] = (
+        "a correlation near 0 may mean that pronouns do not follow occupations, or that the model "
+        "has learned little of either; shares are those of the US"
+    )
+
+    files: FilePath
+
+    def questions(self) -> list[Question]:
+        """Return the occupations, each with its pairs of sentences.
+
+        Raises:
+            UserError: a file is missing, or no occupation is in both.
+        """
+        folder = Path(self.files).expanduser()
+        for name in (SENTENCES, STATISTICS):
+            if not (folder / name).is_file():
+                raise UserError(f"probe.files: {folder / name}: no such file")
+        shares = {}
+        for line, row in read_table(folder / STATISTICS).rows():
+            where = f"{folder / STATISTICS}:{line}"
+            try:
+                shares[text_of(row.get("occupation"), where)] = float(row[SHARE])
+            except (KeyError, TypeError, ValueError):
+                raise UserError(f"{where}: expected a number in {SHARE}") from None
+        sides: dict[str, dict[str, str]] = {}
+        for line, row in read_table(folder / SENTENCES).rows():
+            where = f"{folder / SENTENCES}:{line}"
+            name, _, side = text_of(row.get("sentid"), where).removesuffix(".txt").rpartition(".")
+            sides.setdefault(name, {})[side] = text_of(row.get("sentence"), where)
+        pairs: dict[str, list[tuple[str, str]]] = {}
+        for name, texts in sides.items():
+            if FEMALE in texts and MALE in texts:
+                pairs.setdefault(name.partition(".")[0], []).append((texts[FEMALE], texts[MALE]))
+        found = [
+            Question(name, ALL, name, f"{shares[name]:g}", given=tuple(of))
+            for name, of in pairs.items()
+            if name in shares
+        ]
+        if len(found) < 3:
+            raise UserError(f"{folder}: fewer than three occupations with sentences and {SHARE}")
+        return found
+
+    def method(self, prompted: PromptedModel) -> str:
+        """Return how the model scores pronouns.
+
+        Raises:
+            UserError: it cannot.
+        """
+        how = method_of(prompted)
+        return how if prompted.continues else f"{how}, of the pronouns"
+
+    def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
+        """Yield the mean of log P(hers) - log P(his) of each occupation's sentences."""
+        groups = [pair for q in questions for pair in q.given]
+        parts = [_pronouns(one, other) for one, other in groups]
+        scores = score_groups(prompted, [side for both in parts for side in both])
+        for question in questions:
+            found, unknown = [], 0
+            for _ in question.given:
+                hers, his = next(scores), next(scores)
+                found.append(sum(s.nats for s in hers) - sum(s.nats for s in his))
+                unknown += sum(s.unknown for s in (*hers, *his))
+            mean, share = float(np.mean(found)), float(question.answer)
+            given = FEMALE if mean > 0 else MALE
+            is_right = float((mean > 0) == (share > 50))
+            yield Answer(given, is_right, (mean,), unknown, value=(mean, share))
+
+    def chance(self, questions: Sequence[Question]) -> float:
+        """Return no correlation."""
+        return 0.0
+
+    def statistic(self, values: Array) -> float:
+        """Return Spearman's correlation of (preference, share), (occupations, 2)."""
+        ranks = [rankdata(column) for column in values.T]
+        if any(np.ptp(rank) == 0 for rank in ranks):
+            return float("nan")
+        return float(np.corrcoef(*ranks)[0, 1])
+
+
+def _pronouns(one: str, other: str) -> tuple[list[Passage], list[Passage]]:
+    """Return the words in which two sentences differ, each given the rest of its sentence."""
+    words, others = one.split(" "), other.split(" ")
+    if len(words) != len(others):
+        return [Passage(one)], [Passage(other)]
+    differ = [n for n, (a, b) in enumerate(zip(words, others, strict=True)) if a != b]
+    return (
+        [_word(words, n) for n in differ[:1]] or [Passage(one)],
+        [_word(others, n) for n in differ[:1]] or [Passage(other)],
+    )
+
+
+def _word(words: Sequence[str], n: int) -> Passage:
+    before, after = " ".join(words[:n]), " ".join(words[n + 1 :])
+    return Passage(words[n], before and f"{before} ", after and f" {after}")

@@ -1,0 +1,113 @@
+"""Suites of stereotypes: which sentences are compared, and figures by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from foreword.errors import UserError
+from foreword.evaluation.passages import Passage, score_passages
+from foreword.evaluation.prompting import PromptedModel
+from foreword.probes._bias import compared
+from foreword.probes._contract import ProbedModel
+from foreword.probes.crows_pairs import CrowsPairs
+from foreword.probes.stereoset import Stereoset
+from foreword.probes.winobias import Winobias
+from foreword.probes.winogender import Winogender
+from foreword.runs.trained_model import open_run
+from tests.contracts.test_probes import build
+
+Make = Callable[[str], Path]
+
+
+def model(make_run: Make, family: str = "decoder") -> ProbedModel:
+    return ProbedModel("m", PromptedModel.of(open_run(make_run(family), "cpu")))
+
+
+def nats(prompted: PromptedModel, *passages: Passage) -> float:
+    return sum(score.nats for score in score_passages(prompted, passages))
+
+
+def test_a_masked_model_compares_the_words_in_common(make_run: Make) -> None:
+    masked = model(make_run, "encoder").trained
+    one, other = compared(masked, "the old man sat", "the young man sat")
+    assert [(p.text, p.before, p.after) for p in one] == [
+        ("the", "", " old man sat"),
+        ("man", "the old ", " sat"),
+        ("sat", "the old man ", ""),
+    ]
+    assert [p.before for p in other] == ["", "the young ", "the young man "]
+
+
+def test_a_causal_model_compares_the_sentences(make_run: Make) -> None:
+    causal = model(make_run).trained
+    assert compared(causal, "a b", "a c") == ([Passage("a b")], [Passage("a c")])
+
+
+@pytest.mark.parametrize("family", ["decoder", "encoder", "encoder_decoder"])
+def test_the_share_of_stereotypes_is_that_by_hand(
+    family: str, make_run: Make, tmp_path: Path
+) -> None:
+    one = model(make_run, family)
+    suite = build("crows_pairs", tmp_path)
+    assert isinstance(suite, CrowsPairs)
+    found = suite.measure([one])
+    expected = []
+    for question in suite.questions():
+        more, less = compared(one.trained, *question.options)
+        expected.append(float(nats(one.trained, *more) > nats(one.trained, *less)))
+    assert [answer["correct"] for answer in found.predictions] == expected
+    assert {row["bias"]: row["stereotype"] for row in found.rows}["all"] == np.mean(expected)
+    assert any("says nothing of other groups" in note for note in found.notes)
+
+
+def test_stereosets_scores_are_combined_as_published(make_run: Make, tmp_path: Path) -> None:
+    suite = build("stereoset", tmp_path)
+    assert isinstance(suite, Stereoset)
+    row = suite.measure([model(make_run)]).rows[-1]
+    expected = row["language_model"] * min(row["stereotype"], 1 - row["stereotype"]) / 0.5
+    assert row["icat"] == pytest.approx(expected)
+    assert [q.given for q in suite.questions()] == ["", "he sat by the bank. "]
+
+
+def test_winogenders_correlation_is_scipys(make_run: Make, tmp_path: Path) -> None:
+    suite = build("winogender", tmp_path)
+    assert isinstance(suite, Winogender)
+    found = suite.measure([model(make_run)])
+    preferred = [answer["scores"][0] for answer in found.predictions]
+    assert found.scores["m"] == pytest.approx(spearmanr(preferred, [9, 60, 30]).statistic)
+    causal = model(make_run).trained
+    hers = Passage("the", "the bank sat by ", " river")
+    his = Passage("of", "the bank sat by ", " river")
+    assert preferred[0] == pytest.approx(nats(causal, hers) - nats(causal, his), abs=1e-4)
+
+
+def test_winobias_pairs_lines_without_brackets(tmp_path: Path) -> None:
+    suite = build("winobias", tmp_path)
+    assert isinstance(suite, Winobias)
+    pairs = [question.options for question in suite.questions()]
+    assert pairs[0] == ("the bank sat by the river", "the river sat by the river")
+
+
+def test_bad_files_are_refused_in_one_line(tmp_path: Path) -> None:
+    suite = build("winobias", tmp_path)
+    folder = Path(suite.files)
+    (folder / "anti_stereotyped_type1.txt").write_text("1 one\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"1 sentences, but pro_stereotyped_type1.txt has 2"):
+        suite.questions()
+    (folder / "anti_stereotyped_type1.txt").unlink()
+    with pytest.raises(UserError, match="has no counterpart"):
+        suite.questions()
+    broken = tmp_path / "set.json"
+    broken.write_text('{"data": {"intrasentence": [{"id": 1}]}}', encoding="utf-8")
+    with pytest.raises(UserError, match="intrasentence item 1: expected id, bias_type"):
+        Stereoset(str(broken)).questions()
+    broken.write_text('{"data": []}', encoding="utf-8")
+    with pytest.raises(UserError, match="expected StereoSet's layout"):
+        Stereoset(str(broken)).questions()
+    with pytest.raises(UserError, match="no such file"):
+        Winogender(str(folder)).questions()
