@@ -28,7 +28,8 @@ from foreword.runs.recipe import Recipe
 from foreword.text import special
 from foreword.types import Array, Vocab
 
-Pooling = Literal["first", "mean", "last"]
+Pooling = Literal["first", "mean", "max", "last"]
+REDUCED = ("mean", "max")  # poolings of all of a text's states, not of one
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,8 @@ class InputTemplate:
 
         Args:
             text: the text.
-            pooling: the task's; the template's if None. With `mean`, a text without tokens is
-                pooled over its special ones.
+            pooling: the task's; the template's if None. With `mean` and `max`, a text without
+                tokens is pooled over its special ones.
 
         Raises:
             UserError: this model has no such state.
@@ -117,10 +118,10 @@ class InputTemplate:
             return np.zeros(1, np.int64)
         if self.is_causal and pooling == "first":
             raise UserError(
-                "task.pooling: the 'first' token of a decoder has seen no other; use 'last' or "
-                "'mean'"
+                "task.pooling: the 'first' token of a decoder has seen no other; use 'last', "
+                "'mean' or 'max'"
             )
-        if pooling == "mean":
+        if pooling in REDUCED:
             positions = np.flatnonzero(text.is_text)
             return positions if len(positions) else np.arange(len(text.ids))
         return np.asarray([0 if pooling == "first" else len(text.ids) - 1])

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from foreword.nn.heads import TokenHead
-from foreword.nn.model import Model, ModelSettings, NeuralBackbone, SourceBackbone
+from foreword.nn.model import Model, NeuralBackbone, SourceBackbone
 from foreword.tuning.scalar_mix import ScalarMix, require_layers
-from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tasks._contract import Reduction, Task
 from foreword.types import Array, Batch, Hidden
 
 
@@ -26,6 +26,7 @@ class Network(nn.Module, ABC):
             or None.
         scalar_mix: the head reads this mixture of all layers; the last layer if None.
         reads_encoder: of a backbone that reads a source, the head reads the encoder's states.
+        reduction: what makes one state of several that the head reads together.
     """
 
     def __init__(
@@ -36,9 +37,10 @@ class Network(nn.Module, ABC):
         scalar_mix: ScalarMix | None = None,
         *,
         reads_encoder: bool = False,
+        reduction: Reduction = "mean",
     ) -> None:
         super().__init__()
-        self.reads_encoder = reads_encoder
+        self.reads_encoder, self.reduction = reads_encoder, reduction
         self.backbone = backbone
         self.head = head
         self.token_head = token_head
@@ -103,8 +105,8 @@ class Network(nn.Module, ABC):
             hidden: the backbone's states.
             rows: the row of each pooled position, (pooled,).
             columns: the column of each, (pooled,).
-            lengths: how many positions are averaged for each output, (outputs,); None if each
-                position has an output of its own.
+            lengths: how many positions are reduced to one for each output, (outputs,); None if
+                each position has an output of its own.
 
         Raises:
             UserError: the layers are to be mixed and cannot be.
@@ -112,7 +114,7 @@ class Network(nn.Module, ABC):
         layers = [hidden.states] if self.scalar_mix is None else require_layers(hidden.layers)
         features = [states[rows, columns].float() for states in layers]
         if lengths is not None:
-            features = [torch.segment_reduce(f, "mean", lengths=lengths) for f in features]
+            features = [torch.segment_reduce(f, self.reduction, lengths=lengths) for f in features]
         return features[0][None] if len(features) == 1 else torch.stack(features)
 
     @abstractmethod
@@ -140,6 +142,21 @@ class Network(nn.Module, ABC):
 
 class HeadNetwork(Network):
     """A backbone with the head of a task, (outputs, d_model) -> (outputs, labels)."""
+
+    @classmethod
+    def of(
+        cls,
+        task: Task,
+        backbone: NeuralBackbone,
+        head: nn.Module,
+        token_head: TokenHead | None = None,
+    ) -> HeadNetwork:
+        """Return the network of a task, with the head that the task built."""
+        mix = ScalarMix(backbone.settings.layers + 1) if task.mix_layers else None
+        reads_encoder, reduction = task.reads_tokens, task.reduction
+        return cls(
+            backbone, head, token_head, mix, reads_encoder=reads_encoder, reduction=reduction
+        )
 
     def outputs(self, features: Tensor) -> Tensor:
         """Return the head's outputs, (outputs, labels) float32, whatever the backbone's dtype."""
@@ -199,8 +216,3 @@ class ExampleSet(Protocol):
 
     def scoring_batches(self, device: str) -> Iterator[NetworkBatch]:
         """Yield every example once, in the batches used for scoring."""
-
-
-def scalar_mix(task: Task, settings: ModelSettings) -> ScalarMix | None:
-    """Return a scalar mix of the layers of such a backbone; None if the task has none."""
-    return ScalarMix(settings.layers + 1) if task.mix_layers else None

@@ -9,9 +9,9 @@ from foreword.errors import UserError
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.examples import EncodedTexts, batched
 from foreword.tuning.headed import HeadedTask
-from foreword.tuning.input_template import InputTemplate, Pooling
+from foreword.tuning.input_template import REDUCED, InputTemplate, Pooling
 from foreword.tuning.labelled import Labelled
-from foreword.tuning.tasks._contract import EncodedExample
+from foreword.tuning.tasks._contract import EncodedExample, Reduction
 
 
 @dataclass(frozen=True)
@@ -19,12 +19,22 @@ class PooledTask(HeadedTask):
     """A task whose head reads one pooled state of each text or pair: dropout, then a linear layer.
 
     Attributes:
-        pooling: the `first` token's state ([CLS]), the `mean` of the text's, or the `last` one's;
-            the family's by default, see `hidden_layer`. With another one there is no such layer.
-            Small encoders classify about two points better by the `mean`, which is not exported.
+        pooling: the `first` token's state ([CLS]), the `mean` of the text's, their greatest value
+            in each dimension (`max`), or the `last` one's; the family's by default, see
+            `hidden_layer`. With another one there is no such layer. Small encoders classify about
+            two points better by the `mean`, which, like `max`, is not exported.
     """
 
     pooling: Pooling | None = None
+
+    @property
+    def reduction(self) -> Reduction:
+        """What makes one state of several: their mean, or their maximum."""
+        return "max" if self.pooling == "max" else "mean"
+
+    def is_reduced(self, template: InputTemplate) -> bool:
+        """Return whether an output is of several states."""
+        return (self.pooling or template.pooling) in REDUCED
 
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
@@ -35,7 +45,7 @@ class PooledTask(HeadedTask):
             UserError: some examples are pairs and some are not, or the model has no such state.
         """
         are_pairs = any(example.pair is not None for example in examples)
-        is_pooled = (self.pooling or template.pooling) == "mean"
+        is_pooled = self.is_reduced(template)
 
         def encoded() -> Iterator[EncodedExample]:
             for some in batched(examples):

@@ -22,7 +22,7 @@ from foreword.train.device import choose_device, choose_precision
 from foreword.tuning.examples import LabelledTexts, by_example, output_counts
 from foreword.tuning.fine_tuner import predict
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.network import HeadNetwork, Network, scalar_mix
+from foreword.tuning.network import HeadNetwork, Network
 from foreword.tuning.predictor import (
     FILE,
     Answers,
@@ -214,7 +214,7 @@ def load_tuned(folder: str | Path, device: str = "auto", precision: str = "fp32"
     backbone = neural(recipe.build(tokenizer.vocab).backbone)
     head = tuned.task.head(backbone.settings.state_width, tuned.labels)
     assert head is not None
-    network = HeadNetwork(backbone, head, scalar_mix=scalar_mix(tuned.task, backbone.settings))
+    network = HeadNetwork.of(tuned.task, backbone, head)
     load_weights(folder, network)
     chosen_device = choose_device(device)
     return TunedModel(

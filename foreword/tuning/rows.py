@@ -43,8 +43,8 @@ class PooledBatch:
         columns: the column of each, (pooled,) int64.
         numbers: the example that each output belongs to, (outputs,) int64, ascending.
         targets: the target of each output, (outputs,).
-        lengths: how many consecutive pooled positions are averaged for each output, (outputs,)
-            int64; None if each position has an output of its own.
+        lengths: how many consecutive pooled positions are reduced to one for each output,
+            (outputs,) int64; None if each position has an output of its own.
     """
 
     batch: Batch

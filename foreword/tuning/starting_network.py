@@ -14,7 +14,7 @@ from foreword.nn.pair_head import PairHead
 from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.answers import AnswerNetwork
 from foreword.tuning.headed import hidden_layer_of
-from foreword.tuning.network import HeadNetwork, Network, scalar_mix
+from foreword.tuning.network import HeadNetwork, Network
 from foreword.tuning.tasks._contract import Task
 
 
@@ -66,8 +66,7 @@ def build_network(
     head = task.head(backbone.settings.state_width, labels)
     if head is None:
         return AnswerNetwork(backbone, model.token_head)
-    mix = scalar_mix(task, backbone.settings)
-    return HeadNetwork(backbone, head, token_head, mix, reads_encoder=task.reads_tokens)
+    return HeadNetwork.of(task, backbone, head, token_head)
 
 
 def start_from_pooler(network: Network, pretrained: Model) -> None:

@@ -18,6 +18,7 @@ from foreword.runs.recipe import load_recipe
 from foreword.runs.trained_model import open_run
 from foreword.text.tokenizers.wordpiece import WordPiece
 from foreword.tuning import exporting
+from foreword.tuning.input_template import Pooling
 from foreword.tuning.predict import load_tuned
 from foreword.tuning.tasks.classify import Classify
 from tests.evaluation.conftest import TEXTS, write_run
@@ -143,13 +144,14 @@ def test_a_number_is_the_output_of_one_label(
     )
 
 
+@pytest.mark.parametrize("pooling", ["mean", "max"])
 def test_another_head_is_refused_with_the_settings_that_fit(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    pooling: Pooling, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    mean = {"task.pooling": "mean"}
     run = tiny_run(tmp_path / "run", "bert")
-    tuned = tune(run, EXAMPLES, EXAMPLES, settings=mean, **FAST).out
-    assert load_tuned(tuned, "cpu").task == Classify(pooling="mean")
+    chosen = {"task.pooling": pooling}
+    tuned = tune(run, EXAMPLES, EXAMPLES, settings=chosen, **FAST).out
+    assert load_tuned(tuned, "cpu").task == Classify(pooling=pooling)
     assert command(["export", str(tuned), "--out", str(tmp_path / "hf")]) == 2
     output = capsys.readouterr().err
     assert "BertForSequenceClassification computes something else; tune with" in output

@@ -54,7 +54,7 @@ ONE_STACK = [layout for layout in LAYOUTS if layout != "encoder_decoder"]
 @pytest.mark.parametrize(
     ("layout", "task"),
     [(layout, Classify()) for layout in LAYOUTS]
-    + [(layout, Classify(pooling="mean")) for layout in ONE_STACK]
+    + [(layout, Classify(pooling=how)) for layout in ONE_STACK for how in ("mean", "max")]
     + [(layout, Classify(mix_layers=True)) for layout in ONE_STACK],
 )
 def test_cached_features_equal_computed_ones(tmp_path: Path, layout: str, task: Task) -> None:

@@ -32,8 +32,8 @@ def examples_of(
     return PooledExamples(encoded, TASK.targets(labelled, LABELS), template)
 
 
-def network_of(trained: TrainedModel) -> Network:
-    network = build_network(trained, TASK, LABELS, None)
+def network_of(trained: TrainedModel, pooling: Pooling | None = None) -> Network:
+    network = build_network(trained, replace(TASK, pooling=pooling), LABELS, None)
     network.initialise_head(1)
     return network.train()
 
@@ -69,6 +69,8 @@ def one_per_row(examples: PooledExamples, width: int) -> Batch:
 READINGS = [
     ("encoder", "first"),
     ("encoder", "mean"),
+    ("encoder", "max"),
+    ("decoder", "max"),
     ("two_streams", "mean"),
     ("decoder", "mean"),
     ("decoder", "last"),
@@ -85,12 +87,11 @@ def test_packed_rows_give_the_gradient_of_padded_ones(
     trained = open_run(make_run(tmp_path, layout), "cpu")
     labelled = [e._replace(pair="we saw the day") for e in reviews(13, 2)]
     examples = examples_of(trained, labelled, pooling)
-    network = network_of(trained)
+    network = network_of(trained, pooling)
 
     actual = network.backbone(one_per_row(examples, 32)).states
-    states = torch.stack(
-        [actual[n, e.pooled_positions].mean(0) for n, e in enumerate(examples.encoded)]
-    )
+    read = [actual[n, e.pooled_positions] for n, e in enumerate(examples.encoded)]
+    states = torch.stack([each.amax(0) if pooling == "max" else each.mean(0) for each in read])
     padded = TASK.loss(network.head(states), torch.from_numpy(examples.targets), torch.arange(13))
     padded.total.backward()
     expected = gradients(network)

@@ -20,6 +20,7 @@ from foreword.tuning.labelled import Columns, Labelled, ReadExample, example_of
 from foreword.types import Array, Loss
 
 PREDICTION, PROBABILITY = "prediction", "probability"  # columns of answers
+Reduction = Literal["mean", "max"]
 Whole = Literal["input", "example", "batch"]
 
 
@@ -33,7 +34,8 @@ class EncodedExample:
         pooled_positions: positions whose states the head reads, (pooled,) int64; positions in the
             decoder for an encoder-decoder.
         was_cut: whether the text was cut to the template's length.
-        is_pooled: the head reads the mean of these states, not each of them.
+        is_pooled: the head reads the mean of these states, or their maximum (`Task.reduction`), not
+            each of them.
         answer: the tokens to be generated, (tokens,) int64, with `ids` as the source, both without
             special tokens; None if a head reads pooled positions.
         is_further: a further input of the same example as the one before: a window of a long text,
@@ -114,6 +116,11 @@ class Task(Ranged, ABC):
     def mix_layers(self) -> bool:
         """Whether the head reads a scalar mix of all layers."""
         return False
+
+    @property
+    def reduction(self) -> Reduction:
+        """What makes one state of several that the head reads together."""
+        return "mean"
 
     # -- examples ----------------------------------------------------------------------------------
 

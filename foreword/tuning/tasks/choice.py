@@ -133,7 +133,7 @@ class Choice(PooledTask):
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
     ) -> Sequence[EncodedExample]:
         """Return an input for each option of each question."""
-        is_pooled = (self.pooling or template.pooling) == "mean"
+        is_pooled = self.is_reduced(template)
 
         def encoded() -> Iterator[EncodedExample]:
             for some in batched(examples):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from foreword.errors import UserError
 from foreword.ranges import Positive
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.examples import EncodedTexts, LabelledTexts, batched
-from foreword.tuning.input_template import InputTemplate, Pooling
+from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.labelled import Columns, Labelled
 from foreword.tuning.tasks._contract import (
     PREDICTION,
@@ -79,7 +79,7 @@ class Embed(Task):
         Columns("text", "", ""),
     )
 
-    pooling: Pooling = "mean"
+    pooling: Literal["first", "mean", "last"] = "mean"
     temperature: Positive = 0.05
 
     # -- examples ----------------------------------------------------------------------------------
