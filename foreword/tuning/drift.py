@@ -118,6 +118,7 @@ def way_of(
         seed,
         tuned.template.fresh if strategy.trains_backbone else (),
         from_scratch=bool(settings["from_scratch"]),
+        reinit_layers=int(settings.get("reinit_layers", 0)),
     ).to(tuned.device)
     start, end = _weights(begun), _weights(tuned.network)
     start = {key: start[key] for key in start if not key.startswith("token_head.")}

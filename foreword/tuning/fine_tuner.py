@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, NamedTuple
@@ -12,11 +11,10 @@ import numpy as np
 import torch
 
 from foreword import kinds
-from foreword.data.rng import permute
-from foreword.errors import NotFiniteError, TrainingStoppedError
+from foreword.errors import NotFiniteError, TrainingStoppedError, UserError
 from foreword.kinds import part
 from foreword.nn.evaluation_mode import evaluation_mode
-from foreword.ranges import Count, NonNegative, Ranged, ShareBelowOne
+from foreword.ranges import Count, CountOrZero, NonNegative, Ranged, ShareBelowOne
 from foreword.runs.trained_model import TrainedModel
 from foreword.train.budget import Budget
 from foreword.train.device import autocast, choose_precision
@@ -26,6 +24,7 @@ from foreword.train.schedules._contract import Schedule
 from foreword.train.warmup import Warmup
 from foreword.tuning.answers import AnswerExamples
 from foreword.tuning.epochs import BestEpoch, ScoreEachEpoch
+from foreword.tuning.example_batches import ExampleBatches
 from foreword.tuning.features import Features
 from foreword.tuning.network import ExampleSet, Network, NetworkBatch
 from foreword.tuning.result import Row
@@ -46,6 +45,9 @@ class TuneSettings(Ranged):
     Attributes:
         strategy: a kind in `tuning/strategies/`.
         from_scratch: start the same network from random weights, as a baseline.
+        reinit_layers: number of top layers that begin from random weights, as does a pooler of
+            pretraining: where examples are few, some seeds fail because the top layers are made
+            for pretraining's task alone (Zhang et al. 2021, section 5).
         seeds: number of runs, with seeds 1, 2, ... of the head, the order of examples, dropout and
             random weights.
         epochs: passes over the training examples.
@@ -67,6 +69,7 @@ class TuneSettings(Ranged):
 
     strategy: Strategy = part("tuning/strategies", "full")
     from_scratch: bool = False
+    reinit_layers: CountOrZero = 0
     seeds: Count = 3
     epochs: Count = 3
     batch: Count = 16
@@ -85,6 +88,8 @@ class TuneSettings(Ranged):
         super().__post_init__()
         if self.patience is not None and self.keep == "last":
             raise ValueError("patience: requires keep='best', which says what the last one is not")
+        if self.from_scratch and self.reinit_layers:
+            raise ValueError("reinit_layers: requires pretrained layers; leave from_scratch out")
 
 
 @dataclass(frozen=True)
@@ -158,9 +163,11 @@ class FineTuner:
         self.dtype = choose_precision(settings.precision, trained.device)
         fresh = data.train.template.fresh if settings.strategy.trains_backbone else ()
         self.network = starting_network(
-            trained, task, data.labels, seed, fresh, from_scratch=settings.from_scratch
-        )
+            trained, task, data.labels, seed, fresh,
+            from_scratch=settings.from_scratch, reinit_layers=settings.reinit_layers,
+        )  # fmt: skip
         settings.strategy.prepare(self.network, seed)
+        self._require_trained(settings.reinit_layers)
         self.train: ExampleSet = data.train
         self.dev: ExampleSet = data.dev
         if not (settings.strategy.trains_backbone and data.train.auxiliary):
@@ -168,6 +175,19 @@ class FineTuner:
         self.trained_parameters = self.network.count_trained()
         self.network.to(self.device)
         self.lr = settings.strategy.peak_lr(self.network.backbone.settings)
+
+    def _require_trained(self, layers: int) -> None:
+        """Check that the top layers are trained, if they are not pretrained either.
+
+        Raises:
+            UserError: they are not.
+        """
+        top = self.network.parameters_by_depth()[1:][::-1][:layers]
+        if not all(parameter.requires_grad for layer in top for parameter in layer):
+            raise UserError(
+                f"tune.reinit_layers: strategy '{self.strategy}' does not train all of the layers "
+                "that are initialised again"
+            )
 
     def cache_features(
         self, cached: CachedFeatures | None, step_done: Callable[[str], None]
@@ -219,7 +239,7 @@ class FineTuner:
             ExampleBatches(
                 self.train,
                 self.data.numbers[self.seed - 1],
-                settings,
+                settings.batch,
                 self.seed,
                 self.device.type,
             ),
@@ -293,53 +313,9 @@ class FineTuner:
         return scored_outputs(self.task, self.network, examples)
 
 
-@dataclass(frozen=True)
-class ExampleBatches:
-    """The batches of fine-tuning, in a new order each epoch (implements `Batches`).
-
-    Attributes:
-        examples: the training examples.
-        numbers: those of them that are trained on, (numbers,) int64.
-        settings: epochs and batch size.
-        seed: of the order.
-        device: type of the network's device.
-    """
-
-    examples: ExampleSet
-    numbers: Array
-    settings: TuneSettings
-    seed: int
-    device: str
-
-    def ahead(self, step: int) -> Generator[list[NetworkBatch]]:
-        """Yield the micro-batches of `step`, `step` + 1, ..."""
-        for epoch in itertools.count(step // self._steps):
-            order = shuffled_batches(len(self.numbers), self.settings.batch, self.seed, epoch)
-            for which in order[step % self._steps if epoch == step // self._steps else 0 :]:
-                yield list(self.examples.batches(self.numbers[which], self.device))
-
-    def epochs(self, steps: int) -> float:
-        """Return how often each example has been seen after `steps` steps."""
-        return steps / self._steps
-
-    def count_tokens(self, batches: Sequence[NetworkBatch]) -> int:
-        """Return the tokens that the network reads; cached features count none."""
-        return sum(batch.token_count for batch in batches)
-
-    @property
-    def _steps(self) -> int:
-        return -(-len(self.numbers) // self.settings.batch)
-
-
 def count_steps(data: TuneData, settings: TuneSettings) -> int:
     """Return the steps per epoch."""
     return -(-len(data.numbers[0]) // settings.batch)
-
-
-def shuffled_batches(count: int, batch: int, seed: int, epoch: int) -> list[Array]:
-    """Return the shuffled examples of an epoch, in batches whose sizes differ by at most 1."""
-    order = permute(np.arange(count), count, (seed << 20) + epoch)
-    return np.array_split(order, -(-count // batch))
 
 
 def scored_outputs(task: Task, network: Network, examples: ExampleSet) -> Array:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from foreword.errors import UserError
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Model, NeuralBackbone, SourceBackbone
 from foreword.tuning.scalar_mix import ScalarMix, require_layers
@@ -65,6 +66,24 @@ class Network(nn.Module, ABC):
             depths.append([p for p in layer if p in found])
             found -= layer.keys()
         return depths
+
+    def require_layers(self, layers: int, setting: str) -> None:
+        """Check that the network has layers whose matrices are their own.
+
+        Args:
+            layers: how many of them, from the top.
+            setting: the setting that asks for them, for messages.
+
+        Raises:
+            UserError: it has fewer layers, or they share their matrices with lower ones.
+        """
+        depths = self.parameters_by_depth()[1:]
+        if layers > len(depths):
+            has = f"{len(depths)} layers" if len(depths) != 1 else "one layer"
+            raise UserError(f"{setting}: the model has {has}, got {layers}")
+        top = depths[len(depths) - layers :]
+        if not all(any(p.ndim > 1 for p in parameters) for parameters in top):
+            raise UserError(f"{setting}: the layers of this model share their weights")
 
     def train_parts(self) -> None:
         """Put what has trained parameters into training mode, all else into evaluation mode."""

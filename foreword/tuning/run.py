@@ -146,10 +146,11 @@ def variants(settings: TuneSettings, *, has_frozen: bool = True) -> list[TuneSet
         has_frozen: whether the task has a head to train alone.
     """
     frozen = kinds.load("tuning/strategies", "frozen")()
+    plain = replace(settings, from_scratch=False, reinit_layers=0)
     return [
         replace(settings, from_scratch=False),
-        *([replace(settings, from_scratch=False, strategy=frozen)] if has_frozen else []),
-        replace(settings, from_scratch=True),
+        *([replace(plain, strategy=frozen)] if has_frozen else []),
+        replace(plain, from_scratch=True),
     ]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from foreword.errors import UserError
 from foreword.nn.init import initialise
 from foreword.nn.model import Model, neural
 from foreword.nn.pair_head import PairHead
@@ -26,6 +27,7 @@ def starting_network(
     fresh: Sequence[int],
     *,
     from_scratch: bool,
+    reinit_layers: int = 0,
 ) -> Network:
     """Return the network before the first step of fine-tuning.
 
@@ -36,10 +38,17 @@ def starting_network(
         seed: of the head, of new tokens, and of random weights.
         fresh: tokens that pretraining never used, whose embeddings are to be trained.
         from_scratch: start from random weights.
+        reinit_layers: number of top layers that start from random weights, as a pooler then does.
+
+    Raises:
+        UserError: the model has fewer layers, or they share weights.
     """
     network = build_network(trained, task, labels, seed if from_scratch else None)
     network.initialise_head(seed)
-    if not from_scratch:
+    if reinit_layers:
+        untrained = build_network(trained, task, labels, seed)
+        reinitialise_layers(network, untrained, reinit_layers)
+    elif not from_scratch:
         start_from_pooler(network, trained.model)
     initialise_new_tokens(network, fresh, seed)
     return network
@@ -76,6 +85,27 @@ def start_from_pooler(network: Network, pretrained: Model) -> None:
     has_tanh = any(isinstance(module, nn.Tanh) for module in network.head.modules())
     if hidden is not None and has_tanh and isinstance(pair, PairHead):
         hidden[0].load_state_dict(pair.pooler.state_dict())
+
+
+def reinitialise_layers(network: Network, untrained: Network, layers: int) -> None:
+    """Give the top layers the weights of an untrained network.
+
+    Args:
+        network: the network.
+        untrained: a network of the same form with random weights.
+        layers: how many layers, from the top.
+
+    Raises:
+        UserError: it has fewer layers, or they share weights with lower ones.
+    """
+    setting = "tune.reinit_layers"
+    network.require_layers(layers, setting)
+    pairs = list(zip(network.layer_modules(), untrained.layer_modules(), strict=True))[-layers:]
+    own = network.parameters_by_depth()[-layers:]
+    for (module, new), parameters in zip(pairs, own, strict=True):
+        if len(parameters) < len(list(module.parameters())):
+            raise UserError(f"{setting}: the layers of this model share weights")
+        module.load_state_dict(new.state_dict())
 
 
 def initialise_new_tokens(network: Network, ids: Sequence[int], seed: int) -> None:

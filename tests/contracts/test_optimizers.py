@@ -68,6 +68,26 @@ def test_a_learning_rate_of_0_is_refused(kind: str) -> None:
         settings(kind, lr=0.0)
 
 
+def test_bert_adam_is_adam_without_the_correction_of_its_first_steps() -> None:
+    """Step t of AdamW, corrected, has the learning rate of the other times its correction."""
+    grads = torch.randn(5, 2, 3, generator=torch.Generator().manual_seed(1))
+    for t in range(1, 6):
+        biased, corrected = nn.Linear(3, 2, bias=False), nn.Linear(3, 2, bias=False)
+        corrected.load_state_dict(biased.state_dict())
+        rate = 0.01 * (1 - 0.9**t) / (1 - 0.999**t) ** 0.5
+        ours = settings("bert_adam", lr=0.01, eps=1e-20, decay=0.0).build(biased)
+        theirs = AdamW(lr=0.01, beta2=0.999, eps=1e-20, decay=0.0).build(corrected)
+        for n, grad in enumerate(grads[:t], 1):
+            if n == t:
+                corrected.load_state_dict(biased.state_dict())
+                theirs.param_groups[0]["lr"] = rate
+            biased.weight.grad, corrected.weight.grad = grad.clone(), grad.clone()
+            ours.step()
+            theirs.step()
+        torch.testing.assert_close(biased.weight, corrected.weight)
+    assert rate > 0.03
+
+
 def test_adamw_equals_the_published_algorithm() -> None:
     """Loshchilov & Hutter 2019, algorithm 2, in float64."""
     made = AdamW(lr=0.03, beta1=0.8, beta2=0.95, eps=1e-6, decay=0.1)

@@ -14,7 +14,7 @@ from foreword.errors import UserError
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tuning.bag_of_words import bag_of_words
 from foreword.tuning.drawing import draw
-from foreword.tuning.fine_tuner import ExampleBatches
+from foreword.tuning.example_batches import ExampleBatches
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.run import TuneSettings, tune, variants
 from foreword.tuning.strategies.full import Full

@@ -11,7 +11,8 @@ import torch
 
 from foreword.errors import NotFiniteError, TrainingStoppedError, UserError
 from foreword.runs.trained_model import TrainedModel, open_run
-from foreword.tuning.fine_tuner import TuneSettings, shuffled_batches
+from foreword.tuning.example_batches import shuffled_batches
+from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.input_template import template_of
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.network import HeadNetwork

@@ -22,9 +22,10 @@ from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.network import Network
 from foreword.tuning.predict import load_tuned
 from foreword.tuning.result import save_network
-from foreword.tuning.run import tune
-from foreword.tuning.starting_network import build_network
+from foreword.tuning.run import tune, variants
+from foreword.tuning.starting_network import build_network, reinitialise_layers
 from foreword.tuning.strategies._contract import Strategy
+from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.gradual_unfreezing import GradualUnfreezing
 from foreword.tuning.strategies.layer_decay import LayerDecay
 from foreword.tuning.strategies.lora import LoRA
@@ -212,3 +213,63 @@ def test_lora_trains_as_many_parameters_as_the_formula_says(tmp_path: Path) -> N
     before, after = trained.model.backbone.state_dict(), result.network.backbone.state_dict()
     changed = {name.split(".")[-2] for name in after if not torch.equal(after[name], before[name])}
     assert changed == {"query", "up"}
+
+
+def test_the_top_layers_begin_as_those_of_an_untrained_network(tmp_path: Path) -> None:
+    trained = open_run(make_run(tmp_path), "cpu")
+    for parameter in trained.model.parameters():
+        parameter.data.add_(0.01)  # its weights are random as well, and norms 1
+    network, untrained = network_of(trained), build_network(trained, TASK, LABELS, 3)
+    before = network_of(trained)
+    reinitialise_layers(network, untrained, 1)
+    depths = [n.parameters_by_depth() for n in (network, before, untrained)]
+    for depth, other in enumerate((1, 1, 2)):
+        pairs = zip(depths[0][depth], depths[other][depth], strict=True)
+        assert all(torch.equal(now, then) for now, then in pairs)
+    assert not torch.equal(depths[0][2][0], depths[1][2][0])
+
+
+@pytest.mark.parametrize("layout", ["recurrent", "bidirectional", "encoder_decoder"])
+def test_every_kind_of_layer_is_initialised_again_in_place(layout: str, tmp_path: Path) -> None:
+    trained = open_run(make_run(tmp_path, layout), "cpu")
+    network, untrained = network_of(trained), build_network(trained, TASK, LABELS, 3)
+    reinitialise_layers(network, untrained, 1)
+    same = {
+        name
+        for (name, p), q in zip(network.named_parameters(), untrained.parameters(), strict=True)
+        if p.ndim > 1 and torch.equal(p, q)
+    }
+    top = {"recurrent": "_l1", "bidirectional": ".1.", "encoder_decoder": "decoder.blocks.1."}
+    assert same
+    assert all(top[layout] in name for name in same)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "layers", "message"),
+    [
+        (Frozen(), 1, "strategy 'frozen' does not train all of the layers"),
+        (LoRA(), 1, "strategy 'lora' does not train"),
+        (TopLayers(layers=1), 2, "strategy 'top_layers' does not train all of"),
+        (LayerDecay(), 3, "tune.reinit_layers: the model has 2 layers, got 3"),
+    ],
+)
+def test_layers_that_would_stay_random_are_refused(
+    strategy: Strategy, layers: int, message: str, tmp_path: Path
+) -> None:
+    trained = open_run(make_run(tmp_path), "cpu")
+    settings = replace(FAST, strategy=strategy, reinit_layers=layers)
+    with pytest.raises(UserError, match=message):
+        tune(trained, TASK, reviews(8, 1), reviews(8, 2), settings)
+
+
+def test_layers_that_share_weights_are_not_initialised_again(tmp_path: Path) -> None:
+    network = network_of(open_run(make_run(tmp_path, share="attention"), "cpu"))
+    with pytest.raises(UserError, match="the layers of this model share weights"):
+        reinitialise_layers(network, network, 1)
+
+
+def test_a_comparison_initialises_layers_of_the_first_variant_alone() -> None:
+    settings = variants(replace(FAST, reinit_layers=1))
+    assert [one.reinit_layers for one in settings] == [1, 0, 0]
+    with pytest.raises(ValueError, match="reinit_layers: requires pretrained layers"):
+        replace(FAST, reinit_layers=1, from_scratch=True)

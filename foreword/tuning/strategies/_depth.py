@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from torch import nn
 
-from foreword.errors import UserError
 from foreword.nn.model import ModelSettings
 from foreword.train.optimizers._contract import ONE_RATE, RateFactors
 from foreword.tuning.network import Network
@@ -44,26 +43,6 @@ def train_top(network: Network, layers: int) -> None:
     for parameters in depths[len(depths) - layers :]:
         for parameter in parameters:
             parameter.requires_grad_(True)
-
-
-def require_layers(network: Network, layers: int, setting: str) -> None:
-    """Check that a network has layers whose weights are their own.
-
-    Args:
-        network: the network.
-        layers: how many of them, from the top.
-        setting: the setting that asks for them, for messages.
-
-    Raises:
-        UserError: it has fewer layers, or they share their weights with lower ones.
-    """
-    depths = network.parameters_by_depth()[1:]
-    if layers > len(depths):
-        has = f"{len(depths)} layers" if len(depths) != 1 else "one layer"
-        raise UserError(f"{setting}: the model has {has}, got {layers}")
-    top = depths[len(depths) - layers :]
-    if not all(any(p.ndim > 1 for p in parameters) for parameters in top):
-        raise UserError(f"{setting}: the layers of this model share their weights")
 
 
 def decayed_rates(network: Network, decay: float) -> RateFactors:

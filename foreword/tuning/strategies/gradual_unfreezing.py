@@ -12,7 +12,6 @@ from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.strategies._depth import (
     decayed_rates,
     rate_by_width,
-    require_layers,
     train_top,
 )
 
@@ -49,7 +48,7 @@ class GradualUnfreezing(Strategy):
         Raises:
             UserError: the model has no layers, or they share their weights.
         """
-        require_layers(network, max(1, len(network.layer_modules())), "--strategy")
+        network.require_layers(max(1, len(network.layer_modules())), "--strategy")
         network.requires_grad_(True)
 
     def rate_factors(self, network: Network) -> RateFactors:

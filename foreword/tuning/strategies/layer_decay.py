@@ -9,7 +9,7 @@ from foreword.ranges import LearningRateOrZero, PositiveShare
 from foreword.train.optimizers._contract import RateFactors
 from foreword.tuning.network import Network
 from foreword.tuning.strategies._contract import Strategy
-from foreword.tuning.strategies._depth import decayed_rates, rate_by_width, require_layers
+from foreword.tuning.strategies._depth import decayed_rates, rate_by_width
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class LayerDecay(Strategy):
         Raises:
             UserError: the model has no layers, or they share their weights.
         """
-        require_layers(network, max(1, len(network.layer_modules())), "--strategy")
+        network.require_layers(max(1, len(network.layer_modules())), "--strategy")
         network.requires_grad_(True)
 
     def rate_factors(self, network: Network) -> RateFactors:

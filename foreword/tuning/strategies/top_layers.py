@@ -8,7 +8,7 @@ from foreword.nn.model import ModelSettings
 from foreword.ranges import Count, LearningRateOrZero
 from foreword.tuning.network import Network
 from foreword.tuning.strategies._contract import Strategy
-from foreword.tuning.strategies._depth import rate_by_width, require_layers, train_top
+from foreword.tuning.strategies._depth import rate_by_width, train_top
 
 
 @dataclass(frozen=True)
@@ -38,5 +38,5 @@ class TopLayers(Strategy):
         Raises:
             UserError: the model has fewer layers, or they share their weights.
         """
-        require_layers(network, self.layers, "tune.strategy.layers")
+        network.require_layers(self.layers, "tune.strategy.layers")
         train_top(network, self.layers)

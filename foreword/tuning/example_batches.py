@@ -1,0 +1,57 @@
+"""The batches of fine-tuning: all examples once an epoch, in a new order each time."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from foreword.data.rng import permute
+from foreword.tuning.network import ExampleSet, NetworkBatch
+from foreword.types import Array
+
+
+@dataclass(frozen=True)
+class ExampleBatches:
+    """The batches of fine-tuning, in a new order each epoch (implements `Batches`).
+
+    Attributes:
+        examples: the training examples.
+        numbers: those of them that are trained on, (numbers,) int64.
+        size: examples per step.
+        seed: of the order.
+        device: type of the network's device.
+    """
+
+    examples: ExampleSet
+    numbers: Array
+    size: int
+    seed: int
+    device: str
+
+    def ahead(self, step: int) -> Generator[list[NetworkBatch]]:
+        """Yield the micro-batches of `step`, `step` + 1, ..."""
+        for epoch in itertools.count(step // self._steps):
+            order = shuffled_batches(len(self.numbers), self.size, self.seed, epoch)
+            for which in order[step % self._steps if epoch == step // self._steps else 0 :]:
+                yield list(self.examples.batches(self.numbers[which], self.device))
+
+    def epochs(self, steps: int) -> float:
+        """Return how often each example has been seen after `steps` steps."""
+        return steps / self._steps
+
+    def count_tokens(self, batches: Sequence[NetworkBatch]) -> int:
+        """Return the tokens that the network reads; cached features count none."""
+        return sum(batch.token_count for batch in batches)
+
+    @property
+    def _steps(self) -> int:
+        return -(-len(self.numbers) // self.size)
+
+
+def shuffled_batches(count: int, batch: int, seed: int, epoch: int) -> list[Array]:
+    """Return the shuffled examples of an epoch, in batches whose sizes differ by at most 1."""
+    order = permute(np.arange(count), count, (seed << 20) + epoch)
+    return np.array_split(order, -(-count // batch))
