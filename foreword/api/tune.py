@@ -22,7 +22,6 @@ from foreword.tuning import finished, unfinished
 from foreword.tuning import result as results
 from foreword.tuning import run as tuning
 from foreword.tuning.examples import LabelledTexts, overlap_note
-from foreword.tuning.input_template import missing_special_tokens
 from foreword.tuning.published_head import with_published_head
 from foreword.tuning.result import TuneResult
 from foreword.tuning.run import TuneSettings, variants
@@ -214,7 +213,7 @@ def tune(
     if (done := finished.find(folder, evaluation, name, request)) is not None:
         return TuningResult(folder, evaluation, done["title"], done["rows"], done)
     results.require_free(evaluation, folder)
-    for note in _notes(trained):
+    for note in _notes(trained, made):
         display.note(note)
     if overlap := overlap_note(training.tasks, dev_examples):
         display.warn(overlap)
@@ -260,9 +259,9 @@ def _require_name(name: str) -> None:
         raise UserError(f"--name: must be at most {LONGEST_NAME} bytes, for names of files")
 
 
-def _notes(trained: TrainedModel) -> list[str]:
+def _notes(trained: TrainedModel, task: Task) -> list[str]:
     """Return what is worth knowing before the work, a line each."""
-    added = missing_special_tokens(trained.recipe, trained.vocab)
+    added = tuning.added_tokens(trained, task)
     names = ", ".join(added)
     return [
         *trained.notes,

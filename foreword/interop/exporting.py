@@ -24,7 +24,7 @@ from foreword.runs.recipe import Recipe
 from foreword.runs.same_model import differences, resolved
 from foreword.runs.trained_model import TrainedModel
 from foreword.text.special import ROLES
-from foreword.text.tokenizer import Tokenizer
+from foreword.text.tokenizer import CHAT_TEMPLATE, Tokenizer
 from foreword.types import Vocab
 
 
@@ -61,6 +61,9 @@ def export(trained: TrainedModel, out: Path, family_name: str = "") -> Exported:
             (partial / name).mkdir(exist_ok=True)
             _export_submodel(family, model, design, trained.tokenizer, partial / name)
         (partial / RECIPE).write_text(trained.recipe.dumps(), encoding="utf-8")
+        template = trained.run / "tokenizer" / CHAT_TEMPLATE
+        if template.is_file():
+            tokens.write_chat_template(template.read_text(encoding="utf-8"), partial)
         differences_by_name = _check(trained, partial, family)
     return Exported(family, differences_by_name)
 

@@ -149,6 +149,12 @@ def write(tokenizer: Tokenizer, use: TokenizerUse, out: Path) -> None:
         _write(out / FILE, parts)
 
 
+def write_chat_template(template: str, out: Path) -> None:
+    """Let the tokenizer in `out` have this template of conversations, in Jinja."""
+    config: dict[str, Any] = json.loads((out / CONFIG).read_text(encoding="utf-8"))
+    _write(out / CONFIG, config | {"chat_template": template})
+
+
 def write_template(
     tokenizer: Tokenizer,
     prefix: Sequence[int],

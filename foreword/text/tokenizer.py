@@ -25,6 +25,7 @@ from foreword.types import Array, Vocab
 KIND, VERSION = "tokenizer", 1  # of the folder, in its manifest
 FILE = "tokenizer.json"
 CONFIG = "tokenizer_config.json"
+CHAT_TEMPLATE = "chat_template.jinja"  # beside them, of a model tuned on conversations
 
 
 class Tokenizer:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from foreword.data.rows import positions_within
 from foreword.errors import UserError
@@ -25,14 +26,15 @@ from foreword.tuning.rows import TOKENS_AT_ONCE, WIDTH, PackedExamples, PooledBa
 from foreword.tuning.tasks._contract import EncodedExample
 from foreword.types import Array, Example, MaxLengths, Tokens
 
+AT_ONCE = 1024  # positions whose logits are held together
 CUDA_WIDTH = 64  # on CUDA widths are multiples of this, since kernels are compiled per shape
 
 
 class AnswerNetwork(Network):
     """A backbone with the output layer of pretraining, which writes the answer token by token.
 
-    Its outputs are the likeliest tokens, one for each position of an answer: the logits of every
-    dev example would not fit in memory.
+    Its outputs are the likeliest tokens, one for each position of an answer, and the nats of the
+    right ones: the logits of every dev example would not fit in memory.
 
     Args:
         backbone: the pretrained backbone.
@@ -47,6 +49,17 @@ class AnswerNetwork(Network):
         with torch.autocast(features.device.type, enabled=False):
             logits: Tensor = self.head(features[0])
         return logits.argmax(-1, keepdim=True).float()
+
+    def scored_outputs(self, features: Tensor, targets: Tensor) -> Tensor:
+        """Return the likeliest token at each position and the target's nats, (positions, 2)."""
+        parts = []
+        with torch.autocast(features.device.type, enabled=False):
+            for begin in range(0, len(targets), AT_ONCE):
+                states, right = (x[begin : begin + AT_ONCE] for x in (features[0], targets))
+                logits: Tensor = self.head(states)
+                nats = F.cross_entropy(logits, right, reduction="none")
+                parts.append(torch.stack([logits.argmax(-1).float(), nats], dim=1))
+        return torch.cat(parts)
 
     def training_outputs(self, features: Tensor, targets: Tensor) -> Tensor:
         """Return the cross-entropy of all targets, () in nats, without holding all logits."""

@@ -348,8 +348,9 @@ def predict(
     with evaluation_mode(network), torch.inference_mode():
         for batch in examples.scoring_batches(device.type):
             with autocast(device, dtype):
-                features = batch.to(device).features(network)
-                outputs.append(network.outputs(features).cpu().numpy())
+                moved = batch.to(device)
+                made = network.scored_outputs(moved.features(network), moved.targets)
+                outputs.append(made.cpu().numpy())
             numbers.append(batch.numbers)
             if done is not None:
                 done(np.unique(batch.numbers))

@@ -150,6 +150,16 @@ class Network(nn.Module, ABC):
         del targets
         return self.outputs(features)
 
+    def scored_outputs(self, features: Tensor, targets: Tensor) -> Tensor:
+        """Return the outputs to score, which may tell of the targets; by default the outputs.
+
+        Args:
+            features: (layers, outputs, width).
+            targets: the target of each output, (outputs,).
+        """
+        del targets
+        return self.outputs(features)
+
     @abstractmethod
     def initialise_head(self, seed: int) -> None:
         """Initialise what pretraining did not train."""

@@ -21,7 +21,7 @@ from foreword.objectives.mixture import Mixture
 from foreword.objectives.prefix import Prefix
 from foreword.runs.provenance import write_recipe, write_state
 from foreword.runs.recipe import Recipe
-from foreword.text.tokenizer import Tokenizer
+from foreword.text.tokenizer import CHAT_TEMPLATE, Tokenizer
 from foreword.train import checkpoint
 from foreword.train.checkpoint import weights_of
 from foreword.train.finite import require_finite
@@ -29,6 +29,7 @@ from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import Network
 from foreword.tuning.predictor import TunedOn, TunedTask
 from foreword.tuning.tasks._contract import Task
+from foreword.tuning.writing import WritingTask
 
 KIND, VERSION = "tuned", 1  # of the folder of a network with a task's head
 SCORES = "scores.json"  # a copy of the evaluation in that folder
@@ -221,15 +222,19 @@ def save_network(
     tuned = TunedTask(result.task, result.labels, result.template, tuned_on or TunedOn())
     with atomic.folder(folder) as part:
         tuned.save(part, result.recipe)
-        model = result.network.as_model()
+        model, chat_template = result.network.as_model(), ""
         if model is not None:
             _save_run(result, model, part)
+            assert isinstance(result.task, WritingTask)
+            chat_template = result.task.chat_template(_prompted(result, model), result.template)
         else:
             save_file(weights, part / "weights.safetensors")
             (part / "recipe.toml").write_text(result.recipe.dumps(), encoding="utf-8")
         if scores is not None:
             (part / SCORES).write_text(stored.dumps(scores), encoding="utf-8")
         result.tokenizer.save(part / "tokenizer")
+        if chat_template:
+            atomic.write_text(part / "tokenizer" / CHAT_TEMPLATE, chat_template)
         if model is None:
             manifest.write(part, KIND, VERSION)
 
@@ -238,12 +243,17 @@ def _save_run(result: TuneResult, model: Model, folder: Path) -> None:
     """Save the weights as a checkpoint of the recipe's model, with the state of a run."""
     checkpoint.save(folder / "checkpoints" / checkpoint.name_of(0), model, None, {"step": 0})
     write_state(folder, {"texts": [], "plugins": plugins.used_by(result.recipe)})
-    write_recipe(folder, replace(result.recipe, objective=_tuned_objective(result, model)))
+    prompted = _prompted(result, model)
+    objective = _tuned_objective(prompted) if prompted.answers else result.recipe.objective
+    write_recipe(folder, replace(result.recipe, objective=objective))
 
 
-def _tuned_objective(result: TuneResult, model: Model) -> SourceTarget:
+def _prompted(result: TuneResult, model: Model) -> PromptedModel:
+    return PromptedModel(model, result.recipe, result.tokenizer, torch.device("cpu"))
+
+
+def _tuned_objective(prompted: PromptedModel) -> SourceTarget:
     """Return the objective with the form of fine-tuning's sources: plain text, in the same mode."""
-    prompted = PromptedModel(model, result.recipe, result.tokenizer, torch.device("cpu"))
     plain = [form for form in prompted.source_forms if not form.has_sentinels]
     mode = [*plain, *prompted.source_forms][0].mode
     names = {int(n): f"<extra_id_{k}>" for k, n in enumerate(prompted.vocab.sentinels)}

@@ -91,7 +91,7 @@ def tune(
     dropping = with_dropout(trained, variants[0].dropout)
     read = task.training_examples(drawn.examples, has_dropout=has_dropout(dropping))
     drawn = replace(drawn, examples=read)
-    extended = with_special(dropping, missing_special_tokens(trained.recipe, trained.vocab))
+    extended = with_special(dropping, added_tokens(trained, task))
     template = template_of(extended.recipe, extended.vocab, variants[0].max_length)
     template = template.of_tokens() if task.reads_tokens else template
     with allocator.returning_freed():
@@ -136,6 +136,14 @@ def tune(
         confusion=found.confusion,
         resumed=found.resumed,
     )
+
+
+def added_tokens(trained: TrainedModel, task: Task) -> tuple[str, ...]:
+    """Return the special tokens that the task or the input template needs and the model lacks."""
+    if task.special_tokens:
+        known = {*trained.tokenizer.pieces, *trained.vocab.special}
+        return tuple(name for name in task.special_tokens if name not in known)
+    return missing_special_tokens(trained.recipe, trained.vocab)
 
 
 def variants(settings: TuneSettings, *, has_frozen: bool = True) -> list[TuneSettings]:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
 import pyarrow as pa
 
 from foreword.errors import UserError
-from foreword.evaluation.decoding import Start, decode, stops_of, text_of
+from foreword.evaluation.decoding import decode, stops_of, text_of
 from foreword.evaluation.loaded import LoadedModel
 from foreword.evaluation.sampling import GREEDY
 from foreword.runs.trained_model import TrainedModel, open_run
-from foreword.tuning.answers import source_room
-from foreword.tuning.examples import LabelledTexts, batched
+from foreword.tuning.examples import LabelledTexts
 from foreword.tuning.predict import TunedModel, load_tuned
 from foreword.tuning.predictor import Answers, TunedTask, is_tuned
 from foreword.tuning.rows import CHUNK
 from foreword.tuning.tasks._contract import PREDICTION
-from foreword.tuning.tasks.text_to_text import TextToText
+from foreword.tuning.writing import WritingTask
 
 
 class TunedWriter(LoadedModel):
@@ -34,18 +32,19 @@ class TunedWriter(LoadedModel):
 
     def __init__(self, trained: TrainedModel, tuned: TunedTask) -> None:
         super().__init__(trained)
-        self.task = cast(TextToText, tuned.task)  # the only task that is saved as a run
+        self.task = cast(WritingTask, tuned.task)  # only these are saved as a run
         self.labels, self.template, self.tuned_on = tuned.labels, tuned.template, tuned.tuned_on
 
     def predict(self, texts: Iterable[Any], pairs: Iterable[str] | None = None) -> list[str | None]:
         """Return the answer to each text or pair: the label of a word it writes, or the text.
 
-        It takes the likeliest token each time, and writes at most as many as the longest label of
-        training has. Texts of one length are computed together.
+        It takes the likeliest token each time, and writes at most as many as the task says, or as
+        the longest label of training has. Texts of one length are computed together.
 
         Args:
             texts: texts, or pairs of texts, in a list, Series or array; or a table, such as a
                 DataFrame, with the columns it was tuned on. One longer than `max_tokens` is cut.
+                For conversations: lists of messages.
             pairs: the second text of each, if it was tuned on pairs and they are given apart.
 
         Returns:
@@ -85,16 +84,11 @@ class TunedWriter(LoadedModel):
             return Answers([], 0)
         # Cut each text so that its longest answer still has a position.
         prompted = self.trained
-        tokens = self.task.max_tokens or self._longest + len(prompted.end_token)
-        room = source_room(prompted, self.template.length, tokens)
-        encoded = self.task.encode(examples, self.tokenizer, self.template)
-        starts = [
-            Start(prompted.source_of(example.ids[: max(room, 1)]), example.ids[:0])
-            for example in encoded
-        ]
-        cut = sum(len(example.ids) > max(room, 1) for example in encoded)
+        tokens = self.task.most_tokens(self.labels, prompted)
+        starts, cut = self.task.starts(examples, prompted, self.template, tokens)
         # Write texts of similar length together; words that stand for labels become these.
-        order = sorted(range(len(starts)), key=lambda n: len(encoded[n].ids))
+        sizes = [len(start.target if start.source is None else start.source) for start in starts]
+        order = sorted(range(len(starts)), key=sizes.__getitem__)
         rows: list[dict[str, Any]] = [{}] * len(starts)
         greedy, stops = replace(GREEDY, tokens=tokens), stops_of(prompted)
         for at in range(0, len(order), CHUNK):
@@ -102,23 +96,9 @@ class TunedWriter(LoadedModel):
             written = decode(prompted, [starts[n] for n in some], greedy, stops)
             for n, new in zip(some, written, strict=True):
                 text = text_of(prompted, starts[n], new.ids).strip()
-                rows[n] = {PREDICTION: self._labels_by_word.get(text, text)}
+                rows[n] = {PREDICTION: self.task.answer_of(text, self.labels)}
             done(len(some))
         return Answers(rows, cut)
-
-    @cached_property
-    def _longest(self) -> int:
-        """The number of tokens of the longest answer of training."""
-
-        def lengths() -> Iterator[int]:
-            for some in batched(self.task.word_of(label) for label in self.labels):
-                yield from map(len, self.tokenizer.encode_batch(some))
-
-        return max(lengths(), default=1)
-
-    @cached_property
-    def _labels_by_word(self) -> dict[str, str]:
-        return {self.task.word_of(label): label for label in self.labels}
 
 
 def open_tuned(

@@ -86,6 +86,8 @@ class Task(Ranged, ABC):
         scores_untuned: whether a model has scores before it is tuned, since no head is new.
         auto_class: the class of `transformers` with such a head: AutoModelFor...; "" for none.
         export_note: what a user of that class has to know; "" for nothing.
+        special_tokens: tokens that its inputs have beside the texts; a tokenizer that lacks one
+            gets it.
         columns: the usual columns of its tables; the first that a table has count.
         formats: endings of files that it reads as another format: {".txt": ".conll"}.
     """
@@ -99,6 +101,7 @@ class Task(Ranged, ABC):
     scores_untuned: ClassVar[bool] = False
     auto_class: ClassVar[str] = ""
     export_note: ClassVar[str] = ""
+    special_tokens: ClassVar[tuple[str, ...]] = ()
     columns: ClassVar[tuple[Columns, ...]] = (Columns(),)
     formats: ClassVar[Mapping[str, str]] = {}
 

@@ -12,10 +12,12 @@ import numpy as np
 from torch import Tensor
 
 from foreword.errors import UserError
+from foreword.evaluation.decoding import Start
+from foreword.evaluation.prompting import PromptedModel
 from foreword.ranges import Count
 from foreword.text.sentences import split
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.answers import WrittenTargets
+from foreword.tuning.answers import WrittenTargets, source_room
 from foreword.tuning.examples import EncodedTexts, batched
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.labelled import (
@@ -29,6 +31,7 @@ from foreword.tuning.labelled import (
 from foreword.tuning.task_mixture import with_prefix
 from foreword.tuning.tasks._contract import EncodedExample, Task
 from foreword.tuning.text_metrics import Metric, require, share_known, text_scores
+from foreword.tuning.writing import WritingTask
 from foreword.types import Array, Loss
 
 BETWEEN = (
@@ -38,7 +41,7 @@ LIST = (list, tuple, np.ndarray)
 
 
 @dataclass(frozen=True)
-class TextToText(Task):
+class TextToText(WritingTask):
     """Labels written out as target texts, by the output layer of pretraining.
 
     source [sst2 sentence: a lovely film </s>]  target [positive </s>]
@@ -148,9 +151,6 @@ class TextToText(Task):
         references = [[self.word_of(one) for one in answers_of(e)] for e in examples]
         return WrittenTargets((), references, [e.text for e in examples], 0)
 
-    def head(self, d_model: int, labels: tuple[str, ...]) -> None:
-        """Return None: the head is the output layer of pretraining."""
-
     def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
         """Return the cross-entropy of the answers' tokens, which the output layer computed.
 
@@ -171,14 +171,14 @@ class TextToText(Task):
         has `accuracy` alone.
 
         Args:
-            outputs: the likeliest token at each position of all answers, (tokens, 1); or one
+            outputs: the likeliest token at each position of all answers, (tokens, 2); or one
                 answer for each example, (examples, length), right-padded with -1; or what was
                 written for each, (examples,) of texts.
             targets: the answers, a list of (tokens,) int64; if the task writes, with their texts.
         """
         if self.metric != "accuracy":
             return text_scores(self.metric, outputs.tolist(), targets.references)
-        if outputs.shape[1] > 1:
+        if outputs.dtype.kind == "i":
             answers = [row[row >= 0] for row in outputs.astype(np.int64)]
             pairs = zip(answers, targets, strict=True)
             return {"accuracy": float(np.mean([np.array_equal(a, b) for a, b in pairs]))}
@@ -211,6 +211,34 @@ class TextToText(Task):
         if not self.writes or self.max_tokens is not None:
             return self
         return replace(self, max_tokens=targets.longest)
+
+    def most_tokens(self, labels: tuple[str, ...], prompted: PromptedModel) -> int:
+        """Return the most tokens of an answer of training, unless more or fewer are set."""
+        if self.max_tokens is not None:
+            return self.max_tokens
+
+        def lengths() -> Iterator[int]:
+            for some in batched(map(self.word_of, labels)):
+                yield from map(len, prompted.tokenizer.encode_batch(some))
+
+        return max(lengths(), default=1) + len(prompted.end_token)
+
+    def starts(
+        self,
+        examples: Sequence[Labelled],
+        prompted: PromptedModel,
+        template: InputTemplate,
+        most: int,
+    ) -> tuple[list[Start], int]:
+        """Return the sources, cut so that the longest answer still has a position."""
+        room = max(source_room(prompted, template.length, most), 1)
+        encoded = self.encode(examples, prompted.tokenizer, template)
+        starts = [Start(prompted.source_of(e.ids[:room]), e.ids[:0]) for e in encoded]
+        return starts, sum(len(e.ids) > room for e in encoded)
+
+    def answer_of(self, text: str, labels: tuple[str, ...]) -> str:
+        """Return the label that a written word stands for."""
+        return {self.word_of(label): label for label in labels}.get(text, text)
 
 
 def answers_of(example: Labelled) -> list[str]:

@@ -1,0 +1,208 @@
+"""Conversations: messages of a system, a user and an assistant in turn, and their tokens.
+
+    messages   user: hi / assistant: hello / user: who? / assistant: me
+    decoder    <|user|>hi</s><|assistant|>hello</s><|user|>who?</s><|assistant|>me</s>
+    scored                                hello</s>                             me</s>
+    source     <|user|>hi<|assistant|>hello<|user|>who?</s>             target  me</s>
+
+A decoder reads the whole, an encoder-decoder a source and a target for each answer. Role tokens
+stand between texts, so that each is cut into tokens by itself, and a template of `transformers`
+gives the same ids.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from foreword.errors import UserError
+from foreword.text.special import EOS
+from foreword.text.tokenizer import Tokenizer
+from foreword.tuning.input_template import InputTemplate
+from foreword.tuning.labelled import text_of
+from foreword.types import Array
+
+SYSTEM, USER, ASSISTANT = ROLES = ("system", "user", "assistant")
+ROLE_TOKENS = tuple(f"<|{role}|>" for role in ROLES)
+SPECIAL_TOKENS = (EOS, *ROLE_TOKENS)
+
+
+class Message(NamedTuple):
+    """What one of the roles says."""
+
+    role: str
+    content: str
+
+
+def read_messages(value: Any, source: str) -> list[Message]:
+    """Return the messages of a cell: a list of tables with `role` and `content`.
+
+    Raises:
+        UserError: it is something else, or the roles are out of order.
+    """
+    if not isinstance(value, list | tuple | np.ndarray):
+        raise UserError(f"{source}: expected a list of messages, got {value!r:.40}")
+    messages = []
+    for number, one in enumerate(value, 1):
+        if not isinstance(one, Mapping) or not {"role", "content"} <= set(one):
+            raise UserError(
+                f"{source}: message {number}: expected 'role' and 'content', got {one!r:.40}"
+            )
+        if not isinstance(one["content"], str):
+            raise UserError(
+                f"{source}: message {number}: the content is no text, but {one['content']!r:.40}"
+            )
+        messages.append(Message(str(one["role"]), text_of(one["content"], source)))
+    _require_order(messages, source)
+    return messages
+
+
+def _require_order(messages: Sequence[Message], source: str) -> None:
+    """Check that a system may begin, and that user and assistant take turns.
+
+    Raises:
+        UserError: they do not, or an answer is empty.
+    """
+    first = 1 if messages and messages[0].role == SYSTEM else 0
+    for number, message in enumerate(messages[first:], first):
+        expected = USER if (number - first) % 2 == 0 else ASSISTANT
+        if message.role != expected:
+            or_system = f" or {SYSTEM}" if number == 0 else ""
+            raise UserError(
+                f"{source}: message {number + 1} is by '{message.role}', expected "
+                f"{expected}{or_system}"
+            )
+        if message.role == ASSISTANT and not message.content.strip():
+            raise UserError(f"{source}: message {number + 1}: the answer is empty")
+
+
+def to_text(messages: Sequence[Message]) -> str:
+    """Return messages as the text of an example."""
+    return json.dumps(messages, ensure_ascii=False)
+
+
+def of_text(text: str) -> list[Message]:
+    """Return the messages of an example."""
+    return [Message(*one) for one in json.loads(text)]
+
+
+@dataclass(frozen=True)
+class ChatTokens:
+    """The tokens of conversations.
+
+    Attributes:
+        tokenizer: cuts texts.
+        bos: before a conversation, none or one.
+        end: after each message in a decoder.
+        roles: before the messages of each role.
+        length: the most tokens of a conversation.
+    """
+
+    tokenizer: Tokenizer
+    bos: tuple[int, ...]
+    end: int
+    roles: Mapping[str, int]
+    length: int
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, template: InputTemplate) -> ChatTokens:
+        """Return the tokens of a model, whose tokenizer has those of the roles."""
+        bos = tuple(i for i in template.prefix if i not in template.fresh)
+        ids = [int(tokenizer.encode(name, special=True)[0]) for name in ROLE_TOKENS]
+        roles = dict(zip(ROLES, ids, strict=True))
+        return cls(tokenizer, bos, tokenizer.vocab.id(EOS), roles, template.length)
+
+    def whole(self, messages: Sequence[Message]) -> tuple[Array, Array, bool]:
+        """Return a conversation as a decoder reads it, cut to the length.
+
+        The oldest exchanges are left out first. A single one that is too long loses the beginning
+        of its question and, beyond half the length, the end of its answer.
+
+        Args:
+            messages: the conversation up to an answer.
+
+        Returns:
+            ids (length,) int64, which of them are answers and their ends (length,) bool, and
+            whether anything was left out.
+        """
+        turns, is_cut = self._kept(messages, 2, self.length - len(self.bos), has_ends=True)
+        ids = [*self.bos, *(i for turn in turns for i in turn)]
+        is_answer = [False] * len(self.bos)
+        for turn in turns:
+            is_answer += [False, *[turn[0] == self.roles[ASSISTANT]] * (len(turn) - 1)]
+        if len(ids) > self.length:
+            begin = len(ids) - len(turns[-1]) + 1
+            answer = max(min(len(ids) - begin, self.length // 2), self.length - begin)
+            left = slice(begin - (self.length - answer), begin + answer)
+            ids, is_answer, is_cut = ids[left], is_answer[left], True
+        return np.asarray(ids, np.int64), np.asarray(is_answer, bool), is_cut
+
+    def prompt(self, messages: Sequence[Message], room: int) -> tuple[Array, bool]:
+        """Return what a decoder continues with an answer, and whether anything was left out.
+
+        Args:
+            messages: the conversation up to a question.
+            room: the most tokens.
+        """
+        turns, is_cut = self._kept(messages, 1, room - len(self.bos) - 1, has_ends=True)
+        ids = [*self.bos, *(i for turn in turns for i in turn), self.roles[ASSISTANT]]
+        return np.asarray(ids[-room:], np.int64), is_cut or len(ids) > room
+
+    def source(self, messages: Sequence[Message], room: int) -> tuple[Array, bool]:
+        """Return the source that an encoder-decoder answers, without what begins and ends sources.
+
+        Args:
+            messages: the conversation up to a question.
+            room: the most tokens.
+        """
+        turns, is_cut = self._kept(messages, 1, room, has_ends=False)
+        ids = [i for turn in turns for i in turn]
+        return np.asarray(ids[-room:], np.int64), is_cut or len(ids) > room
+
+    def _kept(
+        self, messages: Sequence[Message], least: int, room: int, *, has_ends: bool
+    ) -> tuple[list[list[int]], bool]:
+        """Return the tokens of each message, without the oldest exchanges that have no room.
+
+        Args:
+            messages: a conversation.
+            least: the number of last messages that are kept in any case.
+            room: the most tokens.
+            has_ends: whether a message has an end.
+        """
+        contents = self.tokenizer.encode_batch([one.content for one in messages])
+        ends = [self.end] if has_ends else []
+        turns = [
+            [self.roles[one.role], *ids, *ends] for one, ids in zip(messages, contents, strict=True)
+        ]
+        first = int(messages[0].role == SYSTEM)
+        while sum(map(len, turns)) > room and len(turns) - first > least:
+            del turns[first : first + 2]
+        return turns, len(turns) < len(messages)
+
+
+def jinja(tokenizer: Tokenizer, begin: Sequence[int], end: int, *, has_ends: bool) -> str:
+    """Return the template of `transformers` that gives the same ids for a conversation.
+
+    Args:
+        tokenizer: names the tokens.
+        begin: ids before a conversation.
+        end: the id after each message, or after a source.
+        has_ends: whether it is after each message, as in a decoder.
+    """
+    begins, after = "".join(map(tokenizer.token, begin)), tokenizer.token(end)
+    each = f" + {json.dumps(after)}" if has_ends else ""
+    last = (
+        f"{{%- if add_generation_prompt -%}}{{{{ {json.dumps(ROLE_TOKENS[2])} }}}}{{%- endif -%}}"
+        if has_ends
+        else f"{{{{ {json.dumps(after)} }}}}"
+    )
+    return (
+        f"{{{{ {json.dumps(begins)} }}}}{{%- for message in messages -%}}"
+        "{{ '<|' + message['role'] + '|>' + message['content']" + each + " }}"
+        "{%- endfor -%}" + last
+    )

@@ -1,0 +1,204 @@
+"""Instructions and conversations: the model learns to write the assistant's answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from torch import Tensor
+
+from foreword.evaluation.decoding import Start
+from foreword.evaluation.prompting import PromptedModel
+from foreword.ranges import Count
+from foreword.text.special import EOS
+from foreword.text.tokenizer import Tokenizer
+from foreword.tuning.conversations import (
+    ASSISTANT,
+    SPECIAL_TOKENS,
+    USER,
+    ChatTokens,
+    Message,
+    jinja,
+    of_text,
+    read_messages,
+    to_text,
+)
+from foreword.tuning.examples import EncodedTexts, Ragged
+from foreword.tuning.input_template import InputTemplate
+from foreword.tuning.labelled import Columns, Labelled, text_of
+from foreword.tuning.tasks._contract import EncodedExample
+from foreword.tuning.writing import WritingTask
+from foreword.types import Array, Loss
+
+SOURCE_ENDS = 3  # the most tokens that begin and end a source: mode, bos, eos
+
+
+@dataclass(frozen=True)
+class Chat(WritingTask):
+    """Conversations, with a loss on the assistant's answers alone.
+
+    {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]}
+
+    A system message may begin; then user and assistant take turns. Rows of `prompt` and
+    `completion` are a question with its answer. Each message stands after a token of its role,
+    which is added to the tokenizer, and in a decoder before `</s>`:
+
+    <|user|>hi</s><|assistant|>hello</s>        scored: hello</s>
+
+    A decoder reads a conversation once; a model with a source reads, for each answer, what came
+    before. Where a conversation is too long, its oldest exchanges are left out.
+
+    Dev answers are measured by their perplexity, and by the share of right tokens, each after the
+    right ones; unigrams of the training answers stand beside. The template is kept in the tuned
+    run, for `apply_chat_template` of `transformers` after `foreword export`; `foreword predict`
+    writes the answer to each row's last question.
+
+    Attributes:
+        max_tokens: the most tokens of an answer that `foreword predict` writes.
+
+    Also called: instruction tuning, supervised fine-tuning (SFT).
+    Reference: Ouyang et al. 2022, section 3.5, the first step; Wei et al. 2022, FLAN.
+    """
+
+    reads_texts: ClassVar[bool] = False
+    scores_untuned: ClassVar[bool] = True
+    special_tokens: ClassVar[tuple[str, ...]] = SPECIAL_TOKENS
+    columns: ClassVar[tuple[Columns, ...]] = (
+        Columns("messages", "", ""),
+        Columns("prompt", "completion", ""),
+    )
+
+    max_tokens: Count = 128
+
+    # -- examples ----------------------------------------------------------------------------------
+
+    def example(self, row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
+        """Return the conversation of a row, its label the number of answers.
+
+        Raises:
+            UserError: it is no list of messages, or the roles are out of order.
+        """
+        value = row.get(columns.text)
+        if isinstance(value, str):
+            answer = text_of(row.get(columns.label), source) if columns.label else ""
+            messages = [Message(USER, value), *[Message(ASSISTANT, answer)] * bool(answer.strip())]
+        else:
+            messages = read_messages(value, source) if value is not None else []
+        if not any(one.role == USER for one in messages):
+            return None
+        answers = sum(one.role == ASSISTANT for one in messages)
+        return Labelled(to_text(messages), str(answers) if answers else "", source=source)
+
+    def example_of_texts(self, text: str, pair: str | None) -> Labelled:
+        """Return a question with an answer."""
+        return Labelled(to_text([Message(USER, text), Message(ASSISTANT, pair or text)]), "1")
+
+    def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
+        """Return nothing: the model may write any answer."""
+        return ()
+
+    def encode(
+        self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
+    ) -> Sequence[EncodedExample]:
+        """Return each conversation as one input, or an input for each answer."""
+        tokens = ChatTokens.of(tokenizer, template)
+        each = self._whole if template.is_causal else self._answers
+        return EncodedTexts.of(one for e in examples for one in each(of_text(e.text), tokens))
+
+    def _whole(self, messages: Sequence[Message], tokens: ChatTokens) -> Iterator[EncodedExample]:
+        """Yield what a decoder reads, with the positions before those of answers."""
+        last = max(n for n, one in enumerate(messages) if one.role == ASSISTANT)
+        ids, is_answer, was_cut = tokens.whole(messages[: last + 1])
+        before = np.flatnonzero(is_answer[1:])
+        yield EncodedExample(ids, np.zeros_like(ids), before, was_cut)
+
+    def _answers(self, messages: Sequence[Message], tokens: ChatTokens) -> Iterator[EncodedExample]:
+        """Yield a source and its answer, for each answer."""
+        answered = [n for n, one in enumerate(messages) if one.role == ASSISTANT]
+        for n in answered:
+            ids, was_cut = tokens.source(messages[:n], tokens.length - SOURCE_ENDS)
+            answer = np.asarray(tokens.tokenizer.encode(messages[n].content), np.int64)
+            answer = answer[: tokens.length]
+            yield EncodedExample(
+                ids, np.zeros_like(ids), ids[:0], was_cut, answer=answer, is_further=n > answered[0]
+            )
+
+    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
+        """Return zeros: the targets are the tokens of the inputs."""
+        return np.zeros(len(examples), dtype=np.int64)
+
+    def place(self, targets: Any, encoded: Sequence[EncodedExample]) -> Ragged:
+        """Return the tokens of answers in each conversation."""
+        return Ragged.of(one.ids[one.pooled_positions + 1] for one in encoded)
+
+    # -- learning ----------------------------------------------------------------------------------
+
+    def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
+        """Return the cross-entropy of the answers' tokens, which the output layer computed."""
+        total = outputs.sum()
+        return Loss(total, total.new_tensor(float(len(targets))))
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def scores(self, outputs: Array, targets: Any) -> dict[str, float]:
+        """Return the perplexity of the answers, and the share of right tokens.
+
+        Args:
+            outputs: the likeliest token at each position, and the nats of the right one,
+                (tokens, 2).
+            targets: the answers, a sequence of (tokens,) int64.
+        """
+        right = np.concatenate(list(targets))
+        nats = float(outputs[:, 1].mean(dtype=np.float64))
+        return {
+            "perplexity": math.exp(min(nats, 700.0)),
+            "tokens": float(np.mean(outputs[:, 0].astype(np.int64) == right)),
+        }
+
+    def baselines(self, train: Any, dev: Any, labels: tuple[str, ...]) -> Mapping[str, Array]:
+        """Return the unigrams of the training answers, with one added to each count."""
+        seen, right = np.concatenate(list(train)), np.concatenate(list(dev))
+        counts = np.bincount(seen, minlength=int(max(seen.max(), right.max())) + 1) + 1.0
+        nats = -np.log(counts / counts.sum())
+        likeliest = np.full(len(right), float(counts.argmax()))
+        return {"unigrams of answers": np.stack([likeliest, nats[right]], axis=1)}
+
+    def most_tokens(self, labels: tuple[str, ...], prompted: PromptedModel) -> int:
+        """Return the setting."""
+        return self.max_tokens
+
+    def starts(
+        self,
+        examples: Sequence[Labelled],
+        prompted: PromptedModel,
+        template: InputTemplate,
+        most: int,
+    ) -> tuple[list[Start], int]:
+        """Return what the answer to the last question of each conversation begins with."""
+        tokens = ChatTokens.of(prompted.tokenizer, template)
+        limit = prompted.limit or tokens.length
+        room = max(min(tokens.length, limit) - most, tokens.length // 2)
+        starts, cut = [], 0
+        for example in examples:
+            messages = of_text(example.text)
+            last = max(n for n, one in enumerate(messages) if one.role == USER)
+            if template.is_causal:
+                ids, was_cut = tokens.prompt(messages[: last + 1], room)
+                starts.append(Start(None, ids))
+            else:
+                ids, was_cut = tokens.source(messages[: last + 1], tokens.length - SOURCE_ENDS)
+                starts.append(Start(prompted.source_of(ids), ids[:0]))
+            cut += was_cut
+        return starts, cut
+
+    def chat_template(self, prompted: PromptedModel, template: InputTemplate) -> str:
+        """Return the template with which `transformers` gives the same ids."""
+        if template.is_causal:
+            begin = ChatTokens.of(prompted.tokenizer, template).bos
+            end = prompted.vocab.id(EOS)
+            return jinja(prompted.tokenizer, begin, end, has_ends=True)
+        *begins, end = prompted.source_of(np.zeros(0, np.int64)).tolist()
+        return jinja(prompted.tokenizer, begins, end, has_ends=False)
