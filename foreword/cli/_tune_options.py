@@ -58,7 +58,9 @@ class FineTuningOptions(Options):
 
     task: Annotated[
         str,
-        typer.Option(help="The task: classify, regress, tag, span, choice, embed or text_to_text."),
+        typer.Option(
+            help="The task: classify, regress, tag, span, choice, embed, chat or text_to_text."
+        ),
     ] = "classify"
     strategy: Annotated[
         str,

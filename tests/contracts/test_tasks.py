@@ -42,8 +42,21 @@ def pairs() -> list[Labelled]:
     return [one._replace(label="", pair=f"{one.text} today") for one in reviews(34, 1)]
 
 
+def conversations() -> list[Labelled]:
+    return [
+        Labelled(json.dumps([["user", one.text], ["assistant", one.text.split()[0]]]), "1")
+        for one in reviews(34, 1)
+    ]
+
+
 # Of tasks that read no plain texts, or not one alone.
-EXAMPLES = {"tag": tagged_sentences, "choice": questions, "span": passages, "embed": pairs}
+EXAMPLES = {
+    "tag": tagged_sentences,
+    "choice": questions,
+    "span": passages,
+    "embed": pairs,
+    "chat": conversations,
+}
 
 
 @pytest.mark.parametrize("kind", kinds.names("tuning/tasks"))
