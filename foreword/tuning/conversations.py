@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from foreword import stored
 from foreword.errors import UserError
 from foreword.text.special import EOS
 from foreword.text.tokenizer import Tokenizer
@@ -82,7 +83,7 @@ def _require_order(messages: Sequence[Message], source: str) -> None:
 
 def to_text(messages: Sequence[Message]) -> str:
     """Return messages as the text of an example."""
-    return json.dumps(messages, ensure_ascii=False)
+    return stored.to_json(messages)
 
 
 def of_text(text: str) -> list[Message]:
@@ -195,14 +196,14 @@ def jinja(tokenizer: Tokenizer, begin: Sequence[int], end: int, *, has_ends: boo
         has_ends: whether it is after each message, as in a decoder.
     """
     begins, after = "".join(map(tokenizer.token, begin)), tokenizer.token(end)
-    each = f" + {json.dumps(after)}" if has_ends else ""
+    each = f" + {stored.to_json(after)}" if has_ends else ""
     last = (
-        f"{{%- if add_generation_prompt -%}}{{{{ {json.dumps(ROLE_TOKENS[2])} }}}}{{%- endif -%}}"
+        f"{{%- if add_generation_prompt -%}}{{{{ {stored.to_json(ROLE_TOKENS[2])} }}}}{{%- endif -%}}"
         if has_ends
-        else f"{{{{ {json.dumps(after)} }}}}"
+        else f"{{{{ {stored.to_json(after)} }}}}"
     )
     return (
-        f"{{{{ {json.dumps(begins)} }}}}{{%- for message in messages -%}}"
+        f"{{{{ {stored.to_json(begins)} }}}}{{%- for message in messages -%}}"
         "{{ '<|' + message['role'] + '|>' + message['content']" + each + " }}"
         "{%- endfor -%}" + last
     )
