@@ -196,14 +196,11 @@ def jinja(tokenizer: Tokenizer, begin: Sequence[int], end: int, *, has_ends: boo
         has_ends: whether it is after each message, as in a decoder.
     """
     begins, after = "".join(map(tokenizer.token, begin)), tokenizer.token(end)
-    each = f" + {stored.to_json(after)}" if has_ends else ""
-    last = (
-        f"{{%- if add_generation_prompt -%}}{{{{ {stored.to_json(ROLE_TOKENS[2])} }}}}{{%- endif -%}}"
-        if has_ends
-        else f"{{{{ {stored.to_json(after)} }}}}"
-    )
+    quoted = stored.to_json
+    each = f" + {quoted(after)}" if has_ends else ""
+    answer = f"{{{{ {quoted(ROLE_TOKENS[-1])} }}}}"
+    last = f"{{%- if add_generation_prompt -%}}{answer}{{%- endif -%}}"
     return (
-        f"{{{{ {stored.to_json(begins)} }}}}{{%- for message in messages -%}}"
-        "{{ '<|' + message['role'] + '|>' + message['content']" + each + " }}"
-        "{%- endfor -%}" + last
-    )
+        f"{{{{ {quoted(begins)} }}}}{{%- for message in messages -%}}"
+        "{{ '<|' + message['role'] + '|>' + message['content']" + each + " }}{%- endfor -%}"
+    ) + (last if has_ends else f"{{{{ {quoted(after)} }}}}")
