@@ -15,7 +15,7 @@ The functions are verbs of the command line, with the same names, arguments and 
     show        recipes, families and kinds, with the meaning of each setting
     prepare     text to token shards, once for many runs
     pretrain    a model from a recipe and text; resume continues a run
-    tune        fine-tune a pretrained model on labelled text
+    tune        fine-tune a pretrained model on labelled text; tune_suite on the tasks of GLUE
     predict     labels, numbers or texts of a fine-tuned model, for texts or a file
     evaluate    the loss on held-out text, next to counting
     compare     several recipes at one budget
@@ -42,12 +42,13 @@ if TYPE_CHECKING:
     from foreword.api.probe import probe
     from foreword.api.show import show
     from foreword.api.tune import tune
+    from foreword.api.tune_suite import tune_suite
     from foreword.errors import TrainingStoppedError, UserError
 
 __version__ = "0.1.0"
 __all__ = [
     "TrainingStoppedError", "UserError", "compare", "evaluate", "load", "predict", "prepare",
-    "pretrain", "probe", "resume", "show", "tune",
+    "pretrain", "probe", "resume", "show", "tune", "tune_suite",
 ]  # fmt: skip
 
 

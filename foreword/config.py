@@ -27,6 +27,7 @@ Settings = TypeVar("Settings")
 
 RECIPES = Path(__file__).parent / "recipes"
 GRIDS = RECIPES / "grids"
+SUITES = RECIPES / "suites"
 FEW_CHOICES = 6  # a message names all of them
 INDEX = re.compile(r"\[\d{1,9}\]")
 
@@ -39,6 +40,11 @@ def recipe_names() -> list[str]:
 def grid_names() -> list[str]:
     """Return the names of the shipped grids, for `foreword compare`."""
     return _names(GRIDS)
+
+
+def suite_names() -> list[str]:
+    """Return the names of the shipped suites, for `foreword tune`."""
+    return _names(SUITES)
 
 
 def find_recipe(name: str) -> Path:
@@ -57,6 +63,15 @@ def find_grid(name: str) -> Path:
         UserError: there is no such file and no such name.
     """
     return _find(name, GRIDS, "grid")
+
+
+def find_suite(name: str) -> Path:
+    """Return the file of a suite, given by path or by the name of a shipped one (`glue`).
+
+    Raises:
+        UserError: there is no such file and no such name.
+    """
+    return _find(name, SUITES, "suite")
 
 
 def _names(folder: Path) -> list[str]:

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foreword import allocator, atomic, config, kinds, stored
-from foreword.api import _arguments
+from foreword import allocator
+from foreword.api import _arguments, _fine_tuning
 from foreword.api._arguments import PathName, Settings, Track, checked
 from foreword.api._examples import ExampleReader, Examples, name_of, sources_of
+from foreword.api._fine_tuning import FineTuning
 from foreword.api._result import Result
+from foreword.api._tune_settings import rates_of, require_name, variants_of
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.data.given import texts_of
 from foreword.errors import UserError
-from foreword.runs.provenance import command
-from foreword.runs.tracking import Tracking, closing, trackers_of
+from foreword.runs.tracking import trackers_of
 from foreword.runs.trained_model import TrainedModel, open_run
-from foreword.tuning import finished, unfinished
 from foreword.tuning import result as results
 from foreword.tuning import run as tuning
 from foreword.tuning.examples import LabelledTexts, overlap_note
 from foreword.tuning.published_head import with_published_head
 from foreword.tuning.result import TuneResult
-from foreword.tuning.run import TuneSettings, variants
 from foreword.tuning.task_mixture import mix_tasks
 
 if TYPE_CHECKING:
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
     from foreword.tuning.predict import TunedModel
     from foreword.tuning.tasks._contract import Task
     from foreword.tuning.written import TunedWriter
-
-
-LONGEST_NAME = 200  # bytes; files add a few of their own, and may have 255
 
 
 @dataclass(frozen=True, repr=False)
@@ -107,7 +103,8 @@ def tune(
     epochs: int = 3,
     batch: int = 16,
     examples: int | None = None,
-    lr: float | None = None,
+    lr: float | Sequence[float] | None = None,
+    choose: str = "train",
     settings: Settings = (),
     max_length: int | None = None,
     precision: str = "auto",
@@ -156,7 +153,9 @@ def tune(
         batch: examples per step.
         examples: number of training examples, drawn anew for each seed, each label in its
             proportion; default: all.
-        lr: peak learning rate; default: by the model's width.
+        lr: peak learning rate; default: by the model's width. Of several the best is chosen.
+        choose: what chooses one of several rates: `train`, a tenth of the training examples that
+            the trials do not learn from, or `dev`, as papers did, whose scores are then too high.
         settings: of the task and of fine-tuning: `{"task.pooling": "mean"}`.
         max_length: maximum tokens of an example; default: the row length of pretraining.
         precision: auto, bf16 or fp32.
@@ -181,11 +180,18 @@ def tune(
         "max_length": max_length,
         "precision": precision,
     }
-    made, several = _variants(
-        task, strategy, lr, options, _arguments.assignments(settings), compare=compare
+    rate, rates = rates_of(lr, choose)
+    if compare and rates.values:
+        raise UserError("--lr: several cannot be combined with --compare")
+    made, several = variants_of(
+        {"kind": task},
+        {"kind": strategy} | ({} if rate is None else {"lr": rate}),
+        options,
+        _arguments.assignments(settings),
+        compare=compare,
     )
     trackers, display = trackers_of(track), progress_of(progress)
-    _require_name(name)
+    require_name(name)
     named = {"text": text, "label": label, "pair": pair}
     reader = ExampleReader(
         made,
@@ -208,55 +214,34 @@ def tune(
         training, scored = reader.read(train_sources, dev_sources)
     dev_examples = LabelledTexts.of(example for examples in scored.tasks for example in examples)
     mixture = mix_tasks(training.tasks, temperature)
-    tables = [config.to_table(variant) for variant in several]
-    request = finished.request_digest(trained, made, tables, (mixture, dev_examples))
-    if (done := finished.find(folder, evaluation, name, request)) is not None:
+    overlap, remarks = overlap_note(training.tasks, dev_examples), made.notes(mixture, dev_examples)
+    wanted = FineTuning(
+        made,
+        several,
+        mixture,
+        dev_examples,
+        reader.tuned_on(training),
+        reader.as_table(training, scored, temperature),
+        name,
+        evaluation,
+        folder,
+        training.skipped + scored.skipped,
+        rates=rates,
+        notes=[*([overlap] if overlap else []), *remarks],
+    )
+    if (done := _fine_tuning.find(trained, wanted)) is not None:
         return TuningResult(folder, evaluation, done["title"], done["rows"], done)
-    results.require_free(evaluation, folder)
     for note in _notes(trained, made):
         display.note(note)
-    if overlap := overlap_note(training.tasks, dev_examples):
+    if overlap:
         display.warn(overlap)
-    remarks = made.notes(mixture, dev_examples)
     for remark in remarks:
         display.note(remark)
 
-    # Fine-tune; record where the examples came from, and write the model and its scores.
-    with atomic.guarded(trained.run):
-        used = {"task": {"kind": task, **config.to_table(made)}, **config.to_table(several[0])}
-        place = trained.run / "tracking" / evaluation.stem
-        tracking = Tracking(place, evaluation.stem, display.warn, lambda: used)
-        with closing(tracking, trackers), display:
-            result = tuning.tune(
-                trained, made, mixture, dev_examples, several,
-                display.stage("tuning"), lambda row: tracking.record(_record(row)),
-                unfinished=unfinished.folder_for(folder),
-            )  # fmt: skip
-        if result.resumed:
-            display.note(f"{result.resumed} seeds were trained by an earlier call")
-        result = replace(
-            result,
-            examples=result.examples | {"skipped": training.skipped + scored.skipped},
-            settings=result.settings | {"data": reader.as_table(training, scored, temperature)},
-        )
-        content = {**results.as_json(result, name, command()), "request": request}
-        content["notes"] += [*[overlap] * bool(overlap), *remarks]
-        results.save_network(result, folder, reader.tuned_on(training), content)
-        stored.write(evaluation, content)
-        unfinished.remove(unfinished.folder_for(folder))
+    # Fine-tune, and write the model and its scores.
+    with display:
+        result, content = _fine_tuning.fine_tune(trained, wanted, display, trackers)
     return TuningResult(folder, evaluation, content["title"], result.rows, content, result)
-
-
-def _require_name(name: str) -> None:
-    """Check that a name is one that files can have.
-
-    Raises:
-        UserError: it is a path, or too long.
-    """
-    if "/" in name:
-        raise UserError(f"--name {name}: must be a name, not a path; --out takes a path")
-    if len(name.encode(errors="surrogatepass")) > LONGEST_NAME:
-        raise UserError(f"--name: must be at most {LONGEST_NAME} bytes, for names of files")
 
 
 def _notes(trained: TrainedModel, task: Task) -> list[str]:
@@ -267,39 +252,3 @@ def _notes(trained: TrainedModel, task: Task) -> list[str]:
         *trained.notes,
         *[f"special tokens added for the input template: {names}"] * bool(added),
     ]
-
-
-def _record(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the scores of an epoch as a record for trackers, its step the epoch."""
-    kind = f"{row['start']}, {row['strategy']}, seed {row['seed']}"
-    numbers = {name: v for name, v in row.items() if name not in ("seed", "epoch")}
-    return {"kind": kind, "step": row["epoch"], **numbers}
-
-
-def _variants(
-    task: str,
-    strategy: str,
-    lr: float | None,
-    options: Mapping[str, Any],
-    assignments: Sequence[str],
-    *,
-    compare: bool,
-) -> tuple[Task, list[TuneSettings]]:
-    """Return the task, and the settings of each variant to fine-tune.
-
-    Raises:
-        UserError: arguments contradict each other, or a setting is unknown.
-    """
-    if compare and (options["from_scratch"] or strategy != "full"):
-        raise UserError(
-            "--compare cannot be combined with --strategy or --from-scratch: it runs them all"
-        )
-    chosen = {"kind": strategy} | ({} if lr is None else {"lr": lr})
-    table = config.assign({"task": {"kind": task}, "tune": {"strategy": chosen}}, assignments)
-    if unknown := sorted(table.keys() - {"task", "tune"}):
-        raise UserError(f"--set {unknown[0]}: expected task.NAME=value or tune.NAME=value")
-    made: Task = config.build_kind(kinds.Part("tuning/tasks"), table["task"], "task")
-    given = {name: value for name, value in options.items() if value is not None} | table["tune"]
-    settings = config.build(TuneSettings, given, "tune")
-    usual = variants(settings, has_frozen=not made.scores_untuned) if compare else [settings]
-    return made, usual

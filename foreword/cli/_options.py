@@ -37,6 +37,17 @@ PathText = Annotated[str, IS_PATH]
 class Options:
     """A group of options, which a verb takes as one parameter."""
 
+    def refuse(self, why: str) -> None:
+        """Make sure that every option has its default.
+
+        Raises:
+            UserError: one has not; the message ends with the reason, `why`.
+        """
+        for parameter in _fields(type(self)):
+            value = getattr(self, parameter.name)
+            if value != parameter.default and not (value is None and not parameter.default):
+                raise UserError(f"{_flag(parameter)}: {why}")
+
 
 def flat(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Return `verb` with each group of options replaced by its fields, numbers and paths checked.

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from foreword.cli._options import Options
 from foreword.ranges import Count, LearningRate, Temperature
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -20,13 +17,15 @@ class LabelledTextOptions(Options):
     """The files of labelled text, and which of their columns hold what."""
 
     train: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Option(
             help="Labelled text: .tsv, .csv, .jsonl, .parquet, and what the task reads (.conllu, "
             ".conll); one file per task."
         ),
-    ]
-    dev: Annotated[list[Path], typer.Option(help="Labelled text to score on, never trained on.")]
+    ] = None
+    dev: Annotated[
+        list[Path] | None, typer.Option(help="Labelled text to score on, never trained on.")
+    ] = None
     text: Annotated[
         str | None,
         typer.Option(
@@ -49,6 +48,25 @@ class LabelledTextOptions(Options):
     ] = 1.0
     columns: Annotated[
         str, typer.Option(help="Names of all columns, a,b,c, if the files have no header.")
+    ] = ""
+
+
+@dataclass(frozen=True)
+class SuiteOptions(Options):
+    """A suite of tasks in place of labelled text."""
+
+    suite: Annotated[
+        str | None,
+        typer.Option(
+            help="Fine-tune on each task of a suite instead: glue, or a .toml file.",
+            metavar="NAME",
+        ),
+    ] = None
+    data: Annotated[
+        Path | None, typer.Option(help="With --suite: folder of its files, or of some of them.")
+    ] = None
+    tasks: Annotated[
+        str, typer.Option(help="With --suite: its tasks to run, CoLA,RTE; default: all there are.")
     ] = ""
 
 
@@ -89,9 +107,19 @@ class FineTuningOptions(Options):
         typer.Option(help="Number of training examples, drawn for each seed; default: all."),
     ] = None
     lr: Annotated[
-        LearningRate | None,
-        typer.Option(help="Peak learning rate; default: by the model's width and the strategy."),
+        list[LearningRate] | None,
+        typer.Option(
+            help="Peak learning rate; default: by the model's width and the strategy. Of several "
+            "--lr the best is chosen."
+        ),
     ] = None
+    choose: Annotated[
+        str,
+        typer.Option(
+            help="What chooses one of several rates: train, a tenth of it, held out; or dev, as "
+            "papers did."
+        ),
+    ] = "train"
     assign: Annotated[
         list[str] | None,
         typer.Option(

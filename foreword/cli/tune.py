@@ -11,7 +11,8 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._model_options import Device, Json, Quiet, Run, Track
-from foreword.cli._tune_options import FineTuningOptions, LabelledTextOptions
+from foreword.cli._tune_options import FineTuningOptions, LabelledTextOptions, SuiteOptions
+from foreword.errors import UserError
 
 if TYPE_CHECKING:
     from foreword.api.tune import TuningResult
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 def tune(
     run: Run,
     labelled_text: LabelledTextOptions,
+    suite: SuiteOptions,
     fine_tuning: FineTuningOptions,
     name: Annotated[
         str, typer.Option(help="Name of the results; default: folder and file of --train.")
@@ -43,9 +45,25 @@ def tune(
 
     What is done already is not done again; a call that was interrupted continues after the last
     finished seed.
+
+    With --suite, each task whose files are in --data is fine-tuned on and scored as its paper does:
+    --suite glue reads the original files of GLUE. The best of three learning rates, or of those
+    given with --lr, is chosen for each task on a tenth of its training examples. The table has
+    baselines and published scores beside the model's; files without labels get predictions to
+    submit, in --out/submission.
     """
+    if suite.suite is not None:
+        _tune_suite(
+            run, labelled_text, suite, fine_tuning, name, out, device, track,
+            quiet=quiet, json=json,
+        )  # fmt: skip
+        return
     from foreword.api.tune import tune as work
 
+    suite.refuse("requires --suite")
+    if labelled_text.train is None or labelled_text.dev is None:
+        option = "--train" if labelled_text.train is None else "--dev"
+        raise UserError(f"{option}: required, labelled text; or --suite")
     result = work(
         run,
         **asdict(labelled_text),
@@ -65,6 +83,53 @@ def tune(
             console.say("done already, with the same model, settings and examples")
         console.say(f"scores: {result.evaluation}\ntuned model: {result.out}")
         console.say(f"'foreword predict {result.out} FILE' uses it")
+
+
+def _tune_suite(
+    run: Path,
+    labelled_text: LabelledTextOptions,
+    suite: SuiteOptions,
+    fine_tuning: FineTuningOptions,
+    name: str,
+    out: Path | None,
+    device: str,
+    track: list[str] | None,
+    *,
+    quiet: bool,
+    json: bool,
+) -> None:
+    """Fine-tune on the tasks of a suite, and print their table."""
+    from foreword.api.tune_suite import tune_suite
+
+    labelled_text.refuse("cannot be combined with --suite, which names its own files")
+    given = fine_tuning.arguments()
+    task, compare = given.pop("task"), given.pop("compare")
+    if task != "classify" or compare:
+        option = "--compare" if compare else "--task"
+        raise UserError(f"{option}: cannot be combined with --suite, which names its own tasks")
+    if suite.data is None:
+        raise UserError("--data: required with --suite, the folder of its files")
+    result = tune_suite(
+        run, str(suite.suite), suite.data, **given,
+        tasks=[one for one in suite.tasks.split(",") if one.strip()],
+        name=name, out=out, device=device, track=track or (), progress=not quiet,
+    )  # fmt: skip
+    if json:
+        saved = {"evaluation": str(result.evaluation), "out": str(result.out)}
+        console.emit(dict(result.content) | saved)
+    else:
+        heads, cells = result.table()
+        console.table(str(result.content["title"]), [h.replace(" ", "\n") for h in heads], cells)
+        for note in result.notes:
+            if "warning: " not in note:  # which was shown before the work
+                console.say(note)
+        console.say(
+            "in percent, ± the standard deviation over seeds; published scores marked (test) are "
+            "of the test sets, all others of the dev sets"
+        )
+        console.say(f"scores: {result.evaluation}\ntuned models: {result.out}")
+    if result.failures:
+        raise typer.Exit(2)
 
 
 def _show(result: TuningResult) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
@@ -24,7 +25,12 @@ FOLDS = 3
 MOST_CHOSEN_ON = 20_000  # examples; with more, choosing takes minutes and gains little
 
 
-def bags_of_words(task: Task, drawn: Drawn, test: Sequence[Labelled]) -> list[dict[str, Any]]:
+def bags_of_words(
+    task: Task,
+    drawn: Drawn,
+    test: Sequence[Labelled],
+    further: Mapping[str, Sequence[Labelled]] = MappingProxyType({}),
+) -> list[dict[str, Any]]:
     """Return a row of scores for what each seed drew, or one if all drew everything.
 
     There is none if the texts have no words.
@@ -33,15 +39,19 @@ def bags_of_words(task: Task, drawn: Drawn, test: Sequence[Labelled]) -> list[di
         task: the task, whose labels are classes.
         drawn: examples to learn from.
         test: examples to score.
+        further: more examples to score, by the name that their scores begin with.
     """
     draws = drawn.numbers if len(drawn.numbers[0]) < drawn.total else drawn.numbers[:1]
     examples = list(drawn.examples)
-    scored = [bag_of_words(task, [examples[n] for n in one], test) for one in draws]
+    scored = [bag_of_words(task, [examples[n] for n in one], test, further) for one in draws]
     return [row for row in scored if row is not None]
 
 
 def bag_of_words(
-    task: Task, train: Sequence[Labelled], test: Sequence[Labelled]
+    task: Task,
+    train: Sequence[Labelled],
+    test: Sequence[Labelled],
+    further: Mapping[str, Sequence[Labelled]] = MappingProxyType({}),
 ) -> dict[str, Any] | None:
     """Return the scores of the baseline as a row of results; None if the texts have no words.
 
@@ -52,6 +62,7 @@ def bag_of_words(
         task: the task, whose labels are classes.
         train: examples to learn from.
         test: examples to score.
+        further: more examples to score, by the name that their scores begin with.
     """
     labels = task.labels(train)
     targets = task.targets(train, labels)
@@ -70,8 +81,11 @@ def bag_of_words(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit([_text(example) for example in train], targets)
-        outputs = model.predict_proba([_text(example) for example in test])
-    scores = task.scores(outputs, task.targets(test, labels))
+    scores: dict[str, Any] = {}
+    for name, part in {"": test, **{f"{name}_": part for name, part in further.items()}}.items():
+        outputs = model.predict_proba([_text(example) for example in part])
+        found = task.scores(outputs, task.targets(part, labels))
+        scores |= {f"{name}{metric}": score for metric, score in found.items()}
     return {"start": "no network", "strategy": NAME, **scores}
 
 

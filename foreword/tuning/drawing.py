@@ -51,26 +51,56 @@ def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task
         return Drawn(examples, (np.arange(total),) * seeds, total)
     if count > total:
         raise UserError(f"tune.examples: {count:,}, but there are {total:,} training examples")
+    draws = _draws(examples, count, range(1, seeds + 1), task)
+    used = np.unique(np.concatenate(draws))
+    kept = LabelledTexts.of(examples[int(n)] for n in used)
+    return Drawn(kept, tuple(np.sort(np.searchsorted(used, one)) for one in draws), total)
+
+
+def hold_out(
+    examples: Sequence[Labelled], count: int, task: Task
+) -> tuple[LabelledTexts, LabelledTexts]:
+    """Return the examples but for a part, and the part: `count`, each label in its proportion.
+
+    The part has no label that only it would have.
+
+    Args:
+        examples: the examples, more than `count`.
+        count: number of examples of the part.
+        task: whether its labels are classes.
+    """
+    (numbers,) = _draws(examples, count, [0], task)
+    is_held = np.zeros(len(examples), bool)
+    is_held[numbers] = True
+    rest = [example for example, held in zip(examples, is_held, strict=True) if not held]
+    part = (example for example, held in zip(examples, is_held, strict=True) if held)
+    if task.has_classes:
+        labels = {example.label for example in rest}
+        part = (example for example in part if example.label in labels)
+    return LabelledTexts.of(rest), LabelledTexts.of(part)
+
+
+def _draws(
+    examples: Sequence[Labelled], count: int, seeds: Sequence[int], task: Task
+) -> list[Array]:
+    """Return the numbers of the examples that each seed draws."""
     groups = _groups(example.label for example in examples)
     if len(groups) > count:
         if task.has_classes:
             raise UserError(
                 f"tune.examples: {count:,} cannot have one of each of the {len(groups):,} labels"
             )
-        groups = [np.arange(total)]
+        groups = [np.arange(len(examples))]
     counts = _shares([len(group) for group in groups], count)
-    draws = [
+    return [
         np.concatenate(
             [
                 group[permute(np.arange(many), len(group), DRAW + (seed << 20) + n)]
                 for n, (group, many) in enumerate(zip(groups, counts, strict=True))
             ]
         )
-        for seed in range(1, seeds + 1)
+        for seed in seeds
     ]
-    used = np.unique(np.concatenate(draws))
-    kept = LabelledTexts.of(examples[int(n)] for n in used)
-    return Drawn(kept, tuple(np.sort(np.searchsorted(used, one)) for one in draws), total)
 
 
 def _groups(labels: Iterable[str]) -> list[Array]:

@@ -76,6 +76,8 @@ def read_table(
     columns: Sequence[str] = (),
     are_numbers: bool = False,
     formats: Mapping[str, str] | None = None,
+    *,
+    skips_broken: bool = False,
 ) -> ExampleTable:
     """Read a table.
 
@@ -84,6 +86,8 @@ def read_table(
         columns: the names of the columns if the file has no header; else empty.
         are_numbers: `.tsv` and `.csv` have no header, and columns are named "0", "1", ...
         formats: endings read as another format; see `Task.formats`.
+        skips_broken: whether a row of `.tsv` or `.csv` with too few or too many cells is a row
+            without values, and not refused.
 
     Raises:
         UserError: the file is missing, broken, or of an unknown format.
@@ -103,7 +107,7 @@ def read_table(
     if kind in (".conllu", ".conll"):
         return _sentences(path, kind)
     lines = partial(tsv_lines if kind == ".tsv" else csv_lines, path)
-    return _separated(path, lines, columns, are_numbers=are_numbers)
+    return _separated(path, lines, columns, are_numbers=are_numbers, skips_broken=skips_broken)
 
 
 def chosen_columns(
@@ -215,7 +219,12 @@ def labelled(
 
 
 def _separated(
-    path: Path, lines: Callable[[], Lines], columns: Sequence[str], *, are_numbers: bool
+    path: Path,
+    lines: Callable[[], Lines],
+    columns: Sequence[str],
+    *,
+    are_numbers: bool,
+    skips_broken: bool,
 ) -> ExampleTable:
     names, has_header = [name.strip() for name in columns], False
     begun: list[Lines] = []  # the file as opened for its header, for the first reading
@@ -234,12 +243,15 @@ def _separated(
     def rows() -> Iterator[Row]:
         unread = begun.pop() if begun else itertools.islice(lines(), int(has_header), None)
         for number, cells in unread:
-            if len(cells) != len(names):
+            if len(cells) == len(names):
+                yield number, dict(zip(names, cells, strict=True))
+            elif skips_broken:
+                yield number, {}
+            else:
                 raise UserError(
                     f"{path}:{number}: {_columns(len(cells))}, and {_columns(len(names))} named"
                     f"{'' if columns else ' in the header'}: {', '.join(names)}"
                 )
-            yield number, dict(zip(names, cells, strict=True))
 
     return ExampleTable(path, tuple(names), rows, dict.fromkeys(names, pa.string()))
 

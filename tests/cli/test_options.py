@@ -91,7 +91,7 @@ def test_every_numeric_option_states_its_range() -> None:
         ("prepare x --out y --workers 9223372036854775808", "--workers: must be a whole number"),
         ("prepare x --out y --heldout 7", "--heldout: must be a number of at least 0 and below 1"),
         ("prepare x --out y --heldout nan", "--heldout: must be a number of at least 0"),
-        ("tune RUN --train x --dev y --lr inf", "--lr: must be a number above 0"),
+        ("tune RUN --train x --dev y --lr inf", "--lr[0]: must be a number above 0"),
         ("tokenizer trace --merges -1", "--merges: must be a whole number from 0"),
     ],
 )

@@ -1,0 +1,164 @@
+"""One fine-tuning, from examples in memory to a tuned model and its scores on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from foreword import atomic, config, kinds, stored
+from foreword.api.progress import ProgressDisplay
+from foreword.runs.provenance import command
+from foreword.runs.tracking import Tracking, closing
+from foreword.runs.trained_model import TrainedModel
+from foreword.trackers._contract import Tracker
+from foreword.tuning import finished, unfinished
+from foreword.tuning import result as results
+from foreword.tuning import run as tuning
+from foreword.tuning.bag_of_words import bags_of_words
+from foreword.tuning.drawing import draw
+from foreword.tuning.fine_tuner import TuneSettings
+from foreword.tuning.labelled import Labelled
+from foreword.tuning.predictor import TunedOn
+from foreword.tuning.rates import Rates, tune_at_best_rate
+from foreword.tuning.result import Row, TuneResult, summarise
+from foreword.tuning.tasks._contract import Task
+
+
+@dataclass(frozen=True)
+class FineTuning:
+    """What one fine-tuning learns from, how, and where its results go.
+
+    Attributes:
+        task: the task.
+        variants: settings of fine-tuning, one or several to compare.
+        train: examples to train on.
+        dev: examples to score on.
+        tuned_on: the form of the training examples.
+        data: where the examples came from, as the settings of the scores record it.
+        name: of the results.
+        evaluation: file of the scores.
+        folder: of the tuned model.
+        skipped: number of rows without text or label.
+        further: more examples to score when training has ended, by name.
+        rates: learning rates to choose from.
+        has_words: whether a bag of words stands beside a single variant too.
+        notes: what a reader of the scores has to know of the examples, a line each.
+    """
+
+    task: Task
+    variants: Sequence[TuneSettings]
+    train: Sequence[Labelled]
+    dev: Sequence[Labelled]
+    tuned_on: TunedOn
+    data: Mapping[str, Any]
+    name: str
+    evaluation: Path
+    folder: Path
+    skipped: int = 0
+    further: Mapping[str, Sequence[Labelled]] = field(default_factory=dict)
+    rates: Rates = field(default_factory=Rates)
+    has_words: bool = False
+    notes: Sequence[str] = ()
+
+    def request(self, trained: TrainedModel) -> str:
+        """Return a digest of all that decides the result."""
+        tables: list[Mapping[str, Any]] = [config.to_table(one) for one in self.variants]
+        if len(self.rates.values) > 1:
+            tables.append(config.to_table(self.rates))
+        if self.further or self.has_words:
+            tables.append({"further": list(self.further), "has_words": self.has_words})
+        examples = (self.train, self.dev, *self.further.values())
+        return finished.request_digest(trained, self.task, tables, examples)
+
+
+def find(trained: TrainedModel, wanted: FineTuning) -> dict[str, Any] | None:
+    """Return the scores if the same fine-tuning is done already; None if nothing is in its way.
+
+    Raises:
+        UserError: another result is there, which is not overwritten.
+    """
+    place = wanted.folder, wanted.evaluation
+    done = finished.find(*place, wanted.name, wanted.request(trained))
+    if done is None:
+        results.require_free(wanted.evaluation, wanted.folder)
+    return done
+
+
+def fine_tune(
+    trained: TrainedModel,
+    wanted: FineTuning,
+    display: ProgressDisplay,
+    trackers: Sequence[Tracker] = (),
+) -> tuple[TuneResult, dict[str, Any]]:
+    """Fine-tune, and write the tuned model and its scores.
+
+    Args:
+        trained: the pretrained model.
+        wanted: what to do.
+        display: shows the progress; entered.
+        trackers: receive the scores of each epoch.
+
+    Returns:
+        The result, and the scores as they are written.
+    """
+    kept = unfinished.folder_for(wanted.folder)
+    with atomic.guarded(trained.run):
+        tracking = _tracking(trained, wanted, display)
+        with closing(tracking, trackers):
+            tune = partial(tuning.tune, unfinished=kept)
+            parts = trained, wanted.task, wanted.train, wanted.dev
+            choice = None
+            if len(wanted.rates.values) > 1:
+                result, choice = tune_at_best_rate(
+                    tune, *parts, wanted.variants[0], wanted.rates, display.stage, wanted.further
+                )
+            else:
+                result = tune(
+                    *parts, wanted.variants, display.stage("tuning"),
+                    lambda row: tracking.record(_record(row)), further=wanted.further,
+                )  # fmt: skip
+        if result.resumed:
+            seeds = "1 seed was" if result.resumed == 1 else f"{result.resumed} seeds were"
+            display.note(f"{seeds} trained by an earlier call")
+        if wanted.has_words and len(wanted.variants) == 1 and wanted.task.has_classes:
+            result = replace(result, rows=_with_words(result.rows, wanted))
+        result = replace(
+            result,
+            examples=result.examples | {"skipped": wanted.skipped},
+            settings=result.settings | {"data": dict(wanted.data)},
+            notes=(*result.notes, *([] if choice is None else [choice.note()]), *wanted.notes),
+        )
+        content = results.as_json(result, wanted.name, command())
+        content |= {"request": wanted.request(trained)}
+        content |= {} if choice is None else {"rate": choice.as_json()}
+        results.save_network(result, wanted.folder, wanted.tuned_on, content)
+        stored.write(wanted.evaluation, content)
+        unfinished.remove(kept)
+    return result, content
+
+
+def _tracking(trained: TrainedModel, wanted: FineTuning, display: ProgressDisplay) -> Tracking:
+    task = {"kind": kinds.name_of(wanted.task), **config.to_table(wanted.task)}
+    used = {"task": task, **config.to_table(wanted.variants[0])}
+    file = wanted.evaluation.relative_to(trained.run / "evaluations").with_suffix("")
+    name = "-".join(file.parts)
+    return Tracking(trained.run / "tracking" / name, name, display.warn, lambda: used)
+
+
+def _with_words(rows: Sequence[Row], wanted: FineTuning) -> list[Row]:
+    """Return the rows with those of a bag of words before the baselines without a text."""
+    first = wanted.variants[0]
+    drawn = draw(wanted.train, first.examples, first.seeds, wanted.task)
+    words = bags_of_words(wanted.task, drawn, wanted.dev, wanted.further)
+    at = next(n for n, row in enumerate([*rows, {}]) if "lr" not in row)
+    return [*rows[:at], *([summarise(words)] if words else []), *rows[at:]]
+
+
+def _record(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the scores of an epoch as a record for trackers, its step the epoch."""
+    kind = f"{row['start']}, {row['strategy']}, seed {row['seed']}"
+    numbers = {name: v for name, v in row.items() if name not in ("seed", "epoch")}
+    return {"kind": kind, "step": row["epoch"], **numbers}

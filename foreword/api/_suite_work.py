@@ -1,0 +1,343 @@
+"""What fine-tuning on a suite does for each task, and the table that it writes after each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from foreword import atomic, config, kinds, stored
+from foreword.api import _fine_tuning
+from foreword.api._fine_tuning import FineTuning
+from foreword.api._tune_settings import variants_of
+from foreword.api.progress import ProgressDisplay
+from foreword.errors import TrainingStoppedError, UserError
+from foreword.nn.model import neural_settings
+from foreword.runs.provenance import command
+from foreword.runs.trained_model import TrainedModel
+from foreword.trackers._contract import Tracker
+from foreword.tuning.examples import overlap_note
+from foreword.tuning.predictor import TunedOn
+from foreword.tuning.published_head import with_published_head
+from foreword.tuning.rates import Rates
+from foreword.tuning.result import Row
+from foreword.tuning.submission import write_submission
+from foreword.tuning.suite import FoundFiles, SuiteTask, TuningSuite
+from foreword.tuning.suite_files import read_examples
+from foreword.tuning.suite_table import score_rows, with_average
+from foreword.tuning.written import open_tuned
+
+PREFIX = "tune-suite-"  # of the file of a suite's table
+SUBMISSION = "submission"  # folder of the predictions for test files
+
+
+@dataclass(frozen=True)
+class SuiteSettings:
+    """How every task of a suite is fine-tuned.
+
+    Attributes:
+        strategy: its kind and settings.
+        options: of fine-tuning; None for the default.
+        assignments: `task.NAME=value` and `tune.NAME=value`, which override.
+        rates: learning rates to choose from; without values, those of the suite unless the strategy
+            has one.
+    """
+
+    strategy: Mapping[str, Any]
+    options: Mapping[str, Any]
+    assignments: Sequence[str]
+    rates: Rates
+
+    def as_table(self, trained: TrainedModel) -> dict[str, Any]:
+        """Return all that tells the results of one call from those of another."""
+        table = config.assign({"task": {}, "tune": {}}, self.assignments)
+        given = {name: value for name, value in self.options.items() if value is not None}
+        return {
+            "weights": atomic.checksum(trained.folder / "weights.safetensors"),
+            "task": table["task"],
+            "tune": given | table["tune"] | {"strategy": dict(self.strategy)},
+            "rates": list(self.rates.values),
+            "chosen_on": self.rates.chosen_on,
+        }
+
+
+@dataclass(frozen=True)
+class TaskWork:
+    """A task to fine-tune on, with its examples read.
+
+    Attributes:
+        task: the task.
+        files: its files.
+        wanted: the fine-tuning.
+    """
+
+    task: SuiteTask
+    files: FoundFiles
+    wanted: FineTuning
+
+
+def work_of(
+    trained: TrainedModel,
+    suite: TuningSuite,
+    task: SuiteTask,
+    files: FoundFiles,
+    places: tuple[Path, Path],
+    settings: SuiteSettings,
+) -> TaskWork:
+    """Read a task's examples and return what is to be done.
+
+    Args:
+        trained: the pretrained model.
+        suite: the suite.
+        task: the task.
+        files: its files.
+        places: the folder of the tuned models, and that of the tasks' scores.
+        settings: how to fine-tune.
+
+    Raises:
+        UserError: a file is broken, or a setting does not exist.
+    """
+    made, variants = variants_of(
+        {"kind": kinds.name_of(task.task), **config.to_table(task.task)},
+        settings.strategy,
+        {**settings.options, "metric": task.metrics[0]},
+        settings.assignments,
+    )
+    made = with_published_head(made, trained)
+    rates = settings.rates
+    if not rates.values and "lr" not in settings.strategy:
+        own = variants[0].strategy.peak_lr(neural_settings(trained.recipe.model))
+        values = (float(f"{own * factor:.2g}") for factor in suite.rate_factors)
+        rates = Rates(tuple(dict.fromkeys(values)), rates.chosen_on)
+    # Read the examples.
+    train, skipped, columns = read_examples(task, files.train)
+    dev = {}
+    for name, paths in files.dev.items():
+        dev[name], skipped_here, _ = read_examples(task, paths)
+        skipped += skipped_here
+    first, *others = dev
+    overlap = overlap_note([train], dev[first])
+    data = {
+        "train": [str(file) for file in files.train],
+        "dev": {name: [str(file) for file in paths] for name, paths in files.dev.items()},
+        "text": columns.text,
+        "pair": columns.pair,
+        "label": columns.label,
+    }
+    wanted = FineTuning(
+        made,
+        variants,
+        train,
+        dev[first],
+        TunedOn(columns.text, columns.pair, (), bool(columns.pair)),
+        data,
+        task.name,
+        places[1] / f"{task.name}.json",
+        places[0] / task.name,
+        skipped,
+        {name: dev[name] for name in others},
+        rates,
+        has_words=True,
+        notes=[overlap] if overlap else [],
+    )
+    return TaskWork(task, files, wanted)
+
+
+class SuiteRun:
+    """The fine-tuning on a suite's tasks, one after another.
+
+    Args:
+        trained: the pretrained model.
+        suite: the suite.
+        works: the tasks.
+        out: folder of the tuned models.
+        evaluation: file of the table.
+        settings: all that tells the results from others'.
+        notes: lines of the table that do not depend on the scores.
+    """
+
+    def __init__(
+        self,
+        trained: TrainedModel,
+        suite: TuningSuite,
+        works: Sequence[TaskWork],
+        out: Path,
+        evaluation: Path,
+        settings: Mapping[str, Any],
+        notes: Sequence[str],
+    ) -> None:
+        self._trained, self._suite, self._works = trained, suite, works
+        self._out, self._evaluation = out, evaluation
+        self._settings, self._notes = dict(settings), list(notes)
+        self.failures: list[str] = []
+        self._tasks: dict[str, Any] = self._known()
+
+    def _known(self) -> dict[str, Any]:
+        """Return the tasks of a table that is there.
+
+        Raises:
+            UserError: it is of other settings, or another task's result is in the way.
+        """
+        known: dict[str, Any] = {}
+        if self._evaluation.exists():
+            content = stored.read(self._evaluation)
+            if content.get("settings") != json.loads(stored.to_json(self._settings)):
+                raise UserError(
+                    f"{self._evaluation}: already exists, of another model or other settings; "
+                    "choose another --name"
+                )
+            known = dict(content["tasks"])
+        for work in self._works:
+            _fine_tuning.find(self._trained, work.wanted)
+        return known
+
+    def run(
+        self,
+        work: TaskWork,
+        display: ProgressDisplay,
+        number: str,
+        trackers: Sequence[Tracker] = (),
+    ) -> None:
+        """Fine-tune on a task unless it is done, predict its test files, and write the table.
+
+        Args:
+            work: the task.
+            display: shows the progress.
+            number: of the task among all, for people.
+            trackers: receive the scores of each epoch.
+        """
+        task, wanted = work.task, work.wanted
+        shown = TaskDisplay(display, f"{task.name} ({number})")
+        content = _fine_tuning.find(self._trained, wanted)
+        if content is None:
+            for note in wanted.notes:
+                shown.warn(note)
+            try:
+                _, content = _fine_tuning.fine_tune(self._trained, wanted, shown, trackers)
+            except TrainingStoppedError as error:
+                self.failures.append(f"{task.name}: {error}")
+                shown.warn(str(error))
+                return
+        else:
+            shown.note("done already, with the same model, settings and examples")
+        submissions = self._submitted(work, content["request"], shown)
+        self._tasks[task.name] = {
+            "rows": content["rows"],
+            "dev": list(work.files.dev),
+            "notes": [*content["notes"], *_skipped_note(content)],
+            "examples": content["examples"],
+            "evaluation": str(wanted.evaluation.relative_to(self._trained.run)),
+            "submissions": submissions,
+        }
+        self.write()
+
+    def _submitted(
+        self, work: TaskWork, request: str, display: TaskDisplay
+    ) -> dict[str, dict[str, Any]]:
+        """Predict test files, but those predicted before by the same model.
+
+        Returns:
+            By the name of the submission, what it was made of, and its rows.
+        """
+        known = self._tasks.get(work.task.name, {}).get("submissions", {})
+        submissions = {}
+        for name, files in work.files.test.items():
+            out = self._out / SUBMISSION / f"{name}.tsv"
+            made_of = {"request": request, "files": [atomic.checksum(file) for file in files]}
+            before = known.get(name, {})
+            if out.is_file() and made_of.items() <= before.items():
+                submissions[name] = before
+                continue
+            model = open_tuned(work.wanted.folder, self._trained.device.type)
+            stage = display.stage(f"predicting {name}")
+            rows, empty = write_submission(model, work.task, files, out, stage)
+            submissions[name] = {**made_of, "file": str(out), "rows": rows, "without_text": empty}
+        return submissions
+
+    def write(self) -> None:
+        """Write the table of the tasks that are done."""
+        with atomic.guarded(self._trained.run):
+            stored.write(self._evaluation, self.content())
+
+    def content(self) -> dict[str, Any]:
+        """Return the table as in its file."""
+        rows: list[Row] = []
+        dev: dict[str, list[str]] = {}
+        notes = list(self._notes)
+        for task in self._suite.tasks:
+            if (done := self._tasks.get(task.name)) is not None:
+                dev[task.name] = done["dev"]
+                rows += score_rows(self._suite, task, done, done["dev"])
+                notes += [f"{task.name}: {note}" for note in done["notes"]]
+                notes += _submission_notes(done["submissions"])
+        sources = {one.name: one.source for one in self._suite.published}
+        return {
+            "name": self._evaluation.stem,
+            "title": f"Fine-tuning: {self._evaluation.stem.removeprefix(PREFIX)}",
+            "description": self._suite.description,
+            "task": "suite",
+            "rows": with_average(rows, dev) if rows else [],
+            "command": command(),
+            "settings": self._settings,
+            "published": sources,
+            "tasks": self._tasks,
+            "notes": [*notes, *self.failures],
+        }
+
+
+def _skipped_note(content: Mapping[str, Any]) -> list[str]:
+    skipped = content["examples"]["skipped"]
+    return [f"{skipped:,} rows skipped (no text, no label, or broken)"] if skipped else []
+
+
+def _submission_notes(submissions: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a line for each file of predictions."""
+    lines = []
+    for name, made in submissions.items():
+        empty = f", {made['without_text']:,} without a text" * bool(made["without_text"])
+        lines.append(
+            f"{name}: {made['rows']:,} predictions of seed 1's model{empty}: {made['file']}"
+        )
+    return lines
+
+
+class TaskDisplay:
+    """The display of a suite, with the name of a task before each line and stage.
+
+    Args:
+        display: of the suite.
+        name: of the task.
+    """
+
+    def __init__(self, display: ProgressDisplay, name: str) -> None:
+        self._display, self._name = display, name
+
+    def __enter__(self) -> TaskDisplay:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        """Leave the suite's display open."""
+
+    def note(self, text: str) -> None:
+        """Show a line."""
+        self._display.note(f"{self._name}: {text}")
+
+    def warn(self, text: str) -> None:
+        """Show a line, even where others are not wanted."""
+        self._display.warn(f"{self._name}: {text}")
+
+    def stage(self, name: str) -> Callable[..., None]:
+        """Show a stage."""
+        return self._display.stage(f"{self._name}: {name}")
+
+    def record(self, record: dict[str, Any], progress: float) -> None:
+        """Show a record."""
+        self._display.record(record, progress)

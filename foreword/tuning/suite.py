@@ -1,0 +1,220 @@
+"""Suites: named tasks with files in a folder, each fine-tuned and scored as its paper says.
+
+A suite is a TOML file: those shipped are in `recipes/suites/`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from foreword import config
+from foreword.data.text_files import COMPRESSIONS
+from foreword.errors import UserError, nearest
+from foreword.kinds import part
+from foreword.ranges import LearningRate, Ranged
+from foreword.tuning.labelled import Columns
+from foreword.tuning.table_files import FORMATS
+from foreword.tuning.tasks._contract import Task
+
+TEXT_ENDINGS = (*FORMATS, ".txt")  # of the files of a suite; `.txt` is read as `.tsv`
+
+
+@dataclass(frozen=True)
+class NamedFiles:
+    """Files that are read one after another.
+
+    Attributes:
+        files: paths in the suite's folder, without an ending: any format of tables.
+        name: name of the scores or of the submission; default: the task's.
+    """
+
+    files: tuple[str, ...]
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class SuiteLayout:
+    """The files of a task in one of the forms it is published in.
+
+    Attributes:
+        train: files to train on.
+        dev: files to score on, the first of which must be there.
+        test: files without labels, whose predictions are written for a submission.
+    """
+
+    train: tuple[str, ...]
+    dev: tuple[NamedFiles, ...]
+    test: tuple[NamedFiles, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.dev:
+            raise ValueError("dev: required, files to score on")
+
+
+@dataclass(frozen=True)
+class SuiteTask:
+    """A task of a suite.
+
+    Attributes:
+        name: name in tables, and folder of its tuned model.
+        layouts: its files; the first layout whose training and first dev files are there counts.
+        metrics: the scores that are reported, the first of which chooses learning rates.
+        task: a kind in `tuning/tasks/`.
+        columns: the columns that its files may have; the first that a file has count.
+        names: of all columns of files without a header.
+        labels: all labels, of which every row must have one; a whole number stands for the label
+            at its place, from 0. Default: any.
+        range: least and greatest number, where labels are numbers.
+        skips_broken_rows: whether rows with too few or too many columns are skipped and counted, as
+            rows without text or label are, and not refused.
+    """
+
+    name: str
+    layouts: tuple[SuiteLayout, ...]
+    metrics: tuple[str, ...]
+    task: Task = part("tuning/tasks", "classify")
+    columns: tuple[Columns, ...] = (Columns(),)
+    names: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    range: tuple[float, ...] = ()
+    skips_broken_rows: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.metrics:
+            raise ValueError("metrics: required, the scores that are reported")
+        if not self.layouts:
+            raise ValueError("layouts: required, with the files of the task")
+        if "/" in self.name or not self.name.strip("."):
+            raise ValueError(f"name: must be a name, not a path, got {self.name!r}")
+        if len(self.range) not in (0, 2):
+            raise ValueError("range: must be the least and the greatest number")
+
+
+@dataclass(frozen=True)
+class Published:
+    """Published scores of a model.
+
+    Attributes:
+        name: of the model.
+        source: where they were published.
+        on: whether they are of the test or of the dev set.
+        scores: in percent, by task (or name of a dev set) and metric.
+    """
+
+    name: str
+    source: str
+    on: Literal["test", "dev"] = "test"
+    scores: Any = None
+
+    def score(self, name: str, metric: str) -> float | None:
+        """Return a score between 0 and 1; None if there is none."""
+        of_task = (self.scores or {}).get(name)
+        value = of_task.get(metric) if isinstance(of_task, Mapping) else None
+        return value / 100 if isinstance(value, int | float) else None
+
+
+@dataclass(frozen=True)
+class TuningSuite(Ranged):
+    """Tasks to fine-tune a model on, one by one.
+
+    Attributes:
+        tasks: the tasks, in the order of the table.
+        description: one line.
+        published: scores to stand beside the model's.
+        rate_factors: learning rates to choose from, as multiples of the strategy's own.
+    """
+
+    tasks: tuple[SuiteTask, ...]
+    description: str = ""
+    published: tuple[Published, ...] = ()
+    rate_factors: tuple[LearningRate, ...] = (1.0,)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.tasks:
+            raise ValueError("tasks: give at least one, [[tasks]] with its layouts")
+        names = Counter(task.name.lower() for task in self.tasks)
+        if repeated := [name for name, count in names.items() if count > 1]:
+            raise ValueError(f"tasks: two are called '{repeated[0]}'")
+
+    def choose(self, names: Sequence[str]) -> tuple[SuiteTask, ...]:
+        """Return the tasks with these names, in any case, in the suite's order; all for none.
+
+        Raises:
+            UserError: there is no such task.
+        """
+        known = {task.name.lower(): task for task in self.tasks}
+        for name in names:
+            if name.lower() not in known:
+                spelled = [task.name for task in self.tasks]
+                raise UserError(f"--tasks: no task '{name}'{nearest(name, spelled)}")
+        wanted = {name.lower() for name in names}
+        return tuple(t for t in self.tasks if not wanted or t.name.lower() in wanted)
+
+
+@dataclass(frozen=True)
+class FoundFiles:
+    """The files of a task that are there.
+
+    Attributes:
+        train: to train on.
+        dev: to score on, by the name of the scores; the first chooses.
+        test: to predict, by the name of the submission.
+        missing: other files that the layout names and that are not there.
+    """
+
+    train: tuple[Path, ...]
+    dev: Mapping[str, tuple[Path, ...]]
+    test: Mapping[str, tuple[Path, ...]]
+    missing: tuple[str, ...]
+
+
+def load_suite(name: str) -> TuningSuite:
+    """Load a shipped suite or a file.
+
+    Raises:
+        UserError: it does not exist or has a mistake; the key is named.
+    """
+    return config.load(TuningSuite, config.find_suite(name))
+
+
+def find_files(task: SuiteTask, folder: Path) -> FoundFiles | tuple[str, ...]:
+    """Return the files of a task in a folder; if it cannot be run, those that are missing."""
+    missing: list[tuple[str, ...]] = []
+    for layout in task.layouts:
+        required = (*layout.train, *layout.dev[0].files)
+        lacking = tuple(name for name in required if _file(folder, name) is None)
+        if not lacking:
+            others = [file for part in (*layout.dev[1:], *layout.test) for file in part.files]
+            return FoundFiles(
+                _all_of(folder, layout.train) or (),
+                _present(folder, layout.dev, task.name),
+                _present(folder, layout.test, task.name),
+                tuple(name for name in others if _file(folder, name) is None),
+            )
+        missing.append(lacking)
+    return min(missing, key=len)
+
+
+def _present(folder: Path, parts: Sequence[NamedFiles], name: str) -> dict[str, tuple[Path, ...]]:
+    found = {part.name or name: _all_of(folder, part.files) for part in parts}
+    return {name: files for name, files in found.items() if files is not None}
+
+
+def _all_of(folder: Path, names: Sequence[str]) -> tuple[Path, ...] | None:
+    files = [_file(folder, name) for name in names]
+    return None if None in files else tuple(file for file in files if file is not None)
+
+
+def _file(folder: Path, name: str) -> Path | None:
+    """Return the file with this name and one of the endings; None if there is none."""
+    for ending in TEXT_ENDINGS:
+        for compression in ("", *COMPRESSIONS):
+            file = folder / f"{name}{ending}{compression}"
+            if file.is_file():
+                return file
+    return None

@@ -1,0 +1,139 @@
+"""The examples of a suite's task, from files in any of the layouts that are published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from foreword.errors import UserError
+from foreword.tuning.examples import LabelledTexts
+from foreword.tuning.labelled import Columns, Labelled
+from foreword.tuning.suite import SuiteTask
+from foreword.tuning.table import ExampleTable, labelled, read_table
+from foreword.tuning.table_files import SEPARATED, format_of
+
+TEXT_FORMATS = {".txt": ".tsv"}
+INDICES = ("index", "id", "idx")  # columns with the number of an example
+NO_LABEL = "-1"  # in files whose labels are numbers of labels
+
+
+def read_examples(task: SuiteTask, files: Sequence[Path]) -> tuple[LabelledTexts, int, Columns]:
+    """Return the examples of files, how many rows were skipped, and the columns of the first.
+
+    Raises:
+        UserError: a file cannot be read, lacks a column, has a label of no class or a number out of
+            range, or has no example.
+    """
+    parts: list[LabelledTexts] = []
+    skipped, used = 0, []
+    for file in files:
+        table = _table(task, file)
+        used.append(_columns(task, table, needs_label=True))
+        examples, without = labelled(table, used[-1], partial(_read, task))
+        parts.append(examples)
+        skipped += without
+    joined = LabelledTexts.of(example for part in parts for example in part)
+    return joined, skipped, used[0]
+
+
+def read_unlabelled(
+    task: SuiteTask, files: Sequence[Path]
+) -> Iterator[tuple[str, Labelled | None]]:
+    """Yield the number of each example in files, and the example, None if a text is missing.
+
+    Raises:
+        UserError: a file cannot be read, or lacks a column.
+    """
+    number = 0
+    for file in files:
+        table = _table(task, file)
+        columns = replace(_columns(task, table, needs_label=False), label="")
+        index = next((name for name in INDICES if name in table.columns), None)
+        for line, row in table.rows():
+            given = row.get(index) if index else None
+            name = str(number if given in (None, "") else given)
+            yield name, task.task.reader(row, columns, table.source_of(line))
+            number += 1
+
+
+def _table(task: SuiteTask, file: Path) -> ExampleTable:
+    """Return a file as a table, whose columns have the suite's names if it has no header."""
+    kind, _ = format_of(file, TEXT_FORMATS)
+    read = partial(read_table, file, formats=TEXT_FORMATS, skips_broken=task.skips_broken_rows)
+    if not task.names or kind not in SEPARATED:
+        return read()
+    numbered = read_table(file, are_numbers=True, formats=TEXT_FORMATS, skips_broken=True)
+    first: Mapping[str, Any] = next((row for _, row in numbered.rows()), {})
+    known = {str(cell).strip() for cell in first.values()}
+    return read() if any(_texts_of(one) <= known for one in task.columns) else read(task.names)
+
+
+def _columns(task: SuiteTask, table: ExampleTable, *, needs_label: bool) -> Columns:
+    """Return the first columns that a table has.
+
+    Raises:
+        UserError: it has none of them.
+    """
+    known = set(table.columns)
+    for columns in task.columns:
+        if _texts_of(columns) <= known and (not needs_label or columns.label in known):
+            return columns
+    wanted = " or ".join(
+        ", ".join(
+            f"'{name}'" for name in (one.text, one.pair, one.label if needs_label else "") if name
+        )
+        for one in task.columns
+    )
+    raise UserError(
+        f"{table.path}: {task.name} has the columns {wanted}; this file has: "
+        f"{', '.join(table.columns)}"
+    )
+
+
+def _texts_of(columns: Columns) -> set[str]:
+    return {columns.text, columns.pair} - {""}
+
+
+def _read(
+    task: SuiteTask, row: Mapping[str, Any], columns: Columns, source: str
+) -> Labelled | None:
+    """Return the example of a row with its label checked.
+
+    Raises:
+        UserError: the label is of no class, or a number out of range.
+    """
+    example = task.task.reader(row, columns, source)
+    if example is None or not example.label:
+        return example
+    if task.labels:
+        return example._replace(label=_label_of(task, example))
+    if task.range:
+        _require_in_range(task, example)
+    return example
+
+
+def _label_of(task: SuiteTask, example: Labelled) -> str:
+    label = example.label
+    if label in task.labels:
+        return label
+    if label == NO_LABEL:
+        return ""
+    if label.isdecimal() and int(label) < len(task.labels):
+        return task.labels[int(label)]
+    raise UserError(f"{example.source}: label '{label}'; {task.name} has: {', '.join(task.labels)}")
+
+
+def _require_in_range(task: SuiteTask, example: Labelled) -> None:
+    low, high = task.range
+    try:
+        is_in_range = low <= float(example.label) <= high
+    except ValueError:
+        return  # which the task refuses
+    if not is_in_range:
+        raise UserError(
+            f"{example.source}: {example.label} is out of range; {task.name} has numbers from "
+            f"{low:g} to {high:g}"
+        )

@@ -1,0 +1,110 @@
+"""The table of a suite: a row for each score, with baselines and published scores beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from foreword.tuning import bag_of_words
+from foreword.tuning.result import Row, metric_name
+from foreword.tuning.suite import Published, SuiteTask, TuningSuite
+
+OURS = "this model"
+AVERAGE = "average"
+WORDS = "bag of words"
+
+
+def score_rows(
+    suite: TuningSuite, task: SuiteTask, content: Mapping[str, Any], dev: Sequence[str]
+) -> list[Row]:
+    """Return a row for each metric of each dev set of a task.
+
+    Scores are between 0 and 1; None where there is none.
+
+    Args:
+        suite: the suite, with the published scores.
+        task: the task.
+        content: the scores of its fine-tuning, as in their file.
+        dev: names of the dev sets; the first has the scores without a name before them.
+    """
+    ours, *others = content["rows"]
+    named: Mapping[str, Row] = {str(row.get("strategy")): row for row in others}
+    words = named.get(bag_of_words.NAME, {})
+    baseline = others[-1]
+    rows = []
+    for number, name in enumerate(dev):
+        for metric in task.metrics:
+            key = f"{name}_{metric}" if number else metric
+            rows.append(
+                {
+                    "task": name,
+                    "metric": metric_name(metric),
+                    OURS: ours.get(key),
+                    f"{OURS}_std": ours.get(f"{key}_std"),
+                    "lr": ours["lr"],
+                    str(baseline["strategy"]): baseline.get(key),
+                    WORDS: words.get(key),
+                    **{title(one): one.score(name, metric) for one in suite.published},
+                }
+            )
+    return rows
+
+
+def title(published: Published) -> str:
+    """Return the name of a published model with the set that was scored."""
+    return f"{published.name} ({published.on})"
+
+
+def with_average(rows: Sequence[Row], tasks: Mapping[str, Sequence[str]]) -> list[Row]:
+    """Return the rows with their average over tasks, if there are several.
+
+    Each task counts once: its score is the mean of its dev sets' and metrics'. A column that has
+    no score for some task has no average.
+
+    Args:
+        rows: of all tasks, from `score_rows`.
+        tasks: the names of each task's dev sets.
+    """
+    rows = with_equal_columns(rows)
+    if len(tasks) < 2:
+        return list(rows)
+    average: Row = dict.fromkeys(rows[0]) | {"task": AVERAGE, "metric": ""}
+    for column in scores_of(rows):
+        means = [
+            _mean(row[column] for row in rows if row["task"] in sets) for sets in tasks.values()
+        ]
+        known = [mean for mean in means if mean is not None]
+        average[column] = float(np.mean(known)) if len(known) == len(means) else None
+    return [*rows, average]
+
+
+def with_equal_columns(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows, each with the columns of all; baselines of one kind in one column."""
+    renamed = [
+        {("baseline" if name in ("majority class", "mean") else name): v for name, v in row.items()}
+        for row in rows
+    ]
+    names = list(dict.fromkeys(name for row in renamed for name in row))
+    return [{name: row.get(name) for name in names} for row in renamed]
+
+
+def scores_of(rows: Sequence[Row]) -> list[str]:
+    """Return the columns that hold scores."""
+    others = ("task", "metric", "lr", f"{OURS}_std")
+    return [name for name in rows[0] if name not in others]
+
+
+def in_percent(row: Row, column: str) -> str:
+    """Return a score in percent, as published, with its deviation; a dash if there is none."""
+    value, deviation = row.get(column), row.get(f"{column}_std")
+    if not isinstance(value, int | float):
+        return "–"
+    text = f"{100 * value:.1f}"
+    return f"{text} ± {100 * deviation:.1f}" if isinstance(deviation, int | float) else text
+
+
+def _mean(values: Iterable[Any]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None

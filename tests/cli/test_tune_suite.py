@@ -1,0 +1,259 @@
+"""`foreword tune --suite`: a model on the tasks of a folder, resumed, tabulated, predicted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foreword
+from foreword.api import _fine_tuning
+from foreword.cli.main import run
+from foreword.errors import TrainingStoppedError
+from tests.tuning.glue import write
+from tests.tuning.runs import make_run
+
+FAST = ["--epochs", "1", "--seeds", "2", "--device", "cpu", "--lr", "1e-3"]
+
+
+@pytest.fixture
+def glue(tmp_path: Path) -> Path:
+    for task in ("CoLA", "RTE", "STS-B"):
+        write(tmp_path / "glue", task)
+    return tmp_path / "glue"
+
+
+@pytest.fixture
+def words(tmp_path: Path, glue: Path) -> list[str]:
+    folder = make_run(tmp_path / "run")
+    return ["tune", str(folder), "--suite", "glue", "--data", str(glue), *FAST]
+
+
+def test_a_suite_gives_one_table_and_the_files_of_a_submission(
+    tmp_path: Path, words: list[str], glue: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words) == 0
+    captured = capsys.readouterr()
+    for text in (
+        "Fine-tuning: glue",
+        "CoLA",
+        "matthews",
+        "spearman",
+        "average",
+        "BERT-tiny",
+        "52.1",
+    ):
+        assert text in captured.out
+    assert "left out, since files are not there: SST-2 (SST-2/train, SST-2/dev); " in captured.err
+    run_folder = tmp_path / "run"
+    table = json.loads((run_folder / "evaluations" / "tune-suite-glue.json").read_text())
+    assert [(row["task"], row["metric"]) for row in table["rows"]] == [
+        ("CoLA", "matthews"),
+        ("STS-B", "pearson"),
+        ("STS-B", "spearman"),
+        ("RTE", "accuracy"),
+        ("average", ""),
+    ]
+    rte = table["rows"][3]
+    assert rte["baseline"] == 0.5
+    assert 0 <= rte["bag of words"] <= 1
+    assert rte["BERT-base (test)"] == pytest.approx(0.664)
+    assert rte["this model_std"] is not None
+    assert sorted(table["tasks"]) == ["CoLA", "RTE", "STS-B"]
+    # The predictions are in the form that GLUE takes, by the saved models.
+    submission = run_folder / "tuned" / "glue" / "submission"
+    for name, labels in (("RTE", {"entailment", "not_entailment"}), ("CoLA", {"0", "1"})):
+        head, *lines = (submission / f"{name}.tsv").read_text(encoding="utf-8").splitlines()
+        assert head == "index\tprediction"
+        assert [line.split("\t")[0] for line in lines] == ["0", "1", "2", "3"]
+        assert {line.split("\t")[1] for line in lines} <= labels
+    numbers = (submission / "STS-B.tsv").read_text(encoding="utf-8").split()[3::2]
+    assert all(0 <= float(number) <= 5 and len(number) == 5 for number in numbers)
+    tuned = foreword.load(run_folder / "tuned" / "glue" / "RTE", "cpu")
+    test = (glue / "RTE" / "test.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    pairs = [tuple(line.split("\t")[1:]) for line in test]
+    written = (submission / "RTE.tsv").read_text(encoding="utf-8").split()[3::2]
+    assert tuned.predict(pairs)[0] == written  # type: ignore[union-attr]
+    # The report shows the table.
+    assert run(["report", str(run_folder)]) == 0
+    page = (run_folder / "report.html").read_text(encoding="utf-8")
+    assert "Fine-tuning: glue" in page
+    assert "BERT-base (test)" in page
+
+
+def test_a_suite_that_was_killed_continues_with_what_is_not_done(
+    tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    fine_tune = _fine_tuning.fine_tune
+
+    def killed(trained: Any, wanted: Any, *rest: Any) -> Any:
+        if wanted.name == "RTE" and "RTE" not in done:
+            done.append("RTE")
+            raise KeyboardInterrupt
+        done.append(wanted.name)
+        return fine_tune(trained, wanted, *rest)
+
+    monkeypatch.setattr(_fine_tuning, "fine_tune", killed)
+    assert run(words) == 130
+    file = tmp_path / "run" / "evaluations" / "tune-suite-glue.json"
+    assert sorted(json.loads(file.read_text())["tasks"]) == ["CoLA", "STS-B"]
+    assert run(words) == 0
+    assert done == ["CoLA", "STS-B", "RTE", "RTE"]
+    assert sorted(json.loads(file.read_text())["tasks"]) == ["CoLA", "RTE", "STS-B"]
+
+
+def test_tasks_of_two_calls_are_in_one_table_and_other_settings_are_refused(
+    tmp_path: Path, words: list[str], glue: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*words, "--tasks", "rte", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["rows"]) == 1
+    assert run([*words, "--tasks", "CoLA", "--json"]) == 0
+    tasks = [row["task"] for row in json.loads(capsys.readouterr().out)["rows"]]
+    assert tasks == ["CoLA", "RTE", "average"]
+    assert run([*words, "--epochs", "2"]) == 2
+    assert "already exists, of another model or other settings; choose" in capsys.readouterr().err
+    # Other examples of a task are another result too.
+    text = (glue / "RTE" / "train.tsv").read_text(encoding="utf-8")
+    (glue / "RTE" / "train.tsv").write_text(text.replace("film", "town"), encoding="utf-8")
+    assert run([*words, "--tasks", "RTE"]) == 2
+    assert "RTE.json: already exists; choose another --name" in capsys.readouterr().err
+
+
+def test_a_new_test_file_is_predicted_anew(tmp_path: Path, words: list[str], glue: Path) -> None:
+    assert run([*words, "--tasks", "RTE"]) == 0
+    file = tmp_path / "run" / "tuned" / "glue" / "submission" / "RTE.tsv"
+    before = file.stat().st_mtime_ns
+    assert run([*words, "--tasks", "RTE"]) == 0
+    assert file.stat().st_mtime_ns == before
+    with (glue / "RTE" / "test.tsv").open("a", encoding="utf-8") as lines:
+        lines.write("4\tthe day was fine\t\n")  # without a second text, but with a prediction
+    assert run([*words, "--tasks", "RTE"]) == 0
+    assert file.read_text(encoding="utf-8").splitlines()[-1] == "4\tentailment"
+
+
+def test_a_task_whose_seeds_all_diverge_is_named_and_the_others_are_done(
+    tmp_path: Path,
+    words: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fine_tune = _fine_tuning.fine_tune
+
+    def diverging(trained: Any, wanted: Any, *rest: Any) -> Any:
+        if wanted.name == "CoLA":
+            raise TrainingStoppedError("the loss is not finite")
+        return fine_tune(trained, wanted, *rest)
+
+    monkeypatch.setattr(_fine_tuning, "fine_tune", diverging)
+    assert run([*words, "--tasks", "CoLA,RTE"]) == 2
+    captured = capsys.readouterr()
+    assert "CoLA: the loss is not finite" in captured.err
+    assert "RTE" in captured.out
+
+
+def test_rates_are_chosen_on_training_examples_or_on_dev_and_this_is_said(
+    tmp_path: Path, words: list[str], glue: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = glue / "RTE"
+    rows = (place / "train.tsv").read_text(encoding="utf-8").splitlines()
+    more = [f"{line} " for line in rows[1:]] * 2
+    (place / "train.tsv").write_text("\n".join([*rows, *more]), encoding="utf-8")
+    one = [word for word in words if word not in ("--lr", "1e-3")]
+    assert run([*one, "--tasks", "RTE", "--name", "a"]) == 0
+    err = " ".join(capsys.readouterr().err.split())
+    assert "RTE: learning rate" in err
+    assert "chosen by accuracy on 12 training examples held out: 0.0005 (" in err
+    assert run([*words, "--lr", "2e-3", "--choose", "dev", "--tasks", "RTE", "--name", "b"]) == 0
+    err = " ".join(capsys.readouterr().err.split())
+    assert "chosen by accuracy on the dev examples themselves" in err
+    file = tmp_path / "run" / "evaluations" / "b" / "RTE.json"
+    rate = json.loads(file.read_text(encoding="utf-8"))["rate"]
+    assert [trial["lr"] for trial in rate["trials"]] == [1e-3, 2e-3]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--tasks", "RTE,QQP"], "files are missing: QQP (QQP/train, QQP/dev)"),
+        (["--tasks", "RT"], "--tasks: no task 'RT'; did you mean 'RTE'?"),
+        (
+            ["--suite", "gleu"],
+            "no suite 'gleu', neither a .toml file nor shipped; did you mean 'gl",
+        ),
+        (["--data", "nowhere"], "--data: nowhere: no such folder"),
+        (["--train", "x.tsv"], "--train: cannot be combined with --suite"),
+        (["--label", "y"], "--label: cannot be combined with --suite"),
+        (["--task", "regress"], "--task: cannot be combined with --suite"),
+        (["--compare"], "--compare: cannot be combined with --suite"),
+        (["--choose", "test"], "--choose: 'test' is not a choice; choose from: train, dev"),
+        (["--lr", "1e-3"], "--lr: the same rate twice"),
+        (["--lr", "2e-3"], "--lr: 40 training examples are too few to choose a learning rate"),
+        (["--set", "task.positive=2"], "task.positive: "),
+        (["--name", "a/b"], "a name, not a path"),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_nothing(
+    tmp_path: Path,
+    words: list[str],
+    more: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run([*words, *more]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert message in error
+    assert not list((tmp_path / "run").glob("evaluations/**/*.json"))
+    assert not list((tmp_path / "run").glob("tuned/glue/*"))
+
+
+def test_options_of_a_suite_require_one_and_plain_tuning_its_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(make_run(tmp_path / "run"))
+    for more, message in (
+        (["--suite", "glue"], "--data: required with --suite, the folder of its files"),
+        (["--data", folder], "--data: requires --suite"),
+        (["--tasks", "RTE"], "--tasks: requires --suite"),
+        ([], "--train: required, labelled text; or --suite"),
+        (["--train", "x.tsv"], "--dev: required, labelled text; or --suite"),
+    ):
+        assert run(["tune", folder, *more]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_a_folder_without_any_task_is_refused_by_the_files_it_lacks(
+    tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    words[words.index("--data") + 1] = str(tmp_path / "empty")
+    assert run(words) == 2
+    assert (
+        "no task of the suite; it has no CoLA (CoLA/train, CoLA/dev); " in capsys.readouterr().err
+    )
+
+
+def test_a_broken_file_of_the_last_task_is_found_before_the_first_is_trained(
+    tmp_path: Path, words: list[str], glue: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (glue / "RTE" / "dev.tsv").open("a", encoding="utf-8") as lines:
+        lines.write("99\ta\tb\tmaybe\n")
+    assert run(words) == 2
+    assert "RTE/dev.tsv:14: label 'maybe'; RTE has: entailment, not_" in capsys.readouterr().err
+    assert not (tmp_path / "run" / "tuned").exists()
+
+
+def test_a_model_without_gradients_is_refused(
+    tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("the day was fine and the town was cold. " * 40, encoding="utf-8")
+    counts = str(tmp_path / "counts")
+    assert run(["pretrain", "ngram_1", "--data", str(text), "--out", counts, "--heldout", "0"]) == 0
+    words[1] = counts
+    capsys.readouterr()
+    assert run(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "gradients" in line or "fine-tun" in line

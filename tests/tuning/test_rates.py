@@ -1,0 +1,123 @@
+"""What chooses a learning rate, and what it may see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+
+from foreword.errors import TrainingStoppedError, UserError
+from foreword.tuning.fine_tuner import TuneSettings
+from foreword.tuning.labelled import Labelled
+from foreword.tuning.rates import RateChoice, Rates, tune_at_best_rate
+from foreword.tuning.result import TuneResult
+from foreword.tuning.tasks.classify import Classify
+from tests.tuning.runs import reviews
+
+TRAIN = [e._replace(source=f"train:{n}") for n, e in enumerate(reviews(200, 1))]
+DEV = [e._replace(source=f"dev:{n}") for n, e in enumerate(reviews(20, 2))]
+VALUES = (1e-4, 3e-4, 1e-3)
+SCORES = {1e-4: 0.6, 3e-4: 0.8, 1e-3: 0.7}
+
+
+@dataclass
+class Call:
+    train: set[str]
+    dev: set[str]
+    settings: TuneSettings
+
+
+@dataclass
+class FakeResult:
+    rows: list[dict[str, Any]]
+
+
+class Tuner:
+    """Stands for fine-tuning: notes what it is given and scores by the rate."""
+
+    def __init__(self, scores: dict[float, float | None]) -> None:
+        self.calls: list[Call] = []
+        self._scores = scores
+
+    def __call__(
+        self,
+        trained: object,
+        task: object,
+        train: Sequence[Labelled],
+        dev: Sequence[Labelled],
+        settings: TuneSettings,
+        report: object,
+        further: object = None,
+    ) -> TuneResult:
+        self.calls.append(Call({e.source for e in train}, {e.source for e in dev}, settings))
+        score = self._scores[settings.strategy.lr]  # type: ignore[attr-defined]
+        if score is None:
+            raise TrainingStoppedError("not finite")
+        row = {"start": "pretrained", "strategy": "full", "accuracy": score, "f1": 1 - score}
+        return cast("TuneResult", FakeResult([row]))
+
+
+def choose(tuner: Tuner, **settings: Any) -> tuple[TuneResult, RateChoice]:
+    rates = Rates(VALUES, settings.pop("chosen_on", "train"))
+    train = settings.pop("train", TRAIN)
+    stage = cast("Callable[[str], Any]", lambda name: None)
+    given = TuneSettings(seeds=3, **settings)
+    return tune_at_best_rate(tuner, cast("Any", None), Classify(), train, DEV, given, rates, stage)
+
+
+def test_trials_see_neither_the_dev_set_nor_the_examples_that_score_them() -> None:
+    tuner = Tuner(dict(SCORES))
+    _, choice = choose(tuner)
+    *trials, last = tuner.calls
+    everything = {e.source for e in TRAIN}
+    for call in trials:
+        assert call.settings.seeds == 1
+        assert len(call.dev) == 20
+        assert call.train | call.dev == everything
+        assert not call.train & call.dev
+    assert trials[0].dev == trials[2].dev
+    # The best rate then trains every seed on all examples, and the dev set scores it.
+    assert (last.train, last.dev) == (everything, {e.source for e in DEV})
+    assert last.settings.seeds == 3
+    assert last.settings.strategy.lr == choice.chosen == 3e-4  # type: ignore[attr-defined]
+    assert choice.trials == ((1e-4, 0.6), (3e-4, 0.8), (1e-3, 0.7))
+    assert "0.0003 chosen by accuracy on 20 training examples held out" in choice.note()
+
+
+def test_the_metric_that_chooses_can_be_named() -> None:
+    assert choose(Tuner(dict(SCORES)), metric="f1")[1].chosen == 1e-4
+
+
+def test_the_dev_set_chooses_where_it_is_told_to_and_this_is_said() -> None:
+    tuner = Tuner(dict(SCORES))
+    result, choice = choose(tuner, chosen_on="dev")
+    assert len(tuner.calls) == 3  # the best trial is the result
+    assert all(call.settings.seeds == 3 and len(call.dev) == 20 for call in tuner.calls)
+    assert result.rows[0]["accuracy"] == 0.8
+    assert "on the dev examples themselves, whose scores are therefore a little" in choice.note()
+
+
+def test_few_examples_are_drawn_before_some_are_held_out() -> None:
+    tuner = Tuner(dict(SCORES))
+    choose(tuner, examples=100)
+    assert [len(call.train) for call in tuner.calls] == [90, 90, 90, 200]
+    assert [call.settings.examples for call in tuner.calls] == [None, None, None, 100]
+
+
+def test_a_rate_that_diverges_is_passed_over() -> None:
+    tuner = Tuner({**SCORES, 3e-4: None})
+    choice = choose(tuner)[1]
+    assert choice.chosen == 1e-3
+    assert "0.0003 (diverged)" in choice.note()
+
+
+def test_divergence_at_every_rate_is_an_error() -> None:
+    with pytest.raises(TrainingStoppedError, match=r"diverged at every learning rate: 0\.0001, "):
+        choose(Tuner(dict.fromkeys(VALUES)))
+
+
+def test_too_few_examples_to_hold_some_out_are_refused() -> None:
+    with pytest.raises(UserError, match=r"--lr: 50 training examples are too few to choose a lear"):
+        choose(Tuner(dict(SCORES)), train=TRAIN[:50])

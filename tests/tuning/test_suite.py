@@ -1,0 +1,258 @@
+"""The files of a suite's tasks, and its table."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foreword import config
+from foreword.errors import UserError
+from foreword.tuning.labelled import Labelled
+from foreword.tuning.suite import FoundFiles, SuiteTask, TuningSuite, find_files, load_suite
+from foreword.tuning.suite_files import read_examples, read_unlabelled
+from foreword.tuning.suite_table import in_percent, score_rows, with_average
+from tests.tuning.glue import write
+from tests.tuning.runs import reviews
+
+GLUE = load_suite("glue")
+NAMES = [task.name for task in GLUE.tasks]
+
+
+def task_of(name: str) -> SuiteTask:
+    return next(task for task in GLUE.tasks if task.name == name)
+
+
+def found(folder: Path, name: str) -> FoundFiles:
+    files = find_files(task_of(name), folder)
+    assert isinstance(files, FoundFiles)
+    return files
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_original_file_is_read_with_all_its_rows(name: str, tmp_path: Path) -> None:
+    write(tmp_path, name)
+    task, files = task_of(name), found(tmp_path, name)
+    texts = [e.text for e in reviews(40, 1)]
+    examples, skipped, _ = read_examples(task, files.train)
+    assert skipped == 0
+    quote = '"' if name == "CoLA" else ""
+    assert [e.text.strip() for e in examples] == [quote + text for text in texts]
+    is_pair = name not in ("CoLA", "SST-2")
+    assert examples[1].pair == (texts[0] if is_pair else None)
+    if task.labels:
+        assert {e.label for e in examples} == set(task.labels)
+    else:
+        assert {e.label for e in examples} == {"0.0", "4.5"}
+    # The test files have numbers and texts, no labels.
+    for test in files.test.values():
+        rows = list(read_unlabelled(task, test))
+        assert [index for index, _ in rows] == ["0", "1", "2", "3"]
+        assert all(e is not None and not e.label and bool(e.pair) == is_pair for _, e in rows)
+
+
+def test_mnli_has_two_dev_sets_and_two_submissions(tmp_path: Path) -> None:
+    place = write(tmp_path, "MNLI")
+    files = found(tmp_path, "MNLI")
+    assert list(files.dev) == ["MNLI-m", "MNLI-mm"]
+    assert list(files.test) == ["MNLI-m", "MNLI-mm"]
+    assert files.missing == ("diagnostic/diagnostic",)
+    (place / "dev_mismatched.tsv").unlink()
+    files = found(tmp_path, "MNLI")
+    assert list(files.dev) == ["MNLI-m"]
+    assert "MNLI/dev_mismatched" in files.missing
+
+
+def test_cola_as_its_authors_publish_it_has_two_dev_files(tmp_path: Path) -> None:
+    place = write(tmp_path, "CoLA")
+    (place / "train.tsv").rename(place / "in_domain_train.tsv")
+    (place / "dev.tsv").rename(place / "in_domain_dev.tsv")
+    assert find_files(task_of("CoLA"), tmp_path) == ("CoLA/out_of_domain_dev",)
+    (place / "out_of_domain_dev.tsv").write_text("x\t1\t\tthe day\n", encoding="utf-8")
+    examples, _, _ = read_examples(task_of("CoLA"), found(tmp_path, "CoLA").dev["CoLA"])
+    assert len(examples) == 13
+    assert examples[12][:2] == ("the day", "1")
+
+
+def test_cola_with_a_header_is_read_by_its_names(tmp_path: Path) -> None:
+    (tmp_path / "CoLA").mkdir()
+    file = tmp_path / "CoLA" / "train.csv"
+    file.write_text('idx,sentence,label\n0,"a, day",1\n', encoding="utf-8")
+    examples, _, _ = read_examples(task_of("CoLA"), [file])
+    assert [e[:2] for e in examples] == [("a, day", "1")]
+
+
+def test_mrpc_as_microsoft_publishes_it_is_text_files(tmp_path: Path) -> None:
+    place = write(tmp_path, "MRPC")
+    for name in ("train", "test"):
+        (place / f"{name}.tsv").unlink()
+    dev = (place / "dev.tsv").read_text(encoding="utf-8")
+    for name in ("train", "test"):
+        (place / f"msr_paraphrase_{name}.txt").write_text(dev, encoding="utf-8")
+    files = found(tmp_path, "MRPC")
+    assert [file.name for file in files.train] == ["msr_paraphrase_train.txt"]
+    assert len(read_examples(task_of("MRPC"), files.train)[0]) == 12
+
+
+def test_labels_may_be_numbers_of_labels_and_none_is_minus_one(tmp_path: Path) -> None:
+    file = tmp_path / "train.jsonl"
+    rows = [
+        {"premise": "a", "hypothesis": "b", "label": 2},
+        {"premise": "c", "hypothesis": "d", "label": -1},
+        {"premise": "e", "hypothesis": "f", "label": "neutral"},
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    examples, skipped, _ = read_examples(task_of("MNLI"), [file])
+    assert [(e.text, e.pair, e.label) for e in examples] == [
+        ("a", "b", "contradiction"),
+        ("e", "f", "neutral"),
+    ]
+    assert skipped == 1
+
+
+def test_rows_of_qqp_with_a_broken_line_or_an_empty_question_are_counted(tmp_path: Path) -> None:
+    file = write(tmp_path, "QQP") / "train.tsv"
+    with file.open("a", encoding="utf-8") as lines:
+        lines.write("9\t1\t2\tbroken\nin two\tand more\t1\n10\t1\t2\t\tempty\t0\n")
+    examples, skipped, _ = read_examples(task_of("QQP"), [file])
+    assert (len(examples), skipped) == (40, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        ("RTE", "\tentailment", "\tyes", r"train\.tsv:\d+: label 'yes'; RTE has: entailment, not"),
+        ("SST-2", "\t1", "\t2", r"train\.tsv:\d+: label '2'; SST-2 has: 0, 1"),
+        ("STS-B", "\t4.5", "\t5.5", r"train\.tsv:\d+: 5\.5 is out of range; STS-B has numbers fr"),
+        ("STS-B", "\t4.5", "\tnan", r"train\.tsv:\d+: nan is out of range"),
+        ("RTE", "sentence2", "second", r"RTE has the columns 'sentence1', 'sentence2', 'label'; t"),
+        ("QNLI", "\tlabel", "\tgold", r"QNLI has the columns 'question', 'sentence', 'label'"),
+        (
+            "RTE",
+            "\tnot_entailment",
+            "",
+            r"train\.tsv:\d+: 3 columns, and 4 columns named in the header",
+        ),
+        ("CoLA", "gj04\t1\t", "gj04\t", r"train\.tsv:\d+: 3 columns, and 4 columns named"),
+        ("WNLI", "\t1\n", "\t\n", None),
+    ],
+)
+def test_broken_files_are_refused_in_one_line(
+    name: str, old: str, new: str, message: str | None, tmp_path: Path
+) -> None:
+    file = write(tmp_path, name) / "train.tsv"
+    text = file.read_text(encoding="utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new), encoding="utf-8")
+    if message is None:
+        assert read_examples(task_of(name), [file])[1] == 20  # rows without a label are counted
+        return
+    with pytest.raises(UserError, match=message) as caught:
+        read_examples(task_of(name), [file])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_quote_that_never_closes_is_refused_in_csv_alone(tmp_path: Path) -> None:
+    file = tmp_path / "train.csv"
+    file.write_text('sentence,label\n"a day,1\nb,0\n', encoding="utf-8")
+    with pytest.raises(UserError, match=r"train\.csv:3: unexpected end of data; is it really CSV"):
+        read_examples(task_of("SST-2"), [file])
+
+
+def test_a_suite_of_ones_own_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        """
+        [[tasks]]
+        name = "mood"
+        metrics = ["accuracy", "f1"]
+        columns = [{ text = "comment", label = "mood" }]
+        layouts = [{ train = ["train"], dev = [{ files = ["dev"] }] }]
+        """,
+        encoding="utf-8",
+    )
+    (task,) = load_suite(str(tmp_path / "mine.toml")).tasks
+    (tmp_path / "train.csv").write_text("comment,mood\nfine,good\n", encoding="utf-8")
+    assert read_examples(task, [tmp_path / "train.csv"])[0][0] == Labelled(
+        "fine", "good", None, f"{tmp_path}/train.csv:2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"tasks": []}, "tasks: give at least one"),
+        ({"tasks": [{"name": "a", "metrics": []}]}, r"tasks\[0\]\.layouts: SuiteTask needs this"),
+        ({"tasks": [{"name": "a/b", "metrics": ["f1"]}]}, "name: must be a name, not a path"),
+        ({"tasks": [{"name": "a", "metrics": ["f1"], "range": [1.0]}]}, "range: must be the least"),
+        ({"tasks": [{"name": "a", "metrics": ["f1"]}] * 2}, "tasks: two are called 'a'"),
+        ({"rate_factors": [0.0]}, "rate_factors"),
+    ],
+)
+def test_mistakes_in_a_suite_are_named(change: dict[str, Any], message: str) -> None:
+    layouts = [{"train": ["train"], "dev": [{"files": ["dev"]}]}]
+    tasks = change.get("tasks", [{"name": "a", "metrics": ["f1"]}])
+    if "needs this" not in message:
+        tasks = [task | {"layouts": layouts} for task in tasks]
+    with pytest.raises(UserError, match=message):
+        config.build(TuningSuite, change | {"tasks": tasks})
+
+
+def test_tasks_are_chosen_by_name_in_any_case() -> None:
+    assert [task.name for task in GLUE.choose(["rte", "CoLA"])] == ["CoLA", "RTE"]
+    with pytest.raises(UserError, match="--tasks: no task 'RT'; did you mean 'RTE'"):
+        GLUE.choose(["RT"])
+
+
+def test_published_scores_are_of_known_tasks_and_metrics() -> None:
+    names = {task.name: task for task in GLUE.tasks}
+    names |= {"MNLI-m": names["MNLI"], "MNLI-mm": names["MNLI"]}
+    for published in GLUE.published:
+        for name, scores in published.scores.items():
+            assert set(scores) <= set(names[name].metrics)
+            assert all(0 <= score <= 100 for score in scores.values())
+
+
+def content(**scores: float) -> dict[str, Any]:
+    ours = {"start": "pretrained", "strategy": "full", "seeds": 2, "lr": 1e-4}
+    baseline = {"start": "no model", "strategy": "majority class"}
+    return {"rows": [ours | scores, baseline | dict.fromkeys(scores, 0.5)]}
+
+
+def test_the_table_has_published_scores_in_the_same_row() -> None:
+    scores = {"accuracy": 0.61234, "accuracy_std": 0.0123, "MNLI-mm_accuracy": 0.6}
+    rows = score_rows(GLUE, task_of("MNLI"), content(**scores), ["MNLI-m", "MNLI-mm"])
+    assert [(row["task"], row["metric"], row["this model"]) for row in rows] == [
+        ("MNLI-m", "accuracy", 0.61234),
+        ("MNLI-mm", "accuracy", 0.6),
+    ]
+    assert in_percent(rows[0], "this model") == "61.2 ± 1.2"
+    assert in_percent(rows[0], "BERT-base (test)") == "84.6"
+    assert in_percent(rows[1], "ELECTRA-small (dev)") == "–"
+
+
+def test_the_average_counts_each_task_once_and_leaves_no_gap_out_in_silence() -> None:
+    rows = [
+        *score_rows(GLUE, task_of("RTE"), content(accuracy=0.6), ["RTE"]),
+        *score_rows(GLUE, task_of("MRPC"), content(positive_f1=0.8, accuracy=0.7), ["MRPC"]),
+        *score_rows(
+            GLUE,
+            task_of("MNLI"),
+            content(**{"accuracy": 0.4, "MNLI-mm_accuracy": 0.5}),
+            ["MNLI-m", "MNLI-mm"],
+        ),
+    ]
+    tasks = {"RTE": ["RTE"], "MRPC": ["MRPC"], "MNLI": ["MNLI-m", "MNLI-mm"]}
+    average = with_average(rows, tasks)[-1]
+    assert average["this model"] == pytest.approx((0.6 + 0.75 + 0.45) / 3)
+    assert average["BERT-base (test)"] == pytest.approx((0.664 + 0.889 + 0.84) / 3)
+    without = replace(GLUE.published[0], scores={"RTE": {"accuracy": 66.4}})
+    suite = replace(GLUE, published=(without,))
+    rows = [
+        *score_rows(suite, task_of("RTE"), content(accuracy=0.6), ["RTE"]),
+        *score_rows(suite, task_of("MRPC"), content(positive_f1=0.8, accuracy=0.7), ["MRPC"]),
+    ]
+    average = with_average(rows, {"RTE": ["RTE"], "MRPC": ["MRPC"]})[-1]
+    assert average["BERT-base (test)"] is None
