@@ -22,7 +22,7 @@ The functions are verbs of the command line, with the same names, arguments and 
     probe       the inside of models, or their answers to a suite such as LAMBADA
     load        a trained model: fill, generate, score, encode, predict
 
-These verbs have no function yet; run them as `foreword VERB`: check, translate, score (of a
+These verbs have no function yet; run them as `foreword VERB`: check, drift, translate, score (of a
 file), neighbours, report, import, export, tokenizer, demo.
 
 A mistake raises `foreword.UserError`, whose message says what is wrong, where, and how to fix it.
