@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from foreword.types import Array
 
 ALL = "all"  # the subset of all questions
 DRAWS = 1_000  # of a bootstrap
+TITLE_WIDTH = 44  # characters, over axes beside the names of subsets
 CLOSENESS = 1e-6  # relative difference of two sums that are equal in float32
 
 
@@ -218,7 +220,8 @@ class Suite(Ranged, ABC):
         axes.invert_yaxis()
         axes.set_xlim(min(0, axes.get_xlim()[0]), max(1, axes.get_xlim()[1]))
         axes.set_xlabel(label)
-        axes.set_title(title(self.heading[:1].upper() + self.heading[1:], len(names)))
+        heading = textwrap.fill(self.heading[:1].upper() + self.heading[1:], TITLE_WIDTH)
+        axes.set_title(title(heading, len(names)))
         figure.legend(loc="outside lower center", ncols=2, frameon=False)
 
 
