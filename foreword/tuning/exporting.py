@@ -130,9 +130,8 @@ def _require_same_head(tuned: TunedModel, family: str, classifier: PublishedHead
         )
     if classifier is None and tuned.task.reads_texts:
         raise UserError(
-            f"{tuned.source}: transformers classifies with {family} otherwise than Foreword, from "
-            "another state or without a bias; tune with --task text_to_text, whose models "
-            "'foreword export' writes"
+            f"{tuned.source}: transformers classifies with {family} from another state than "
+            "Foreword; tune with --task text_to_text, whose models 'foreword export' writes"
         )
     if classifier is None:
         raise UserError(
@@ -165,7 +164,10 @@ def _head_weights(
     """
     head = tuned.network.head
     linears = [module for module in head.modules() if isinstance(module, nn.Linear)]
-    weight, bias = (p.detach() for p in linears[-1].parameters())
+    output = linears[-1]
+    weight = output.weight.detach()
+    bias = torch.zeros(len(weight)) if output.bias is None else output.bias.detach().cpu()
+    weight = weight.cpu()
     for scale in (module for module in head.modules() if isinstance(module, Scale)):
         weight, bias = scale.reach * weight, scale.middle + scale.reach * bias
     named = {f"{classifier.output}.weight": weight}
@@ -181,8 +183,13 @@ def _head_weights(
                 f"({width:,}) and no two have the same weights, but here are {labels:,}"
             )
         named[name] = (backbone[name].double() + solved).float()
-    else:
+    elif classifier.output_bias:
         named[f"{classifier.output}.bias"] = bias
+    elif bias.any():
+        raise UserError(
+            f"{tuned.source}: {classifier.architecture} has no bias of the outputs, which stands "
+            "for the mean of the numbers here; tune with --task text_to_text"
+        )
     if hidden := hidden_layer_of(head):
         dense, norm = hidden
         named |= {f"{classifier.dense}.{k}": p.detach() for k, p in dense.named_parameters()}

@@ -39,16 +39,22 @@ class HeadedTask(Task):
             pairs trained, if the model has one. By default `foreword tune` takes that of the
             family's class in transformers, so that `foreword export` can write it; in comparisons
             there is none.
+        output_bias: whether the outputs have a bias; by default they do, except where the family's
+            class in transformers has none (Llama).
     """
 
     dropout: ShareBelowOne = 0.1
     auxiliary: NonNegative = 0.0
     mix_layers: bool = False
     hidden_layer: HiddenLayer | None = None
+    output_bias: bool | None = None
 
     def linear_head(self, d_model: int, outputs: int) -> nn.Module:
         """Return the layers of the settings, (states, d_model) -> (states, outputs)."""
-        output = [Dropout(self.dropout), nn.Linear(d_model, outputs)]
+        output = [
+            Dropout(self.dropout),
+            nn.Linear(d_model, outputs, bias=self.output_bias is not False),
+        ]
         if self.hidden_layer in (None, "none"):
             return nn.Sequential(*output)
         has_norm = self.hidden_layer == "gelu_norm"

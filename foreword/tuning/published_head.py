@@ -33,7 +33,8 @@ def with_published_head(task: Task, trained: TrainedModel) -> Task:
     pooling = settings.get("pooling")
     if pooling is not None and getattr(task, "pooling", None) not in (None, pooling):
         return task
-    return replace(task, **{name: getattr(task, name) or value for name, value in settings.items()})
+    own = {name: getattr(task, name) for name in settings}
+    return replace(task, **{k: v if own[k] is None else own[k] for k, v in settings.items()})
 
 
 def published_head(trained: TrainedModel, auto_class: str) -> PublishedHead | None:
@@ -47,14 +48,27 @@ def published_head(trained: TrainedModel, auto_class: str) -> PublishedHead | No
     return family.published_head(design, auto_class)
 
 
-def head_settings(task: Task, published: PublishedHead) -> dict[str, str]:
+def head_settings(task: Task, published: PublishedHead) -> dict[str, str | bool]:
     """Return the settings of a task's head with which it is that of a class."""
-    settings = {"pooling": published.pooling, "hidden_layer": published.hidden_layer}
+    settings: dict[str, str | bool] = {
+        "pooling": published.pooling,
+        "hidden_layer": published.hidden_layer,
+        "output_bias": published.output_bias,
+    }
     names = {field.name for field in fields(task)}
     return {name: value for name, value in settings.items() if name in names}
 
 
-def own_settings(task: Task, published: PublishedHead, default_pooling: str) -> dict[str, str]:
+def own_settings(
+    task: Task, published: PublishedHead, default_pooling: str
+) -> dict[str, str | bool]:
     """Return the settings of a task's head as they are, `default_pooling` being the template's."""
-    defaults = {"pooling": default_pooling, "hidden_layer": NO_LAYER}
-    return {name: getattr(task, name) or defaults[name] for name in head_settings(task, published)}
+    defaults: dict[str, str | bool] = {
+        "pooling": default_pooling,
+        "hidden_layer": NO_LAYER,
+        "output_bias": True,
+    }
+    own: dict[str, str | bool | None] = {
+        name: getattr(task, name) for name in head_settings(task, published)
+    }
+    return {name: defaults[name] if value is None else value for name, value in own.items()}

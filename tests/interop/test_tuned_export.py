@@ -45,6 +45,7 @@ FAMILIES = {
     "xlnet": ("last", "none"),
     "gpt2": ("last", "none"),
     "gpt1": ("last", "none"),
+    "modern_decoder": ("last", "none"),
 }
 PRETRAIN = (
     "pretrain {}_tiny --data books.txt --out run --steps 1 --quiet --set train.device=cpu --set "

@@ -141,6 +141,7 @@ class PublishedHead:
         hidden_layer: the layer between state and output, as in the task's setting.
         dense: the prefix of that layer, if there is one.
         norm: the prefix of its norm, if it has one.
+        output_bias: whether the outputs have a bias, or another stands for it.
         bias_before: the bias of the norm before the output layer, if that has no bias itself.
         config: keys of `config.json` that make the class compute this.
         padding_side: where texts must be padded.
@@ -155,6 +156,7 @@ class PublishedHead:
     hidden_layer: str = "none"
     dense: str = ""
     norm: str = ""
+    output_bias: bool = True
     bias_before: str = ""
     config: Mapping[str, Any] = field(default_factory=dict)
     padding_side: str = "right"

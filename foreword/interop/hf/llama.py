@@ -13,6 +13,7 @@ from foreword.interop.hf._contract import (
     Design,
     Family,
     ParameterMap,
+    PublishedHead,
     SettingMap,
     Table,
     map_each,
@@ -35,8 +36,7 @@ BASE = 10_000.0
 class Llama(Family):
     """Llama and Modern decoder (Touvron et al. 2023): RMSNorm before each part, SwiGLU, rotary.
 
-    Each head has keys and values of its own; grouped-query attention is refused. Its text
-    classifier has no bias, which ours has, so fine-tuned classifiers are not exported.
+    Each head has keys and values of its own; grouped-query attention is refused.
     """
 
     architecture = "LlamaForCausalLM"
@@ -123,6 +123,12 @@ class Llama(Family):
         yield from map_each({"final_norm": "norm"}, "backbone.stack.", self.prefix, kind)
         if not design.model.tied:
             yield ParameterMap(("heads.token.weight",), ("lm_head.weight",))
+
+    def classifier(self, design: Design) -> PublishedHead:
+        """Return the class whose head reads the last state, without a bias."""
+        return PublishedHead(
+            "LlamaForSequenceClassification", "score", pooling="last", output_bias=False
+        )
 
     def tied_tensors(self, design: Design) -> Mapping[str, str]:
         """Return the output layer, if it is tied to the embedding."""
