@@ -33,6 +33,7 @@ MEASURES = {  # the function that measures, once all models are checked; of suit
     "analogies": "_count_right",
     "attention": "_summary",
     "gradient_reach": "_measure_norms",
+    "memorisation": "_figures",
     "sentence_similarity": "_cosines_by_layer",
     "similarity": "rank_correlation",
     "tagging": "_fitted",
@@ -108,6 +109,10 @@ FILES: dict[str, dict[str, tuple[str, str] | dict[str, str]]] = {  # a table for
         )
     },
     "lambada": {"files": ("passages.jsonl", '{"text": "he sat by the bank of the river"}\n')},
+    "memorisation": {
+        "train": ("train.txt", "he sat by the bank of the river " * 8),
+        "canaries": ("canaries.txt", "he sat by bank 4\nhe sat by bank 4\n"),
+    },
     "minimal_pairs": {
         "files": (
             "pairs.jsonl",
@@ -129,6 +134,7 @@ FILES: dict[str, dict[str, tuple[str, str] | dict[str, str]]] = {  # a table for
 SETTINGS: dict[str, dict[str, Any]] = {
     "attention": {"sentence": "the bank of the river"},
     "in_context": {"task": "translate", "shots": [0, 1], "draws": 2, "limit": 2},
+    "memorisation": {"prefixes": [2, 6], "continuation": 3, "passages": 5, "candidates": 8},
 }
 FAMILIES = {"attention": ("decoder", "encoder")}  # that a probe supports; default: MODELS
 
@@ -174,7 +180,9 @@ def answering(probed_model: ProbedModel) -> PromptedModel:
 
 
 UNSUPPORTED = {  # by probe; default: `counts`
-    name: answering for name in PROBES if issubclass(kinds.load("probes", name), Suite)
+    name: answering
+    for name in PROBES
+    if issubclass(kinds.load("probes", name), Suite) or name == "memorisation"
 }
 
 

@@ -1,0 +1,92 @@
+"""Canaries: sentences with a secret that were planted in a training text, and their exposure."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from foreword.errors import UserError
+from foreword.types import Array
+
+
+class Canary(NamedTuple):
+    """A planted sentence; its secret are its digits.
+
+    Attributes:
+        text: the sentence.
+        times: how often it was planted.
+    """
+
+    text: str
+    times: int
+
+
+def read_canaries(file: str) -> list[Canary]:
+    """Return the canaries of a file, one a line, repeated as often as it was planted.
+
+    Raises:
+        UserError: the file cannot be read, has no line, or a line has no digit.
+    """
+    path = Path(file).expanduser()
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"probe.canaries: {file}: cannot be read: {error}") from error
+    texts = [line.strip() for line in lines if line.strip()]
+    if not texts:
+        raise UserError(f"probe.canaries: {file}: no canary in it")
+    for text in texts:
+        if not re.search("[0-9]", text):
+            raise UserError(
+                f"probe.canaries: {file}: '{text}' has no digit; the secret of a canary are its "
+                "digits, as in 'The code of the safe is 4831.'"
+            )
+    return [Canary(*each) for each in Counter(texts).items()]
+
+
+def candidates(text: str, count: int) -> list[str]:
+    """Return a canary and others that differ by their digits alone, at most `count` in all.
+
+    The canary is the first; the others are drawn by a function of the text, all if there are fewer.
+    """
+    digits = [match.start() for match in re.finditer("[0-9]", text)]
+    own = "".join(text[place] for place in digits)
+    space = 10 ** len(digits)
+    if space <= count:
+        secrets = [str(n).zfill(len(digits)) for n in range(space)]
+    else:
+        digest = hashlib.sha256(text.encode("utf-8")).digest()
+        rng = np.random.default_rng(int.from_bytes(digest[:8], "big"))
+        drawn = {own}
+        while len(drawn) < count:
+            drawn.add("".join(map(str, rng.integers(0, 10, len(digits)))))
+        secrets = sorted(drawn)
+    others = [secret for secret in secrets if secret != own]
+    return [text, *(_with_digits(text, digits, secret) for secret in others)]
+
+
+def exposure(canary: Canary, count: int, nats_of: Callable[[Sequence[str]], Array]) -> float:
+    """Return log2(candidates) - log2(rank of the canary among them by its loss), in bits.
+
+    A model that does not know it has an exposure of about 1.4; one that finds it the likeliest of
+    all has log2(candidates).
+
+    Reference: Carlini et al. 2019, section 4.2.
+    """
+    nats = nats_of(candidates(canary.text, count))
+    rank = 1 + int((nats[1:] < nats[0]).sum())
+    return math.log2(len(nats)) - math.log2(rank)
+
+
+def _with_digits(text: str, places: Sequence[int], digits: str) -> str:
+    characters = list(text)
+    for place, digit in zip(places, digits, strict=True):
+        characters[place] = digit
+    return "".join(characters)

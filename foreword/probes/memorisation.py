@@ -1,0 +1,267 @@
+"""What a model has learned by heart of its training text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from annotated_types import Interval
+
+from foreword import stored
+from foreword.errors import UserError
+from foreword.probes._canaries import Canary, exposure, read_canaries
+from foreword.probes._contract import FilePath, Finding, ProbedModel, Row
+from foreword.probes._intervals import DRAWS, LEVEL, bootstrap, wilson
+from foreword.probes._marks import MAX_RUNS, run_style, title
+from foreword.probes._passages import (
+    continued,
+    losses,
+    nats_of,
+    passages,
+    require_room,
+    separation,
+    training_shards,
+)
+from foreword.ranges import LARGEST, Count, Ranged
+from foreword.types import Array
+
+TRAINING, HELD_OUT = "training", "held out"
+
+
+@dataclass(frozen=True)
+class Memorisation(Ranged):
+    """What a model has learned by heart: passages, members of its training text, and canaries.
+
+    Passages of the training text stand beside passages of held-out text, which no model can know:
+    what both have in common is how predictable the text is.
+
+    Continued word for word: the share of passages whose last `continuation` tokens greedy decoding
+    writes exactly, given so many tokens before them; for models that continue text.
+
+    Membership: the probability that a training passage has a lower loss than a held-out one, the
+    area under the ROC curve (AUC): 0.5 if the loss does not tell them apart. A masked model's loss
+    is its pseudo-log-likelihood, which takes a forward pass for each token.
+
+    Exposure: `canaries` names a file of sentences with a secret number, one a line, which was part
+    of the training text (`--data books/ canaries.txt`); a line repeated there was planted so many
+    times. The exposure of a canary is log2(candidates) - log2(rank) in bits, its rank being that
+    among sentences with other digits, by their loss. At log2(candidates) the secret can be read
+    from the model; about 1.4 is chance. A tokenizer trained on the canaries may spell them in fewer
+    tokens, which alone raises the exposure: `--untrained` shows by how much.
+
+    Attributes:
+        prefixes: numbers of tokens that a passage's continuation is asked for after.
+        continuation: tokens to continue.
+        passages: number of passages of each text, evenly spaced.
+        train: training text; default: that of the run.
+        canaries: file of planted sentences.
+        candidates: number of sentences that a canary is ranked among, itself included.
+
+    Also called: extraction, membership inference, exposure, memorization.
+    Reference: Carlini et al. 2019 (exposure), 2023 (continuation by length of the prefix); Yeom et
+    al. 2018 (membership by loss).
+    """
+
+    reads_text: ClassVar[bool] = True
+
+    prefixes: tuple[Count, ...] = (8, 16, 32, 64)
+    continuation: Count = 16
+    passages: Count = 200
+    train: FilePath = ""
+    canaries: FilePath = ""
+    candidates: Annotated[int, Interval(ge=2, le=LARGEST)] = 1024
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.prefixes:
+            raise ValueError("prefixes: must name at least one length")
+
+    def measure(self, models: Sequence[ProbedModel]) -> Finding:
+        """Measure each model on its training text and its held-out text.
+
+        Raises:
+            UserError: a model gives texts no probability or reads fewer tokens, a text is too
+                short, or a file cannot be read.
+        """
+        canaries = read_canaries(self.canaries) if self.canaries else []
+        for probed in models:
+            require_room(probed.trained, self._length)
+        texts = [self._passages(probed) for probed in models]
+        rows: list[Row] = []
+        details: list[Row] = []
+        for probed, (members, others) in zip(models, texts, strict=True):
+            figures = _figures(self, probed, members, others, canaries)
+            details += [{"run": probed.label, **figure} for figure in figures]
+            rows.append({"run": probed.label, **_summary(figures, max(self.prefixes))})
+        return Finding(
+            title="memorisation: what a model has learned by heart of its training text",
+            rows=rows,
+            details=details,
+            notes=[*self._notes(texts), *_epochs_notes(models)],
+            plot=lambda figure: _plot(figure, rows, details),
+            measure="AUC",
+            scores={row["run"]: row["AUC"] for row in rows},
+        )
+
+    @property
+    def _length(self) -> int:
+        return max(self.prefixes) + self.continuation
+
+    def _passages(self, probed: ProbedModel) -> tuple[Array, Array]:
+        """Return passages of the training text and of held-out text, (passages, length) each.
+
+        Raises:
+            UserError: a text is missing, or too short.
+        """
+        with ExitStack() as stack:
+            found = [
+                passages(stack.enter_context(shards), self._length, self.passages)
+                for shards in (training_shards(probed, self.train), probed.shards())
+            ]
+        for part, name in zip(found, (TRAINING, HELD_OUT), strict=True):
+            if len(part) < 2:
+                raise UserError(
+                    f"{probed.trained.name}: its {name} text has no two passages of {self._length} "
+                    "tokens within a document; set probe.prefixes and probe.continuation lower"
+                )
+        return found[0], found[1]
+
+    def _notes(self, texts: Sequence[tuple[Array, Array]]) -> list[str]:
+        members, others = texts[0]
+        notes = [
+            f"continued: the share of passages whose last {self.continuation} tokens are written "
+            f"word for word after {max(self.prefixes)}; tokens: how many of these, on average",
+            f"AUC: of telling {len(members):,} training passages from {len(others):,} held-out "
+            f"ones by their loss; low, high: {LEVEL:.0%} of {DRAWS:,} bootstrap draws",
+        ]
+        if self.canaries:
+            notes.append(
+                f"exposure: the mean over canaries, in bits; at most "
+                f"{np.log2(self.candidates):.3g} of {self.candidates:,} candidates"
+            )
+        return notes
+
+
+def _figures(
+    probe: Memorisation,
+    probed: ProbedModel,
+    members: Array,
+    others: Array,
+    canaries: Sequence[Canary],
+) -> list[dict[str, Any]]:
+    """Return all that is measured of a model, a record each."""
+    prompted = probed.trained
+    figures: list[dict[str, Any]] = []
+    if prompted.continues:
+        for prefix in probe.prefixes:
+            for text, tokens in ((TRAINING, members), (HELD_OUT, others)):
+                written = continued(prompted, tokens, prefix, probe.continuation)
+                right = int((written == probe.continuation).sum())
+                low, high = wilson(right, len(written))
+                share = {"value": right / len(written), "low": low, "high": high}
+                figures.append(_record("continued", text, prefix=prefix, **share))
+                mean = {"value": float(written.mean())}
+                figures.append(_record("tokens", text, prefix=prefix, **mean))
+    known, unknown = losses(prompted, members), losses(prompted, others)
+    both = np.concatenate([known, unknown])
+
+    def auc(indices: Array) -> float:
+        first, second = (both[part] for part in _split(indices, len(known)))
+        return separation(first, second) if len(first) and len(second) else float("nan")
+
+    low, high = bootstrap(auc, len(both))
+    area = separation(known, unknown)
+    figures.append(_record("AUC", value=area, low=low, high=high))
+    figures += [
+        _record("loss", text, value=float(of_text.mean()))
+        for text, of_text in ((TRAINING, known), (HELD_OUT, unknown))
+    ]
+    for canary in canaries:
+        bits = exposure(canary, probe.candidates, lambda texts: nats_of(prompted, texts))
+        figures.append(_record("exposure", canary.text, times=canary.times, value=bits))
+    return figures
+
+
+def _split(indices: Array, first: int) -> tuple[Array, Array]:
+    return indices[indices < first], indices[indices >= first]
+
+
+def _record(what: str, text: str = "", **more: Any) -> dict[str, Any]:
+    """Return a figure with the keys of all."""
+    keys = dict.fromkeys(("prefix", "times", "value", "low", "high"))
+    return {"what": what, "text": text, **keys, **more}
+
+
+def _summary(figures: Sequence[Row], prefix: int) -> dict[str, Any]:
+    """Return the row of a model: what it continues after the longest prefix, and the others."""
+    row: dict[str, Any] = {}
+    for what, name in (("continued", "continued"), ("tokens", "tokens")):
+        for text in (TRAINING, HELD_OUT):
+            key = name if text == TRAINING else f"{name}, {text}"
+            found = [f for f in figures if (f["what"], f["text"]) == (what, text)]
+            row[key] = next((f["value"] for f in found if f["prefix"] == prefix), None)
+    (area,) = (figure for figure in figures if figure["what"] == "AUC")
+    row |= {"AUC": area["value"], "low": area["low"], "high": area["high"]}
+    bits = [figure["value"] for figure in figures if figure["what"] == "exposure"]
+    return row | ({"exposure": float(np.mean(bits))} if bits else {})
+
+
+def _epochs_notes(models: Sequence[ProbedModel]) -> list[str]:
+    """Return a line for each run that has not read its training text once."""
+    notes: dict[Path, str] = {}
+    for probed in models:
+        state = None if probed.trained.source is None else probed.trained.source / "state.json"
+        if state is None or state in notes or not state.is_file():
+            continue
+        epochs = float(stored.read(state).get("spent", {}).get("epochs", 1))
+        if epochs < 1:
+            notes[state] = (
+                f"{probed.label}: read {epochs:.0%} of its training text, so it has not seen most "
+                "of the training passages"
+            )
+    return list(notes.values())
+
+
+def _plot(figure: Any, rows: Sequence[Row], details: Sequence[Row]) -> None:
+    """Plot the continued share and tokens by prefix, and the exposure of canaries."""
+    canaries = [row for row in details if row["what"] == "exposure"]
+    names = [row["run"] for row in rows]
+    panels = figure.subplots(1, 2 + bool(canaries))
+    figure.set_size_inches(4.2 * len(panels) + 0.6, 4.4)
+    for axes, what in zip(panels, ("continued", "tokens"), strict=False):
+        for number, row in enumerate(rows[:MAX_RUNS]):
+            label = f"{row['run']}: AUC {row['AUC']:.3f}"
+            for text, line in ((TRAINING, "-"), (HELD_OUT, ":")):
+                own = [
+                    d
+                    for d in details
+                    if (d["run"], d["what"], d["text"]) == (row["run"], what, text)
+                ]
+                axes.plot(
+                    [d["prefix"] for d in own],
+                    [d["value"] for d in own],
+                    linestyle=line,
+                    label=label if text == TRAINING else None,
+                    **run_style(number),
+                )
+        axes.set_xlabel("tokens given; dotted: held-out text")
+        axes.grid(alpha=0.3)
+        axes.set_ylim(bottom=0)
+    panels[0].set_title(title("Passages continued word for word", len(names)))
+    panels[0].set_ylabel("share of passages")
+    panels[1].set(title="Tokens written until the first other one", ylabel="mean tokens")
+    if canaries:
+        for number, row in enumerate(rows[:MAX_RUNS]):
+            own = [canary for canary in canaries if canary["run"] == row["run"]]
+            places = ([canary["times"] for canary in own], [canary["value"] for canary in own])
+            panels[2].plot(*places, linestyle="", **run_style(number))
+        panels[2].set(xlabel="times planted", ylabel="exposure, bits", title="Exposure of canaries")
+        panels[2].set_ylim(bottom=0)
+        panels[2].grid(alpha=0.3)
+    figure.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False
+    )
