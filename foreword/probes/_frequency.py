@@ -32,12 +32,21 @@ def occurrences(text: Shards, words: Iterable[Word]) -> dict[Word, int]:
         text: of which at most `MAX_COUNTED` tokens are read.
         words: none of them empty.
     """
-    tokens = text.tokens[:MAX_COUNTED]
+    tokens = text.tokens[:MAX_COUNTED].astype(np.int64)
+    words = set(words)
+    # Where each word's first token stands, sorted by token.
+    firsts = np.unique([word[0] for word in words])
+    is_first = np.zeros(max(firsts.max(), tokens.max(initial=0)) + 1, dtype=bool)
+    is_first[firsts] = True
+    where = np.flatnonzero(is_first[tokens])
+    where = where[np.argsort(tokens[where], kind="stable")]
     found = {}
-    for word in set(words):
-        first, *rest = word
-        at = np.flatnonzero(tokens[: len(tokens) - len(rest)] == first)
-        for distance, token in enumerate(rest, 1):
+    sorted_firsts = tokens[where]
+    for word in words:
+        first, last = np.searchsorted(sorted_firsts, [word[0], word[0] + 1])
+        at = where[first:last]
+        at = at[at <= len(tokens) - len(word)]
+        for distance, token in enumerate(word[1:], 1):
             at = at[tokens[at + distance] == token]
         found[word] = len(at)
     return found
