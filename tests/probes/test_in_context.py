@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foreword import config
 from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, score_passages
 from foreword.evaluation.prompting import PromptedModel
@@ -19,7 +20,10 @@ from foreword.probes._demonstrations import scrambled_words, sums, translations
 from foreword.probes._suite import Answer, Question, paired
 from foreword.probes.choice import Choice
 from foreword.probes.in_context import FREE, InContext
+from foreword.runs import run as running
+from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import open_run
+from tests.train.runs import Quiet, stage
 
 Make = Callable[[str], Path]
 REVIEWS = [("the old bank", "0"), ("the river", "1"), ("he sat", "1"), ("by the bank", "0")]
@@ -90,6 +94,39 @@ def test_calibration_divides_by_the_answers_without_a_question(
         assert answer.more[0] == float((plain - np.log(prior)).argmax() == 0)
 
 
+def test_a_model_that_knows_the_answers_is_right_after_any_examples(tmp_path: Path) -> None:
+    pairs = {"dog": "chien", "cat": "chat", "sea": "mer", "sun": "soleil", "red": "rouge"}
+    text = tmp_path / "text.txt"
+    text.write_text("\n\n".join(f"{word} is {other}" for word, other in pairs.items()), "utf-8")
+    recipe = config.build(
+        Recipe,
+        {
+            "model": {"kind": "ngram", "order": 3, "smoothing": "maximum_likelihood"},
+            "objective": "causal",
+            "layout": "decoder",
+            "packing": {"kind": "documents", "length": 8, "bos": "<s>", "eos": ""},
+            "tokenizer": {"kind": "word", "min_count": 1},
+            "prepare": {"heldout": 0.0},
+            "train": {"device": "cpu"},
+        },
+    )
+    run = tmp_path / "run"
+    running.start(recipe, running.Inputs((str(text),)), run)
+    running.train_run(run, Quiet(), stage)
+    trigrams = ProbedModel("m", PromptedModel.of(open_run(run, "cpu")))
+    rows = [json.dumps({"text": word, "label": other}) for word, other in pairs.items()]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    suite = InContext(
+        "translate",
+        files=str(tmp_path / "pairs.jsonl"),
+        shots=(0, 1, 2),
+        template="{text} is {answer}",
+        calibrate=False,
+    )
+    for row in suite.measure([trigrams]).rows:
+        assert (row["accuracy"], row["exact"], row["lowest"], row["chance"]) == (1, 1, 1, 0.25)
+
+
 def test_the_worst_and_the_best_draw_stand_beside_their_mean(
     decoder: ProbedModel, reviews: str
 ) -> None:
@@ -121,7 +158,7 @@ def test_a_question_asked_in_several_ways_counts_once_in_intervals_and_tests() -
 
     assert interval(5) == interval(1)
     told = paired(np.array([1.0, 0.5, 0.0]), np.array([0.0, 0.0, 0.0]), choice)
-    assert "better on 2 questions, worse on 0" in told
+    assert "higher on 2 questions, lower on 0" in told
 
 
 def test_tasks_without_a_file_make_right_answers_and_others_of_the_same_form() -> None:
