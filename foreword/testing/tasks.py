@@ -13,6 +13,7 @@ import torch
 
 from foreword import config, kinds
 from foreword.errors import UserError
+from foreword.runs.trained_model import TrainedModel
 from foreword.testing.models import tiny_model
 from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.input_template import template_of
@@ -31,7 +32,7 @@ FAST = TuneSettings(strategy=Full(lr=1e-3), seeds=2, epochs=1, precision="fp32")
 
 
 def check_task(task: Task, examples: Sequence[Labelled] | None = None) -> None:
-    """Check all that a task promises, on an encoder-decoder, which every task can use.
+    """Check all that a task promises, on an encoder-decoder, or on a decoder if it has a reference.
 
     Args:
         task: settings of the kind, a frozen dataclass.
@@ -72,10 +73,12 @@ def check_the_loss_is_a_sum_and_a_count(task: Task, examples: Sequence[Labelled]
     if head is None:  # it answers in text: outputs are nats
         right = torch.arange(len(examples)) % 2
         outputs = torch.randn(len(right), 2, generator=random)
+        if task.has_reference:  # the token, another number of it, and the reference's nats
+            right = torch.stack([right, right, right], dim=1).double()
     else:
         for parameter in head.parameters():
             torch.nn.init.normal_(parameter, generator=random)
-        trained = tiny_model("encoder_decoder", TEXTS)
+        trained = _model(task, TEXTS)
         template = template_of(trained.recipe, trained.vocab, None)
         template = template.of_tokens() if task.reads_tokens else template
         encoded = task.encode(examples, trained.tokenizer, template)
@@ -106,7 +109,7 @@ def check_it_scores_a_network_and_a_baseline_alike(
         (None, "we saw the day") if task.reads_texts and not task.compares_texts else (None,)
     ):
         given = [example._replace(pair=pair or example.pair) for example in examples]
-        trained = tiny_model("encoder_decoder", [*TEXTS, *(e.text for e in examples)])
+        trained = _model(task, [*TEXTS, *(e.text for e in examples)])
         result = tune(trained, task, given[10:], given[:10], FAST)
         tuned, *baselines = (row for row in result.rows if row["strategy"] != "not tuned")
         plain = {*RUN_COLUMNS, "seeds", "epochs"}
@@ -123,13 +126,17 @@ def check_it_scores_a_network_and_a_baseline_alike(
 
 def check_without_a_dev_example_it_is_refused(task: Task, examples: Sequence[Labelled]) -> None:
     """Check that fine-tuning without a dev example is refused."""
-    trained = tiny_model("encoder_decoder", TEXTS)
+    trained = _model(task, TEXTS)
     try:
         tune(trained, task, examples, [], FAST)
     except UserError as error:
         assert "no dev example" in str(error)
         return
     raise AssertionError("fine-tuning without a dev example is accepted")
+
+
+def _model(task: Task, texts: Sequence[str]) -> TrainedModel:
+    return tiny_model("decoder" if task.has_reference else "encoder_decoder", texts)
 
 
 TASK_CHECKS: tuple[Callable[[Task, Sequence[Labelled]], None], ...] = (

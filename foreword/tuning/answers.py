@@ -51,7 +51,14 @@ class AnswerNetwork(Network):
         return logits.argmax(-1, keepdim=True).float()
 
     def scored_outputs(self, features: Tensor, targets: Tensor) -> Tensor:
-        """Return the likeliest token at each position and the target's nats, (positions, 2)."""
+        """Return the likeliest token at each position and the target's nats, (positions, 2).
+
+        Args:
+            features: (1, positions, width).
+            targets: the tokens, (positions,); or more of each position, of which the first number
+                is the token, (positions, columns).
+        """
+        targets = targets if targets.ndim == 1 else targets[:, 0].long()
         parts = []
         with torch.autocast(features.device.type, enabled=False):
             for begin in range(0, len(targets), AT_ONCE):
@@ -62,7 +69,12 @@ class AnswerNetwork(Network):
         return torch.cat(parts)
 
     def training_outputs(self, features: Tensor, targets: Tensor) -> Tensor:
-        """Return the cross-entropy of all targets, () in nats, without holding all logits."""
+        """Return the cross-entropy of all targets, () in nats, without holding all logits.
+
+        Of targets with more than a token it is that of each, as `scored_outputs` returns it.
+        """
+        if targets.ndim > 1:
+            return self.scored_outputs(features, targets)
         with torch.autocast(features.device.type, enabled=False):
             weights = torch.ones(len(targets), device=features.device)
             nats: Tensor = self.head(features[0], targets, weights)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from foreword.train.finite import require_finite
 from foreword.train.hooks import Hook
 from foreword.train.loop import Loop
-from foreword.tuning.result import Row, chosen_metric
+from foreword.tuning.result import LOWER_IS_BETTER, Row, chosen_metric
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,8 @@ class ScoreEachEpoch(Hook):
             self.kept = now
             return
         metric = chosen_metric(self.curve[now], best.metric)
-        if self.kept < 0 or self.curve[now][metric] > self.curve[self.kept][metric]:
+        scores = [row[metric] * (-1 if metric in LOWER_IS_BETTER else 1) for row in self.curve]
+        if self.kept < 0 or scores[now] > scores[self.kept]:
             self.kept = now
             self._weights = [p.detach().clone() for p in _parameters(loop)]
         elif best.patience is not None and now - self.kept >= best.patience:

@@ -36,6 +36,8 @@ SCORES = "scores.json"  # a copy of the evaluation in that folder
 
 Row = dict[str, Any]
 
+LOWER_IS_BETTER = ("perplexity", "loss")  # scores
+
 # Columns of a row that describe the run, not its scores.
 RUN_COLUMNS = (
     "start", "strategy", "seed", "epoch", "lr", "trained_parameters", "train_loss", "skipped_steps",

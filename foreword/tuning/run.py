@@ -96,6 +96,7 @@ def tune(
     template = template.of_tokens() if task.reads_tokens else template
     with allocator.returning_freed():
         data = _encode(extended, task, drawn, dev, template, further)
+        data = _with_reference(extended, task, data) if task.has_reference else data
     baselines = _baseline_rows(task, data)
     for variant, row in itertools.product(variants, baselines):
         chosen_metric(row, variant.metric)
@@ -209,6 +210,19 @@ def _encode(
         begins = first_inputs(encoded["train"])
         numbers = tuple(_inputs_of(one_seeds, begins) for one_seeds in numbers)
     return _data_of(packed, labels, numbers)
+
+
+def _with_reference(trained: TrainedModel, task: Task, data: TuneData) -> TuneData:
+    """Return the examples with what the model computes for them before it is tuned, once."""
+    network = build_network(trained, task, data.labels, None).to(trained.device)
+
+    def refer(part: PackedExamples) -> PackedExamples:
+        assert isinstance(part, PooledExamples)
+        targets = part.targets.with_reference(scored_outputs(task, network, part))
+        return replace(part, targets=targets)
+
+    further = {name: refer(part) for name, part in data.further.items()}
+    return replace(data, train=refer(data.train), dev=refer(data.dev), further=further)
 
 
 def _data_of(

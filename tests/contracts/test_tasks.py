@@ -49,6 +49,13 @@ def conversations() -> list[Labelled]:
     ]
 
 
+def preferences() -> list[Labelled]:
+    return [
+        Labelled(json.dumps([["user", one.text]]), one.text.split()[0], "we saw")
+        for one in reviews(34, 1)
+    ]
+
+
 # Of tasks that read no plain texts, or not one alone.
 EXAMPLES = {
     "tag": tagged_sentences,
@@ -56,6 +63,7 @@ EXAMPLES = {
     "span": passages,
     "embed": pairs,
     "chat": conversations,
+    "prefer": preferences,
 }
 
 

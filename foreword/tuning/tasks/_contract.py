@@ -83,6 +83,8 @@ class Task(Ranged, ABC):
             missing in some files; such a task needs no labels, and takes no task prefix.
         whole: what has one loss, so that no micro-batch parts it: each input, all inputs of an
             example, or all examples of a batch.
+        has_reference: whether its loss compares the model with the one that it starts from: its
+            targets take that one's outputs (`with_reference`).
         scores_untuned: whether a model has scores before it is tuned, since no head is new.
         auto_class: the class of `transformers` with such a head: AutoModelFor...; "" for none.
         export_note: what a user of that class has to know; "" for nothing.
@@ -98,6 +100,7 @@ class Task(Ranged, ABC):
     reads_tokens: ClassVar[bool] = False
     compares_texts: ClassVar[bool] = False
     whole: ClassVar[Whole] = "input"
+    has_reference: ClassVar[bool] = False
     scores_untuned: ClassVar[bool] = False
     auto_class: ClassVar[str] = ""
     export_note: ClassVar[str] = ""

@@ -10,18 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor
 
-from foreword.evaluation.decoding import Start
-from foreword.evaluation.prompting import PromptedModel
-from foreword.ranges import Count
-from foreword.text.special import EOS
 from foreword.text.tokenizer import Tokenizer
+from foreword.tuning.conversation_task import SOURCE_ENDS, ConversationTask
 from foreword.tuning.conversations import (
     ASSISTANT,
-    SPECIAL_TOKENS,
     USER,
     ChatTokens,
     Message,
-    jinja,
     of_text,
     read_messages,
     to_text,
@@ -30,14 +25,11 @@ from foreword.tuning.examples import EncodedTexts, Ragged
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.labelled import Columns, Labelled, text_of
 from foreword.tuning.tasks._contract import EncodedExample
-from foreword.tuning.writing import WritingTask
 from foreword.types import Array, Loss
-
-SOURCE_ENDS = 3  # the most tokens that begin and end a source: mode, bos, eos
 
 
 @dataclass(frozen=True)
-class Chat(WritingTask):
+class Chat(ConversationTask):
     """Conversations, with a loss on the assistant's answers alone.
 
     {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]}
@@ -56,22 +48,15 @@ class Chat(WritingTask):
     run, for `apply_chat_template` of `transformers` after `foreword export`; `foreword predict`
     writes the answer to each row's last question.
 
-    Attributes:
-        max_tokens: the most tokens of an answer that `foreword predict` writes.
-
     Also called: instruction tuning, supervised fine-tuning (SFT).
     Reference: Ouyang et al. 2022, section 3.5, the first step; Wei et al. 2022, FLAN.
     """
 
-    reads_texts: ClassVar[bool] = False
     scores_untuned: ClassVar[bool] = True
-    special_tokens: ClassVar[tuple[str, ...]] = SPECIAL_TOKENS
     columns: ClassVar[tuple[Columns, ...]] = (
         Columns("messages", "", ""),
         Columns("prompt", "completion", ""),
     )
-
-    max_tokens: Count = 128
 
     # -- examples ----------------------------------------------------------------------------------
 
@@ -95,10 +80,6 @@ class Chat(WritingTask):
     def example_of_texts(self, text: str, pair: str | None) -> Labelled:
         """Return a question with an answer."""
         return Labelled(to_text([Message(USER, text), Message(ASSISTANT, pair or text)]), "1")
-
-    def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
-        """Return nothing: the model may write any answer."""
-        return ()
 
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
@@ -165,40 +146,3 @@ class Chat(WritingTask):
         nats = -np.log(counts / counts.sum())
         likeliest = np.full(len(right), float(counts.argmax()))
         return {"unigrams of answers": np.stack([likeliest, nats[right]], axis=1)}
-
-    def most_tokens(self, labels: tuple[str, ...], prompted: PromptedModel) -> int:
-        """Return the setting."""
-        return self.max_tokens
-
-    def starts(
-        self,
-        examples: Sequence[Labelled],
-        prompted: PromptedModel,
-        template: InputTemplate,
-        most: int,
-    ) -> tuple[list[Start], int]:
-        """Return what the answer to the last question of each conversation begins with."""
-        tokens = ChatTokens.of(prompted.tokenizer, template)
-        limit = prompted.limit or tokens.length
-        room = max(min(tokens.length, limit) - most, tokens.length // 2)
-        starts, cut = [], 0
-        for example in examples:
-            messages = of_text(example.text)
-            last = max(n for n, one in enumerate(messages) if one.role == USER)
-            if template.is_causal:
-                ids, was_cut = tokens.prompt(messages[: last + 1], room)
-                starts.append(Start(None, ids))
-            else:
-                ids, was_cut = tokens.source(messages[: last + 1], tokens.length - SOURCE_ENDS)
-                starts.append(Start(prompted.source_of(ids), ids[:0]))
-            cut += was_cut
-        return starts, cut
-
-    def chat_template(self, prompted: PromptedModel, template: InputTemplate) -> str:
-        """Return the template with which `transformers` gives the same ids."""
-        if template.is_causal:
-            begin = ChatTokens.of(prompted.tokenizer, template).bos
-            end = prompted.vocab.id(EOS)
-            return jinja(prompted.tokenizer, begin, end, has_ends=True)
-        *begins, end = prompted.source_of(np.zeros(0, np.int64)).tolist()
-        return jinja(prompted.tokenizer, begins, end, has_ends=False)

@@ -1,0 +1,224 @@
+"""Preferences: of two answers the better one becomes more likely than the worse one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from foreword.errors import UserError
+from foreword.ranges import Positive
+from foreword.text.tokenizer import Tokenizer
+from foreword.tuning.conversation_task import ConversationTask
+from foreword.tuning.conversations import (
+    ASSISTANT,
+    USER,
+    ChatTokens,
+    Message,
+    of_text,
+    read_messages,
+    to_text,
+)
+from foreword.tuning.examples import EncodedTexts
+from foreword.tuning.input_template import InputTemplate
+from foreword.tuning.labelled import Columns, Labelled, text_of
+from foreword.tuning.tasks._contract import EncodedExample, Whole
+from foreword.types import Array, Loss
+
+REJECTED = "rejected"  # the column
+
+
+@dataclass(frozen=True)
+class Prefer(ConversationTask):
+    """Preferences between two answers, learned directly (DPO), by a decoder.
+
+    Rows have `prompt`, a text or a list of messages, and the answers `chosen` and `rejected`.
+    Conversations have the form of `chat`, whose tuned run is the usual start:
+
+        foreword tune RUN --task chat --name sft ...
+        foreword tune RUN/tuned/sft --task prefer --lr 2e-5 ...
+
+    The loss of a pair is -log sigmoid(beta * margin): the margin is how much more the chosen answer
+    than the rejected one has gained in log-probability since the start of tuning. That model is
+    the reference; it computes its log-probabilities once.
+
+    Dev pairs are measured by the share with a margin above 0 (the accuracy of the implicit
+    reward), by the loss and by beta * margin. Before tuning all margins are 0 and half the pairs
+    right; the longer answer stands beside.
+
+    Attributes:
+        beta: how much a departure from the reference costs.
+
+    Also called: DPO, direct preference optimization.
+    Reference: Rafailov et al. 2023, section 4, equation 7.
+    """
+
+    whole: ClassVar[Whole] = "example"
+    has_reference: ClassVar[bool] = True
+    columns: ClassVar[tuple[Columns, ...]] = (Columns("prompt", "chosen", ""),)
+
+    beta: Positive = 0.1
+
+    # -- examples ----------------------------------------------------------------------------------
+
+    def example(self, row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
+        """Return the prompt of a row, the chosen answer as its label, the other as its pair.
+
+        Raises:
+            UserError: there is no rejected answer, one is no text, or both are the same.
+        """
+        value = row.get(columns.text)
+        if value is None or (isinstance(value, str) and not value.strip()):
+            return None
+        messages = (
+            [Message(USER, value)] if isinstance(value, str) else read_messages(value, source)
+        )
+        if not messages or messages[-1].role != USER:
+            raise UserError(f"{source}: the prompt does not end with a message of the {USER}")
+        if not columns.label:
+            return Labelled(to_text(messages), source=source)
+        chosen, rejected = (
+            _answer(row.get(name), name, source) for name in (columns.label, REJECTED)
+        )
+        if chosen == rejected:
+            raise UserError(f"{source}: the chosen and the rejected answer are the same")
+        return Labelled(to_text(messages), chosen, rejected, source)
+
+    def example_of_texts(self, text: str, pair: str | None) -> Labelled:
+        """Return a question with two answers."""
+        return Labelled(to_text([Message(USER, text)]), text, pair or f"{text} {text}")
+
+    def encode(
+        self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
+    ) -> Sequence[EncodedExample]:
+        """Return the prompt with the chosen answer, and with the rejected one.
+
+        Raises:
+            UserError: the model is no decoder.
+        """
+        if not template.is_causal:
+            raise UserError("--task prefer: is for decoders, which read prompt and answer in one")
+        tokens = ChatTokens.of(tokenizer, template)
+        return EncodedTexts.of(one for e in examples for one in _pair(e, tokens))
+
+    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
+        """Return zeros: the targets are the tokens of the inputs."""
+        return np.zeros(len(examples), dtype=np.int64)
+
+    def place(self, targets: Any, encoded: Sequence[EncodedExample]) -> PairedAnswers:
+        """Return the tokens of the answers."""
+        ids = [one.ids[one.pooled_positions + 1] for one in encoded]
+        lengths = np.asarray(list(map(len, ids)))
+        is_rejected = np.repeat([one.is_further for one in encoded], lengths)
+        columns = np.zeros((int(lengths.sum()), 3))
+        columns[:, 0], columns[:, 1] = np.concatenate(ids), is_rejected
+        return PairedAnswers(columns, np.concatenate([[0], lengths.cumsum()]))
+
+    # -- learning ----------------------------------------------------------------------------------
+
+    def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
+        """Return -log sigmoid(beta * margin) of each pair.
+
+        Args:
+            outputs: at each token of the answers the likeliest one and the nats of the right one,
+                (tokens, 2).
+            targets: the token, whether it is of the rejected answer, and its nats in the
+                reference, (tokens, 3).
+            numbers: of the pair of each token.
+        """
+        gains = (targets[:, 2].float() - outputs[:, 1]) * (1 - 2 * targets[:, 1].float())
+        pairs, which = torch.unique_consecutive(numbers, return_inverse=True)
+        margins = gains.new_zeros(len(pairs)).scatter_add(0, which, gains)
+        total = -F.logsigmoid(self.beta * margins).sum()
+        return Loss(total, total.new_tensor(float(len(pairs))))
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def scores(self, outputs: Array, targets: PairedAnswers) -> dict[str, float]:
+        """Return the share of margins above 0, where 0 counts half, the loss and the mean reward.
+
+        Args:
+            outputs: (tokens, 2), as in `loss`.
+            targets: of the same tokens.
+        """
+        gains = targets.columns[:, 2] - outputs[:, 1].astype(np.float64)
+        each = np.add.reduceat(gains, targets.begins[:-1])
+        margins = each[0::2] - each[1::2]
+        return {
+            "accuracy": float(np.mean((margins > 0) + (margins == 0) / 2)),
+            "loss": float(np.logaddexp(0, -self.beta * margins).mean()),
+            "margin": float(self.beta * margins.mean()),
+        }
+
+    def baselines(
+        self, train: PairedAnswers, dev: PairedAnswers, labels: tuple[str, ...]
+    ) -> Mapping[str, Array]:
+        """Return a gain of 1 for each token: the longer answer wins."""
+        return {"longer answer": np.stack([dev.columns[:, 0], dev.columns[:, 2] - 1], axis=1)}
+
+
+@dataclass(frozen=True)
+class PairedAnswers(Sequence[Array]):
+    """The tokens of chosen and rejected answers in turn.
+
+    Attributes:
+        columns: each token, whether it is of a rejected answer, and its nats in the reference,
+            (tokens, 3) float64.
+        begins: where each answer begins, and where the last one ends, (answers + 1,).
+    """
+
+    columns: Array
+    begins: Array
+
+    def __len__(self) -> int:
+        return len(self.begins) - 1
+
+    def __getitem__(self, which: Any) -> Any:
+        n = range(len(self))[which]
+        return self.columns[self.begins[n] : self.begins[n + 1]]
+
+    def with_reference(self, outputs: Array) -> PairedAnswers:
+        """Return the answers with the reference's outputs for their tokens, (tokens, 2)."""
+        columns = self.columns.copy()
+        columns[:, 2] = outputs[:, 1]
+        return replace(self, columns=columns)
+
+
+def _pair(example: Labelled, tokens: ChatTokens) -> Iterator[EncodedExample]:
+    """Yield both answers after the same prompt, all of them cut to the length."""
+    encoded = tokens.tokenizer.encode_batch([example.label, example.pair or ""])
+    answers = [[*ids, tokens.end] for ids in encoded]
+    longest = max(map(len, answers))
+    room = max(tokens.length - longest, tokens.length // 2)
+    prompt, prompt_was_cut = tokens.prompt(of_text(example.text), room)
+    for number, answer in enumerate(answers):
+        kept = answer[: tokens.length - len(prompt)]
+        ids = np.concatenate([prompt, np.asarray(kept, np.int64)])
+        before = np.arange(len(prompt) - 1, len(ids) - 1)
+        was_cut = prompt_was_cut or len(kept) < len(answer)
+        yield EncodedExample(ids, np.zeros_like(ids), before, was_cut, is_further=number > 0)
+
+
+def _answer(value: Any, name: str, source: str) -> str:
+    """Return an answer: a text, or a list of one message of the assistant.
+
+    Raises:
+        UserError: it is something else, or empty.
+    """
+    if isinstance(value, list | tuple | np.ndarray):
+        is_one = len(value) == 1 and isinstance(value[0], Mapping)
+        message = dict(value[0]) if is_one else {}
+        if message.get("role") != ASSISTANT or not isinstance(message.get("content"), str):
+            raise UserError(
+                f"{source}: '{name}' is not a text, nor a list of one message of the {ASSISTANT}"
+            )
+        value = message["content"]
+    answer = text_of(value, source)
+    if not answer.strip():
+        raise UserError(f"{source}: '{name}' is missing or empty")
+    return answer

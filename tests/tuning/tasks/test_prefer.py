@@ -1,0 +1,229 @@
+"""Preferences: the loss of the paper, the reference, measures, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from foreword.api.predict import predict
+from foreword.api.tune import tune
+from foreword.cli.main import run as command
+from foreword.errors import UserError
+from foreword.evaluation.prompting import PromptedModel
+from foreword.runs.continued import with_special
+from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.tuning import run as tuning_run
+from foreword.tuning.fine_tuner import TuneData
+from foreword.tuning.input_template import InputTemplate, template_of
+from foreword.tuning.labelled import Columns, Labelled
+from foreword.tuning.rows import PooledExamples
+from foreword.tuning.run import added_tokens
+from foreword.tuning.starting_network import build_network
+from foreword.tuning.tasks.prefer import Prefer
+from tests.tuning.runs import make_run
+
+COLUMNS = Columns("prompt", "chosen", "")
+FAST: dict[str, Any] = {"seeds": 1, "lr": 3e-3, "device": "cpu", "progress": False}
+ROWS = [
+    {"prompt": "the day", "chosen": "was warm", "rejected": "was cold and grim"},
+    {"prompt": "in town", "chosen": "fine", "rejected": "dull"},
+    {"prompt": "a film", "chosen": "lovely and bright", "rejected": "awful"},
+]
+
+
+def read(row: dict[str, Any]) -> Labelled:
+    example = Prefer().example(row, COLUMNS, "x.jsonl:3")
+    assert example is not None
+    return example
+
+
+def opened(folder: Path) -> tuple[TrainedModel, InputTemplate]:
+    trained = open_run(make_run(folder, "decoder"), "cpu")
+    trained = with_special(trained, added_tokens(trained, Prefer()))
+    return trained, template_of(trained.recipe, trained.vocab, None)
+
+
+def packed(trained: TrainedModel, template: InputTemplate, task: Prefer) -> PooledExamples:
+    examples = [read(row) for row in ROWS]
+    encoded = task.encode(examples, trained.tokenizer, template)
+    targets = task.place(task.targets(examples, ()), encoded)
+    return PooledExamples(encoded, targets, template, whole="example")
+
+
+def log_prob(model: PromptedModel, prompt: str, answer: str) -> torch.Tensor:
+    """The log-probability of an answer and its end, by the logits of the whole text."""
+    tokenizer = model.tokenizer
+    before = tokenizer.encode(f"<|user|>{prompt}</s><|assistant|>", special=True)
+    after = tokenizer.encode(f"{answer}</s>", special=True)
+    ids = np.concatenate([before, after])[None]
+    from foreword.data.rows import positions_within
+    from foreword.nn.masks import CausalMask
+    from foreword.types import Batch
+
+    batch = Batch(ids, positions_within(np.zeros_like(ids)), CausalMask()).to("cpu")
+    logits = model.model.token_head(model.model.backbone(batch).states)
+    log_probs = F.log_softmax(logits[0, len(before) - 1 : -1].float(), dim=-1)
+    return log_probs[torch.arange(len(after)), torch.from_numpy(after)].sum()
+
+
+def test_loss_and_gradient_are_those_of_the_paper(tmp_path: Path) -> None:
+    trained, template = opened(tmp_path)
+    task = Prefer(beta=0.3)
+    examples = packed(trained, template, task)
+    data = TuneData(examples, examples, (), (np.arange(3),), {})
+    referred = tuning_run._with_reference(trained, task, data).train
+    # A policy that is no longer the reference.
+    network = build_network(trained, task, (), None).eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            noise = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
+            parameter += 0.05 * noise
+    (batch,) = referred.batches(np.arange(3), "cpu")
+    moved = batch.to("cpu")
+    outputs = network.training_outputs(moved.features(network), moved.targets)
+    loss = task.loss(outputs, moved.targets, moved.numbers)
+    # The formula, from the log-probabilities of whole answers.
+    policy = network.as_model()
+    assert policy is not None
+    reference = PromptedModel.of(trained)
+    ours = PromptedModel(policy, trained.recipe, trained.tokenizer, trained.device)
+    expected, margins = torch.zeros(()), []
+    for row in ROWS:
+        prompt, chosen, rejected = row["prompt"], row["chosen"], row["rejected"]
+        log_ratio = log_prob(ours, prompt, chosen) - log_prob(ours, prompt, rejected)
+        with torch.no_grad():
+            before = log_prob(reference, prompt, chosen) - log_prob(reference, prompt, rejected)
+        margins.append(float(log_ratio - before))
+        expected = expected - F.logsigmoid(task.beta * (log_ratio - before))
+    assert loss.count == 3
+    torch.testing.assert_close(loss.total, expected, rtol=1e-4, atol=1e-5)
+    assert max(map(abs, margins)) > 0.01
+    parameters = list(network.parameters())
+    gradients = torch.autograd.grad(loss.total, parameters, allow_unused=True)
+    theirs = torch.autograd.grad(expected, parameters, allow_unused=True)
+    for one, other in zip(gradients, theirs, strict=True):
+        if one is not None and other is not None:
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+    # The scores of the same outputs.
+    scores = task.scores(
+        network.scored_outputs(moved.features(network), moved.targets).detach().numpy(),
+        referred.targets,
+    )
+    assert scores["accuracy"] == np.mean([margin > 0 for margin in margins])
+    assert scores["margin"] == pytest.approx(task.beta * np.mean(margins), abs=1e-5)
+    assert scores["loss"] == pytest.approx(float(expected) / 3, abs=1e-5)
+
+
+def test_the_reference_itself_has_no_margin(tmp_path: Path) -> None:
+    trained, template = opened(tmp_path)
+    task = Prefer()
+    examples = packed(trained, template, task)
+    data = TuneData(examples, examples, (), (np.arange(3),), {})
+    referred = tuning_run._with_reference(trained, task, data)
+    network = build_network(trained, task, (), None)
+    scores = task.scores(
+        tuning_run.scored_outputs(task, network, referred.dev), referred.dev.targets
+    )
+    assert scores == {"accuracy": 0.5, "loss": pytest.approx(math.log(2)), "margin": 0.0}
+    longest = task.baselines(referred.train.targets, referred.dev.targets, ())["longer answer"]
+    assert task.scores(longest, referred.dev.targets)["accuracy"] == 0.5  # longer, equal, shorter
+
+
+def test_both_answers_follow_the_same_prompt(tmp_path: Path) -> None:
+    trained, template = opened(tmp_path)
+    long = {"prompt": "film " * 50, "chosen": "the day " * 4, "rejected": "grim " * 60}
+    first, second = Prefer().encode([read(long)], trained.tokenizer, template)
+    begin = first.pooled_positions[0]
+    assert begin == second.pooled_positions[0] == template.length // 2 - 1
+    assert first.ids[: begin + 1].tolist() == second.ids[: begin + 1].tolist()
+    assert trained.tokenizer.token(int(first.ids[begin])) == "<|assistant|>"
+    assert (len(first.ids), len(second.ids)) == (template.length // 2 + 9, template.length)
+    assert first.was_cut and second.was_cut
+    assert first.ids[-1] == trained.vocab.id("</s>") != second.ids[-1]
+
+
+def test_preferences_are_learned_after_instructions_and_answers_written(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", "decoder")
+    answered = [
+        {"prompt": r["prompt"], "completion": r[k]} for r in ROWS for k in ("chosen", "rejected")
+    ]
+    file = tmp_path / "sft.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in answered * 4))
+    sft = tune(run, file, file, task="chat", epochs=40, batch=4, name="sft", **FAST)
+    gentle = {**FAST, "lr": 3e-4}
+    result = tune(sft.out, ROWS * 4, ROWS, task="prefer", epochs=4, batch=4, **gentle)
+    tuned, longer = result.rows
+    assert longer["strategy"] == "longer answer"
+    assert tuned["accuracy"] == 1.0
+    assert tuned["loss"] < 0.69 and tuned["margin"] > 0
+    found = predict(result.out, ["the day", "in town", "a film"], device="cpu", progress=False)
+    assert found.predictions == [row["chosen"] for row in ROWS]
+    # Rows of a file have no answers.
+    asked = tmp_path / "asked.jsonl"
+    asked.write_text('{"prompt": "in town"}\n')
+    assert predict(result.out, asked, device="cpu", progress=False).predictions == ["fine"]
+    assert (result.out / "tokenizer" / "chat_template.jinja").is_file()
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"prompt": "a", "chosen": "b"}, "'rejected' is missing or empty"),
+        ({"prompt": "a", "chosen": " ", "rejected": "b"}, "'chosen' is missing or empty"),
+        ({"prompt": "a", "chosen": "b", "rejected": "b"}, "are the same"),
+        ({"prompt": "a", "chosen": [3], "rejected": "b"}, "'chosen' is not a text, nor a list"),
+        ({"prompt": "a", "chosen": {"x": 1}, "rejected": "b"}, "expected text or a number"),
+        (
+            {"prompt": [{"role": "assistant", "content": "b"}], "chosen": "b", "rejected": "c"},
+            "message 1 is by 'assistant'",
+        ),
+        (
+            {"prompt": [{"role": "system", "content": "b"}], "chosen": "b", "rejected": "c"},
+            "does not end with a message of the user",
+        ),
+    ],
+)
+def test_what_is_no_preference_is_refused(row: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as raised:
+        read(row)
+    assert str(raised.value).startswith("x.jsonl:3: ")
+    assert message in str(raised.value)
+
+
+def test_lists_of_messages_are_read_as_trl_writes_them() -> None:
+    row = {
+        "prompt": [{"role": "user", "content": "a"}],
+        "chosen": [{"role": "assistant", "content": "b"}],
+        "rejected": [{"role": "assistant", "content": "c"}],
+    }
+    assert (read(row).label, read(row).pair) == ("b", "c")
+    assert Prefer().example({"prompt": " "}, COLUMNS, "x:1") is None
+
+
+def test_a_model_with_a_source_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(tmp_path / "run", "encoder_decoder")
+    file = tmp_path / "a.jsonl"
+    file.write_text(json.dumps(ROWS[0]) + "\n")
+    call = ["tune", str(run), "--task", "prefer", "--train", str(file), "--dev", str(file)]
+    assert command([*call, "--quiet"]) == 2
+    assert "is for decoders" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_an_epoch_of_lower_perplexity_or_loss_is_the_better_one(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", "decoder")
+    result = tune(
+        run, ROWS * 4, ROWS, task="prefer", epochs=4, batch=4,
+        settings={"tune.keep": "best", "tune.metric": "loss"}, **FAST,
+    )  # fmt: skip
+    losses = [row["loss"] for row in result.content["epochs"]]
+    assert result.rows[0]["loss"] == pytest.approx(min(losses))
+    assert min(losses) < max(losses)
