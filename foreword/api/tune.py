@@ -140,8 +140,8 @@ def tune(
         columns: names of all columns, `a,b,c`, if the files have no header.
         prefix: task prefix for the texts of each file, in their order.
         temperature: of the mixture of several files: above 1, more equal shares of an epoch.
-        task: classify, regress, tag, span, choice, embed, chat or text_to_text; `foreword.show`
-            describes each.
+        task: classify, regress, tag, span, choice, embed, chat, prefer or text_to_text;
+            `foreword.show` describes each.
         strategy: which parameters are trained, and how: full, frozen (the head alone), top_layers,
             gradual_unfreezing, layer_decay or lora; `foreword.show("strategies")` lists them, and
             `settings` has their settings: `{"tune.strategy.rank": 4}`.
