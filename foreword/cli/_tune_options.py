@@ -77,7 +77,7 @@ class FineTuningOptions(Options):
     task: Annotated[
         str,
         typer.Option(
-            help="The task: classify, regress, tag, span, choice, embed, chat, prefer or text_to_text."
+            help="Task: classify, regress, tag, span, choice, embed, chat, prefer or text_to_text."
         ),
     ] = "classify"
     strategy: Annotated[
