@@ -128,7 +128,9 @@ def fine_tune(
         result = replace(
             result,
             examples=result.examples | {"skipped": wanted.skipped},
-            settings=result.settings | {"data": dict(wanted.data)},
+            settings=result.settings
+            | {"data": dict(wanted.data)}
+            | ({} if trained.tuned_head is None else {"tuned_from": str(trained.folder)}),
             notes=(*result.notes, *([] if choice is None else [choice.note()]), *wanted.notes),
         )
         content = results.as_json(result, wanted.name, command())

@@ -14,7 +14,7 @@ from foreword.api._examples import ExampleReader, sources_of
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.errors import UserError
 from foreword.runs.provenance import command
-from foreword.runs.trained_model import is_run, open_run
+from foreword.runs.trained_model import is_run
 from foreword.tuning.curvature import largest_eigenvalue
 from foreword.tuning.drift import (
     TunedWay,
@@ -28,6 +28,7 @@ from foreword.tuning.drift import (
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.predict import TunedModel, load_tuned
 from foreword.tuning.result import SCORES, metric_name
+from foreword.tuning.tuned_start import open_start
 
 LINE = tuple(np.linspace(-0.5, 2.0, 21).tolist())  # points of a line: 0 the start, 1 the end
 PLANE = tuple(np.linspace(-0.5, 1.5, 11).tolist())  # points of a plane along each axis
@@ -75,7 +76,7 @@ def drift(
     runs = {_run_of(folder, run) for folder in folders}
     if len(runs) > 1:
         raise UserError(f"{', '.join(map(str, folders))}: were tuned from different runs")
-    trained = open_run(runs.pop(), device)
+    trained = open_start(runs.pop(), device)
     place = trained.run / "evaluations"
     atomic.require_writable(place, is_folder=True, remedy=atomic.MOVE_AWAY)
     ways = [

@@ -18,13 +18,14 @@ from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.data.given import texts_of
 from foreword.errors import UserError
 from foreword.runs.tracking import trackers_of
-from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.tuning import result as results
 from foreword.tuning import run as tuning
 from foreword.tuning.examples import LabelledTexts, overlap_note
 from foreword.tuning.published_head import with_published_head
 from foreword.tuning.result import TuneResult
 from foreword.tuning.task_mixture import mix_tasks
+from foreword.tuning.tuned_start import open_start
 
 if TYPE_CHECKING:
     from foreword.evaluation.loaded import LoadedModel
@@ -126,7 +127,8 @@ def tune(
     is not done again: neither a finished call nor, of one that was interrupted, a finished seed.
 
     Args:
-        run: a run folder, or one of its checkpoints.
+        run: a run folder, or one of its checkpoints; or a model tuned on another task, which gets a
+            new head (intermediate-task tuning).
         train: labelled text: a file, .tsv, .csv, .jsonl or .parquet, or a table, such as a
             DataFrame, or one of these per task; or examples, `(text, label)` or `(text, label,
             second text)`. Labels may be numbers. Other tasks read files of their own (`tag`:
@@ -202,7 +204,7 @@ def tune(
     train_sources, dev_sources = sources_of(train, "train", made), sources_of(dev, "dev", made)
 
     # Open the model.
-    trained = open_run(_arguments.path(run, "RUN"), device)
+    trained = open_start(_arguments.path(run, "RUN"), device)
     trained.require_gradients()
     made = with_published_head(made, trained)
     name = name or name_of(train_sources)

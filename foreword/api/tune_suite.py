@@ -17,10 +17,10 @@ from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.data.given import texts_of
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.runs.tracking import trackers_of
-from foreword.runs.trained_model import open_run
 from foreword.tuning.result import Row
 from foreword.tuning.suite import FoundFiles, SuiteTask, TuningSuite, find_files, load_suite
 from foreword.tuning.suite_table import in_percent, scores_of
+from foreword.tuning.tuned_start import open_start
 
 
 @dataclass(frozen=True, repr=False)
@@ -153,7 +153,7 @@ def tune_suite(
     require_name(name)
 
     # Open the model; read all examples first, so that a broken file stops nothing half-way.
-    trained = open_run(_arguments.path(run, "RUN"), device)
+    trained = open_start(_arguments.path(run, "RUN"), device)
     trained.require_gradients()
     target = trained.run / "tuned" / name if out is None else _arguments.path(out, "--out")
     evaluations = trained.run / "evaluations"

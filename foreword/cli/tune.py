@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foreword.cli import console
-from foreword.cli._model_options import Device, Json, Quiet, Run, Track
+from foreword.cli._model_options import Device, Json, Quiet, Track
 from foreword.cli._tune_options import FineTuningOptions, LabelledTextOptions, SuiteOptions
 from foreword.errors import UserError
 
@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 
 def tune(
-    run: Run,
+    run: Annotated[
+        Path,
+        typer.Argument(
+            help="A run folder, one of its checkpoints/step-*, or a model tuned on another task."
+        ),
+    ],
     labelled_text: LabelledTextOptions,
     suite: SuiteOptions,
     fine_tuning: FineTuningOptions,
@@ -42,6 +47,8 @@ def tune(
     counted and left out. The scores go to RUN/evaluations, the first seed's model to --out.
     Classes are scored by accuracy, macro F1 (the mean of each label's F1) and Matthews
     correlation.
+
+    A tuned model as RUN gets a new head for the task (intermediate-task tuning).
 
     What is done already is not done again; a call that was interrupted continues after the last
     finished seed.

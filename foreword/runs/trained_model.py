@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
+from torch import nn
 
 from foreword import config
 from foreword.errors import DamagedError, UserError
@@ -35,6 +36,8 @@ class TrainedModel:
         source: the folder its weights were read from: a run's `checkpoints/step-*`, or a Hugging
             Face folder. None if it was built in memory.
         notes: messages for the user, such as skipped damaged checkpoints; one line each.
+        tuned_head: the head of a task that it was fine-tuned on, in place of the heads of
+            pretraining, which are then random; None if it was pretrained alone.
     """
 
     model: Model
@@ -44,6 +47,7 @@ class TrainedModel:
     dtype: torch.dtype = torch.float32
     source: Path | None = None
     notes: tuple[str, ...] = ()
+    tuned_head: nn.Module | None = None
 
     @property
     def vocab(self) -> Vocab:
@@ -133,8 +137,8 @@ def require_run(run: Path) -> None:
     """
     if (run / "labels.json").is_file() and not (run / "run.json").is_file():
         raise UserError(
-            f"{run}: a fine-tuned model, which predicts labels with 'foreword predict'; "
-            "name the run that it was tuned from"
+            f"{run}: a fine-tuned model, which predicts with 'foreword predict' and may start "
+            "'foreword tune'; name the run that it was tuned from"
         )
 
 

@@ -29,7 +29,7 @@ from foreword.tuning.features import Features
 from foreword.tuning.network import ExampleSet, Network, NetworkBatch
 from foreword.tuning.result import Row
 from foreword.tuning.rows import PackedExamples
-from foreword.tuning.starting_network import starting_network
+from foreword.tuning.starting_network import start_name, starting_network
 from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.tasks._contract import Task
 from foreword.types import Array, Loss
@@ -157,7 +157,7 @@ class FineTuner:
         self.task, self.data, self.settings, self.seed = task, data, settings, seed
         # Of each epoch: the task with what its outputs chose, and how labels were confused.
         self._found: list[tuple[Task, list[list[int]] | None]] = []
-        self.start = "from scratch" if settings.from_scratch else "pretrained"
+        self.start = "from scratch" if settings.from_scratch else start_name(trained)
         self.strategy = kinds.name_of(settings.strategy)
         self.device = trained.device
         self.dtype = choose_precision(settings.precision, trained.device)

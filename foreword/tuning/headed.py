@@ -68,3 +68,11 @@ def hidden_layer_of(head: nn.Module) -> tuple[nn.Linear, nn.LayerNorm | None] | 
     linears = [module for module in head.modules() if isinstance(module, nn.Linear)]
     norms = [module for module in head.modules() if isinstance(module, nn.LayerNorm)]
     return (linears[0], norms[0] if norms else None) if len(linears) > 1 else None
+
+
+def below_output(head: nn.Module) -> list[nn.Module]:
+    """Return the hidden layer of a head, its activation and its norm; empty without one."""
+    leaves = [module for module in head.modules() if not list(module.children())]
+    linears = [n for n, module in enumerate(leaves) if isinstance(module, nn.Linear)]
+    below = leaves[: linears[-1]] if linears else []
+    return [module for module in below if not isinstance(module, Dropout)]

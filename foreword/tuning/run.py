@@ -93,6 +93,8 @@ def tune(
     drawn = replace(drawn, examples=read)
     extended = with_special(dropping, added_tokens(trained, task))
     template = template_of(extended.recipe, extended.vocab, variants[0].max_length)
+    if trained.tuned_head is not None:
+        template = replace(template, fresh=())  # the first task has trained them
     template = template.of_tokens() if task.reads_tokens else template
     with allocator.returning_freed():
         data = _encode(extended, task, drawn, dev, template, further)
@@ -147,6 +149,23 @@ def added_tokens(trained: TrainedModel, task: Task) -> tuple[str, ...]:
     return missing_special_tokens(trained.recipe, trained.vocab)
 
 
+def _require_output_layer(trained: TrainedModel, name: str) -> None:
+    """Check that a model has the output layer of pretraining, which a tuned one has no more.
+
+    Args:
+        trained: the model.
+        name: what needs it.
+
+    Raises:
+        UserError: it has none.
+    """
+    if trained.tuned_head is not None:
+        raise UserError(
+            f"{name}: requires the output layer of pretraining, which the tuned model "
+            f"{trained.name} no longer has; name the run that it was tuned from"
+        )
+
+
 def variants(settings: TuneSettings, *, has_frozen: bool = True) -> list[TuneSettings]:
     """Return the usual comparison: pretrained in full, pretrained and frozen, from scratch.
 
@@ -180,11 +199,14 @@ def _encode(
             "task.mix_layers: is for models of one stack; an encoder-decoder's head reads the "
             "decoder's first token"
         )
+    if task.auxiliary and template.is_causal:
+        _require_output_layer(trained, "task.auxiliary")
     labels = task.labels(train)
     parts = {"train": train, "dev": dev, **{FURTHER + name: p for name, p in further.items()}}
     targets = {name: task.targets(part, labels) for name, part in parts.items()}
     encoded = {name: task.encode(part, trained.tokenizer, template) for name, part in parts.items()}
     if encoded["train"][0].answer is not None:
+        _require_output_layer(trained, "tasks that are answered in text")
         prompted = PromptedModel.of(trained)
         answers = {name: AnswerExamples.of(prompted, encoded[name], template) for name in parts}
         if task.writes:

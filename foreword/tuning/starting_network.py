@@ -10,11 +10,11 @@ from torch import nn
 
 from foreword.errors import UserError
 from foreword.nn.init import initialise
-from foreword.nn.model import Model, neural
+from foreword.nn.model import neural
 from foreword.nn.pair_head import PairHead
 from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.answers import AnswerNetwork
-from foreword.tuning.headed import hidden_layer_of
+from foreword.tuning.headed import below_output, hidden_layer_of
 from foreword.tuning.network import HeadNetwork, Network
 from foreword.tuning.tasks._contract import Task
 
@@ -49,9 +49,14 @@ def starting_network(
         untrained = build_network(trained, task, labels, seed)
         reinitialise_layers(network, untrained, reinit_layers)
     elif not from_scratch:
-        start_from_pooler(network, trained.model)
+        start_from_pooler(network, trained)
     initialise_new_tokens(network, fresh, seed)
     return network
+
+
+def start_name(trained: TrainedModel) -> str:
+    """Return what results call a start from trained weights."""
+    return "pretrained" if trained.tuned_head is None else f"tuned on {trained.folder.name}"
 
 
 def build_network(
@@ -78,10 +83,19 @@ def build_network(
     return HeadNetwork.of(task, backbone, head, token_head)
 
 
-def start_from_pooler(network: Network, pretrained: Model) -> None:
-    """Copy the pooler that pretraining on pairs trained into a hidden layer with tanh, if any."""
+def start_from_pooler(network: Network, trained: TrainedModel) -> None:
+    """Copy a trained hidden layer into one of the same form, if there are any.
+
+    It is that of a tuned head, or the pooler, with tanh, of pretraining on pairs.
+    """
+    if trained.tuned_head is not None:
+        new, old = (below_output(head) for head in (network.head, trained.tuned_head))
+        if list(map(repr, new)) == list(map(repr, old)):
+            for module, tuned in zip(new, old, strict=True):
+                module.load_state_dict(tuned.state_dict())
+        return
     hidden = hidden_layer_of(network.head)
-    pair = dict(pretrained.heads.items()).get("pair")
+    pair = dict(trained.model.heads.items()).get("pair")
     has_tanh = any(isinstance(module, nn.Tanh) for module in network.head.modules())
     if hidden is not None and has_tanh and isinstance(pair, PairHead):
         hidden[0].load_state_dict(pair.pooler.state_dict())
