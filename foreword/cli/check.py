@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foreword.cli import console
+from foreword.cli import _privacy, console
 from foreword.cli._budget_options import BudgetOptions
 from foreword.cli._model_options import Json, Quiet
+from foreword.cli._privacy import PrivacyOptions
 from foreword.cli._reading import Reading
 from foreword.cli._run_options import RunOptions
 from foreword.ranges import Count, CountOrZero
@@ -64,6 +65,7 @@ def check(
     options: RunOptions,
     budget: BudgetOptions,
     reading: Reading,
+    privacy: PrivacyOptions,
     rows: Annotated[CountOrZero, typer.Option(help="Rows of the first batch to show.")] = 2,
     shown_tokens: Annotated[
         Count, typer.Option("--show-tokens", help="Tokens of each row to show.")
@@ -73,12 +75,14 @@ def check(
 ) -> None:
     """Estimate a run's memory, time and text, and show a decoded batch.
 
-    Nothing is trained or saved. Of large texts only the first 20 MB are read.
+    Nothing is trained or saved. Of large texts only the first 20 MB are read. --privacy also counts
+    strings that look personal, with an example of each, masked.
     """
     from foreword.api.progress import progress_of
     from foreword.api.request import request as requested
     from foreword.errors import UserError
 
+    privacy.require_possible(options.arguments()["data"])
     progress = progress_of(not quiet, announces=True)
     request = requested(
         **options.arguments(),
@@ -91,16 +95,22 @@ def check(
             f"{options.recipe}: trains offline, and has no steps to estimate by; "
             "'foreword pretrain' trains it"
         )
+    found = None
     with progress as shown, tempfile.TemporaryDirectory() as folder:
+        if privacy.privacy:
+            texts, read = request.inputs.texts, request.recipe.read
+            found = privacy.counts(texts, read, SAMPLE_BYTES, shown.stage)
         result = _check(request, Path(folder), shown.stage, (rows, shown_tokens))
     dial = request.dial
     if json:
-        document = _document(result)
-        console.emit(document if dial is None else {**document, "dial": dial.facts})
+        document = _document(result) | ({} if dial is None else {"dial": dial.facts})
+        console.emit(document | ({} if found is None else {"privacy": _privacy.as_json(found)}))
     else:
         if dial is not None:
             _show_dial(dial, result.setup.recipe)
         _show(result)
+        if found is not None:
+            _privacy.show(found)
 
 
 def _check(request: RunRequest, folder: Path, stage: Stage, shown: tuple[int, int]) -> CheckResult:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -257,3 +258,34 @@ def test_lines_are_cut_where_the_console_ends(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(console, "out", Narrow())
     assert check._cuts([3, 3, 3, 20, 1]) == [(0, 2), (2, 3), (3, 4), (4, 5)]
     assert check._cuts([]) == []
+
+
+def test_privacy_counts_what_looks_personal(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("phonenumbers", "stdnum", "detect_secrets"):
+        pytest.importorskip(name)
+    (text / "mail.txt").write_text(
+        "write to jane@example.org or +44 20 7946 0958", encoding="utf-8"
+    )
+    words = [write(tmp_path, "encoder"), "--data", str(text), "--privacy"]
+    counts = {row["kind"]: row for row in checked(words, capsys)["privacy"]["counts"]}
+    assert counts["e-mail address"]["found"] == counts["telephone number"]["found"] == 1
+    assert counts["e-mail address"]["first"].endswith("mail.txt:1")
+    assert run(["check", *words]) == 0
+    captured = capsys.readouterr()
+    assert "ja**@*******.***" in captured.out and "jane@example.org" not in captured.out
+
+
+def test_privacy_needs_its_packages_and_text(
+    text: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = ["check", write(tmp_path, "encoder"), "--data", str(text)]
+    assert run([*words, "--country", "US"]) == 2
+    assert capsys.readouterr().err == "foreword: --country: requires --privacy\n"
+    monkeypatch.setitem(sys.modules, "phonenumbers", None)
+    assert run([*words, "--privacy"]) == 2
+    assert "pip install 'foreword[privacy]'" in capsys.readouterr().err
