@@ -78,5 +78,9 @@ def variants_of(
     made: Task = config.build_kind(kinds.Part("tuning/tasks"), table["task"], "task")
     given = {name: value for name, value in options.items() if value is not None} | table["tune"]
     settings = config.build(TuneSettings, given, "tune")
-    usual = variants(settings, has_frozen=not made.scores_untuned) if compare else [settings]
+    usual = (
+        variants(settings, has_frozen=not (made.scores_untuned or made.has_reference))
+        if compare
+        else [settings]
+    )
     return made, usual

@@ -205,6 +205,10 @@ def _encode(
     parts = {"train": train, "dev": dev, **{FURTHER + name: p for name, p in further.items()}}
     targets = {name: task.targets(part, labels) for name, part in parts.items()}
     encoded = {name: task.encode(part, trained.tokenizer, template) for name, part in parts.items()}
+    numbers = drawn.numbers
+    if task.whole == "input":  # what is drawn are examples, and what is trained on their inputs
+        begins = first_inputs(encoded["train"])
+        numbers = tuple(_inputs_of(one_seeds, begins) for one_seeds in numbers)
     if encoded["train"][0].answer is not None:
         _require_output_layer(trained, "tasks that are answered in text")
         prompted = PromptedModel.of(trained)
@@ -214,7 +218,7 @@ def _encode(
             answers = {
                 name: one.with_texts(targets[name], longest) for name, one in answers.items()
             }
-        return _data_of(dict(answers), labels, drawn.numbers)
+        return _data_of(dict(answers), labels, numbers)
     # Outputs do not depend on others, so scoring never needs a batch as a whole.
     scored_whole: Whole = "input" if task.whole == "input" else "example"
     packed: dict[str, PackedExamples] = {
@@ -227,10 +231,6 @@ def _encode(
         )
         for name in parts
     }
-    numbers = drawn.numbers
-    if task.whole == "input":
-        begins = first_inputs(encoded["train"])
-        numbers = tuple(_inputs_of(one_seeds, begins) for one_seeds in numbers)
     return _data_of(packed, labels, numbers)
 
 

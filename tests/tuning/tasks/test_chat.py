@@ -162,6 +162,17 @@ def test_answers_are_learned_and_written(layout: str, tmp_path: Path) -> None:
         assert PromptedModel.of(open_run(result.out, "cpu")).continues
 
 
+@pytest.mark.parametrize("layout", ["decoder", "encoder_decoder"])
+def test_every_answer_of_a_conversation_is_learned(layout: str, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", layout)
+    short = {"task.max_tokens": 4}
+    result = tune(run, [WHOLE] * 24, [WHOLE], batch=4, settings=short, **FAST)
+    assert result.rows[0]["perplexity"] < 1.5
+    asked = [{"messages": WHOLE["messages"][:n]} for n in (2, 4)]
+    found = predict(result.out, asked, device="cpu", progress=False)
+    assert found.predictions == ["was warm", "cold and grim"]
+
+
 def test_prompts_and_completions_are_conversations(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", "decoder")
     rows = [{"prompt": "the day", "completion": "was warm"}] * 4
