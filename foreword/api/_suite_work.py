@@ -31,6 +31,7 @@ from foreword.tuning.suite_table import score_rows, with_average
 from foreword.tuning.written import open_tuned
 
 PREFIX = "tune-suite-"  # of the file of a suite's table
+SHOWN = ("rows", "examples", "epochs", "labels", "confusion")  # of a task's scores, in the table
 SUBMISSION = "submission"  # folder of the predictions for test files
 
 
@@ -225,10 +226,9 @@ class SuiteRun:
             shown.note("done already, with the same model, settings and examples")
         submissions = self._submitted(work, content["request"], shown)
         self._tasks[task.name] = {
-            "rows": content["rows"],
+            **{name: content[name] for name in SHOWN if name in content},
             "dev": list(work.files.dev),
             "notes": [*content["notes"], *_skipped_note(content)],
-            "examples": content["examples"],
             "evaluation": str(wanted.evaluation.relative_to(self._trained.run)),
             "submissions": submissions,
         }

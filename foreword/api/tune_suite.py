@@ -19,7 +19,7 @@ from foreword.errors import TrainingStoppedError, UserError
 from foreword.runs.tracking import trackers_of
 from foreword.tuning.result import Row
 from foreword.tuning.suite import FoundFiles, SuiteTask, TuningSuite, find_files, load_suite
-from foreword.tuning.suite_table import in_percent, scores_of
+from foreword.tuning.suite_table import cells_in_percent
 from foreword.tuning.tuned_start import open_start
 
 
@@ -50,12 +50,7 @@ class SuiteResult(Result):
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return the heads and the cells of the table for people, in percent."""
-        columns = [c for c in scores_of(self.rows) if any(r[c] is not None for r in self.rows)]
-        cells = [
-            [row["task"], row["metric"], *(in_percent(row, column) for column in columns)]
-            for row in self.rows
-        ]
-        return ["task", "metric", *columns], cells
+        return cells_in_percent(self.rows)
 
     def _facts(self) -> Mapping[str, Any]:
         return {"tuned models": self.out, "scores": self.evaluation}

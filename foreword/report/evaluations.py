@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 from foreword.formatting import cell
-from foreword.report import tuning
+from foreword.report import suite, tuning
 from foreword.report.bars import plot_columns
 from foreword.report.folder import Picture, SavedEvaluation, number
 from foreword.report.meaning import loss_sentence
@@ -39,15 +39,22 @@ def evaluation_section(evaluation: SavedEvaluation, *, says_meaning: bool = True
     parts = [
         f"<h2>{escape(heading(evaluation))}</h2>",
         f'<p class="meaning">{escape(sentence)}</p>' if sentence else "",
-        tuning.section(evaluation)
-        if tuning.metrics(evaluation)
-        else Table.of_records(evaluation.rows).html(),
+        _table(evaluation),
         bars_by_order(evaluation),
         *(figure_of(evaluation, drawn) for drawn in evaluation.pictures),
         *(f'<p class="note">{escape(note)}</p>' for note in evaluation.notes),
         f'<p class="note">{origin}</p>',
     ]
     return "".join(parts)
+
+
+def _table(evaluation: SavedEvaluation) -> str:
+    """Return the table of an evaluation, with the plots that its kind has."""
+    if suite.is_suite(evaluation):
+        return suite.section(evaluation)
+    if tuning.metrics(evaluation):
+        return tuning.section(evaluation)
+    return Table.of_records(evaluation.rows).html()
 
 
 def heading(evaluation: SavedEvaluation) -> str:

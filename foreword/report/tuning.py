@@ -12,6 +12,7 @@ from foreword.report.folder import Record, SavedEvaluation, number
 from foreword.report.meaning import SCRATCH, is_baseline, score_sentence, worth_sentence
 from foreword.report.svg import responsive
 from foreword.report.tables import Table
+from foreword.report.tuning_curves import confusion, curves
 from foreword.tuning.result import RUN_COLUMNS, is_score, metric_name, train_count
 
 SETTINGS = ("lr", "epochs", "seeds", "trained_parameters")  # columns where variants differ
@@ -39,10 +40,11 @@ def meaning(evaluation: SavedEvaluation) -> str:
 
 
 def section(evaluation: SavedEvaluation) -> str:
-    """Return the chart, the table and how the scores were made."""
+    """Return the chart, the table, how the scores were made, the curves and the confusion."""
     names = metrics(evaluation)
     how = f'<p class="note">{escape(_how(evaluation))}</p>'
-    return chart(evaluation, names[0]) + table(evaluation, names).html() + how
+    shown = chart(evaluation, names[0]) + table(evaluation, names).html() + how
+    return shown + curves(evaluation, names[0]) + confusion(evaluation)
 
 
 def chart(evaluation: SavedEvaluation, metric: str) -> str:

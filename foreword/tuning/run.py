@@ -33,7 +33,7 @@ from foreword.tuning.input_template import InputTemplate, missing_special_tokens
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.result import Row, TuneResult, chosen_metric, summarise
 from foreword.tuning.rows import PackedExamples, PooledExamples
-from foreword.tuning.seeds import ReportProgress, SeedTrainer, Variant
+from foreword.tuning.seeds import ReportProgress, SeedTrainer, Variant, stuck_notes
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import Task, Whole
 from foreword.tuning.unfinished import FinishedSeeds
@@ -112,6 +112,7 @@ def tune(
     ]
     prepared = task.prepared(data.train.targets, data.labels)
     found = SeedTrainer(extended, prepared, data, seeds_of, caches, report, scored).train()
+    stuck = stuck_notes(found.finals, baselines, variants[0].metric)
     if task.scores_untuned:
         baselines = [_untuned_row(extended, task, data), *baselines]
     if len(variants) > 1 and task.has_classes:
@@ -135,7 +136,7 @@ def tune(
             "cut": cut,
             "skipped": 0,
         },
-        notes=found.notes,
+        notes=(*found.notes, *stuck),
         confusion=found.confusion,
         resumed=found.resumed,
     )

@@ -42,6 +42,7 @@ class TrainedSeeds(NamedTuple):
         network: of the first variant's first seed that did not diverge, on the CPU.
         task: the task with what was chosen on that seed's outputs.
         rows: one per variant.
+        finals: of the first variant, one per seed that did not diverge.
         epochs: one per variant, seed and epoch.
         confusion: of the first variant's seeds together; None without classes.
         notes: what a reader of the scores has to know, a line each.
@@ -51,6 +52,7 @@ class TrainedSeeds(NamedTuple):
     network: Network
     task: Task
     rows: list[Row]
+    finals: list[Row]
     epochs: list[Row]
     confusion: list[list[int]] | None
     notes: tuple[str, ...]
@@ -112,6 +114,7 @@ class SeedTrainer:
                 summarise([result.final for result in some], _chosen_of(variant.settings))
                 for variant, some in zip(self._variants, results, strict=True)
             ],
+            [result.final for result in results[0] if not result.has_diverged],
             [row for some in results for result in some for row in result.curve],
             _added([result.confusion for result in results[0]]),
             (*_diverged_notes(results), *_choice_notes(self._variants[0].settings, first.final)),
@@ -223,6 +226,26 @@ def _diverged_notes(results: Sequence[Sequence[SeedResult]]) -> list[str]:
                 f"in the scores; the first: {failed[0]['diverged']}"
             )
     return notes
+
+
+def stuck_notes(finals: Sequence[Row], baselines: Sequence[Row], metric: str) -> list[str]:
+    """Return a line that says how many seeds learned nothing, if some did.
+
+    Args:
+        finals: the row of each seed.
+        baselines: of the baselines without a network, the best of which counts.
+        metric: the score; default: the task's first.
+    """
+    name = chosen_metric(finals[0], metric)
+    best = max(baselines, key=lambda row: float(row.get(name, -np.inf)), default={})
+    stuck = [final["seed"] for final in finals if final[name] <= best.get(name, -np.inf)]
+    if not stuck:
+        return []
+    seeds = ", ".join(map(str, stuck))
+    which = (
+        f"{len(stuck)} of {len(finals)} seeds ({seeds}) are" if len(finals) > 1 else "its seed is"
+    )
+    return [f"{which} no better than '{best['strategy']}' by {metric_name(name)}"]
 
 
 def _choice_notes(settings: TuneSettings, final: Row) -> list[str]:

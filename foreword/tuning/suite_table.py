@@ -96,6 +96,20 @@ def scores_of(rows: Sequence[Row]) -> list[str]:
     return [name for name in rows[0] if name not in others]
 
 
+def cells_in_percent(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return the heads and the cells of the table for people; columns without a score are left out.
+
+    Args:
+        rows: all with the same columns, as `with_average` returns them.
+    """
+    columns = [name for name in scores_of(rows) if any(row.get(name) is not None for row in rows)]
+    cells = [
+        [str(row["task"]), str(row["metric"]), *(in_percent(row, name) for name in columns)]
+        for row in rows
+    ]
+    return ["task", "metric", *columns], cells
+
+
 def in_percent(row: Row, column: str) -> str:
     """Return a score in percent, as published, with its deviation; a dash if there is none."""
     value, deviation = row.get(column), row.get(f"{column}_std")

@@ -15,6 +15,7 @@ from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tuning.fine_tuner import SCORING_DTYPE, FineTuner, SeedResult, TuneSettings, predict
 from foreword.tuning.result import Row, TuneResult
 from foreword.tuning.run import tune
+from foreword.tuning.seeds import stuck_notes
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks.classify import Classify
 from tests.tuning.runs import make_run, reviews
@@ -61,10 +62,18 @@ def test_a_seed_that_diverges_is_counted_and_the_others_go_on(
     finals = [r["accuracy"] for r in whole.epochs if r["epoch"] == 2 and r["seed"] > 1]
     assert row["accuracy"] == pytest.approx(sum(finals) / 2)
     assert [r["seed"] for r in result.epochs] == [2, 2, 3, 3]
-    (note,) = result.notes
-    assert "1 of 3 seeds diverged (seed 1)" in note
+    assert any("1 of 3 seeds diverged (seed 1)" in note for note in result.notes)
     # The network is that of the first seed that did not.
     assert not torch.equal(weights(result)["head.1.weight"], weights(whole)["head.1.weight"])
+
+
+def test_seeds_that_learn_nothing_are_said() -> None:
+    baselines = [{"strategy": "majority class", "accuracy": 0.5, "f1": 0.3}]
+    finals = [{"seed": n, "accuracy": score, "f1": 0.4} for n, score in enumerate([0.5, 0.9], 1)]
+    (note,) = stuck_notes(finals, baselines, "")
+    assert note == "1 of 2 seeds (1) are no better than 'majority class' by accuracy"
+    assert stuck_notes(finals, baselines, "f1") == []
+    assert stuck_notes(finals, [], "") == []
 
 
 def test_all_seeds_of_the_only_variant_diverging_is_an_error(
