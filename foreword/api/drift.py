@@ -94,7 +94,8 @@ def drift(
             done += 1
 
         content = _measured(ways, step)
-    named = {"name": "drift", "title": "What fine-tuning changed", "task": "drift"}
+    title = f"What fine-tuning changed: {', '.join(way.name for way in ways)}"
+    named = {"name": f"drift-{folders[0].absolute().name}", "title": title, "task": "drift"}
     names = {way.name: str(folder) for way, folder in zip(ways, folders, strict=True)}
     content = {**named, "tuned": names, "run": str(trained.run), **content, "command": command()}
     return DriftResult(place, content)

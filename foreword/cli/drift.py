@@ -39,7 +39,7 @@ def drift(
     eigenvalue of the Hessian at the end. With two, the loss on the plane of the start and both: a
     model tuned with --from-scratch beside a pretrained one shows how much wider the basin is.
 
-    The figures are saved as drift.json in RUN/evaluations, the plot as drift.png.
+    The figures are saved as drift-NAME.json in RUN/evaluations, the plot as drift-NAME.png.
     """
     from foreword import atomic, stored
     from foreword.api.drift import drift as work
@@ -49,8 +49,9 @@ def drift(
     plot = plot_drift(result.content)
     content = dict(result.content)
     content["notes"] = [*content["notes"], *([plot.note] if plot.note else [])]
-    atomic.write_text(result.folder / "drift.json", stored.to_json(content, indent=1) + "\n")
-    atomic.write_bytes(result.folder / "drift.png", plot.data)
+    file = result.folder / f"{content['name']}.json"
+    atomic.write_text(file, stored.to_json(content, indent=1) + "\n")
+    atomic.write_bytes(file.with_suffix(".png"), plot.data)
     if json:
         console.emit(content)
         return
@@ -58,4 +59,4 @@ def drift(
     console.table("", list(rows[0]), [list(row.values()) for row in rows])
     for note in content["notes"]:
         console.say(note)
-    console.say(f"saved to {result.folder / 'drift.json'} and .png")
+    console.say(f"saved to {file} and .png")

@@ -202,7 +202,7 @@ def test_the_command_saves_what_the_report_shows(
     (tmp_path / "run/metrics.jsonl").write_text("", encoding="utf-8")
     assert command(["report", str(tmp_path / "run")]) == 0
     page = (tmp_path / "run/report.html").read_text(encoding="utf-8")
-    assert "What fine-tuning changed" in page and "data:image/png" in page
+    assert "What fine-tuning changed: tuned, scratch" in page and "data:image/png" in page
 
 
 def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
