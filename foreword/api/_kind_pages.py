@@ -126,12 +126,13 @@ def _draw_kind(page: KindDescription, recipes: Sequence[str]) -> None:
 
 
 def section_page(name: str, cls: type) -> Page:
-    """Return the page of a section of the recipe, such as `train`."""
+    """Return the page of a section, such as `train`."""
     settings = describe.settings(cls)
 
     def draw() -> None:
         _draw_settings(settings)
-        _definitions({"set by": f"--set {name}.NAME=VALUE, or [{name}] in a recipe"})
+        places = " of 'foreword tune'" if name == "tune" else f", or [{name}] in a recipe"
+        _definitions({"set by": f"--set {name}.NAME=VALUE{places}"})
 
     return Page({"section": name, "settings": [asdict(one) for one in settings]}, draw)
 
@@ -208,7 +209,8 @@ def _values(settings: Any) -> Iterator[Any]:
 
 
 def sections() -> dict[str, type]:
-    """Return the sections of a recipe that are not kinds: `train`, `read`, `prepare`."""
+    """Return the sections that are not kinds: `train`, `read`, `prepare`, and `tune`."""
     from foreword.runs.recipe import Recipe
+    from foreword.tuning.fine_tuner import TuneSettings
 
-    return describe.sections(Recipe)
+    return describe.sections(Recipe) | {"tune": TuneSettings}

@@ -29,7 +29,7 @@ def show(what: PathName | None = None, settings: Settings = ()) -> Page:
 
     Args:
         what: kinds, families, recipes, grids; a folder of kinds (objectives, positions); a kind
-            (masked, rotary); a section (train, read); a family (BERT); a dial (encoder); the name
+            (masked, rotary); a section (train, tune); a family (BERT); a dial (encoder); the name
             or file of a recipe. Default: what there is to show.
         settings: of a recipe.
 

@@ -15,7 +15,7 @@ def show(
         str | None,
         typer.Argument(
             help="kinds, families, recipes, grids; a folder of kinds (objectives, positions); a "
-            "kind (masked, rotary); a section (train, read); a family (BERT); a dial (encoder); "
+            "kind (masked, rotary); a section (train, tune); a family (BERT); a dial (encoder); "
             "the name or file of a recipe. Default: what there is to show."
         ),
     ] = None,

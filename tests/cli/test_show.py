@@ -75,9 +75,14 @@ def test_a_folder_lists_its_kinds(capsys: pytest.CaptureFixture[str], word: str)
     assert page["set_by"][0] == "objective"
 
 
-def test_a_section_lists_its_settings(capsys: pytest.CaptureFixture[str]) -> None:
-    names = [setting["name"] for setting in shown(capsys, "train")["settings"]]
-    assert {"batch", "hours", "precision"} <= set(names)
+@pytest.mark.parametrize(
+    ("section", "some"),
+    [("train", {"batch", "hours", "precision"}), ("tune", {"strategy", "keep", "reinit_layers"})],
+)
+def test_a_section_lists_its_settings(
+    capsys: pytest.CaptureFixture[str], section: str, some: set[str]
+) -> None:
+    assert some <= {setting["name"] for setting in shown(capsys, section)["settings"]}
 
 
 def test_a_family_lists_its_recipes(capsys: pytest.CaptureFixture[str]) -> None:

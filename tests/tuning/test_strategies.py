@@ -33,8 +33,9 @@ from foreword.tuning.strategies.top_layers import TopLayers
 from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tasks.tag import Tag
 from foreword.tuning.tasks.text_to_text import TextToText
-from tests.tuning.runs import LAYOUTS, make_run, reviews
+from tests.tuning.runs import make_run, reviews
 
+LAYOUTS = ("encoder", "decoder", "bidirectional", "recurrent", "encoder_decoder")
 TASK, LABELS = Classify(), ("bad", "good")
 FAST = TuneSettings(seeds=1, epochs=4, precision="fp32")
 # Strategies that train a part of the backbone or change over the steps, at rates for tiny models.
@@ -55,7 +56,7 @@ def trained_names(network: Network) -> set[str]:
 
 
 @pytest.mark.parametrize("strategy", [*PARTS, LoRA(lr=3e-3)], ids=kinds.name_of)
-@pytest.mark.parametrize("layout", [*LAYOUTS, "recurrent"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_learns_and_predicts_what_it_was_scored_by(
     layout: str, strategy: Strategy, tmp_path: Path
 ) -> None:

@@ -35,7 +35,7 @@ class Strategy(Ranged, ABC):
         Parameters that a strategy adds leave the outputs as they are.
 
         Args:
-            network: the network, on the CPU.
+            network: the network.
             seed: of what is added.
 
         Raises:
