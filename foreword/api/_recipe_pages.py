@@ -143,6 +143,18 @@ def grids_page() -> Page:
     return Page.of_table(grids, ["grid", "cells", "tasks", "description"], rows)
 
 
+def suites_page() -> Page:
+    """Return the page of the shipped suites of fine-tuning."""
+    suites = []
+    for name in config.suite_names():
+        table = config.read(config.find_suite(name))
+        tasks = [f"{task['name']} ({', '.join(task['metrics'])})" for task in table["tasks"]]
+        about = table.get("description", "")
+        suites.append({"suite": name, "tasks": tasks, "description": about})
+    rows = [[str(one["suite"]), ", ".join(one["tasks"]), str(one["description"])] for one in suites]
+    return Page.of_table(suites, ["suite", "tasks", "description"], rows)
+
+
 def _summary(name: str, assignments: Sequence[str] = ()) -> dict[str, Any]:
     """Return the facts of a recipe; of its model a few layers are built, without weights."""
     recipe = load_recipe(name, assignments)

@@ -16,6 +16,7 @@ from foreword.api._recipe_pages import (
     grids_page,
     recipe_page,
     recipes_page,
+    suites_page,
 )
 from foreword.errors import UserError, nearest
 from foreword.runs.dial import FAMILIES
@@ -28,9 +29,9 @@ def show(what: PathName | None = None, settings: Settings = ()) -> Page:
         foreword.show("masked")
 
     Args:
-        what: kinds, families, recipes, grids; a folder of kinds (objectives, positions); a kind
-            (masked, rotary); a section (train, tune); a family (BERT); a dial (encoder); the name
-            or file of a recipe. Default: what there is to show.
+        what: kinds, families, recipes, grids, suites; a folder of kinds (objectives, positions);
+            a kind (masked, rotary); a section (train, tune); a family (BERT); a dial (encoder); the
+            name or file of a recipe. Default: what there is to show.
         settings: of a recipe.
 
     Raises:
@@ -41,6 +42,7 @@ def show(what: PathName | None = None, settings: Settings = ()) -> Page:
         "recipes": recipes_page,
         "kinds": _kind_pages.all_kinds,
         "grids": grids_page,
+        "suites": suites_page,
     }
     assignments = _arguments.assignments(settings)
     if what is None:

@@ -17,7 +17,7 @@ from foreword.tuning.table_files import SEPARATED, format_of
 
 TEXT_FORMATS = {".txt": ".tsv"}
 INDICES = ("index", "id", "idx")  # columns with the number of an example
-NO_LABEL = "-1"  # in files whose labels are numbers of labels
+NO_LABEL = ("-1", "-")  # of rows that annotators did not agree on, or of test files
 
 
 def read_examples(task: SuiteTask, files: Sequence[Path]) -> tuple[LabelledTexts, int, Columns]:
@@ -119,7 +119,7 @@ def _label_of(task: SuiteTask, example: Labelled) -> str:
     label = example.label
     if label in task.labels:
         return label
-    if label == NO_LABEL:
+    if label in NO_LABEL:
         return ""
     if label.isdecimal() and int(label) < len(task.labels):
         return task.labels[int(label)]

@@ -229,3 +229,28 @@ def test_a_finished_tune_is_not_repeated(
     # The same arguments with other examples are another request.
     write(tmp_path / "reviews" / "train.tsv", 64, 5)
     assert run(words) == 2
+
+
+def test_the_best_of_several_rates_is_chosen_and_said(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = ["--lr", "1e-5", "--lr", "1e-2"]
+    assert run([*words, *both]) == 2
+    assert "64 training examples are too few to choose a learning rate" in capsys.readouterr().err
+    assert run([*words, *both, "--compare"]) == 2
+    assert "--lr: several cannot be combined with --compare" in capsys.readouterr().err
+    assert run([*words, *both, "--choose", "dev"]) == 0
+    err = capsys.readouterr().err
+    assert "chosen by accuracy on the dev examples themselves" in err
+    assert "1e-05 (" in err
+    assert "0.01 (" in err
+
+
+def test_the_best_epoch_is_kept_where_asked_and_this_is_said(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep = ["--set", "tune.keep=best", "--set", "tune.patience=1"]
+    assert run([*words[:-6], *words[-4:], "--epochs", "3", *keep]) == 0
+    err = capsys.readouterr().err
+    assert "each at its best of at most 3 epochs" in err
+    assert "kept the best of its epochs by accuracy on the dev examples" in err

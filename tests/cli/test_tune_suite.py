@@ -257,3 +257,20 @@ def test_a_model_without_gradients_is_refused(
     assert run(words) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "gradients" in line or "fine-tun" in line
+
+
+@pytest.mark.parametrize("layout", ["decoder", "prefix", "encoder_decoder", "bidirectional"])
+def test_every_family_can_do_a_suite(
+    layout: str, tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words[1] = str(make_run(tmp_path / layout, layout))
+    assert run([*words, "--tasks", "RTE", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert 0 <= row["this model"] <= 1
+
+
+def test_the_suites_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["show", "suites", "--json"]) == 0
+    (glue,) = json.loads(capsys.readouterr().out)
+    assert glue["suite"] == "glue"
+    assert "CoLA (matthews)" in glue["tasks"]

@@ -16,8 +16,12 @@ from foreword.tuning.fine_tuner import SCORING_DTYPE, FineTuner, SeedResult, Tun
 from foreword.tuning.result import Row, TuneResult
 from foreword.tuning.run import tune
 from foreword.tuning.seeds import stuck_notes
+from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
+from foreword.tuning.strategies.lora import LoRA
+from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks.classify import Classify
+from foreword.tuning.tasks.text_to_text import TextToText
 from tests.tuning.runs import make_run, reviews
 
 TASK = Classify()
@@ -217,3 +221,26 @@ def test_the_kept_weights_are_those_that_were_scored(trained: TrainedModel) -> N
         patch.setattr(FineTuner, "run", rescored)
         result = tune(trained, TASK, TRAIN, DEV, settings)
     assert found == [max(r["accuracy"] for r in result.epochs)]
+
+
+@pytest.mark.parametrize(
+    ("layout", "task", "settings"),
+    [
+        ("encoder", Classify(mix_layers=True), TuneSettings(strategy=Frozen(lr=1e-2))),
+        ("encoder", TASK, TuneSettings(strategy=LoRA(), keep="best")),
+        ("encoder", TASK, TuneSettings(from_scratch=True)),
+        ("encoder_decoder", TextToText(), TuneSettings(strategy=Full(lr=1e-3))),
+    ],
+)
+def test_a_finished_seeds_network_is_the_one_that_was_tuned(
+    layout: str, task: Task, settings: TuneSettings, tmp_path: Path
+) -> None:
+    trained = open_run(make_run(tmp_path / "run", layout), "cpu")
+    settings = replace(settings, seeds=1, epochs=2, precision="fp32")
+    first, again = (
+        tune(trained, task, TRAIN, DEV, settings, unfinished=tmp_path / "seeds") for _ in range(2)
+    )
+    assert (first.resumed, again.resumed) == (0, 1)
+    assert first.rows == again.rows
+    assert weights(first).keys() == weights(again).keys()
+    assert all(torch.equal(p, weights(again)[name]) for name, p in weights(first).items())

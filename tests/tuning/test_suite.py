@@ -103,6 +103,7 @@ def test_labels_may_be_numbers_of_labels_and_none_is_minus_one(tmp_path: Path) -
         {"premise": "a", "hypothesis": "b", "label": 2},
         {"premise": "c", "hypothesis": "d", "label": -1},
         {"premise": "e", "hypothesis": "f", "label": "neutral"},
+        {"premise": "g", "hypothesis": "h", "label": "-"},
     ]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     examples, skipped, _ = read_examples(task_of("MNLI"), [file])
@@ -110,7 +111,7 @@ def test_labels_may_be_numbers_of_labels_and_none_is_minus_one(tmp_path: Path) -
         ("a", "b", "contradiction"),
         ("e", "f", "neutral"),
     ]
-    assert skipped == 1
+    assert skipped == 2
 
 
 def test_rows_of_qqp_with_a_broken_line_or_an_empty_question_are_counted(tmp_path: Path) -> None:
