@@ -76,8 +76,14 @@ def generate(
 ) -> None:
     """Continue a text, or answer a source."""
     from foreword.evaluation import beam, decoding
+    from foreword.text.tokenizer import CHAT_TEMPLATE
 
     trained = open_model(run, device).trained
+    if (trained.run / "tokenizer" / CHAT_TEMPLATE).is_file():
+        console.say(
+            "this model was tuned on conversations, and the prompt is none; "
+            f"'foreword predict {run} -' answers each line that it reads"
+        )
     if decoding_options.beams:
         generations = beam.generate(trained, [prompt], decoding_options.beam_search(), samples)
     else:

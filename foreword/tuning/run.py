@@ -84,6 +84,10 @@ def tune(
     variants = (
         [settings] if isinstance(settings, TuneSettings) else list(settings or [TuneSettings()])
     )
+    if task.whole == "batch" and min(variants[0].batch, len(train)) < 2:
+        raise UserError(
+            "--batch: this task compares the examples of a batch; at least 2 are needed"
+        )
     # Draw the examples of each seed; encode them once, for all variants and seeds.
     seeds = max(variant.seeds for variant in variants)
     train, dev = _with_sources(train, "training"), _with_sources(dev, "dev")

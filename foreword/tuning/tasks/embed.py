@@ -31,7 +31,7 @@ from foreword.tuning.tasks._contract import (
 from foreword.types import Array, Loss
 
 WORDS = 1024  # counts of a bag of words, the baseline
-AT_ONCE = 1024  # texts whose neighbours are searched together
+AT_ONCE = 256  # texts whose neighbours are searched together
 
 
 @dataclass(frozen=True)
@@ -90,14 +90,19 @@ class Embed(Task):
         """Return pairs; a text alone is one with itself.
 
         Raises:
-            UserError: some are pairs and some are not, some have scores and some have not, or texts
-                alone cannot be told apart.
+            UserError: some are pairs and some are not, some have scores and some have not, all
+                scores are equal, or texts alone cannot be told apart.
         """
         forms = {(one.pair is not None, bool(one.label)) for one in train}
         if len(forms) > 1:
             raise UserError(
                 "the training examples are of several forms; expected pairs alone, pairs with "
                 "scores alone, or texts alone"
+            )
+        if forms == {(True, True)} and len({one.label for one in train}) == 1:
+            raise UserError(
+                f"all scores are {train[0].label}; pairs that are simply alike need none "
+                '(--label "")'
             )
         if forms != {(False, False)}:
             return train

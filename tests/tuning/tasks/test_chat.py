@@ -184,6 +184,16 @@ def test_prompts_and_completions_are_conversations(tmp_path: Path) -> None:
     assert len(found.predictions) == 4
 
 
+def test_generate_says_that_its_prompt_is_no_conversation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(tmp_path / "run", "decoder")
+    out = tune(run, SINGLE, SINGLE, **{**FAST, "epochs": 1}).out
+    for folder, is_chat in ((run, False), (out, True)):
+        assert command(["generate", str(folder), "the day", "--tokens", "2"]) == 0
+        assert ("tuned on conversations" in capsys.readouterr().err) is is_chat
+
+
 # -- the template ----------------------------------------------------------------------------------
 
 CONTENTS = ("What's the day?", " two  words\n", "naïve 3.14 (déjà)!", "{{ x }} 'q' \"r\"", "sat")

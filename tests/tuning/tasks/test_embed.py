@@ -299,7 +299,7 @@ GIVEN = [("a day", "the day"), ("a film", "the film")]
     [
         (GIVEN, [("a day",)], "has no second text, and dev examples are pairs"),
         (GIVEN, [("a", "high", "b")], "the score 'high' is not a number"),
-        ([("a", "nan", "b")], GIVEN, "the score 'nan' is not a number"),
+        ([("a", "nan", "b"), ("c", "1", "d")], GIVEN, "the score 'nan' is not a number"),
         ([("a", "b"), ("c",)], GIVEN, r"train\[1\]: expected \(text,\), \(text, second text\)"),
         ([()], GIVEN, r"train\[0\]: expected"),
     ],
@@ -316,6 +316,15 @@ def test_rows_of_several_forms_are_refused() -> None:
         Embed().training_examples(mixed, has_dropout=True)
     with pytest.raises(UserError, match="has no score, but other pairs have one"):
         Embed().targets([replaced(one) for one in mixed], ())
+
+
+def test_a_batch_without_anything_to_compare_is_refused(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    for batch, train in ((1, GIVEN), (16, GIVEN[:1])):
+        with pytest.raises(UserError, match="--batch: this task compares the examples of a batch"):
+            tune(run, train, GIVEN, batch=batch, **FAST)
+    with pytest.raises(UserError, match="all scores are 1; pairs that are simply alike need none"):
+        tune(run, [(a, 1, b) for a, b in GIVEN], GIVEN, **FAST)
 
 
 def replaced(one: Labelled) -> Labelled:
