@@ -41,7 +41,7 @@ class Cloze(Suite):
     likeliest, where it is one token; a causal model does not see what stands after it.
 
     Attributes:
-        language: of the sentences: `en` or `ko`.
+        language: of the sentences that come with it: `en` or `ko`.
         files: sentences of one's own instead: a file, a folder or a pattern. The columns are
             `text`, with `___` for the blank, `answer`, `alternatives` (a list, or words with spaces
             between them), and perhaps `kind` (default: the file's name) and `group`.
@@ -58,6 +58,11 @@ class Cloze(Suite):
     files: FilePath = ""
     by: Literal["kind", "group"] = "kind"
     limit: CountOrZero = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.files and self.language != "en":
+            raise ValueError("language: chooses among the sentences that come with it, not files")
 
     def questions(self) -> list[Question]:
         """Return the sentences by kind.

@@ -115,6 +115,11 @@ def test_the_shipped_sentences_are_asked_by_kind_or_by_group() -> None:
     assert {"trivia", "sentiment: positive", "syntax: agreement"} <= subsets
 
 
+def test_a_language_beside_own_sentences_is_refused() -> None:
+    with pytest.raises(ValueError, match="not files"):
+        Cloze("ko", files="own.jsonl")
+
+
 def test_a_blank_at_the_beginning_has_no_rank_in_a_causal_model(
     make_run: Make, tmp_path: Path
 ) -> None:
