@@ -153,7 +153,7 @@ def _notes(ways: Sequence[TunedWay]) -> list[str]:
     return [
         "distance: |end - start| / |start| of all weights below the head; CKA: of the states "
         "before and after, 1 if they are the same but for rotation and scale",
-        f"loss: mean of {count:,} dev examples; at the start with the tuned head",
+        f"loss: mean of {count:,} labelled examples; at the start with the tuned head",
         f"largest eigenvalue: of the Hessian of the loss at the tuned weights, on the first "
         f"{min(CURVED, count):,} examples; the smaller, the flatter",
     ]

@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from foreword import figures
 
@@ -70,12 +71,13 @@ def _plot_line(axes: Any, content: Mapping[str, Any]) -> None:
         axes.axvline(place, color="gray", linestyle="--", linewidth=1)
     axes.set(
         xlabel="0: start with the tuned head, 1: tuned",
-        ylabel="dev loss",
+        ylabel="loss",
         yscale="log",
         title="The loss on the line from start to end",
     )
-    for ticks in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-        ticks(lambda loss, _: f"{loss:.3g}")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(lambda loss, _: f"{loss:.3g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _plot_plane(axes: Any, content: Mapping[str, Any]) -> None:
