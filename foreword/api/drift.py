@@ -27,6 +27,7 @@ from foreword.tuning.drift import (
 )
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.predict import TunedModel, load_tuned
+from foreword.tuning.predictor import is_tuned
 from foreword.tuning.result import SCORES, metric_name
 from foreword.tuning.tuned_start import open_start
 
@@ -72,6 +73,9 @@ def drift(
             there are no labelled examples.
     """
     folders = list(dict.fromkeys(tuned))
+    for folder in folders:
+        if is_tuned(folder) and is_run(folder):
+            raise UserError(f"{folder}: was tuned to answer in text; drift requires a head")
     models = [load_tuned(folder, device) for folder in folders]
     runs = {_run_of(folder, run) for folder in folders}
     if len(runs) > 1:

@@ -227,41 +227,55 @@ def _epochs_notes(models: Sequence[ProbedModel]) -> list[str]:
 
 
 def _plot(figure: Any, rows: Sequence[Row], details: Sequence[Row]) -> None:
-    """Plot the continued share and tokens by prefix, and the exposure of canaries."""
-    canaries = [row for row in details if row["what"] == "exposure"]
-    names = [row["run"] for row in rows]
-    panels = figure.subplots(1, 2 + bool(canaries))
-    figure.set_size_inches(4.2 * len(panels) + 0.6, 4.4)
-    for axes, what in zip(panels, ("continued", "tokens"), strict=False):
+    """Plot what is continued by prefix, or the losses if nothing is, and the exposure."""
+    kinds = {row["what"] for row in details}
+    drawn = [what for what in ("continued", "tokens") if what in kinds] or ["loss"]
+    drawn += ["exposure"] * ("exposure" in kinds)
+    panels = figure.subplots(1, len(drawn), squeeze=False)[0]
+    figure.set_size_inches(max(6.0, 4.2 * len(panels)) + 0.6, 4.4)
+    for axes, what in zip(panels, drawn, strict=True):
         for number, row in enumerate(rows[:MAX_RUNS]):
+            own = [d for d in details if (d["run"], d["what"]) == (row["run"], what)]
             label = f"{row['run']}: AUC {row['AUC']:.3f}"
-            for text, line in ((TRAINING, "-"), (HELD_OUT, ":")):
-                own = [
-                    d
-                    for d in details
-                    if (d["run"], d["what"], d["text"]) == (row["run"], what, text)
-                ]
-                axes.plot(
-                    [d["prefix"] for d in own],
-                    [d["value"] for d in own],
-                    linestyle=line,
-                    label=label if text == TRAINING else None,
-                    **run_style(number),
-                )
-        axes.set_xlabel("tokens given; dotted: held-out text")
-        axes.grid(alpha=0.3)
+            _plot_run(axes, own, what, {"label": label, **run_style(number)})
+        axes.set(title=_TITLES[what], xlabel=_X_LABELS[what], ylabel=_Y_LABELS[what])
         axes.set_ylim(bottom=0)
-    panels[0].set_title(title("Passages continued word for word", len(names)))
-    panels[0].set_ylabel("share of passages")
-    panels[1].set(title="Tokens written until the first other one", ylabel="mean tokens")
-    if canaries:
-        for number, row in enumerate(rows[:MAX_RUNS]):
-            own = [canary for canary in canaries if canary["run"] == row["run"]]
-            places = ([canary["times"] for canary in own], [canary["value"] for canary in own])
-            panels[2].plot(*places, linestyle="", **run_style(number))
-        panels[2].set(xlabel="times planted", ylabel="exposure, bits", title="Exposure of canaries")
-        panels[2].set_ylim(bottom=0)
-        panels[2].grid(alpha=0.3)
+        axes.grid(alpha=0.3)
+    panels[0].set_title(title(_TITLES[drawn[0]], len(rows)))
     figure.legend(
         *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False
     )
+
+
+_TITLES = {
+    "continued": "Passages continued word for word",
+    "tokens": "Tokens written until the first other one",
+    "loss": "Loss on passages",
+    "exposure": "Exposure of canaries",
+}
+_X_LABELS = {
+    "continued": "tokens given; dotted: held-out text",
+    "tokens": "tokens given; dotted: held-out text",
+    "loss": "text",
+    "exposure": "times planted",
+}
+_Y_LABELS = {
+    "continued": "share of passages",
+    "tokens": "mean tokens",
+    "loss": "nats per token",
+    "exposure": "bits",
+}
+
+
+def _plot_run(axes: Any, own: Sequence[Row], what: str, style: dict[str, Any]) -> None:
+    """Plot one figure of a run."""
+    if what == "exposure":
+        axes.plot([d["times"] for d in own], [d["value"] for d in own], linestyle="", **style)
+    elif what == "loss":
+        axes.plot([d["text"] for d in own], [d["value"] for d in own], **style)
+    else:
+        for text, line in ((TRAINING, "-"), (HELD_OUT, ":")):
+            shown = [d for d in own if d["text"] == text]
+            x, y = ([d[key] for d in shown] for key in ("prefix", "value"))
+            axes.plot(x, y, linestyle=line, **style)
+            style = style | {"label": None}

@@ -217,5 +217,9 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
     assert "--dev names labelled examples" in refused(folder)  # tuned on examples in memory
     assert "not a fine-tuned model" in refused(tmp_path / "run")
+    (tmp_path / "wrote").mkdir()
+    for file in ("labels.json", "recipe.toml", "run.json"):
+        (tmp_path / "wrote" / file).write_text("{}", encoding="utf-8")
+    assert "was tuned to answer in text" in refused(tmp_path / "wrote")
     moved = folder.rename(tmp_path / "elsewhere")
     assert "--run names the run it was tuned from" in refused(moved, "--dev", "x.tsv")
