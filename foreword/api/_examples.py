@@ -107,6 +107,11 @@ class GivenExamples:
     columns: Sequence[Columns]
 
     @property
+    def together(self) -> LabelledTexts:
+        """The examples of all tasks."""
+        return LabelledTexts.of(example for task in self.tasks for example in task)
+
+    @property
     def description(self) -> str | list[str]:
         """Where the examples came from, as the evaluation's settings record it."""
         named = [
@@ -133,15 +138,18 @@ class ExampleReader:
     prefixes: Sequence[str]
 
     def read(
-        self, train: Sequence[ExampleSource], dev: Sequence[ExampleSource]
-    ) -> tuple[GivenExamples, GivenExamples]:
-        """Return the examples to train on, and those to score on.
+        self,
+        train: Sequence[ExampleSource],
+        dev: Sequence[ExampleSource],
+        test: Sequence[ExampleSource] = (),
+    ) -> tuple[GivenExamples, GivenExamples, GivenExamples | None]:
+        """Return the examples to train on, those to score on, and those to score at the end.
 
         Raises:
             UserError: a file cannot be read, arguments do not fit the sources, or pairs of texts
                 are among single texts.
         """
-        sources = [*train, *dev]
+        sources = [*train, *dev, *test]
         if all(source.columns is not None for source in sources) and self.columns:
             raise UserError("text, label, pair: tuples have no columns to choose from")
         if self.names and not any(source.file for source in sources):
@@ -150,10 +158,12 @@ class ExampleReader:
             kind = kinds.name_of(self.task)
             raise UserError(f"--prefix: is for texts; {kind} reads its examples as they are")
         given, scored = self._read(train), self._read(dev)
-        forms = {bool(columns.pair) for columns in (*given.columns, *scored.columns)}
-        if len(forms) > 1 and not self.task.compares_texts:
-            raise UserError("train, dev: pairs of texts in one, single texts in the other")
-        return given, scored
+        last = self._read(test) if test else None
+        columns = [*given.columns, *scored.columns, *(last.columns if last is not None else ())]
+        if len({bool(one.pair) for one in columns}) > 1 and not self.task.compares_texts:
+            names = "train, dev, test" if test else "train, dev"
+            raise UserError(f"{names}: pairs of texts in one, single texts in the other")
+        return given, scored, last
 
     def _read(self, sources: Sequence[ExampleSource]) -> GivenExamples:
         if len(self.prefixes) not in (0, len(sources)):
@@ -184,11 +194,16 @@ class ExampleReader:
         return read_table(file, self.names, by_number, self.task.formats)
 
     def as_table(
-        self, train: GivenExamples, dev: GivenExamples, temperature: float
+        self,
+        train: GivenExamples,
+        dev: GivenExamples,
+        test: GivenExamples | None,
+        temperature: float,
     ) -> dict[str, Any]:
         """Return where the examples came from, as the evaluation's settings record it."""
         columns = train.columns[0]
         table: dict[str, Any] = {"train": train.description, "dev": dev.description}
+        table |= {} if test is None else {"test": test.description}
         table |= {"text": columns.text, "pair": columns.pair, "label": columns.label}
         if self.prefixes:
             table |= {"prefix": self.prefixes, "temperature": temperature}

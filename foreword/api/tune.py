@@ -21,7 +21,7 @@ from foreword.runs.tracking import trackers_of
 from foreword.runs.trained_model import TrainedModel
 from foreword.tuning import result as results
 from foreword.tuning import run as tuning
-from foreword.tuning.examples import LabelledTexts, overlap_note
+from foreword.tuning.examples import overlap_note
 from foreword.tuning.published_head import with_published_head
 from foreword.tuning.result import TuneResult
 from foreword.tuning.task_mixture import mix_tasks
@@ -90,6 +90,7 @@ def tune(
     train: Examples,
     dev: Examples,
     *,
+    test: Examples | None = None,
     text: str | None = None,
     pair: str | None = None,
     label: str | None = None,
@@ -135,6 +136,7 @@ def tune(
             .conllu, .conll), and examples of their columns (`(words, labels)`), or dictionaries;
             `embed` needs no labels: `(text, second text)`.
         dev: labelled text to score on, in the same forms.
+        test: labelled text that is scored once, when training has ended, and chooses nothing.
         text: column of the text, a number from 0 if the files have no header; default: `text`, or
             that of the task and the format.
         pair: column of a second text.
@@ -202,6 +204,7 @@ def tune(
         [prefix] if isinstance(prefix, str) else list(texts_of(prefix or (), "prefix")),
     )
     train_sources, dev_sources = sources_of(train, "train", made), sources_of(dev, "dev", made)
+    test_sources = [] if test is None else sources_of(test, "test", made)
 
     # Open the model.
     trained = open_start(_arguments.path(run, "RUN"), device)
@@ -213,30 +216,34 @@ def tune(
 
     # Read the examples; return a result that is there already, and never overwrite another one.
     with allocator.returning_freed():
-        training, scored = reader.read(train_sources, dev_sources)
-    dev_examples = LabelledTexts.of(example for examples in scored.tasks for example in examples)
+        training, scored, last = reader.read(train_sources, dev_sources, test_sources)
+    dev_examples = scored.together
+    further = {} if last is None else {"test": last.together}
     mixture = mix_tasks(training.tasks, temperature)
-    overlap, remarks = overlap_note(training.tasks, dev_examples), made.notes(mixture, dev_examples)
+    parts = {"dev": dev_examples, **further}
+    overlaps = [overlap_note(training.tasks, part, which) for which, part in parts.items()]
+    warnings, remarks = list(filter(None, overlaps)), made.notes(mixture, dev_examples)
     wanted = FineTuning(
         made,
         several,
         mixture,
         dev_examples,
         reader.tuned_on(training),
-        reader.as_table(training, scored, temperature),
+        reader.as_table(training, scored, last, temperature),
         name,
         evaluation,
         folder,
-        training.skipped + scored.skipped,
-        rates=rates,
-        notes=[*([overlap] if overlap else []), *remarks],
+        training.skipped + scored.skipped + (0 if last is None else last.skipped),
+        further,
+        rates,
+        notes=[*warnings, *remarks],
     )
     if (done := _fine_tuning.find(trained, wanted)) is not None:
         return TuningResult(folder, evaluation, done["title"], done["rows"], done)
     for note in _notes(trained, made):
         display.note(note)
-    if overlap:
-        display.warn(overlap)
+    for warning in warnings:
+        display.warn(warning)
     for remark in remarks:
         display.note(remark)
 

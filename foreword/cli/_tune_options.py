@@ -26,6 +26,10 @@ class LabelledTextOptions(Options):
     dev: Annotated[
         list[Path] | None, typer.Option(help="Labelled text to score on, never trained on.")
     ] = None
+    test: Annotated[
+        list[Path] | None,
+        typer.Option(help="Labelled text to score once, at the end: it can choose nothing."),
+    ] = None
     text: Annotated[
         str | None,
         typer.Option(

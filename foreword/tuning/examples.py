@@ -71,12 +71,15 @@ class LabelledTexts(Sequence[Labelled]):
             yield from map(Labelled._make, zip(*some, strict=True))
 
 
-def overlap_note(train: Iterable[Iterable[Labelled]], dev: Sequence[Labelled]) -> str | None:
+def overlap_note(
+    train: Iterable[Iterable[Labelled]], dev: Sequence[Labelled], name: str = "dev"
+) -> str | None:
     """Return a warning if many dev examples are training examples; None if hardly any is.
 
     Args:
         train: the training examples of each task.
         dev: the dev examples.
+        name: what they are called.
     """
     keys = Counter((example.text, example.pair) for example in dev)
     shared = {
@@ -86,8 +89,8 @@ def overlap_note(train: Iterable[Iterable[Labelled]], dev: Sequence[Labelled]) -
     if count < max(1, LEAST_OVERLAP * len(dev)):
         return None
     return (
-        f"warning: {count:,} of the {len(dev):,} dev examples are training examples too (the same "
-        "text); scores on them say little about new text"
+        f"warning: {count:,} of the {len(dev):,} {name} examples are training examples too "
+        "(the same text); scores on them say little about new text"
     )
 
 

@@ -255,5 +255,5 @@ def _choice_notes(settings: TuneSettings, final: Row) -> list[str]:
     name = metric_name(chosen_metric(final, settings.metric))
     return [
         f"each seed kept the best of its epochs by {name} on the dev examples, which is therefore "
-        "a little too high; score other examples for a number to report"
+        "a little too high; score others too, with --test, for a number to report"
     ]

@@ -119,3 +119,17 @@ def test_arguments_about_columns_are_refused_for_tuples(
 ) -> None:
     with pytest.raises(UserError, match=message):
         tune(run, PAIRS, PAIRS, name="refused", **arguments, **FAST)
+
+
+def test_test_examples_are_scored_at_the_end_beside_the_dev_examples(run: Path) -> None:
+    train = list(zip(TEXTS, LABELS, strict=True))
+    result = tune(run, train, train, test=train[:5], name="tested", **FAST)
+    row, *_, baseline = result.rows
+    assert any("5 of the 5 test examples are training exa" in n for n in result.content["notes"])
+    assert {"test_accuracy", "test_f1"} <= row.keys() & baseline.keys()
+    assert result.content["settings"]["data"]["test"] == "5 examples given in Python"
+    assert "test_accuracy" not in result.content["epochs"][0]
+    with pytest.raises(UserError, match="train, dev, test: pairs of texts in one, single texts"):
+        tune(run, train, train, test=PAIRS, name="refused", **FAST)
+    with pytest.raises(UserError, match=r"test\[0\]: labels that no training example has"):
+        tune(run, train, train, test=[("a", "else")], name="refused", **FAST)
