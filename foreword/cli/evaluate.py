@@ -41,6 +41,10 @@ def evaluate(
         list[str] | None, typer.Option("--set", help="With --suite, a setting of it: limit=100.")
     ] = None,
     untrained: Untrained = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="With --suite: folder for the result; default: RUN/evaluations."),
+    ] = None,
     rows: Annotated[
         Count | None, typer.Option(help="Maximum number of rows; default: all.")
     ] = None,
@@ -70,10 +74,11 @@ def evaluate(
         if len(files) > 1:
             raise UserError("--data: with --suite, one file, folder or pattern")
         given = [*(settings or []), *(f"files={to_json(str(file))}" for file in files)]
-        _ask(runs, suite, given, untrained=untrained, device=device, quiet=quiet, json=json)
+        _ask(runs, suite, given, out, untrained=untrained, device=device, quiet=quiet, json=json)
         return
-    if settings or untrained:
-        raise UserError(f"--{'set' if settings else 'untrained'}: requires --suite")
+    for option, is_given in (("set", settings), ("untrained", untrained), ("out", out)):
+        if is_given:
+            raise UserError(f"--{option}: requires --suite")
     if len(runs) > 1:
         raise UserError(f"{runs[1]}: the loss is measured run by run; several need --suite")
     from foreword.api.evaluate import evaluate as work
@@ -100,6 +105,7 @@ def _ask(
     runs: Sequence[Path],
     name: str,
     settings: Sequence[str],
+    out: Path | None,
     *,
     untrained: bool,
     device: str,
@@ -115,6 +121,7 @@ def _ask(
         suite(name, settings),
         display=progress_of(not quiet),
         untrained=untrained,
+        out=out,
         device=device,
         prefix="suite",
     )

@@ -162,6 +162,7 @@ def test_evaluate_refuses_what_no_suite_takes(
     assert "asks no questions" in refused("evaluate", run, "--suite", "gradient_reach")
     assert "did you mean 'lambada'" in refused("evaluate", run, "--suite", "lambda")
     assert "--rows: is for the loss" in refused("evaluate", run, "--suite", "lama", "--rows", "3")
+    assert "--out: requires --suite" in refused("evaluate", run, "--out", tmp_path)
     assert "--set: requires --suite" in refused("evaluate", run, "--set", "limit=3")
     assert "several need --suite" in refused("evaluate", run, make_run("encoder"))
     pairs = ("evaluate", run, "--suite", "blimp", "--data")
