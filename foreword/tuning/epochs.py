@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from foreword.train.finite import require_finite
 from foreword.train.hooks import Hook
 from foreword.train.loop import Loop
-from foreword.tuning.result import LOWER_IS_BETTER, Row, chosen_metric
+from foreword.tuning.result import Row, as_gain, chosen_metric
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class ScoreEachEpoch(Hook):
             self.kept = now
             return
         metric = chosen_metric(self.curve[now], best.metric)
-        scores = [row[metric] * (-1 if metric in LOWER_IS_BETTER else 1) for row in self.curve]
+        scores = [as_gain(metric, row[metric]) for row in self.curve]
         if self.kept < 0 or scores[now] > scores[self.kept]:
             self.kept = now
             self._weights = [p.detach().clone() for p in _parameters(loop)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -14,7 +15,7 @@ from foreword.tuning.drawing import draw, hold_out
 from foreword.tuning.examples import LabelledTexts
 from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.labelled import Labelled
-from foreword.tuning.result import TuneResult, chosen_metric, metric_name
+from foreword.tuning.result import TuneResult, as_gain, chosen_metric, metric_name
 from foreword.tuning.seeds import ReportProgress
 from foreword.tuning.tasks._contract import Task
 
@@ -138,7 +139,8 @@ def tune_at_best_rate(
         )
     metric = chosen_metric(known[0].rows[0], settings.metric)
     scores = [None if result is None else float(result.rows[0][metric]) for result in results]
-    best = scores.index(max(score for score in scores if score is not None))
+    gains = [-math.inf if score is None else as_gain(metric, score) for score in scores]
+    best = next(n for n, one in enumerate(results) if one is not None and gains[n] == max(gains))
     choice = RateChoice(
         rates.values[best],
         rates.chosen_on,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -99,6 +100,13 @@ def chosen_metric(row: Row, metric: str = "") -> str:
     if metric and metric not in names:
         raise UserError(f"tune.metric: '{metric}' is not a score of this task: {', '.join(names)}")
     return metric or names[0]
+
+
+def as_gain(metric: str, score: float) -> float:
+    """Return a score such that more is better; one that is no number is the worst."""
+    if math.isnan(score):
+        return -math.inf
+    return -score if metric in LOWER_IS_BETTER else score
 
 
 def train_count(examples: Mapping[str, Any]) -> str:

@@ -56,6 +56,7 @@ class Tuner:
         if score is None:
             raise TrainingStoppedError("not finite")
         row = {"start": "pretrained", "strategy": "full", "accuracy": score, "f1": 1 - score}
+        row["perplexity"] = 10 * score
         return cast("TuneResult", FakeResult([row]))
 
 
@@ -88,6 +89,14 @@ def test_trials_see_neither_the_dev_set_nor_the_examples_that_score_them() -> No
 
 def test_the_metric_that_chooses_can_be_named() -> None:
     assert choose(Tuner(dict(SCORES)), metric="f1")[1].chosen == 1e-4
+
+
+def test_the_lowest_perplexity_is_the_best() -> None:
+    assert choose(Tuner(dict(SCORES)), metric="perplexity")[1].chosen == 1e-4
+
+
+def test_a_rate_whose_score_is_no_number_is_not_chosen() -> None:
+    assert choose(Tuner({**SCORES, 1e-4: float("nan")}))[1].chosen == 3e-4
 
 
 def test_the_dev_set_chooses_where_it_is_told_to_and_this_is_said() -> None:
