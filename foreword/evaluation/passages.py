@@ -67,8 +67,8 @@ class PassageScore:
 
     @property
     def is_likeliest(self) -> bool:
-        """Whether each token was the likeliest one."""
-        return bool(len(self.ranks)) and not self.ranks.any()
+        """Whether each token was the likeliest one. [UNK] stands for no word and never counts."""
+        return bool(len(self.ranks)) and not self.ranks.any() and not self.unknown
 
 
 class _Plan(NamedTuple):

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from foreword.errors import UserError
+from foreword.probes._suite import CLOSENESS
 from foreword.types import Array
 
 
@@ -75,13 +76,14 @@ def candidates(text: str, count: int) -> list[str]:
 def exposure(canary: Canary, count: int, nats_of: Callable[[Sequence[str]], Array]) -> float:
     """Return log2(candidates) - log2(rank of the canary among them by its loss), in bits.
 
-    A model that does not know it has an exposure of about 1.4; one that finds it the likeliest of
-    all has log2(candidates).
+    Of equal losses, as of unknown digits, the rank is the middle one. A model that does not know it
+    has an exposure of about 1.4; one that finds it the likeliest of all has log2(candidates).
 
     Reference: Carlini et al. 2019, section 4.2.
     """
     nats = nats_of(candidates(canary.text, count))
-    rank = 1 + int((nats[1:] < nats[0]).sum())
+    is_equal = np.isclose(nats[1:], nats[0], rtol=CLOSENESS, atol=0)
+    rank = 1 + int((nats[1:][~is_equal] < nats[0]).sum()) + int(is_equal.sum()) / 2
     return math.log2(len(nats)) - math.log2(rank)
 
 

@@ -29,7 +29,7 @@ class Question:
     """A question to a model.
 
     Attributes:
-        name: what names it in messages and results, unique in its suite: a file and its line.
+        name: what names it in messages and results: a file and its line.
         subset: the part of the suite that it belongs to.
         text: what is asked, as people read it.
         answer: the right answer.
@@ -257,10 +257,10 @@ def _predictions(
 
 def _values(asked: Iterable[tuple[Question, Answer]]) -> Array:
     """Return what the statistic takes, (questions, ...) float64; the mean of what asks the same."""
-    values: dict[str, list[float | tuple[float, ...]]] = {}
-    for question, answer in asked:
+    values: dict[str | int, list[float | tuple[float, ...]]] = {}
+    for number, (question, answer) in enumerate(asked):
         value = answer.correct if answer.value is None else answer.value
-        values.setdefault(question.asks or question.name, []).append(value)
+        values.setdefault(question.asks or number, []).append(value)
     return np.array([np.mean(same, axis=0) for same in values.values()], dtype=float)
 
 

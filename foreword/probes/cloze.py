@@ -157,7 +157,7 @@ def _ranks(prompted: PromptedModel, questions: Sequence[Question]) -> dict[int, 
     return {
         n: int(score.ranks[0]) + 1
         for n, score in zip(passages, scores, strict=True)
-        if len(score.ranks) == 1
+        if len(score.ranks) == 1 and not score.unknown
     }
 
 

@@ -104,7 +104,8 @@ class Lama(Suite):
             score = next(scores)
             is_right = score.is_likeliest
             given = question.answer if is_right else ""
-            yield Answer(given, float(is_right), (float(score.ranks.max()),), score.unknown)
+            worst = float("inf") if score.unknown else float(score.ranks.max())
+            yield Answer(given, float(is_right), (worst,), score.unknown)
 
     def further(self, answers: Sequence[Answer]) -> Mapping[str, float | None]:
         """Return the precision at ten."""

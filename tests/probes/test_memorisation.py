@@ -169,6 +169,11 @@ def test_exposure_is_the_log_of_the_rank_from_the_top(better: int, bits: float) 
     assert exposure(Canary("code 123456", 1), 1024, nats_of) == pytest.approx(bits)
 
 
+def test_a_model_that_tells_no_digits_apart_exposes_nothing() -> None:
+    bits = exposure(Canary("code 123456", 1), 1024, lambda texts: np.full(len(texts), 5.0))
+    assert bits == pytest.approx(1, abs=0.01)
+
+
 def test_planted_canaries_are_exposed_and_counted(tmp_path: Path) -> None:
     digits = [f"code {n}" for n in range(10)]
     model = overfitted(["code 7"], words=digits)

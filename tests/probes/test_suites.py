@@ -13,10 +13,13 @@ from sklearn.metrics import roc_auc_score
 
 from foreword.cli.main import run as command
 from foreword.errors import UserError
+from foreword.evaluation.passages import PassageScore
 from foreword.evaluation.prompting import PromptedModel
+from foreword.probes import cloze, lama
 from foreword.probes._contract import ProbedModel
 from foreword.probes._suite import best, paired
 from foreword.probes.choice import Choice
+from foreword.probes.cloze import Cloze
 from foreword.probes.cola_zero_shot import ColaZeroShot, pairs_in_order
 from foreword.probes.lama import Lama
 from foreword.probes.lambada import Lambada
@@ -70,6 +73,35 @@ def test_the_last_word_of_a_passage_is_asked(decoder: ProbedModel, tmp_path: Pat
     nats = [answer["scores"][0] for answer in found.predictions]
     assert row["perplexity"] == pytest.approx(np.exp(-np.mean(nats)))
     assert row["accuracy"] == np.mean([answer["correct"] for answer in found.predictions])
+
+
+def test_a_predicted_unknown_token_is_no_right_word(
+    decoder: ProbedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown = PassageScore(-0.1, 1, unknown=1, ranks=np.zeros(1, np.int64))
+    assert not unknown.is_likeliest
+    for module in (lama, cloze):
+        monkeypatch.setattr(module, "score_passages", lambda *_, **__: iter([unknown]))
+    facts = {"masked_sentences": ["the old [MASK]"], "obj_label": "zzz"}
+    (row,) = Lama(str(lines(tmp_path / "f.jsonl", facts))).measure([decoder]).rows[:1]
+    assert (row["accuracy"], row["in_first_10"]) == (0, 0)
+    blank = {"text": "the old ___", "answer": "zzz", "alternatives": ["bank"]}
+    (row,) = Cloze(files=str(lines(tmp_path / "c.jsonl", blank))).measure([decoder]).rows[:1]
+    assert row["median_rank"] is None
+
+
+def test_files_of_the_same_name_have_questions_of_their_own(
+    decoder: ProbedModel, tmp_path: Path
+) -> None:
+    def asked(answer: int) -> dict[str, object]:
+        return {"question": "the river", "options": ["bank", "old"], "answer": answer}
+
+    lines(tmp_path / "a" / "dev.jsonl", asked(0))
+    lines(tmp_path / "b" / "dev.jsonl", asked(1), asked(0), asked(0))
+    found = Choice(str(tmp_path / "*" / "dev.jsonl")).measure([decoder])
+    assert found.rows[-1]["questions"] == 4
+    expected = np.mean([answer["correct"] for answer in found.predictions])
+    assert found.rows[-1]["accuracy"] == pytest.approx(expected)
 
 
 def test_facts_are_asked_once_and_beside_the_most_frequent_answer(
