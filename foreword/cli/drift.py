@@ -32,12 +32,12 @@ def drift(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Show what fine-tuning changed, and why pretraining helps.
+    """Show what fine-tuning changed, and how flat the loss is around it.
 
     For each tuned model: how far the weights of each layer moved from where they started, how alike
     the states are, the loss on the straight line from start to end and past it, and the largest
-    eigenvalue of the Hessian at the end. With two, the loss on the plane of the start and both: a
-    model tuned with --from-scratch beside a pretrained one shows how much wider the basin is.
+    eigenvalue of the Hessian at the end. With two, the loss on the plane of the start and both: put
+    a model tuned with --from-scratch beside the pretrained one to compare the basins.
 
     The figures are saved as drift-NAME.json in RUN/evaluations, the plot as drift-NAME.png.
     """
