@@ -244,8 +244,6 @@ def tune(
         display.note(note)
     for warning in warnings:
         display.warn(warning)
-    for remark in remarks:
-        display.note(remark)
 
     # Fine-tune, and write the model and its scores.
     with display:

@@ -20,7 +20,7 @@ from foreword.tuning.fine_tuner import (
     count_steps,
 )
 from foreword.tuning.network import Network
-from foreword.tuning.result import Row, chosen_metric, metric_name, summarise
+from foreword.tuning.result import Row, as_gain, chosen_metric, metric_name, summarise
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.unfinished import FinishedSeeds
@@ -237,8 +237,11 @@ def stuck_notes(finals: Sequence[Row], baselines: Sequence[Row], metric: str) ->
         metric: the score; default: the task's first.
     """
     name = chosen_metric(finals[0], metric)
-    best = max(baselines, key=lambda row: float(row.get(name, -np.inf)), default={})
-    stuck = [final["seed"] for final in finals if final[name] <= best.get(name, -np.inf)]
+    gains = [as_gain(name, row.get(name, np.nan)) for row in baselines]
+    best = baselines[int(np.argmax(gains))] if gains else {}
+    stuck = [
+        one["seed"] for one in finals if as_gain(name, one[name]) <= max(gains, default=-np.inf)
+    ]
     if not stuck:
         return []
     seeds = ", ".join(map(str, stuck))

@@ -155,6 +155,7 @@ def test_answers_are_learned_and_written(layout: str, tmp_path: Path) -> None:
     assert (before["strategy"], unigrams["strategy"]) == ("not tuned", "unigrams of answers")
     assert tuned["perplexity"] < 1.5 < before["perplexity"]
     assert tuned["tokens"] == 1.0
+    assert not any("no better" in note for note in result.content["notes"])
     asked = [conversation("u:the day"), conversation("u:in town", "a:whatever")]
     found = predict(result.out, asked, device="cpu", progress=False)
     assert found.predictions == ["was warm", "cold"]
