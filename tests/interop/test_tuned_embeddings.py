@@ -29,6 +29,7 @@ FAMILIES = {
     "xlnet": "mean",
     "gpt2": "last",
     "gpt1": "mean",
+    "modern_decoder": "mean",
     "t5": "mean",
 }
 MODES = {"mean": "mean_tokens", "first": "cls_token", "last": "lasttoken"}
