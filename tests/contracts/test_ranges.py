@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, get_args
 
 import numpy as np
@@ -35,7 +35,6 @@ GIVEN: dict[str, dict[str, Any]] = {
     "Mixture": {"objectives": (SpanCorruption(),), "modes": (), "shares": (1.0,)},
     "Grid": {"cells": (Cell("bert_tiny"),)},
     "GridTask": {"name": "task", "train": "train.tsv", "dev": "dev.tsv"},
-    "MinimalPairs": {"files": "pairs.jsonl"},
     "Tagging": {"train": "train.conllu", "dev": "dev.conllu"},
     "SentenceSimilarity": {"file": "pairs.tsv"},
     "Budget": {"unit": "steps", "amount": 10},
@@ -92,7 +91,8 @@ def replaced(value: Any, new: Any) -> Iterator[Any]:
 
 def given(cls: Any, name: str) -> tuple[dict[str, Any], Any]:
     """Return the settings that a class requires, and a value of the setting `name`."""
-    settings = dict(GIVEN.get(cls.__name__, {}))
+    reads_files = any(f.name == "files" and f.default is MISSING for f in fields(cls))
+    settings = dict(GIVEN.get(cls.__name__, {"files": "questions.jsonl"} if reads_files else {}))
     value = FILLED.get(cls.__name__, {}).get(name)
     return settings, getattr(cls(**settings), name) if value is None else value
 
