@@ -35,11 +35,11 @@ STRATEGIES: dict[str, Any] = {
     "frozen": Frozen(),
     "top_layers, 1": TopLayers(layers=1),
     "top_layers, 2": TopLayers(layers=2),
+    "top_layers, 4": TopLayers(layers=4),
     "gradual_unfreezing": GradualUnfreezing(),
     "layer_decay, 0.8": LayerDecay(),
     "lora, rank 8, all maps": LoRA(),
     "lora, rank 8, query and key_value": LoRA(targets=("query", "key_value")),
-    "lora, rank 1, all maps": LoRA(rank=1),
 }
 FACTORS = (1.0, 3.0)
 FROZEN_FACTORS = (10.0, 30.0)
