@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foreword import atomic, config, stored
+from foreword import atomic, config, kinds, stored
 from foreword.api import _arguments
 from foreword.api._arguments import PathName, Paths, Settings, checked
 from foreword.api._result import Result
 from foreword.api.progress import ProgressDisplay, progress_of
-from foreword.errors import UserError
+from foreword.errors import UserError, nearest
 from foreword.evaluation.loaded import load
 from foreword.kinds import Part, name_of
 from foreword.probes._contract import Finding, Probe, ProbedModel
@@ -131,9 +131,14 @@ def suite(name: str, settings: Settings) -> Suite:
         UserError: there is no such suite, or a setting is wrong.
     """
     kind = SUITES.get(name, name)
-    found = built(kind, settings)
-    if not isinstance(found, Suite):
+    known = kinds.names("probes")
+    if kind in known and not issubclass(kinds.load("probes", kind), Suite):
         raise UserError(f"--suite {name}: it asks no questions; run 'foreword probe --kind {kind}'")
+    if kind not in known:
+        suites = [one for one in known if issubclass(kinds.load("probes", one), Suite)]
+        raise UserError(f"--suite: no suite '{name}'{nearest(name, [*suites, *SUITES])}")
+    found = built(kind, settings)
+    assert isinstance(found, Suite)
     return found
 
 

@@ -126,7 +126,7 @@ def _question(row: Mapping[str, Any], subset: str, name: str, where: str) -> Que
     text, answer = (text_of(row.get(column), where).strip() for column in (TEXT, ANSWER))
     given = row.get(ALTERNATIVES)
     others = given if isinstance(given, list) else text_of(given, where).split()
-    options = (answer, *(str(other).strip() for other in others))
+    options = (answer, *(text_of(other, where).strip() for other in others))
     if text.count(BLANK) != 1:
         raise UserError(f"{where}: expected one {BLANK} in {TEXT}")
     if not answer or len(options) < 2 or not all(options):

@@ -93,6 +93,8 @@ class InContext(Suite):
         super().__post_init__()
         if not self.shots or len(set(self.shots)) < len(self.shots):
             raise ValueError(f"shots: expected different numbers, got {list(self.shots)}")
+        if len(set(self.labels)) < len(self.labels):
+            raise ValueError(f"labels: expected different words, got {list(self.labels)}")
         if self.labels and self.task != "classify":
             raise ValueError("labels: are for task 'classify'")
         if self.task == "classify" and not self.files:

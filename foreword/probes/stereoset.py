@@ -63,7 +63,10 @@ class Stereoset(Suite):
             )
         biases: dict[str, list[Question]] = {}
         for form in FORMS:
-            for number, item in enumerate(data.get(form, []), 1):
+            items = data.get(form, [])
+            if not isinstance(items, list):
+                raise UserError(f"{file}: {form}: expected a list of items")
+            for number, item in enumerate(items, 1):
                 where = f"{file}: {form} item {number}"
                 question = _question(item, form, where)
                 biases.setdefault(question.subset, []).append(question)
@@ -114,4 +117,6 @@ def _question(item: Any, form: str, where: str) -> Question:
         name, bias = str(item["id"]), str(item["bias_type"])
     except (KeyError, TypeError):
         raise UserError(f"{where}: expected id, bias_type, context and sentences") from None
+    if not all(options):
+        raise UserError(f"{where}: a sentence is empty")
     return Question(name, bias, f"{before}{options[0]}", options[0], options, before)

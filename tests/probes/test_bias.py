@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -105,6 +106,15 @@ def test_bad_files_are_refused_in_one_line(tmp_path: Path) -> None:
     broken = tmp_path / "set.json"
     broken.write_text('{"data": {"intrasentence": [{"id": 1}]}}', encoding="utf-8")
     with pytest.raises(UserError, match="intrasentence item 1: expected id, bias_type"):
+        Stereoset(str(broken)).questions()
+    broken.write_text('{"data": {"intrasentence": 3}}', encoding="utf-8")
+    with pytest.raises(UserError, match="intrasentence: expected a list of items"):
+        Stereoset(str(broken)).questions()
+    labels = ("stereotype", "anti-stereotype", "unrelated")
+    empty = [{"gold_label": label, "sentence": " "} for label in labels]
+    item = {"id": 1, "bias_type": "x", "context": "c", "sentences": empty}
+    broken.write_text(json.dumps({"data": {"intrasentence": [item]}}), encoding="utf-8")
+    with pytest.raises(UserError, match="intrasentence item 1: a sentence is empty"):
         Stereoset(str(broken)).questions()
     broken.write_text('{"data": []}', encoding="utf-8")
     with pytest.raises(UserError, match="expected StereoSet's layout"):

@@ -137,6 +137,7 @@ def test_a_blank_at_the_beginning_has_no_rank_in_a_causal_model(
         ({"answer": " "}, "no word in answer"),
         ({"alternatives": []}, "no word in alternatives"),
         ({"alternatives": ["old", ""]}, "no word in alternatives"),
+        ({"alternatives": ["old", None]}, "no word in alternatives"),
         ({"alternatives": ["old", "bank"]}, "an option of the blank occurs twice"),
     ],
 )

@@ -188,6 +188,7 @@ def test_prompts_that_do_not_fit_are_counted(decoder: ProbedModel) -> None:
         ({"task": "classify"}, "needs a table with text and label"),
         ({"task": "add", "files": "x"}, "makes its own examples"),
         ({"task": "add", "labels": ("a", "b")}, "are for task 'classify'"),
+        ({"task": "classify", "files": "x", "labels": ("a", "a")}, "expected different words"),
         ({"shots": ()}, "expected different numbers"),
         ({"shots": (1, 1)}, "expected different numbers"),
         ({"template": "{text} is"}, "expected one {text} and one {answer}"),

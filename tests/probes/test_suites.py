@@ -193,6 +193,10 @@ def test_evaluate_refuses_what_no_suite_takes(
     run = make_run("decoder")
     assert "asks no questions" in refused("evaluate", run, "--suite", "gradient_reach")
     assert "did you mean 'lambada'" in refused("evaluate", run, "--suite", "lambda")
+    assert "it asks no questions" in refused(
+        "evaluate", run, "--suite", "tagging", "--data", tmp_path
+    )
+    assert "there is: blimp, choice, cloze" in refused("evaluate", run, "--suite", "zzzz")
     assert "--rows: is for the loss" in refused("evaluate", run, "--suite", "lama", "--rows", "3")
     assert "--out: requires --suite" in refused("evaluate", run, "--out", tmp_path)
     assert "--set: requires --suite" in refused("evaluate", run, "--set", "limit=3")
