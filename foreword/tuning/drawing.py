@@ -51,7 +51,12 @@ def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task
         return Drawn(examples, (np.arange(total),) * seeds, total)
     if count > total:
         raise UserError(f"tune.examples: {count:,}, but there are {total:,} training examples")
-    draws = _draws(examples, count, range(1, seeds + 1), task)
+    groups = _groups(example.label for example in examples)
+    if len(groups) > count and task.has_classes:
+        raise UserError(
+            f"tune.examples: {count:,} cannot have one of each of the {len(groups):,} labels"
+        )
+    draws = _draws(groups, count, range(1, seeds + 1))
     used = np.unique(np.concatenate(draws))
     kept = LabelledTexts.of(examples[int(n)] for n in used)
     return Drawn(kept, tuple(np.sort(np.searchsorted(used, one)) for one in draws), total)
@@ -69,28 +74,28 @@ def hold_out(
         count: number of examples of the part.
         task: whether its labels are classes.
     """
-    (numbers,) = _draws(examples, count, [0], task)
+    groups = _groups(example.label for example in examples)
+    (numbers,) = _draws(groups, count, [0])
     is_held = np.zeros(len(examples), bool)
     is_held[numbers] = True
-    rest = [example for example, held in zip(examples, is_held, strict=True) if not held]
+    rest = LabelledTexts.of(e for e, held in zip(examples, is_held, strict=True) if not held)
     part = (example for example, held in zip(examples, is_held, strict=True) if held)
     if task.has_classes:
         labels = {example.label for example in rest}
         part = (example for example in part if example.label in labels)
-    return LabelledTexts.of(rest), LabelledTexts.of(part)
+    return rest, LabelledTexts.of(part)
 
 
-def _draws(
-    examples: Sequence[Labelled], count: int, seeds: Sequence[int], task: Task
-) -> list[Array]:
-    """Return the numbers of the examples that each seed draws."""
-    groups = _groups(example.label for example in examples)
+def _draws(groups: list[Array], count: int, seeds: Sequence[int]) -> list[Array]:
+    """Return the numbers of the examples that each seed draws, if it can some of each group.
+
+    Args:
+        groups: the numbers of the examples of each label.
+        count: number of examples to draw.
+        seeds: the seeds.
+    """
     if len(groups) > count:
-        if task.has_classes:
-            raise UserError(
-                f"tune.examples: {count:,} cannot have one of each of the {len(groups):,} labels"
-            )
-        groups = [np.arange(len(examples))]
+        groups = [np.sort(np.concatenate(groups))]
     counts = _shares([len(group) for group in groups], count)
     return [
         np.concatenate(

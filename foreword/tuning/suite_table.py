@@ -104,7 +104,7 @@ def cells_in_percent(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """
     columns = [name for name in scores_of(rows) if any(row.get(name) is not None for row in rows)]
     cells = [
-        [str(row["task"]), str(row["metric"]), *(in_percent(row, name) for name in columns)]
+        [str(row.get("task")), str(row.get("metric")), *(in_percent(row, name) for name in columns)]
         for row in rows
     ]
     return ["task", "metric", *columns], cells

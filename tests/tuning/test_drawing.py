@@ -114,7 +114,9 @@ def test_the_bag_of_words_learns_from_what_each_seed_drew(
 ) -> None:
     fitted: list[list[str]] = []
 
-    def noting(task: Classify, train: list[Labelled], test: list[Labelled]) -> object:
+    def noting(
+        task: Classify, train: list[Labelled], test: list[Labelled], further: object
+    ) -> object:
         fitted.append([example.text for example in train])
         return bag_of_words(task, train, test)
 

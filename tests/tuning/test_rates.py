@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from foreword.errors import TrainingStoppedError, UserError
+from foreword.tuning.drawing import hold_out
 from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.rates import RateChoice, Rates, tune_at_best_rate
@@ -130,3 +131,17 @@ def test_divergence_at_every_rate_is_an_error() -> None:
 def test_too_few_examples_to_hold_some_out_are_refused() -> None:
     with pytest.raises(UserError, match=r"--lr: 50 training examples are too few to choose a lear"):
         choose(Tuner(dict(SCORES)), train=TRAIN[:50])
+
+
+def test_a_part_is_held_out_of_more_labels_than_it_has_examples() -> None:
+    examples = [Labelled(f"text {n}", f"label {n % 40}", None, f"t:{n}") for n in range(120)]
+    rest, part = hold_out(examples, 12, Classify())
+    assert len(rest) == 108
+    assert len(part) == 12
+    assert not {e.source for e in rest} & {e.source for e in part}
+
+
+def test_a_label_that_only_the_part_has_is_not_scored() -> None:
+    examples = [Labelled("a", str(n % 2), None, f"t:{n}") for n in range(99)]
+    rest, part = hold_out([*examples, Labelled("b", "once", None, "t:99")], 10, Classify())
+    assert {e.label for e in part} <= {e.label for e in rest}
