@@ -17,6 +17,7 @@ from foreword.errors import UserError, nearest
 from foreword.kinds import part
 from foreword.ranges import LearningRate, Ranged
 from foreword.tuning.labelled import Columns
+from foreword.tuning.result import LOWER_IS_BETTER
 from foreword.tuning.table_files import FORMATS
 from foreword.tuning.tasks._contract import Task
 
@@ -110,11 +111,20 @@ class Published:
     on: Literal["test", "dev"] = "test"
     scores: Any = None
 
+    def __post_init__(self) -> None:
+        of_tasks = list(self.scores.values()) if isinstance(self.scores, Mapping) else [self.scores]
+        if self.scores is not None and not all(map(_are_scores, of_tasks)):
+            raise ValueError(
+                "scores: expected numbers by task and metric, {mood = {accuracy = 71}}"
+            )
+
     def score(self, name: str, metric: str) -> float | None:
-        """Return a score between 0 and 1; None if there is none."""
+        """Return a score as the model's own, of percents between 0 and 1; None if there is none."""
         of_task = (self.scores or {}).get(name)
         value = of_task.get(metric) if isinstance(of_task, Mapping) else None
-        return value / 100 if isinstance(value, int | float) else None
+        if value is None or metric in LOWER_IS_BETTER:
+            return value
+        return float(value) / 100
 
 
 @dataclass(frozen=True)
@@ -198,6 +208,12 @@ def find_files(task: SuiteTask, folder: Path) -> FoundFiles | tuple[str, ...]:
             )
         missing.append(lacking)
     return min(missing, key=len)
+
+
+def _are_scores(given: Any) -> bool:
+    return isinstance(given, Mapping) and all(
+        isinstance(score, int | float) and not isinstance(score, bool) for score in given.values()
+    )
 
 
 def _present(folder: Path, parts: Sequence[NamedFiles], name: str) -> dict[str, tuple[Path, ...]]:

@@ -79,7 +79,8 @@ def _columns(task: SuiteTask, table: ExampleTable, *, needs_label: bool) -> Colu
     """
     known = set(table.columns)
     for columns in task.columns:
-        if _texts_of(columns) <= known and (not needs_label or columns.label in known):
+        has_label = columns.label in ("", *known)
+        if _texts_of(columns) <= known and (has_label or not needs_label):
             return columns
     wanted = " or ".join(
         ", ".join(

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from foreword.errors import UserError
 from foreword.tuning import bag_of_words
-from foreword.tuning.result import Row, metric_name
+from foreword.tuning.result import LOWER_IS_BETTER, Row, is_score, metric_name
 from foreword.tuning.suite import Published, SuiteTask, TuningSuite
 
 OURS = "this model"
@@ -21,15 +22,25 @@ def score_rows(
 ) -> list[Row]:
     """Return a row for each metric of each dev set of a task.
 
-    Scores are between 0 and 1; None where there is none.
+    Scores are between 0 and 1, but for perplexities and losses; None where there is none.
 
     Args:
         suite: the suite, with the published scores.
         task: the task.
         content: the scores of its fine-tuning, as in their file.
         dev: names of the dev sets; the first has the scores without a name before them.
+
+    Raises:
+        UserError: a metric is not a score of the task.
     """
     ours, *others = content["rows"]
+    names = [name for name in ours if is_score(name) and not name.endswith("_std")]
+    for metric in task.metrics:
+        if metric not in names:
+            known = ", ".join(name for name in names if not name.startswith(tuple(dev[1:])))
+            raise UserError(
+                f"metrics: '{metric}' is not a score of {task.name}: {known}; its results are kept"
+            )
     named: Mapping[str, Row] = {str(row.get("strategy")): row for row in others}
     words = named.get(bag_of_words.NAME, {})
     baseline = others[-1]
@@ -61,14 +72,14 @@ def with_average(rows: Sequence[Row], tasks: Mapping[str, Sequence[str]]) -> lis
     """Return the rows with their average over tasks, if there are several.
 
     Each task counts once: its score is the mean of its dev sets' and metrics'. A column that has
-    no score for some task has no average.
+    no score for some task has no average; nor have perplexities and losses.
 
     Args:
         rows: of all tasks, from `score_rows`.
         tasks: the names of each task's dev sets.
     """
     rows = with_equal_columns(rows)
-    if len(tasks) < 2:
+    if len(tasks) < 2 or any(row["metric"] in LOWER_IS_BETTER for row in rows):
         return list(rows)
     average: Row = dict.fromkeys(rows[0]) | {"task": AVERAGE, "metric": ""}
     for column in scores_of(rows):
@@ -111,12 +122,16 @@ def cells_in_percent(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 
 
 def in_percent(row: Row, column: str) -> str:
-    """Return a score in percent, as published, with its deviation; a dash if there is none."""
+    """Return a score in percent, as published, with its deviation; a dash if there is none.
+
+    A perplexity or a loss is no share, so it is shown as it is.
+    """
     value, deviation = row.get(column), row.get(f"{column}_std")
     if not isinstance(value, int | float):
         return "–"
-    text = f"{100 * value:.1f}"
-    return f"{text} ± {100 * deviation:.1f}" if isinstance(deviation, int | float) else text
+    unit = 1 if row["metric"] in LOWER_IS_BETTER else 100
+    text = f"{unit * value:.1f}"
+    return f"{text} ± {unit * deviation:.1f}" if isinstance(deviation, int | float) else text
 
 
 def _mean(values: Iterable[Any]) -> float | None:

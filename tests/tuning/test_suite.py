@@ -11,10 +11,18 @@ import pytest
 
 from foreword import config
 from foreword.errors import UserError
-from foreword.tuning.labelled import Labelled
-from foreword.tuning.suite import FoundFiles, SuiteTask, TuningSuite, find_files, load_suite
+from foreword.tuning.labelled import Columns, Labelled
+from foreword.tuning.suite import (
+    FoundFiles,
+    Published,
+    SuiteTask,
+    TuningSuite,
+    find_files,
+    load_suite,
+)
 from foreword.tuning.suite_files import read_examples, read_unlabelled
 from foreword.tuning.suite_table import in_percent, score_rows, with_average
+from foreword.tuning.tasks.chat import Chat
 from tests.tuning.glue import write
 from tests.tuning.runs import reviews
 
@@ -257,3 +265,35 @@ def test_the_average_counts_each_task_once_and_leaves_no_gap_out_in_silence() ->
     ]
     average = with_average(rows, {"RTE": ["RTE"], "MRPC": ["MRPC"]})[-1]
     assert average["BERT-base (test)"] is None
+
+
+@pytest.mark.parametrize("scores", [3, {"RTE": 66.4}, {"RTE": {"accuracy": "66.4"}}])
+def test_published_scores_of_another_form_are_refused(scores: object) -> None:
+    with pytest.raises(ValueError, match="scores: expected numbers by task and metric"):
+        Published("a", "b", scores=scores)
+
+
+def test_a_metric_that_is_no_score_of_the_task_is_named() -> None:
+    with pytest.raises(UserError, match="metrics: 'accuracy' is not a score of RTE: matthews"):
+        score_rows(GLUE, task_of("RTE"), content(matthews=0.6), ["RTE"])
+
+
+def test_a_task_without_labels_may_be_in_a_suite(tmp_path: Path) -> None:
+    file = tmp_path / "train.jsonl"
+    roles = [{"role": role, "content": "hi"} for role in ("user", "assistant")]
+    file.write_text(json.dumps({"messages": roles}), encoding="utf-8")
+    columns = (Columns("messages", "", ""),)
+    task = replace(task_of("RTE"), name="talk", task=Chat(), columns=columns, labels=())
+    examples, skipped, _ = read_examples(task, [file])
+    assert (len(examples), skipped) == (1, 0)
+
+
+def test_a_perplexity_is_neither_a_percentage_nor_in_an_average() -> None:
+    task = replace(task_of("RTE"), name="talk", metrics=("perplexity",))
+    published = Published("GPT", "a paper", scores={"talk": {"perplexity": 31.5}})
+    suite = replace(GLUE, published=(published,))
+    rows = score_rows(suite, task, content(perplexity=40.0, perplexity_std=2.0), ["talk"])
+    assert in_percent(rows[0], "this model") == "40.0 ± 2.0"
+    assert in_percent(rows[0], "GPT (test)") == "31.5"
+    both = [*rows, *score_rows(suite, task_of("RTE"), content(accuracy=0.6), ["RTE"])]
+    assert len(with_average(both, {"talk": ["talk"], "RTE": ["RTE"]})) == 2
