@@ -79,6 +79,8 @@ class Memorisation(Ranged):
         super().__post_init__()
         if not self.prefixes:
             raise ValueError("prefixes: must name at least one length")
+        if len(set(self.prefixes)) < len(self.prefixes):
+            raise ValueError(f"prefixes: expected different lengths, got {list(self.prefixes)}")
 
     def measure(self, models: Sequence[ProbedModel]) -> Finding:
         """Measure each model on its training text and its held-out text.
@@ -101,7 +103,7 @@ class Memorisation(Ranged):
             title="memorisation: what a model has learned by heart of its training text",
             rows=rows,
             details=details,
-            notes=[*self._notes(texts), *_epochs_notes(models)],
+            notes=[*self._notes(models, texts), *_epochs_notes(models)],
             plot=lambda figure: _plot(figure, rows, details),
             measure="AUC",
             scores={row["run"]: row["AUC"] for row in rows},
@@ -130,14 +132,21 @@ class Memorisation(Ranged):
                 )
         return found[0], found[1]
 
-    def _notes(self, texts: Sequence[tuple[Array, Array]]) -> list[str]:
+    def _notes(
+        self, models: Sequence[ProbedModel], texts: Sequence[tuple[Array, Array]]
+    ) -> list[str]:
         members, others = texts[0]
         notes = [
-            f"continued: the share of passages whose last {self.continuation} tokens are written "
-            f"word for word after {max(self.prefixes)}; tokens: how many of these, on average",
             f"AUC: of telling {len(members):,} training passages from {len(others):,} held-out "
             f"ones by their loss; low, high: {LEVEL:.0%} of {DRAWS:,} bootstrap draws",
         ]
+        if any(probed.trained.continues for probed in models):
+            notes.insert(
+                0,
+                f"continued: the share of passages whose last {self.continuation} tokens are "
+                f"written word for word after {max(self.prefixes)}; tokens: how many of these, on "
+                "average",
+            )
         if self.canaries:
             notes.append(
                 f"exposure: the mean over canaries, in bits; at most "

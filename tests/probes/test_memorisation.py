@@ -142,6 +142,7 @@ def test_the_loss_of_a_masked_model_tells_members_too(tmp_path: Path) -> None:
     (row,) = found.rows
     assert row["continued"] is None and 0 <= row["low"] <= row["AUC"] <= row["high"] <= 1
     assert not any(detail["what"] == "continued" for detail in found.details)
+    assert not any(note.startswith("continued") for note in found.notes)
 
 
 def test_losses_are_those_that_score_gives_the_tokens() -> None:
@@ -211,3 +212,4 @@ def test_passages_longer_than_the_model_reads_are_refused(
         *words, "--set", "prefixes=[4]", "--set", "continuation=4"
     )
     assert "prefixes: must name at least one length" in refused(*words, "--set", "prefixes=[]")
+    assert "expected different lengths" in refused(*words, "--set", "prefixes=[4, 4]")
