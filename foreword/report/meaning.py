@@ -9,7 +9,7 @@ from typing import Any
 from foreword.comparison.interval import LEVEL, Interval, Spread, difference, half_width_of_share
 from foreword.formatting import figure
 from foreword.report.folder import Record, number
-from foreword.tuning.result import metric_name
+from foreword.tuning.result import LOWER_IS_BETTER, as_gain, metric_name
 
 # Metrics that people read in percent and points.
 SHARES = ("accuracy", "f1", "entity_f1", "answer_f1", "exact_match")
@@ -80,7 +80,10 @@ def score_sentence(rows: Sequence[Record], metric: str) -> str:
     named = [f"{row['strategy']} {_score(number(row, metric), metric)}" for row in baselines]
     text = f"Fine-tuned, the pretrained model reaches {_score(score, metric)}"
     text += f"; without a network: {', '.join(named)}." if named else "."
-    better = [str(row["strategy"]) for row in baselines if number(row, metric) >= score]
+    reached = as_gain(metric, score)
+    better = [
+        str(row["strategy"]) for row in baselines if as_gain(metric, number(row, metric)) >= reached
+    ]
     return text + (f" It is no better than {' and '.join(better)}." if better else "")
 
 
@@ -126,18 +129,22 @@ def gain_sentence(gain: Interval, metric: str, over: str = "the same network fro
     mean, half = scale * gain.mean, scale * gain.half_width
     name = metric_name(metric)
     amount = f"{abs(mean):.{digits}f} {unit}{name}"
+    higher, lower = f"adds {amount} over", f"costs {amount} against"
+    if metric in LOWER_IS_BETTER:
+        higher, lower = (
+            f"{verb} {name} by {abs(mean):.3f} against" for verb in ("raises", "lowers")
+        )
     if math.isnan(half):
-        direction = "adds" if mean >= 0 else "costs"
         return (
-            f"Pretraining {direction} {amount} over {over}; with one seed there is no interval, so "
-            "this may be chance."
+            f"Pretraining {higher if mean >= 0 else lower} {over}; with one seed there is no "
+            "interval, so this may be chance."
         )
     low, high = mean - half, mean + half
     interval = f"{LEVEL:.0%} interval {_signed(low, digits)} to {_signed(high, digits)}"
     if low > 0:
-        return f"Pretraining adds {amount} over {over} ({interval})."
+        return f"Pretraining {higher} {over} ({interval})."
     if high < 0:
-        return f"Pretraining costs {amount} against {over} ({interval})."
+        return f"Pretraining {lower} {over} ({interval})."
     return (
         f"Against {over} the difference is {_signed(mean, digits)} {unit}{name} ({interval}): "
         "the interval includes zero, so these runs do not show that pretraining helps."

@@ -89,6 +89,18 @@ def test_scores_stand_beside_those_without_a_network() -> None:
     assert message.endswith("It is no better than bag of words.")
 
 
+def test_a_lower_perplexity_is_better() -> None:
+    model = {"start": "pretrained", "strategy": "full", "perplexity": 40.0}
+    unigrams = {"start": "no model", "strategy": "unigrams", "perplexity": 58.0}
+    assert "no better" not in score_sentence([model, unigrams], "perplexity")
+    assert score_sentence([model | {"perplexity": 60.0}, unigrams], "perplexity").endswith(
+        "It is no better than unigrams."
+    )
+    said = gain_sentence(Interval(-5, 1, 3), "perplexity")
+    assert said.startswith("Pretraining lowers perplexity by 5.000 against the same network")
+    assert "raises perplexity by 5.000" in gain_sentence(Interval(5, 1, 3), "perplexity")
+
+
 def test_a_correlation_is_not_said_in_points() -> None:
     assert "0.050 pearson" in gain_sentence(Interval(0.05, 0.01, 3), "pearson")
 
