@@ -180,16 +180,17 @@ def _task_sentence(results: Mapping[str, Any], task: str, metric: str) -> list[s
     }
     ranked = sorted(
         (name for name, start in samples if start == PRETRAINED),
-        key=lambda name: -samples[name, PRETRAINED].mean,
+        key=lambda name: -as_gain(metric, samples[name, PRETRAINED].mean),
     )
     if not ranked:
         return []
     best = ranked[0]
-    text = f"{task}: {best} is highest, {_score(samples[best, PRETRAINED].mean, metric)}"
+    place = "lowest" if metric in LOWER_IS_BETTER else "highest"
+    text = f"{task}: {best} is {place}, {_score(samples[best, PRETRAINED].mean, metric)}"
     if len(ranked) > 1:
         lead = difference(samples[best, PRETRAINED], samples[ranked[1], PRETRAINED])
         second = f"{ranked[1]} at {_score(samples[ranked[1], PRETRAINED].mean, metric)}"
-        is_clear = lead.half_width == lead.half_width and lead.mean > lead.half_width
+        is_clear = lead.half_width == lead.half_width and abs(lead.mean) > lead.half_width
         text += f", ahead of {second}" if is_clear else f", not clearly ahead of {second}"
     text += "."
     if (best, SCRATCH) in samples:

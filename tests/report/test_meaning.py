@@ -132,3 +132,15 @@ def test_a_comparison_says_which_cell_is_best_and_how_surely() -> None:
     assert "a is highest, 90.0 % accuracy, not clearly ahead of b at 89.5 %" in task
     assert "Pretraining adds 40.0 points" in task
     assert len(comparison_sentences({**results, "is_one_objective": False})) == 1
+
+
+def test_a_comparison_says_which_cell_has_the_lowest_perplexity() -> None:
+    scores = [
+        {"cell": cell, "seed": 1, "task": "T", "start": "pretrained", "scores": {"perplexity": of}}
+        for cell, mean in (("a", 40.0), ("b", 30.0))
+        for of in (mean - 0.1, mean, mean + 0.1)
+    ]
+    cells = [{"cell": name} for name in "ab"]
+    results = {"cells": cells, "scores": scores, "metrics": {"T": "perplexity"}}
+    (said,) = comparison_sentences({**results, "is_one_objective": False})
+    assert said == "T: b is lowest, 30.000 perplexity, ahead of a at 40.000 perplexity."
