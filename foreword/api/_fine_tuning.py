@@ -104,7 +104,7 @@ def fine_tune(
     Returns:
         The result, and the scores as they are written.
     """
-    kept = unfinished.folder_for(wanted.folder)
+    kept, request = unfinished.folder_for(wanted.folder), wanted.request(trained)
     with atomic.guarded(trained.run):
         tracking = _tracking(trained, wanted, display)
         with closing(tracking, trackers):
@@ -134,7 +134,7 @@ def fine_tune(
             notes=(*result.notes, *([] if choice is None else [choice.note()]), *wanted.notes),
         )
         content = results.as_json(result, wanted.name, command())
-        content |= {"request": wanted.request(trained)}
+        content |= {"request": request}
         content |= {} if choice is None else {"rate": choice.as_json()}
         results.save_network(result, wanted.folder, wanted.tuned_on, content)
         stored.write(wanted.evaluation, content)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,11 +102,16 @@ class FinishedSeeds:
             return
         table = {"kind": kinds.name_of(result.task), **config.to_table(result.task)}
         content: dict[str, Any] = {**result._asdict(), "task": table}
-        with atomic.folder(self._place(seed)) as part:
-            (part / SEED).write_text(stored.dumps(content), encoding="utf-8")
-            if network is not None:
-                save_file(weights_of(network), part / WEIGHTS)
-            manifest.write(part, KIND, VERSION)
+        try:
+            with atomic.folder(self._place(seed)) as part:
+                (part / SEED).write_text(stored.dumps(content), encoding="utf-8")
+                if network is not None:
+                    save_file(weights_of(network), part / WEIGHTS)
+                manifest.write(part, KIND, VERSION)
+        except UserError:
+            with suppress(OSError):
+                self.folder.rmdir()  # if it holds nothing
+            raise
 
     def _place(self, seed: int) -> Path:
         assert self.folder is not None

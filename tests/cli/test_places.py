@@ -178,7 +178,11 @@ def test_a_disk_that_fills_with_weights_is_reported_in_one_line(
     monkeypatch.setattr(tuning, "save_file", full)
     line = fails(words_of("tune", here, tmp_path / "out"), capsys)
     assert line.endswith("out: cannot be written: No space left on device")
-    assert [path.name for path in tmp_path.iterdir()] == ["here"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.seeds", "here"]
+    monkeypatch.undo()
+    assert run(words_of("tune", here, tmp_path / "out")) == 0
+    assert "1 seed was trained by an earlier call" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "out"]
 
 
 @contextmanager
