@@ -140,6 +140,7 @@ def _tune_suite(
 
 
 def _show(result: TuningResult) -> None:
+    from foreword.formatting import quantity
     from foreword.tuning.result import (
         is_score,
         metric_name,
@@ -151,13 +152,13 @@ def _show(result: TuningResult) -> None:
     # The table: one row per variant, one column per metric.
     rows = result.rows
     metrics = [key for key in rows[0] if is_score(key) and not key.endswith("_std")]
-    cells = []
-    for row in rows:
+    cells, settings = [], setting_cells(rows)
+    for row, own in zip(rows, settings, strict=True):
         is_run = "lr" in row
         name = f"{row['start']}, {row['strategy']}" if is_run else row["strategy"]
         scores = score_cells(row, metrics)
-        cells.append([name, *scores, *setting_cells(row).values()])
-    heads = ["", *map(metric_name, metrics), *setting_cells(rows[0])]
+        cells.append([name, *scores, *own.values()])
+    heads = ["", *map(metric_name, metrics), *settings[0]]
     console.table(result.title, heads, cells)
 
     # What else a reader of the scores has to know.
@@ -166,11 +167,13 @@ def _show(result: TuningResult) -> None:
             console.say(f"{row['start']}, {row['strategy']}: {layers}")
     count = result.content["examples"]
     first = rows[0]
+    same = "trained" not in settings[0] and "trained_parameters" in first
+    trained = f"{quantity(first['trained_parameters'])} parameters trained; " if same else ""
     console.say(
         f"{train_count(count)}, {count['dev']:,} dev examples; "
         f"{count['cut']:,} cut to {result.content['max_tokens']} tokens, "
         f"{count['skipped']:,} rows skipped (no text or no label); "
-        f"{_count(first['seeds'], 'seed')}, {_scored_when(first)}; "
+        f"{_count(first['seeds'], 'seed')}, {_scored_when(first)}; {trained}"
         "± is the standard deviation over seeds"
     )
     for note in result.content.get("notes", ()):

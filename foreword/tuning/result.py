@@ -127,13 +127,17 @@ def score_cells(row: Row, metrics: Sequence[str]) -> list[str]:
     return [score_text(row[m], row[f"{m}_std"]) if m in row else "–" for m in metrics]
 
 
-def setting_cells(row: Row) -> dict[str, str]:
-    """Return the learning rate and the number of trained parameters of a row; "" without."""
-    trained = row.get("trained_parameters")
-    return {
-        "lr": f"{row['lr']:.2g}" if "lr" in row else "",
-        "trained": "" if trained is None else quantity(trained),
-    }
+def setting_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
+    """Return the learning rate of each row, "" without.
+
+    And the number of trained parameters, if not all networks have the same.
+    """
+    trained = [row.get("trained_parameters") for row in rows]
+    cells = [{"lr": f"{row['lr']:.2g}" if "lr" in row else ""} for row in rows]
+    if len(set(trained) - {None}) > 1:
+        for one, number in zip(cells, trained, strict=True):
+            one["trained"] = "" if number is None else quantity(number)
+    return cells
 
 
 def score_text(mean: float, deviation: float | None) -> str:

@@ -13,7 +13,7 @@ import torch
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tuning.fine_tuner import SCORING_DTYPE, FineTuner, SeedResult, TuneSettings, predict
-from foreword.tuning.result import Row, TuneResult
+from foreword.tuning.result import Row, TuneResult, setting_cells
 from foreword.tuning.run import tune
 from foreword.tuning.seeds import stuck_notes
 from foreword.tuning.strategies.frozen import Frozen
@@ -244,3 +244,10 @@ def test_a_finished_seeds_network_is_the_one_that_was_tuned(
     assert first.rows == again.rows
     assert weights(first).keys() == weights(again).keys()
     assert all(torch.equal(p, weights(again)[name]) for name, p in weights(first).items())
+
+
+def test_trained_parameters_stand_in_the_table_where_they_differ() -> None:
+    rows: list[Row] = [{"lr": 1e-3, "trained_parameters": n} for n in (1_000, 1_000)]
+    assert setting_cells([*rows, {}]) == [{"lr": "0.001"}, {"lr": "0.001"}, {"lr": ""}]
+    rows[1]["trained_parameters"] = 2_000
+    assert [one["trained"] for one in setting_cells([*rows, {}])] == ["1,000", "2,000", ""]
