@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,6 +137,10 @@ def suite(name: str, settings: Settings) -> Suite:
     if kind not in known:
         suites = [one for one in known if issubclass(kinds.load("probes", one), Suite)]
         raise UserError(f"--suite: no suite '{name}'{nearest(name, [*suites, *SUITES])}")
+    questions = {field.name: field for field in fields(kinds.load("probes", kind))}.get("files")
+    given = config.assign({}, _arguments.assignments(settings))
+    if questions is not None and questions.default is MISSING and "files" not in given:
+        raise UserError(f"--suite {name}: requires --data, the files of its questions")
     found = built(kind, settings)
     assert isinstance(found, Suite)
     return found

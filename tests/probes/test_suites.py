@@ -198,6 +198,7 @@ def test_evaluate_refuses_what_no_suite_takes(
     )
     assert "there is: blimp, choice, cloze" in refused("evaluate", run, "--suite", "zzzz")
     assert "--rows: is for the loss" in refused("evaluate", run, "--suite", "lama", "--rows", "3")
+    assert "blimp: requires --data" in refused("evaluate", run, "--suite", "blimp")
     assert "--out: requires --suite" in refused("evaluate", run, "--out", tmp_path)
     assert "--set: requires --suite" in refused("evaluate", run, "--set", "limit=3")
     assert "several need --suite" in refused("evaluate", run, make_run("encoder"))
