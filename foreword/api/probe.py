@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
@@ -188,8 +188,8 @@ def measure(
         for one in models:
             stack.enter_context(atomic.guarded(one.trained.run))
         stack.enter_context(display)
-        display.stage(f"probing {', '.join(one.label for one in models)}")
-        finding = probe.measure(models)
+        stage = display.stage(f"probing {', '.join(one.label for one in models)}")
+        finding = probe.measure(_shown(models, stage))
     saved = f"{prefix}-{name}"
     content: dict[str, Any] = {
         "name": saved,
@@ -209,6 +209,15 @@ def measure(
         atomic.write_text(folder / f"{saved}.json", stored.to_json(content, indent=1) + "\n")
         atomic.write_bytes(folder / f"{saved}.png", plot.data)
     return ProbeResult(tuple(folder / f"{saved}.json" for folder in folders), finding, content)
+
+
+def _shown(models: Sequence[ProbedModel], stage: Callable[..., None]) -> list[ProbedModel]:
+    """Return models whose progress is shown as a part of that of all."""
+
+    def part(before: int) -> Callable[[int, int], None]:
+        return lambda done, total: stage(before * total + done, len(models) * total)
+
+    return [replace(one, progress=part(n)) for n, one in enumerate(models)]
 
 
 def _opened(

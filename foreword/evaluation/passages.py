@@ -56,8 +56,8 @@ class PassageScore:
         nats: its log-probability, in nats.
         tokens: the number of tokens that were scored.
         unknown: how many of them are [UNK].
-        ranks: for each token, how many others are likelier, (tokens,) int64; empty if not asked
-            for.
+        ranks: for each token, how many others are at least as likely, (tokens,) int64; empty if not
+            asked for.
     """
 
     nats: float
@@ -121,7 +121,7 @@ def score_passages(
     Args:
         prompted: the model.
         passages: the passages.
-        ranks: whether to count the likelier tokens too.
+        ranks: whether to count the tokens that are at least as likely too.
 
     Raises:
         UserError: the model does not score texts, or a passage has no token that it can score.
@@ -132,26 +132,23 @@ def score_passages(
     scorer: Scorer = (
         DetectionScorer(prompted) if prompted.detects_replacements else scorer_of(prompted)
     )
-    plans: deque[_Plan] = deque()  # one for each use of them
+    plans: deque[_Plan] = deque()  # of passages whose scores are not complete
 
-    def items(into: deque[_Plan], given: Iterable[Passage]) -> Iterator[ScoringItem]:
-        for passage in given:
+    def items() -> Iterator[ScoringItem]:
+        for passage in passages:
             plan = _plan(prompted, passage)
-            into.append(plan)
+            plans.append(plan)
             yield from plan.items
 
     if not ranks:
-        for plan, scored in _by_plan(plans, scorer.log_probs(items(plans, passages))):
+        for plan, scored in _by_plan(plans, scorer.log_probs(items())):
             yield PassageScore(
                 float(scored.sum()), len(scored), plan.unknown, np.empty(0, np.int64)
             )
         return
-    passages = list(passages)
-    scores = _by_plan(plans, scorer.log_probs(items(plans, passages)))
-    others: deque[_Plan] = deque()
-    ranked = _by_plan(others, scorer.ranks(items(others, passages)))
-    for (plan, scored), (_, found) in zip(scores, ranked, strict=True):
-        yield PassageScore(float(scored.sum()), len(scored), plan.unknown, found)
+    for plan, both in _by_plan(plans, scorer.log_probs_and_ranks(items())):
+        nats, found = both.T
+        yield PassageScore(float(nats.sum()), len(both), plan.unknown, found.astype(np.int64))
 
 
 def _by_plan(plans: deque[_Plan], results: Iterator[Array]) -> Iterator[tuple[_Plan, Array]]:
@@ -185,22 +182,19 @@ def _encoded(prompted: PromptedModel, passage: Passage) -> tuple[Array, int, int
 
 def _plan(prompted: PromptedModel, passage: Passage) -> _Plan:
     ids, first, stop = _encoded(prompted, passage)
+    most = len(ids) + 1  # tokens that count in an item
     if prompted.detects_replacements:
         items = _genuine(prompted, ids, first, stop)
-    elif prompted.continues:
+    elif prompted.continues:  # perhaps in place too, as GPT-BERT
         items, stop = _causal(prompted, ids, first), len(ids)
     elif prompted.fills_in_place:
-        items = _masked(prompted, ids, first, stop)
+        items, most = _masked(prompted, ids, first, stop), 1
     elif prompted.uses_sentinels:
         has_context = bool(passage.before.strip() or passage.after.strip())
         items = _blanks(prompted, ids, first, stop, has_context=has_context)
     else:
         items, stop = _answer(prompted, ids, first), len(ids)
-    counts = [
-        1 if prompted.fills_in_place and not prompted.detects_replacements else int(n)
-        for item in items
-        for n in [item.is_scored.sum()]
-    ]
+    counts = [min(most, int(item.is_scored.sum())) for item in items]
     if not sum(counts):
         raise UserError(
             f"{prompted.name}: {passage.text!r:.60}: this {prompted.family} cannot score the first "

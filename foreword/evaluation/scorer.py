@@ -50,11 +50,14 @@ class Scorer(Protocol):
             (scored,) float64 for each item.
         """
 
-    def ranks(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
-        """Yield the number of tokens that are likelier than each scored token; 0 for the likeliest.
+    def log_probs_and_ranks(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
+        """Yield the log-probability of every scored token, and its rank.
+
+        The rank is the number of other tokens that are at least as likely: 0 for the likeliest one,
+        which a tie is not.
 
         Returns:
-            (scored,) int64 for each item.
+            (scored, 2) float64 for each item.
 
         Raises:
             UserError: the model has no probabilities of other tokens.
@@ -91,7 +94,7 @@ class NgramScorer:
             nats = self.table.log_probs_of(stream, is_first=is_first)[is_scored]
             yield from np.split(nats, np.cumsum(is_scored)[ends[:-1] - 1])
 
-    def ranks(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
+    def log_probs_and_ranks(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
         """See `Scorer`."""
         for item in items:
             is_first = np.arange(len(item.target)) == 0
@@ -99,7 +102,7 @@ class NgramScorer:
             where = np.flatnonzero(item.is_scored & ~is_first)
             after = self.table.distribution(found[where - 1, : self.table.header.order - 1])
             own = after[np.arange(len(where)), item.target[where]]
-            yield (after > own[:, None]).sum(1)
+            yield np.stack([own, (after >= own[:, None]).sum(1) - 1.0], axis=1)
 
 
 @dataclass(frozen=True)
@@ -116,9 +119,9 @@ class NeuralScorer:
         """See `Scorer`."""
         return self._scored(items, token_log_probs)
 
-    def ranks(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
+    def log_probs_and_ranks(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
         """See `Scorer`."""
-        return self._scored(items, token_ranks)
+        return self._scored(items, token_log_probs_and_ranks)
 
     def _scored(
         self, items: Iterable[ScoringItem], measure: Callable[[PromptedModel, Batch], Array]
@@ -209,18 +212,20 @@ def token_log_probs(prompted: PromptedModel, batch: Batch) -> Array:
     return scored
 
 
-def token_ranks(prompted: PromptedModel, batch: Batch) -> Array:
-    """Return the number of tokens likelier than each target with weight, in the batch's order.
+def token_log_probs_and_ranks(prompted: PromptedModel, batch: Batch) -> Array:
+    """Return the log-probability of each target with weight and its rank, in the batch's order.
 
     Returns:
-        (predictions,) int64.
+        (predictions, 2) float64; see `Scorer.log_probs_and_ranks`.
     """
-    parts = [
-        (logits > logits.gather(1, targets[:, None])).sum(1)
-        for logits, targets in _predictions(prompted, batch)
-    ]
-    ranks: Array = torch.cat(parts).cpu().numpy() if parts else np.empty(0, np.int64)
-    return ranks
+    parts = []
+    for logits, targets in _predictions(prompted, batch):
+        own = logits.gather(1, targets[:, None])
+        ranks = (logits >= own).sum(1) - 1
+        log_probs = (own[:, 0] - logits.logsumexp(-1)).double()
+        parts.append(torch.stack([log_probs, ranks.double()], dim=1))
+    scored: Array = torch.cat(parts).cpu().numpy() if parts else np.empty((0, 2))
+    return scored
 
 
 def _predictions(prompted: PromptedModel, batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:
@@ -258,7 +263,7 @@ class DetectionScorer:
                     scored[n] = row[: len(chunk[n].target)][chunk[n].is_scored]
             yield from (scored[n] for n in range(len(chunk)))
 
-    def ranks(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
+    def log_probs_and_ranks(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
         """Refuse: it says nothing of other tokens.
 
         Raises:

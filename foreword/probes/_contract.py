@@ -24,11 +24,13 @@ class ProbedModel:
         label: name of the model in tables and plots; unique among those compared.
         trained: the model.
         texts: files, folders or globs; default: the held-out text of the model's run.
+        progress: called with what is done and all there is to do, by probes that take long.
     """
 
     label: str
     trained: PromptedModel
     texts: tuple[str, ...] = ()
+    progress: Callable[[int, int], object] = lambda done, total: None
 
     @contextmanager
     def shards(self) -> Iterator[Shards]:

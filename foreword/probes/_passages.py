@@ -97,7 +97,8 @@ def continued(prompted: PromptedModel, tokens: Array, prefix: int, continuation:
         (passages,) int64, at most `continuation`.
     """
     part = tokens[:, -(prefix + continuation) :]
-    ranks = np.stack(list(scorer_of(prompted).ranks(_items(prompted, part, prefix))))
+    scored = scorer_of(prompted).log_probs_and_ranks(_items(prompted, part, prefix))
+    ranks = np.stack(list(scored))[:, :, 1]
     is_wrong = np.concatenate([ranks > 0, np.ones((len(ranks), 1), bool)], axis=1)
     right: Array = is_wrong.argmax(1)
     return right

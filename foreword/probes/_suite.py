@@ -142,7 +142,10 @@ class Suite(Ranged, ABC):
         notes: list[str] = []
         taken = {}
         for model, method in zip(models, methods, strict=True):
-            answers = list(self.answers(model.trained, questions))
+            answers = []
+            for answer in self.answers(model.trained, questions):
+                answers.append(answer)
+                model.progress(len(answers), len(questions))
             taken[model.label] = answers
             rows += self._rows(model.label, questions, answers)
             predictions += _predictions(model.label, questions, answers)

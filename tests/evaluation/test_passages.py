@@ -32,10 +32,11 @@ def one(prompted: PromptedModel, passage: Passage, *, ranks: bool = False) -> tu
     return found.nats, found.ranks
 
 
+@pytest.mark.parametrize("family", ["decoder", "hybrid"])
 def test_a_causal_model_scores_the_passage_and_what_follows_given_what_is_before(
-    make_prompted: Callable[..., PromptedModel],
+    make_prompted: Callable[..., PromptedModel], family: str
 ) -> None:
-    prompted = make_prompted("decoder")
+    prompted = make_prompted(family)
     ids = np.concatenate([prompted.prompt_prefix, prompted.tokenizer.encode(TEXT.whole)])
     before = len(prompted.prompt_prefix) + len(prompted.tokenizer.encode(TEXT.before))
     table = causal_table(prompted, ids)
@@ -43,7 +44,7 @@ def test_a_causal_model_scores_the_passage_and_what_follows_given_what_is_before
     expected = table[places - 1, ids[places]]
     nats, ranks = one(prompted, TEXT, ranks=True)
     assert nats == pytest.approx(expected.sum(), abs=1e-4)
-    assert ranks.tolist() == [int((table[p - 1] > table[p - 1, ids[p]]).sum()) for p in places]
+    assert ranks.tolist() == [int((table[p - 1] >= table[p - 1, ids[p]]).sum()) - 1 for p in places]
 
 
 def test_a_whole_text_has_its_score_without_the_end(
@@ -147,3 +148,13 @@ def test_many_passages_score_as_each_alone(
     alone = [one(prompted, passage)[0] for passage in passages]
     assert together == pytest.approx(alone, abs=1e-4)
     assert method_of(prompted)
+
+
+def test_a_tie_is_not_the_likeliest(make_prompted: Callable[..., PromptedModel]) -> None:
+    prompted = make_prompted("decoder")
+    with torch.no_grad():
+        for parameter in prompted.model.parameters():
+            parameter.zero_()
+    (found,) = score_passages(prompted, [TEXT], ranks=True)
+    assert (found.ranks == prompted.vocab.size - 1).all()
+    assert not found.is_likeliest
