@@ -246,7 +246,7 @@ def build(cls: type[Settings], table: Mapping[str, Any], where: str = "") -> Set
     """
     # Convert each value to its field's type.
     known = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
-    hints = typing.get_type_hints(cls)
+    hints = _hints_of(cls)  # type: ignore[arg-type]
     values: Table = {}
     for key, value in table.items():
         path = f"{where}.{key}" if where else key
@@ -271,6 +271,11 @@ def build(cls: type[Settings], table: Mapping[str, Any], where: str = "") -> Set
         return cls(**values)
     except ValueError as error:  # a dataclass's __post_init__ refuses impossible values
         raise UserError(f"{where}.{error}" if where else str(error)) from error
+
+
+@functools.cache
+def _hints_of(cls: type) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
 
 
 def _default_items(setting: dataclasses.Field[Any]) -> list[Any]:

@@ -44,8 +44,11 @@ class Root:
 
     def kinds(self, folder: str) -> dict[str, Path]:
         """Return the file of each kind in one of its folders (`"objectives"`), by name."""
-        files = (self.folder / folder).glob("*.py")
-        return {f.stem.rstrip("_"): f for f in sorted(files) if not f.stem.startswith("_")}
+        path = self.folder / folder
+        try:
+            return dict(_kinds_in(path, path.stat().st_mtime_ns))
+        except OSError:
+            return {}
 
     def module(self, file: Path) -> ModuleType:
         """Import a file of this root.
@@ -63,6 +66,13 @@ class Root:
             raise
         except (Exception, SystemExit) as error:
             raise UserError(_describe(error, file)) from error
+
+
+@functools.lru_cache(256)
+def _kinds_in(folder: Path, changed: int) -> dict[str, Path]:
+    """Return the files of kinds in a folder that changed last at this time."""
+    files = sorted(folder.glob("*.py"))
+    return {f.stem.rstrip("_"): f for f in files if not f.stem.startswith("_")}
 
 
 SHIPPED = Root(Path(__file__).parent, "foreword")

@@ -161,14 +161,16 @@ class Comparison:
             if self._is_impossible(piece):
                 continue
             with self._recording_failure(piece):
-                was_done = self.seconds_taken(piece) is not None
+                seconds = self.seconds_taken(piece)
+                was_done = seconds is not None
                 if not was_done:
                     position = (number, len(pieces))
                     reporter = PieceReporter(self.reporter, time_left, piece, position)
                     reporter.show(0.0, 0.0, "")
                     if not self._run_piece(piece, reporter):
                         return False
-                time_left.add(number, self.seconds_taken(piece) or 0.0)
+                    seconds = self.seconds_taken(piece)
+                time_left.add(number, seconds or 0.0)
             if not was_done:
                 after_piece()
                 if piece.task is None and piece.probe is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -155,6 +156,7 @@ def _attention_numbers(model: Architecture) -> int:
     return 4 * model.d_model * model.heads * model.head_width
 
 
+@functools.cache
 def state_per_weight(optimizer: OptimizerSettings) -> float:
     """Return the bytes of optimizer state per byte of weights, measured on a matrix."""
     matrix = nn.Linear(64, 64, bias=False)

@@ -93,20 +93,14 @@ class Feed:
         prepared: queue.Queue[list[Batch] | BaseException] = queue.Queue(depth)
         is_over = threading.Event()
 
-        def put(item: list[Batch] | BaseException) -> None:
-            while not is_over.is_set():
-                with contextlib.suppress(queue.Full):
-                    prepared.put(item, timeout=0.1)
-                    return
-
         def work() -> None:
             try:
                 number = step
                 while not is_over.is_set():
-                    put(self.micro_batches(number))
+                    prepared.put(self.micro_batches(number))
                     number += 1
             except BaseException as error:  # raised again by the consumer
-                put(error)
+                prepared.put(error)
 
         # The consumer empties the queue, and raises the thread's error.
         thread = threading.Thread(target=work, name="foreword-feed", daemon=True)
@@ -119,6 +113,9 @@ class Feed:
                 yield item
         finally:
             is_over.set()
+            with contextlib.suppress(queue.Empty):  # the thread may wait for room
+                while True:
+                    prepared.get_nowait()
             thread.join()
 
     def heldout(self, limit: int) -> Iterator[Batch]:

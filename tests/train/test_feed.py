@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -53,3 +54,22 @@ def test_held_out_batches_of_a_sum_are_made_once_after_the_first_evaluation(
     assert len(sizes) - made_first == len(again)
     counts = [[b.require(TermCounts).counts.tolist() for b in each] for each in (first, again)]
     assert counts[0] == counts[1]
+
+
+def test_a_feed_that_is_closed_ends_its_thread_and_one_that_fails_raises(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = runs.recipe()
+    tokenizer, prepared = corpus(made, runs.begin(made, text, tmp_path / "run"), runs.stage)
+    feed = set_up_training(made, tokenizer, prepared).feed
+    threads = threading.active_count()
+    full = feed.ahead(0)
+    next(full)  # the thread makes more than there is room for
+    full.close()
+    assert threading.active_count() == threads
+    monkeypatch.setattr(Feed, "micro_batches", lambda self, step: [1 / (2 - step)])
+    failing = feed.ahead(0)
+    assert [next(failing), next(failing)] == [[0.5], [1.0]]
+    with pytest.raises(ZeroDivisionError):
+        next(failing)
+    assert threading.active_count() == threads
