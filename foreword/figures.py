@@ -60,6 +60,8 @@ def render(figure: Figure, file_format: Literal["svg", "png"], dpi: int = 150) -
         if len(families) > 1:
             for one in texts:
                 one.set_fontfamily(list(families))
+        else:
+            figure.set_layout_engine("none")  # the places stay: finding them takes long
         if file_format == "svg":
             figure.savefig(data, format="svg", metadata={"Date": None, "Creator": None})
             return Rendered(data.getvalue())
