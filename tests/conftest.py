@@ -43,3 +43,12 @@ def _unsynchronised() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda file: None)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _plots_of_one_size() -> Iterator[None]:
+    """Draw a page's plots for one width of the screen; tests of pages draw them for all."""
+    with pytest.MonkeyPatch.context() as patch:
+        for sizes in ("SMALL", "LARGE"):
+            patch.setattr(f"foreword.report.svg.{sizes}", ("half",))
+        yield

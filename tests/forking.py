@@ -197,6 +197,7 @@ def import_libraries() -> None:
     import torch
 
     import foreword
+    from foreword.report import svg
     from foreword.runs import hooks
 
     torch.set_num_threads(1)
@@ -211,6 +212,7 @@ def import_libraries() -> None:
     assert not {"foreword.cli", "foreword.display"} & sys.modules.keys()
     hooks.matmul_flops_per_second = lambda *_: 1e9  # takes long to measure
     os.fsync = lambda fd: None  # as in `tests/conftest.py`
+    svg.SMALL = svg.LARGE = ("half",)
     gc.freeze()  # the collector of each command would go through it all
 
 

@@ -18,6 +18,8 @@ from foreword import figures
 
 Size = Literal["wide", "half", "narrow"]
 INCHES: dict[Size, float] = {"wide": 9.4, "half": 4.45, "narrow": 3.2}  # widths
+SMALL: tuple[Size, ...] = ("half", "narrow")  # drawn of a plot that is never wide
+LARGE: tuple[Size, ...] = ("wide", "half", "narrow")
 PIXELS_PER_POINT = 96 / 72
 CELLS = 12  # colours of compared cells; further cells repeat them
 # Placeholder colours, which the SVG text replaces by the page's: `var(--ink)` and so on.
@@ -50,8 +52,7 @@ def responsive(draw: Callable[[Size], str], *, is_large: bool = False) -> str:
         draw: returns the `<svg>` of a size.
         is_large: whether it takes the page's whole width on wide screens, or half of it.
     """
-    sizes: tuple[Size, ...] = ("wide", "half", "narrow") if is_large else ("half", "narrow")
-    large = " large" * is_large
+    sizes, large = (LARGE, " large") if is_large else (SMALL, "")
     return "".join(f'<div class="{size}{large}">{draw(size)}</div>' for size in sizes)
 
 

@@ -355,6 +355,14 @@ def test_a_loss_on_another_text_is_named_after_it(tmp_path: Path) -> None:
     assert "<h2>Loss on &lt;x&gt;.txt</h2>" in html and "On &lt;x&gt;.txt the loss is 2.00" in html
 
 
+@pytest.fixture
+def _all_widths(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw plots for each width of the screen, as pages have them outside the tests."""
+    monkeypatch.setattr("foreword.report.svg.SMALL", ("half", "narrow"))
+    monkeypatch.setattr("foreword.report.svg.LARGE", ("wide", "half", "narrow"))
+
+
+@pytest.mark.usefixtures("_all_widths")
 def test_all_plots_have_one_font_size_at_their_natural_size(tmp_path: Path) -> None:
     lines = "".join(json.dumps(record) + "\n" for record in metrics())
     run = tuning_run(tmp_path / "run", **{"metrics.jsonl": lines})
@@ -379,6 +387,7 @@ def test_plots_in_png_are_shown_at_the_size_of_their_text() -> None:
     assert screen_width(PNG + b"broken") == 0
 
 
+@pytest.mark.usefixtures("_all_widths")
 def test_each_width_of_the_screen_has_its_plot_in_both_colour_schemes(tmp_path: Path) -> None:
     html = write_page(full_run(tmp_path / "run")).read_text(encoding="utf-8")
     large = re.findall(r'<div class="(wide|half|narrow) large"><svg', html)
