@@ -117,7 +117,8 @@ def pretrain(
         recipe: the name of a shipped recipe (`foreword.show("recipes")`), a `.toml` file, a
             recipe object, or a dial.
         data: text files, folders or globs (.txt, .md, .jsonl, .parquet, also .gz and .zst); or a
-            folder that `foreword.prepare` wrote.
+            folder that `foreword.prepare` wrote. Of a recipe with `[[data.sources]]`, the folder
+            that their paths start from; default: the current folder.
         out: the run folder to create.
         texts: documents in place of `data`, any iterable of texts, read once; they are kept in
             `OUT.jsonl`, from which the run can be resumed.
@@ -147,7 +148,7 @@ def pretrain(
         TrainingStoppedError: the loss is no longer finite.
     """
     run = _arguments.path(out, "--out")
-    if (data is None) == (texts is None):
+    if data is not None and texts is not None:
         raise UserError(_arguments.DATA_OR_TEXTS)
     running.require_free(run)
     trackers = trackers_of(track)

@@ -19,6 +19,7 @@ from foreword.runs.corpus import is_prepared
 from foreword.runs.dial import FAMILIES, Dial
 from foreword.runs.recipe import Recipe
 from foreword.runs.run import Inputs
+from foreword.runs.sources import source_texts
 from foreword.train.budget import Budget
 
 Note = Callable[[str], None]
@@ -76,7 +77,8 @@ def request(
 
     Args:
         recipe: name, file or object; or a dial (`encoder`), which a budget in hours turns.
-        data: files, folders, globs; or a folder of prepared text.
+        data: files, folders, globs; or a folder of prepared text; of a recipe with sources the
+            folder that their paths start from, or nothing.
         settings: `model.layers=6`.
         budget: in place of the recipe's.
         heldout: a share, or files, folders, globs.
@@ -90,18 +92,23 @@ def request(
         UserError: the recipe has a mistake, arguments contradict each other, or `from_` names
             nothing to start from.
     """
-    if is_prepared(data) and reading:
+    if data and is_prepared(data) and reading:
         raise UserError(
             f"--{next(iter(reading))}: {data[0]} holds prepared text, which was read already"
         )
     dial = None
     if isinstance(recipe, str) and recipe in FAMILIES:
+        _require_data(data)
         dial = _turn(recipe, budget, data, tokenizer, from_, settings, reading or {})
         loaded = dial.recipe(settings)
     else:
         loaded = read_recipe(recipe, settings)
         if budget is not None:
             loaded = replace(loaded, train=budget.applied_to(loaded.train))
+    if loaded.data.sources:
+        data = source_texts(loaded, data)
+    else:
+        _require_data(data)
     prepare, heldout_texts = hold_out(loaded.prepare, heldout or ())
     loaded = replace(loaded, prepare=prepare, read=read_as(loaded.read, reading or {}))
     inputs = Inputs(tuple(data), tokenizer, heldout_texts)
@@ -118,6 +125,14 @@ def request(
     if extend_vocabulary:
         raise UserError("--extend-vocabulary: requires --from, the model to extend")
     return RunRequest(loaded, inputs, dial=dial)
+
+
+def _require_data(data: Sequence[str]) -> None:
+    """Raise a UserError if no text is named."""
+    if not data:
+        raise UserError(
+            "--data: name the text: files, folders or globs; or a recipe that has data.sources"
+        )
 
 
 def _turn(

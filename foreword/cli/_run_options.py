@@ -25,9 +25,13 @@ class RunOptions(Options):
         ),
     ]
     data: Annotated[
-        list[PathText],
-        typer.Option("--data", help="Text: files, folders or globs; or a folder of 'prepare'."),
-    ]
+        list[PathText] | None,
+        typer.Option(
+            "--data",
+            help="Text: files, folders or globs; or a folder of 'prepare'; or, of a recipe with "
+            "data.sources, the folder that their paths start from.",
+        ),
+    ] = None
     more: Annotated[
         list[PathText] | None, typer.Argument(help="More text, as a shell expands a glob.")
     ] = None
@@ -58,7 +62,7 @@ class RunOptions(Options):
                 "pattern in quotes"
             )
         arguments = asdict(self)
-        arguments["data"] += arguments.pop("more") or []
+        arguments["data"] = [*(arguments["data"] or []), *(arguments.pop("more") or [])]
         arguments["settings"] = arguments.pop("assign") or ()
         return arguments
 

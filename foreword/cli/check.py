@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,12 +16,19 @@ from foreword.cli._model_options import Json, Quiet
 from foreword.cli._privacy import PrivacyOptions
 from foreword.cli._reading import Reading
 from foreword.cli._run_options import RunOptions
+from foreword.cli._sources import (
+    SourceEstimate,
+    estimate_sources,
+    sample,
+    sample_sources,
+    shares_read,
+    show_sources,
+)
 from foreword.ranges import Count, CountOrZero
 
 if TYPE_CHECKING:
     from foreword.api.request import RunRequest
     from foreword.data.prepared_text import PreparedText
-    from foreword.data.text_files import ReadSettings
     from foreword.runs.dial import Dial
     from foreword.runs.estimate import Estimate
     from foreword.runs.preview import Piece, PreviewRow
@@ -53,12 +60,14 @@ class CheckResult:
         estimate: the cost of the run.
         rows: some rows of the first batch.
         data: counts of the text.
+        sources: those of a mixture.
     """
 
     setup: TrainingSetup
     estimate: Estimate
     rows: list[PreviewRow]
     data: dict[str, Any]
+    sources: list[SourceEstimate]
 
 
 def check(
@@ -129,7 +138,12 @@ def _check(request: RunRequest, folder: Path, stage: Stage, shown: tuple[int, in
     running.require_possible(request.recipe, request.inputs, request.starting_model, MACHINES)
     shares: Shares = (1.0, 1.0)
     counts = None
-    if not is_prepared(texts):
+    full = request.recipe
+    sampled: Mapping[str, float] = {}
+    if full.data.sources:
+        stage("sampling the text")
+        request, sampled = sample_sources(request, folder, SAMPLE_BYTES)
+    elif not is_prepared(texts):
         stage("sampling the text")
         request, shares, counts = _sampled(request, folder)
 
@@ -152,45 +166,28 @@ def _check(request: RunRequest, folder: Path, stage: Stage, shown: tuple[int, in
     else:
         load_start(run, setup.model)
         stage("taking a few steps")
+    if full.data.sources:
+        shares = shares_read(prepared, sampled)
     data = _data(setup, prepared, shares, counts)
-    return CheckResult(setup, estimate(setup, shares[0]), rows, data)
+    estimated = estimate(setup, shares[0])
+    full = replace(full, train=setup.recipe.train)
+    sources = estimate_sources(full, setup, prepared, sampled, estimated.steps)
+    return CheckResult(setup, estimated, rows, data, sources)
 
 
 def _sampled(request: RunRequest, folder: Path) -> tuple[RunRequest, Shares, dict[str, Any]]:
     """Return the run on the beginning of its texts, the shares read of them, and counts."""
     recipe, inputs = request.recipe, request.inputs
     file, heldout_file = folder / "sample.jsonl", folder / "heldout.jsonl"
-    share, counts = _sample(inputs.texts, recipe.read, file)
-    held_share = _sample(inputs.heldout, recipe.read, heldout_file)[0] if inputs.heldout else share
+    share, counts = sample(inputs.texts, recipe.read, file, SAMPLE_BYTES)
+    held_share = share
+    if inputs.heldout:
+        held_share = sample(inputs.heldout, recipe.read, heldout_file, SAMPLE_BYTES)[0]
     heldout = (str(heldout_file),) if inputs.heldout else ()
     target = "target" if recipe.read.target else ""
     recipe = replace(recipe, read=replace(recipe.read, field="text", target=target))
     inputs = replace(inputs, texts=(str(file),), heldout=heldout)
     return replace(request, recipe=recipe, inputs=inputs), (share, held_share), counts
-
-
-def _sample(texts: Sequence[str], read: ReadSettings, file: Path) -> tuple[float, dict[str, Any]]:
-    """Write the beginning of the text to `file`; return which share of it that is, and counts."""
-    from foreword import stored
-    from foreword.data.read_documents import ReadCounts, find_files, read_documents
-    from foreword.text import utf8
-
-    counts = ReadCounts()
-    files = find_files(texts, counts, read)
-    total = sum(path.stat().st_size for path in files)
-    written, kept, share, is_parallel = 0, 0, 1.0, bool(read.target)
-    with file.open("w", encoding="utf-8") as out:
-        for document in read_documents(files, read, counts):
-            text = document.text
-            if not is_parallel:
-                text = text[: SAMPLE_BYTES - written]
-            written, kept = written + len(text), kept + utf8.size(text)
-            sides = text.split("\n") if is_parallel else [text]
-            out.write(stored.to_json(dict(zip(("text", "target"), sides, strict=False))) + "\n")
-            if written >= SAMPLE_BYTES:
-                share = kept / counts.total_bytes(total)
-                break
-    return min(share, 1.0), asdict(counts)
 
 
 def _data(
@@ -238,6 +235,7 @@ def _document(result: CheckResult) -> dict[str, Any]:
         "precision": train.precision,
         "computed_on": describe(result.setup.device),
         "data": result.data,
+        **({"sources": [asdict(one) for one in result.sources]} if result.sources else {}),
         "batch": [asdict(row) for row in result.rows],
     }
 
@@ -303,6 +301,10 @@ def _show(result: CheckResult) -> None:
             f"{document['chance_loss']:.3f}",
         }
     )
+
+    if result.sources:
+        console.out.print()
+        show_sources(result.sources)
 
     # The rows of the batch, and what their colours mean.
     for number, row in enumerate(result.rows, 1):

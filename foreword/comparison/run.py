@@ -352,8 +352,14 @@ def _require_cell(recipe: Recipe, texts: Sequence[str]) -> None:
     """Check what is known of a cell before its text is read.
 
     Raises:
-        UserError: device, package or memory are missing, or parts of the recipe do not fit.
+        UserError: device, package or memory are missing, parts of the recipe do not fit, or it
+            names a text of its own.
     """
+    if recipe.data.sources:
+        raise UserError(
+            "data.sources: all cells of a comparison read the same text, which the grid's data "
+            "names"
+        )
     running.require_machine(recipe)
     require_form(recipe, texts)
     require_memory(recipe, machines=MACHINES)

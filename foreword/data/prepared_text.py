@@ -9,12 +9,14 @@ what the shards were made from, so that they are made again exactly when that ch
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from foreword import atomic, config, stored
+from foreword.data.fingerprint import digest
 from foreword.data.shards import Shards
 from foreword.data.tokenize_documents import Encoded
 from foreword.errors import UserError
@@ -23,6 +25,7 @@ MANIFEST = "prepared.json"
 FORMAT = 1
 TRAIN, HELDOUT = "train", "heldout"
 PART = ".part"  # in the folder: unfinished shards
+_OF_SOURCE = ("fingerprint", "read", "counts")  # what a mixture records of each source
 
 
 @dataclass
@@ -42,6 +45,12 @@ class Split:
         self.tokens += len(encoded.tokens)
         self.bytes += size
         self.unknown += encoded.unknown
+
+    @classmethod
+    def sum(cls, several: Sequence[Split]) -> Split:
+        """Return the size of several together."""
+        names = [one.name for one in fields(cls)]
+        return cls(*(sum(getattr(one, name) for one in several) for name in names))
 
 
 @dataclass(frozen=True)
@@ -76,6 +85,7 @@ class PreparedText:
         counts: the size of each, `"train"` and `"heldout"`.
         manifest: all of `prepared.json`.
         reused: whether they existed already.
+        sources: those of a mixture, by name, of which the others are all together; else none.
     """
 
     folder: Path
@@ -84,6 +94,7 @@ class PreparedText:
     counts: Mapping[str, Split]
     manifest: Mapping[str, Any]
     reused: bool = False
+    sources: Mapping[str, PreparedText] = field(default_factory=dict)
 
     @classmethod
     def load(cls, folder: str | Path, *, verify: bool = True, reused: bool = False) -> PreparedText:
@@ -123,10 +134,36 @@ class PreparedText:
         train, heldout = (Shards.open(folder / name) for name in (TRAIN, HELDOUT))
         return cls(folder, train, heldout, counts, manifest, reused)
 
+    @classmethod
+    def mixture(cls, folder: Path, sources: Mapping[str, PreparedText]) -> PreparedText:
+        """Return the shards of several sources as one; their tokens stay where they are.
+
+        Args:
+            folder: names them in messages.
+            sources: the sources by name, made with one tokenizer.
+        """
+        each = list(sources.values())
+        counts = {side: Split.sum([one.counts[side] for one in each]) for side in (TRAIN, HELDOUT)}
+        manifests = [one.manifest for one in each]
+        fingerprint = digest([[name, one.fingerprint] for name, one in sources.items()])
+        manifest = {
+            "fingerprint": fingerprint,
+            "read": {"counts": _sum_counts([one["read"]["counts"] for one in manifests])},
+            "tokenizer": manifests[0]["tokenizer"],
+            "counts": {side: asdict(split) for side, split in counts.items()},
+            "sources": {
+                name: {"shards": str(one.folder), **{k: one.manifest[k] for k in _OF_SOURCE}}
+                for name, one in sources.items()
+            },
+        }
+        train = Shards.chain(folder / TRAIN, [one.train for one in each])
+        heldout = Shards.chain(folder / HELDOUT, [one.heldout for one in each])
+        return cls(folder, train, heldout, counts, manifest, sources=dict(sources))
+
     @property
     def tokenizer(self) -> Path:
         """The folder of the tokenizer that they were made with."""
-        return self.folder / "tokenizer"
+        return next((one.tokenizer for one in self.sources.values()), self.folder / "tokenizer")
 
     @property
     def fingerprint(self) -> str:
@@ -182,6 +219,18 @@ def publish(part: Path, folder: Path, manifest: dict[str, Any]) -> None:
         (part / "tokenizer").replace(folder / "tokenizer")
         shutil.rmtree(part)
     stored.write(folder / MANIFEST, manifest)
+
+
+def _sum_counts(several: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the counts of reading of several texts together."""
+    totals: dict[str, Any] = {}
+    for counts in several:
+        for name, value in counts.items():
+            if isinstance(value, Mapping):
+                totals[name] = dict(Counter(totals.get(name, {})) + Counter(value))
+            else:
+                totals[name] = totals.get(name, 0) + value
+    return totals
 
 
 def _size(path: Path) -> int | None:

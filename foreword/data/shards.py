@@ -23,6 +23,7 @@ import itertools
 import mmap
 import os
 import struct
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,6 +35,7 @@ from typing import Any
 import numpy as np
 
 from foreword import atomic
+from foreword.data.lazy_tokens import ChainedTokens
 from foreword.errors import UserError
 from foreword.types import Array
 
@@ -99,6 +101,24 @@ class Shards:
             return cls(prefix, np.empty(0, dtype), lengths, documents, (index,))
         tokens = _Mapped.of(bin_path)
         return cls(prefix, tokens.read(dtype), lengths, documents, (index, tokens))
+
+    @classmethod
+    def chain(cls, prefix: str | Path, several: Sequence[Shards]) -> Shards:
+        """Return the documents of several shards, one after the other; tokens are not copied.
+
+        Args:
+            prefix: names them in messages.
+            several: the shards, at least one.
+        """
+        sequences = np.cumsum([0, *(len(one.sequence_lengths) for one in several)])
+        indices = [one.document_index[:-1] + n for one, n in zip(several, sequences, strict=False)]
+        return cls(
+            Path(prefix),
+            ChainedTokens([one.all_tokens for one in several]).as_array(),
+            np.concatenate([one.sequence_lengths for one in several]),
+            np.concatenate([*indices, sequences[-1:]]),
+            tuple(file for one in several for file in one.mapped),
+        )
 
     def __len__(self) -> int:
         """Return the number of documents."""

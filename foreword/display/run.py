@@ -57,6 +57,7 @@ class RunDisplay:
             parts += [
                 f"{n.replace('_', ' ')} {value:.4f}" for n, value in components(record).items()
             ]
+            parts += [f"{name} {loss:.4f}" for name, loss in record.get("sources", {}).items()]
             say(line_of(parts, [1, 0, *range(2, len(parts))]))
         elif kind == "probes":
             parts = [

@@ -6,7 +6,7 @@ import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from foreword.data.prepared_text import PreparedText, data_warnings
@@ -16,8 +16,8 @@ from foreword.errors import UserError
 from foreword.evaluation import baselines, entropy
 from foreword.evaluation.baselines import Baseline
 from foreword.evaluation.prompting import PromptedModel
+from foreword.runs.corpus import run_shards
 from foreword.runs.measure import measure, perplexity_of
-from foreword.runs.provenance import read_state
 from foreword.runs.stages import Stage, unwatched
 from foreword.text.special import UNK
 from foreword.types import Vocab
@@ -66,23 +66,6 @@ class HeldOut:
             "bits_per_byte": _finite(self.bits_per_byte),
             "predictions": self.predictions,
         }
-
-
-def run_shards(run: Path) -> PreparedText:
-    """Return the token shards that a run was trained on.
-
-    Args:
-        run: the run's folder.
-
-    Raises:
-        UserError: they are missing.
-    """
-    texts = read_state(run).get("texts") or []
-    is_given = len(texts) == 1 and (Path(texts[0]) / "prepared.json").is_file()
-    folder = Path(texts[0]) if is_given else run / "shards"
-    if not (folder / "prepared.json").is_file():
-        raise UserError(f"{folder}: the run's token shards are not there; name a text with --data")
-    return PreparedText.load(folder)
 
 
 def shards_of(prompted: PromptedModel, run: Path) -> PreparedText:
@@ -143,7 +126,19 @@ def on_prepared(
         for one in counts:
             bits = entropy.bits_per_byte(one.loss, per_token) if predicts_all else None
             losses.append(HeldOut(one.name, one.loss, one.predictions, bits, about=one.about))
-    return losses
+    return losses + list(_by_source(prompted, prepared, rows, streams, stage))
+
+
+def _by_source(
+    prompted: PromptedModel, prepared: PreparedText, rows: int, streams: int, stage: Stage
+) -> Iterator[HeldOut]:
+    """Yield the loss on each source of a mixture that holds out a row or more."""
+    for name, source in prepared.sources.items():
+        if source.heldout.tokens_total >= prompted.recipe.packing.length:
+            per_token = source.bytes_per_token(ends=prompted.recipe.ends_texts)
+            shards = source.heldout, per_token
+            (one,) = on_shards(prompted, shards, rows, streams, stage)
+            yield replace(one, what=f"{one.what}: {name}")
 
 
 def _token_loss(

@@ -20,6 +20,7 @@ from foreword.report.curves import Line, plot_curves, smoothed
 from foreword.report.evaluations import evaluation_section
 from foreword.report.folder import RunFolder, number
 from foreword.report.heldout import HeldOutLoss, held_out_loss
+from foreword.report.sources import source_section
 from foreword.report.style import CSS
 from foreword.report.svg import responsive
 from foreword.report.tables import key_value_table
@@ -80,6 +81,7 @@ def body(run: RunFolder) -> str:
         f'<p class="note">{escape(loss.note)}</p>' if loss is not None and loss.note else "",
         unknown_note(run),
         curves(run),
+        source_section(run),
         probe_curves(run),
         "".join(
             evaluation_section(one, says_meaning=loss is None or one is not loss.evaluation)

@@ -9,15 +9,17 @@ from pathlib import Path
 
 from foreword import kinds, manifest
 from foreword.data.holdout import find_apart
-from foreword.data.learning import train_tokenizer
+from foreword.data.learning import train_on_sources, train_tokenizer
 from foreword.data.packing.pairs import ONE_SENTENCE
 from foreword.data.prepared_text import HELDOUT, TRAIN, PreparedText, data_warnings
 from foreword.data.read_documents import ReadSettings, find_files, read_documents
 from foreword.data.write_shards import prepare
 from foreword.errors import UserError
+from foreword.runs import sources
 from foreword.runs.provenance import read_state
 from foreword.runs.recipe import Recipe
 from foreword.runs.stages import Stage
+from foreword.runs.trained_model import read_recipe
 from foreword.text import sentences
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.training import describe
@@ -26,6 +28,31 @@ from foreword.train import checkpoint
 SHARDS = "shards"  # in a run folder, unless the run reads shards from elsewhere
 _PIECE = 1 << 16  # characters encoded at once
 _LONG_TOKEN = 64  # bytes of a file, more than a token takes on average
+
+
+def require_text(recipe: Recipe, texts: Sequence[str], heldout: Sequence[str] = ()) -> None:
+    """Check that the text, or that of each source, exists and has the form that packing requires.
+
+    Args:
+        recipe: recipe of the run.
+        texts: the text; of a recipe with sources, the path of each.
+        heldout: text to hold out.
+
+    Raises:
+        UserError: a text is missing, trained on twice or also held out, or not of that form.
+    """
+    if not recipe.data.sources:
+        require_texts(texts, heldout, recipe.read)
+        require_form(recipe, texts)
+        return
+    if heldout:
+        raise UserError(
+            "--heldout: a share of each source of data.sources is held out; give a share, such as "
+            "--heldout 0.01"
+        )
+    sources.require_sources(recipe, texts)
+    for text in texts:
+        require_form(recipe, [text])
 
 
 def require_texts(
@@ -100,6 +127,8 @@ def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, Prepared
             f"{run}: was imported and has no training text; "
             f"'foreword pretrain RECIPE --from {run} --data TEXT' starts a run from its weights"
         )
+    if recipe.data.sources:
+        return _mixed(recipe, run, texts, given, stage)
     # Tokenizer: the run's, the given one, or one trained on the text.
     if is_prepared(texts):
         prepared = PreparedText.load(Path(texts[0]))
@@ -110,7 +139,7 @@ def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, Prepared
     if checkpoint.all_in(run) and is_prepared([str(made)]):
         return tokenizer, PreparedText.load(made)  # the run's own; the text may have been removed
     if not is_prepared(texts):
-        _require_row(recipe, run, tokenizer, texts)
+        _require_row(recipe, made / TRAIN, tokenizer, texts)
         progress = stage("cutting text into tokens")
         prepared = prepare(
             texts,
@@ -128,6 +157,31 @@ def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, Prepared
     return tokenizer, prepared
 
 
+def _mixed(
+    recipe: Recipe, run: Path, texts: Sequence[str], given: str | None, stage: Stage
+) -> tuple[Tokenizer, PreparedText]:
+    """Return the tokenizer and the shards of a mixture, those of its texts made by source."""
+    tokenizer = _tokenizer(recipe, run, texts, given or sources.given_tokenizer(texts), stage)
+    made, has_begun = run / SHARDS, bool(checkpoint.all_in(run))
+    for source, text in zip(recipe.data.sources, texts, strict=True):
+        if sources.is_prepared(text) or (
+            has_begun and sources.is_prepared(str(made / source.name))
+        ):
+            continue  # given, or the run's own, whose text may have been removed
+        _require_row(recipe, made / source.name / TRAIN, tokenizer, [text])
+        progress = stage(f"cutting text of {source.name} into tokens")
+        prepare([text], tokenizer, made / source.name, recipe.prepare, recipe.read, progress)
+    prepared = sources.load_sources(recipe, texts, made)
+    for name, one in prepared.sources.items():
+        if one.manifest["tokenizer"]["fingerprint"] != tokenizer.fingerprint:
+            raise UserError(
+                f"{one.folder}: the shards of source '{name}' were made with another tokenizer"
+            )
+    if prepared.train.tokens_total:
+        prepared.train.require_variety()
+    return tokenizer, prepared
+
+
 def _tokenizer(
     recipe: Recipe, run: Path, texts: Sequence[str], given: str | None, stage: Stage
 ) -> Tokenizer:
@@ -139,6 +193,10 @@ def _tokenizer(
         return tokenizer
     if given is not None:
         tokenizer = Tokenizer.load(given)
+    elif recipe.data.sources:
+        sizes = [float(_size([text], recipe.read)) for text in texts]
+        weighted = list(zip(texts, recipe.data.weights(sizes), strict=True))
+        tokenizer = train_on_sources(recipe.tokenizer, weighted, recipe.read, stage)
     else:
         require_sentences(recipe, texts)
         tokenizer = train_tokenizer(recipe.tokenizer, texts, recipe.read, stage)
@@ -146,8 +204,8 @@ def _tokenizer(
     return tokenizer
 
 
-def _require_row(recipe: Recipe, run: Path, tokenizer: Tokenizer, texts: Sequence[str]) -> None:
-    """Check that the text fills a row before anything is tokenized or held out.
+def _require_row(recipe: Recipe, shards: Path, tokenizer: Tokenizer, texts: Sequence[str]) -> None:
+    """Check that the text of shards fills a row before anything is tokenized or held out.
 
     Files are read only if they are small enough to be too short.
     """
@@ -162,7 +220,7 @@ def _require_row(recipe: Recipe, run: Path, tokenizer: Tokenizer, texts: Sequenc
             if tokens >= least:
                 return
     raise UserError(
-        f"{run / SHARDS / TRAIN}: only {tokens:,} tokens, but a row needs {least:,}; give more "
+        f"{shards}: only {tokens:,} tokens, but a row needs {least:,}; give more "
         "text, or set a smaller packing.length"
     )
 
@@ -170,6 +228,25 @@ def _require_row(recipe: Recipe, run: Path, tokenizer: Tokenizer, texts: Sequenc
 def _size(texts: Sequence[str], read: ReadSettings) -> int:
     """Return the bytes of the files."""
     return sum(file.stat().st_size for file in find_files(texts, None, read))
+
+
+def run_shards(run: Path) -> PreparedText:
+    """Return the token shards that a run was trained on.
+
+    Args:
+        run: the run's folder.
+
+    Raises:
+        UserError: they are missing.
+    """
+    texts = read_state(run).get("texts") or []
+    recipe = read_recipe(run)
+    if recipe.data.sources:
+        return sources.load_sources(recipe, texts, run / SHARDS)
+    folder = Path(texts[0]) if is_prepared(texts) else run / SHARDS
+    if not (folder / "prepared.json").is_file():
+        raise UserError(f"{folder}: the run's token shards are not there; name a text with --data")
+    return PreparedText.load(folder)
 
 
 @contextmanager

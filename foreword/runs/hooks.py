@@ -16,7 +16,7 @@ import torch
 from foreword.errors import UserError
 from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.model import Model
-from foreword.runs.measure import heldout_record, measure_rows
+from foreword.runs.measure import Measure, heldout_record, measure_rows, measure_sources
 from foreword.runs.provenance import require_own_files
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import TrainingSetup
@@ -217,11 +217,15 @@ class MeasureHeldOut(Hook):
         setup, state = self._setup, loop.state
         if setup.heldout is None:
             return
-        rows = setup.recipe.train.heldout_rows
+        recipe, model, rows = setup.recipe, setup.model, setup.recipe.train.heldout_rows
+        measured: Measure | None
         with self._log.between_steps(EVALUATING) as watch:
-            measured = measure_rows(
-                setup.recipe, setup.model, setup.heldout, rows, setup.dtype, watch
-            )
+            if setup.sources:
+                measured = measure_sources(recipe, model, setup.sources, rows, setup.dtype, watch)
+            else:
+                measured = measure_rows(recipe, model, setup.heldout, rows, setup.dtype, watch)
+        if measured is None:
+            return  # all that is held out of each source is shorter than a row
         self._log.write(heldout_record(state.spent, measured, self._bytes_per_token), loop)
         if not math.isfinite(measured.loss):
             loop.warn(f"step {state.spent.steps}: the held-out loss is not finite")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from foreword.models.ngram import table_of
 from foreword.ngrams import texts
 from foreword.nn.model import Model
 from foreword.runs.recipe import Recipe
-from foreword.runs.setup import heldout_feed
+from foreword.runs.setup import SourceFeed, heldout_feed
 from foreword.train.budget import Progress
 from foreword.train.feed import Feed
 from foreword.train.step import evaluate
@@ -35,6 +35,7 @@ class Measure:
         has_perplexity: whether the loss is the logarithm of a perplexity, unlike a sum of several
             losses, or scores that are not probabilities.
         components: nats per prediction of each term of a sum, and other reported means.
+        sources: nats per prediction on each source of a mixture, by name.
     """
 
     loss: float
@@ -42,6 +43,7 @@ class Measure:
     predicts_all: bool
     has_perplexity: bool
     components: Mapping[str, float] = field(default_factory=dict)
+    sources: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def perplexity(self) -> float | None:
@@ -116,6 +118,55 @@ def measure_rows(
     return Measure(evaluated.loss, predictions, feed.predicts_all, not components, components)
 
 
+def measure_sources(
+    recipe: Recipe,
+    model: Model,
+    sources: Sequence[SourceFeed],
+    rows: int,
+    dtype: torch.dtype,
+    watch: Watch | None = None,
+) -> Measure | None:
+    """Measure the loss on each source of a mixture, and their mean by shares of training.
+
+    Args:
+        recipe: recipe of the model.
+        model: the model, on its device.
+        sources: the sources; those without held-out text are left out.
+        rows: maximum rows of all sources together, the same number of each.
+        dtype: precision of the computation.
+        watch: called with the rows done and their total, of each source in turn.
+
+    Returns:
+        The measurement, or None if no source has enough text.
+    """
+    each = [
+        (source, measure_rows(recipe, model, source.heldout, limit, dtype, watch))
+        for limit in [max(1, rows // max(1, len(sources)))]
+        for source in sources
+        if source.heldout is not None and source.share > 0
+    ]
+    if not each:
+        return None
+    whole = sum(source.share for source, _ in each)
+
+    def mean(value_of: Callable[[Measure], float]) -> float:
+        return sum(source.share * value_of(one) for source, one in each) / whole
+
+    first = each[0][1]
+    return Measure(
+        mean(lambda one: one.loss),
+        sum(one.predictions for _, one in each),
+        first.predicts_all,
+        first.has_perplexity,
+        {name: mean(partial(_component, name)) for name in first.components},
+        {source.name: one.loss for source, one in each},
+    )
+
+
+def _component(name: str, measured: Measure) -> float:
+    return measured.components[name]
+
+
 def _watched(batches: Iterable[Batch], rows: int, watch: Watch) -> Iterator[Batch]:
     done = 0
     for batch in batches:
@@ -143,4 +194,5 @@ def heldout_record(spent: Progress, measured: Measure, bytes_per_token: float) -
         "flops": spent.flops,
         "seconds": round(spent.seconds, 3),
         **measured.components,
+        **({"sources": dict(measured.sources)} if measured.sources else {}),
     }

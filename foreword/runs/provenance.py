@@ -178,10 +178,19 @@ def note_data(
         "fingerprint": prepared.fingerprint,
         "read": prepared.manifest["read"],
         "counts": prepared.manifest["counts"],
+        **({"sources": prepared.manifest["sources"]} if prepared.sources else {}),
     }
     provenance["parameters"] = model.count_parameters()
     provenance["computed_on"] = describe(device)
     provenance["precision"] = precision
+    write_state(run, provenance)
+
+
+def note_sources(run: Path, sources: Mapping[str, tuple[float, float]]) -> None:
+    """Add the share and the epochs of each source of a mixture to `run.json`."""
+    provenance = read_state(run)
+    for name, (share, epochs) in sources.items():
+        provenance["data"]["sources"][name] |= {"share": share, "epochs": epochs}
     write_state(run, provenance)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from foreword import config, kinds
+from foreword.data.mixture import DataSettings
 from foreword.data.packing._contract import Packing
 from foreword.data.read_documents import ReadSettings
 from foreword.data.write_shards import PrepareSettings
@@ -32,6 +33,7 @@ class Recipe:
         family: name of the model family in the literature (`BERT`), the same for all sizes.
         paper: its paper (`Devlin et al. 2019`).
         tokenizer: a kind in `text/tokenizers/`.
+        data: the sources of the text and how they are mixed; none if `--data` names the text.
         read: how files become documents.
         prepare: how documents become token shards.
         packing: a kind in `data/packing/`.
@@ -50,6 +52,7 @@ class Recipe:
     family: str = ""
     paper: str = ""
     tokenizer: TokenizerKind = part("text/tokenizers", "wordpiece")
+    data: DataSettings = field(default_factory=DataSettings)
     read: ReadSettings = field(default_factory=ReadSettings)
     prepare: PrepareSettings = field(default_factory=PrepareSettings)
     packing: Packing = part("data/packing", "documents")
@@ -100,6 +103,7 @@ class Recipe:
                 "layout 'decoder'"
             )
         self._require_room()
+        self._require_mixable()
 
     def max_sequence(self, length: int) -> int:
         """Return the maximum length of a sequence, with rows of `length` tokens.
@@ -136,6 +140,21 @@ class Recipe:
             self.objective.require_room(self.packing.length)
         except ValueError as error:
             raise UserError(f"objective.{error}") from error
+
+    def _require_mixable(self) -> None:
+        """Raise a UserError if there are sources, and text that is read without rows of its own."""
+        if not self.data.sources:
+            return
+        if self.model.trains_offline:
+            raise UserError(
+                "data.sources: a model that is trained offline reads all of its text, without "
+                "weights; name the text with --data"
+            )
+        if self.packing.is_contiguous:
+            raise UserError(
+                f"packing.kind: packing '{kinds.name_of(self.packing)}' continues one text from "
+                "row to row, so data.sources cannot be mixed; use packing 'documents'"
+            )
 
     def build(self, vocab: Vocab) -> Model:
         """Build the model without initialising its weights."""

@@ -20,10 +20,8 @@ from foreword.runs.continued import StartingModel, load_start
 from foreword.runs.corpus import (
     corpus,
     describe_text,
-    is_prepared,
     naming_text_in_errors,
-    require_form,
-    require_texts,
+    require_text,
 )
 from foreword.runs.dry_run import dry_run
 from foreword.runs.hooks import (
@@ -45,6 +43,7 @@ from foreword.runs.provenance import (
     RECIPE,
     make_provenance,
     note_data,
+    note_sources,
     read_state,
     require_own_files,
     write_recipe,
@@ -59,6 +58,7 @@ from foreword.runs.setup import (
     training_loop,
 )
 from foreword.runs.sizes import require_memory
+from foreword.runs.sources import given_tokenizer, mean_bytes_per_token
 from foreword.runs.stages import TRAINING, Stage
 from foreword.runs.trained_model import read_recipe, require_run
 from foreword.text.tokenizer import Tokenizer
@@ -74,7 +74,8 @@ class Inputs:
     """The files that a run reads.
 
     Attributes:
-        texts: files, folders, globs; or one folder that `prepare` wrote.
+        texts: files, folders, globs; or one folder that `prepare` wrote; or, of a recipe with
+            sources, the path of each.
         tokenizer: a folder or file; None to train one.
         heldout: files, folders, globs to hold out; default a share of `texts`.
         probes: tables of the probes to measure the model by while it trains.
@@ -145,15 +146,14 @@ def require_possible(
             fit, there is too little memory, or a model trained offline cannot keep the budget.
     """
     require_machine(recipe)
-    require_texts(inputs.texts, inputs.heldout, recipe.read)
-    require_form(recipe, inputs.texts)
+    require_text(recipe, inputs.texts, inputs.heldout)
     if recipe.model.trains_offline:
         offline_epochs(recipe)
     tokenizer = None if starting_model is None else starting_model.tokenizer
     if inputs.tokenizer is not None:
         tokenizer = Tokenizer.load(inputs.tokenizer)
-    elif is_prepared(inputs.texts):
-        tokenizer = tokenizer or Tokenizer.load(Path(inputs.texts[0]) / "tokenizer")
+    elif tokenizer is None and (given := given_tokenizer(inputs.texts)) is not None:
+        tokenizer = Tokenizer.load(given)
     vocab = None if tokenizer is None else tokenizer.vocab
     require_memory(recipe, vocab, machines)
     dry_run(recipe, vocab)
@@ -305,6 +305,8 @@ def _train_run(
     if setup.recipe != recipe:
         write_recipe(run, setup.recipe)
     note_data(run, prepared, setup.model, setup.device, setup.recipe.train.precision)
+    if setup.sources:
+        note_sources(run, {one.name: (one.share, one.epochs) for one in setup.sources})
     notes = [*describe_text(prepared, tokenizer), describe_run(setup), *setup.feed.packed.notes]
     for note in notes:
         reporter.note(note)
@@ -313,7 +315,11 @@ def _train_run(
         reporter.warn(line)
 
     # The loop, from the start or from the newest checkpoint.
-    bytes_per_token = prepared.bytes_per_token(ends=setup.recipe.ends_texts)
+    ends = setup.recipe.ends_texts
+    bytes_per_token = prepared.bytes_per_token(ends=ends)
+    if setup.sources:
+        shares = {source.name: source.share for source in setup.sources}
+        bytes_per_token = mean_bytes_per_token(prepared, shares, ends=ends)
     run_log = RunLog(run, reporter, stage)
     run_hooks = _hooks(run_log, setup, bytes_per_token, samples, probing)
     loop = training_loop(setup, [*run_hooks, *hooks], reporter.note, reporter.warn)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from foreword.data.packing._contract import Packed
 from foreword.data.prepared_text import PreparedText
 from foreword.data.shards import Shards
 from foreword.nn.attention import has_triton
@@ -18,6 +19,7 @@ from foreword.objectives._model_with_loss import ModelWithLoss
 from foreword.runs.dry_run import shallow
 from foreword.runs.recipe import Recipe
 from foreword.runs.sizes import fits, memory_of
+from foreword.runs.sources import mixed_rows
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import flops
 from foreword.train.budget import Budget
@@ -33,6 +35,23 @@ COUNTED_ROWS = 8  # rows whose FLOPs are counted on a GPU
 
 
 @dataclass(frozen=True)
+class SourceFeed:
+    """The held-out text of a source in a mixture.
+
+    Attributes:
+        name: of the source.
+        share: of the training rows.
+        epochs: how many times training reads it.
+        heldout: batches of its held-out text; None if it is shorter than a row.
+    """
+
+    name: str
+    share: float
+    epochs: float
+    heldout: Feed | None
+
+
+@dataclass(frozen=True)
 class TrainingSetup:
     """Everything that training needs, built from a recipe and shards.
 
@@ -45,6 +64,7 @@ class TrainingSetup:
         heldout: batches of the held-out text; None if it is shorter than a row.
         device: device of the model.
         dtype: precision of the computation.
+        sources: of a mixture, the held-out text of each.
     """
 
     recipe: Recipe
@@ -55,6 +75,7 @@ class TrainingSetup:
     heldout: Feed | None
     device: torch.device
     dtype: torch.dtype
+    sources: tuple[SourceFeed, ...] = ()
 
     @property
     def loss_fn(self) -> ModelWithLoss:
@@ -81,18 +102,35 @@ def set_up_training(
     device = choose_device(recipe.train.device, "train.device")
     dtype = choose_precision(recipe.train.precision, device)
     recipe = resolve_auto(recipe, device, dtype)
-    feed = training_feed(recipe, prepared.train, vocab)
+    sources: tuple[SourceFeed, ...] = ()
+    if prepared.sources:
+        mixed = mixed_rows(recipe, prepared, vocab)
+        feed = _feed(recipe, prepared.train, vocab, mixed, recipe.train.micro_batch)
+        plan = mixed.plan
+        named = zip(prepared.sources.items(), plan.shares(), plan.epochs(), strict=True)
+        sources = tuple(
+            SourceFeed(name, float(share), float(epochs), _heldout(recipe, one.heldout, vocab))
+            for (name, one), share, epochs in named
+        )
+    else:
+        feed = training_feed(recipe, prepared.train, vocab)
     feed.batch(torch.arange(1).numpy(), recipe.train.seed)
-    heldout = None
-    if prepared.heldout.tokens_total >= recipe.packing.length:
-        heldout = heldout_feed(recipe, prepared.heldout, vocab)
+    heldout = _heldout(recipe, prepared.heldout, vocab)
     if or_shape and not fits(recipe, vocab):
         with shapes_only():
             shape = shallow(recipe)[0].build(vocab)
-        return TrainingSetup(recipe, tokenizer, vocab, shape, feed, heldout, device, dtype)
+        return TrainingSetup(recipe, tokenizer, vocab, shape, feed, heldout, device, dtype, sources)
     model = recipe.build(vocab)
     initialise(model, recipe.train.seed)
-    return TrainingSetup(recipe, tokenizer, vocab, model.to(device), feed, heldout, device, dtype)
+    model = model.to(device)
+    return TrainingSetup(recipe, tokenizer, vocab, model, feed, heldout, device, dtype, sources)
+
+
+def _heldout(recipe: Recipe, shards: Shards, vocab: Vocab) -> Feed | None:
+    """Return the batches of held-out text; None if it is shorter than a row."""
+    if shards.tokens_total < recipe.packing.length:
+        return None
+    return heldout_feed(recipe, shards, vocab)
 
 
 def training_feed(recipe: Recipe, shards: Shards, vocab: Vocab) -> Feed:
@@ -101,7 +139,9 @@ def training_feed(recipe: Recipe, shards: Shards, vocab: Vocab) -> Feed:
     Raises:
         UserError: the text is shorter than a row, or the tokenizer lacks a special token.
     """
-    return _feed(recipe, shards, vocab, recipe.rows_per_step, recipe.train.micro_batch, once=False)
+    rows = recipe.rows_per_step
+    packed = recipe.packing.open(shards, vocab, recipe.train.seed, rows)
+    return _feed(recipe, shards, vocab, packed, recipe.train.micro_batch or rows)
 
 
 def heldout_feed(recipe: Recipe, shards: Shards, vocab: Vocab, streams: int = 0) -> Feed:
@@ -119,22 +159,21 @@ def heldout_feed(recipe: Recipe, shards: Shards, vocab: Vocab, streams: int = 0)
     """
     most = streams or recipe.train.micro_batch or recipe.rows_per_step
     rows = max(1, min(most, shards.tokens_total // recipe.packing.length))
-    return _feed(recipe, shards, vocab, rows, rows, once=True)
+    packed = recipe.packing.open(shards, vocab, recipe.train.seed, rows, once=True)
+    return _feed(recipe, shards, vocab, packed, rows)
 
 
-def _feed(
-    recipe: Recipe, shards: Shards, vocab: Vocab, rows: int, micro_batch: int, *, once: bool
-) -> Feed:
+def _feed(recipe: Recipe, shards: Shards, vocab: Vocab, packed: Packed, micro_batch: int) -> Feed:
     train = recipe.train
     if recipe.objective.needs_counts:
         vocab = replace(vocab, counts=shards.counts(vocab.size))
     return Feed(
-        packed=recipe.packing.open(shards, vocab, train.seed, rows, once=once),
+        packed=packed,
         objective=recipe.objective,
         layout=recipe.layout,
         vocab=vocab,
         rows_per_step=recipe.rows_per_step,
-        micro_batch=micro_batch or rows,
+        micro_batch=micro_batch or recipe.rows_per_step,
         workers=max(1, train.workers),
         seed=train.seed,
     )

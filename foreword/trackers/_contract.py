@@ -64,9 +64,12 @@ class TrackedRun(ABC):
 
 def scalars(record: Mapping[str, Any]) -> dict[str, float]:
     """Return the finite numbers of a record by name, such as `train/loss`; the step is not one."""
+    named = dict(record)
+    for name, loss in named.pop("sources", {}).items():  # of a mixture
+        named[f"sources/{name}"] = loss
     return {
         f"{record['kind']}/{name}": value
-        for name, value in record.items()
+        for name, value in named.items()
         if name not in ("kind", "step")
         and isinstance(value, int | float)
         and not isinstance(value, bool)

@@ -85,7 +85,7 @@ def test_a_given_progress_receives_stages_and_records(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "give data"),
+        ({}, "--data: name the text"),
         ({"texts": "one text"}, "got one text; data= takes paths"),
         ({"texts": [1]}, r"texts\[0\]: expected a text, got 1"),
         ({"texts": []}, "texts is empty"),

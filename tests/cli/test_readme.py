@@ -89,7 +89,7 @@ prose
     [
         "pretrian bert_tiny --data x --out y",
         "pretrain bert_tiny --data x --out y --daat z",
-        "pretrain bert_tiny --out y",
+        "pretrain --data x --out y",
         "pretrain bert_tiny --data x --out y --steps many",
         "tokenizer trian x --out y",
         "resume run and more",

@@ -1,0 +1,218 @@
+"""Which source each row of a mixture comes from: a function of the row's number alone.
+
+Training is cut into segments in which the same sources are read, by the same shares. Where a source
+would exceed its limit of epochs its weight is lowered, so that it is spread over its stage. A
+segment is cut into blocks of one step, and each block holds every source by its share, rounded so
+that errors never add up; within the block the order is random. So a row is found without a table
+and without the rows before it: resuming, and any number of processes, see the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from foreword.data.mixture import DataSettings
+from foreword.data.rng import mix, permute
+from foreword.errors import UserError
+from foreword.types import Array
+
+_ENDLESS = 1 << 52  # rows
+_ROUNDS = 100  # of lowering weights, which converge
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """Rows in which the same sources are read.
+
+    Attributes:
+        begin: its first row.
+        end: the row after its last.
+        sources: the numbers of the sources that are read, (active,) int64.
+        weights: their weights, (active,) float64.
+        before: rows drawn from each source of the mixture before the segment, (sources,) int64.
+    """
+
+    begin: int
+    end: int
+    sources: Array
+    weights: Array
+    before: Array
+
+    def drawn(self, rows: Array) -> Array:
+        """Return the rows that the segment's first `rows` draw, (..., active) int64.
+
+        Each source takes its share of what the ones before it left, rounded. So counts sum to
+        `rows` and never fall as it grows.
+        """
+        rest = np.asarray(rows, dtype=np.int64)
+        left = np.cumsum(self.weights[::-1])[::-1]
+        counts = []
+        for weight, of in zip(self.weights[:-1], left[:-1], strict=True):
+            counts.append(np.floor(rest * (weight / of) + 0.5).astype(np.int64))
+            rest = rest - counts[-1]
+        return np.stack([*counts, rest], axis=-1)
+
+
+class MixturePlan:
+    """The source of each row.
+
+    Args:
+        settings: the sources.
+        sizes: tokens of each source.
+        rows_per_epoch: rows of each source in one reading.
+        rows_total: rows of the whole training; None if its budget does not tell.
+        block: rows of a step.
+        seed: seed of the order.
+
+    Raises:
+        UserError: no source is left to read before training ends.
+    """
+
+    def __init__(
+        self,
+        settings: DataSettings,
+        sizes: Sequence[float],
+        rows_per_epoch: Sequence[float],
+        rows_total: int | None,
+        block: int,
+        seed: int,
+    ) -> None:
+        self._settings, self._block, self._total = settings, block, rows_total
+        self._rows_per_epoch = np.array(rows_per_epoch, dtype=np.float64)
+        self._limits = np.array(
+            [
+                _ENDLESS if source.epochs is None else max(1, int(source.epochs * rows + 1e-9))
+                for source, rows in zip(settings.sources, rows_per_epoch, strict=True)
+            ]
+        )
+        self._seed = mix(np.array([seed], dtype=np.uint64) ^ np.uint64(0x313C))
+        self._spans = np.array([source.span for source in settings.sources])
+        self._weights = self._limited(np.array(settings.weights(sizes)))
+        self._segments = self._cut()
+        self._begins = np.array([segment.begin for segment in self._segments])
+
+    def locate(self, numbers: Array) -> tuple[Array, Array]:
+        """Return the source of each row of the mixture, and the number of the row in it."""
+        numbers = np.asarray(numbers, dtype=np.int64)
+        sources, rows = np.zeros_like(numbers), np.zeros_like(numbers)
+        which = np.searchsorted(self._begins, numbers, side="right") - 1
+        blocks = (numbers - self._begins[which]) // self._block
+        for n, block in np.unique(np.stack([which, blocks]), axis=1).T:
+            segment = self._segments[n]
+            is_in = (which == n) & (blocks == block)
+            # The block's rows of each source, and a random order of all.
+            begin = int(block) * self._block
+            size = min(self._block, segment.end - segment.begin - begin)
+            first, stop = segment.drawn(np.array([begin, begin + size]))
+            key = int(mix(self._seed + np.uint64(segment.begin + begin))[0])
+            slots = permute(numbers[is_in] - segment.begin - begin, size, key)
+            ends = np.cumsum(stop - first)
+            active = np.searchsorted(ends, slots, side="right")
+            sources[is_in] = segment.sources[active]
+            inside = slots - (ends - (stop - first))[active]
+            rows[is_in] = segment.before[segment.sources[active]] + first[active] + inside
+        return sources, rows
+
+    def rows_read(self, rows: int | None = None) -> Array:
+        """Return the rows of each source among the first `rows`, (sources,) int64.
+
+        Default: all of training; one reading of everything if its budget does not tell.
+        """
+        if rows is None:
+            rows = self._total or int(self._rows_per_epoch.sum())
+        segment = self._segments[int(np.searchsorted(self._begins, rows, side="right")) - 1]
+        counts: Array = segment.before.copy()
+        counts[segment.sources] += segment.drawn(np.array(rows - segment.begin))
+        return counts
+
+    def shares(self) -> Array:
+        """Return the share of each source in training, (sources,) float64."""
+        counts = self.rows_read()
+        return np.asarray(counts / counts.sum())
+
+    def epochs(self) -> Array:
+        """Return how many times training reads each source, (sources,) float64."""
+        return np.asarray(self.rows_read() / self._rows_per_epoch)
+
+    def _limited(self, weights: Array) -> Array:
+        """Return the weights, lowered so that sources with limits last as long as their stages.
+
+        Without a number of rows such a source is read by its weight and then no more.
+        """
+        if self._total is None:
+            return weights
+        edges = np.unique(self._spans)
+        middles = (edges[1:] + edges[:-1]) / 2
+        is_read = (self._spans[:, 0] < middles[:, None]) & (middles[:, None] < self._spans[:, 1])
+        rows = np.diff(edges) * self._total  # of each stage
+        for _ in range(_ROUNDS):
+            read = weights * is_read
+            of_stage = read.sum(1, keepdims=True)
+            drawn = (rows[:, None] * read / np.maximum(of_stage, 1e-300)).sum(0)
+            if (drawn <= self._limits * (1 + 1e-9)).all() or of_stage.min() < 1e-30:
+                break  # within the limits, or nothing else to read, which is an error
+            weights = weights * np.minimum(1.0, self._limits / np.maximum(drawn, 1e-9))
+        return weights
+
+    def _cut(self) -> list[_Segment]:
+        """Return the segments: cut where a stage begins or ends, or a source has been read."""
+        total = self._total or _ENDLESS
+        edges = np.round(self._spans * total).astype(np.int64)
+        segments: list[_Segment] = []
+        at, before = 0, np.zeros(len(edges), dtype=np.int64)
+        while at < total:
+            is_staged = (edges[:, 0] <= at) & (at < edges[:, 1])
+            active = np.flatnonzero(is_staged & (before < self._limits))
+            if not len(active):
+                if not segments or total - at >= self._block:
+                    raise UserError(self._why_none(at, before, is_staged))
+                break  # the last step may read a few rows beyond the limits
+            later = edges[edges > at]
+            end = min(total, int(later.min()))
+            segment = _Segment(at, end, active, self._weights[active], before)
+            end = at + _most(segment, (self._limits - before)[active], end - at)
+            segments.append(replace(segment, end=end))
+            before = before.copy()
+            before[active] += segment.drawn(np.array(end - at))
+            at = end
+        segments[-1] = replace(segments[-1], end=_ENDLESS)  # rows are prepared ahead of training
+        return segments
+
+    def _why_none(self, at: int, before: Array, is_staged: Array) -> str:
+        """Return why no source is left at a row."""
+        if self._total is None:
+            return (
+                "data.sources: every source has a limit of epochs, and a budget in hours or flops "
+                "may exceed them all; take one limit away, or give --steps, --tokens or --epochs"
+            )
+        steps = f"{at // self._block:,} of {-(-self._total // self._block):,} steps"
+        if (before >= self._limits).all():
+            most = self._limits.sum() / self._rows_per_epoch.sum()
+            return (
+                f"data.sources: all sources reach their limits of epochs after {steps}; raise a "
+                f"limit, or train for at most --epochs {most:.3g}"
+            )
+        if is_staged.any():
+            return (
+                f"data.sources: the sources of this stage reach their limits of epochs after "
+                f"{steps}; raise a limit, or give another source a longer stage"
+            )
+        return (
+            f"data.sources: no source is read at {at / self._total:.0%} of training; give one a "
+            "longer stage"
+        )
+
+
+def _most(segment: _Segment, left: Array, rows: int) -> int:
+    """Return the most rows, at most `rows`, that draw no more than is left of each source."""
+    low, high = 0, rows  # the counts never fall, so the answer is found by bisection
+    while low < high:
+        middle = (low + high + 1) // 2
+        if (segment.drawn(np.array(middle)) <= left).all():
+            low = middle
+        else:
+            high = middle - 1
+    return low

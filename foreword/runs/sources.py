@@ -1,0 +1,187 @@
+"""The sources of a run's mixture: where their text is, their shards, the order of their rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from foreword.data.mixed_rows import MixedRows
+from foreword.data.mixture import WORTH_IT, effective_epochs
+from foreword.data.mixture_plan import MixturePlan
+from foreword.data.prepared_text import HELDOUT, MANIFEST, PreparedText
+from foreword.data.read_documents import find_files
+from foreword.errors import UserError
+from foreword.runs.recipe import Recipe
+from foreword.train.budget import Budget
+from foreword.types import Vocab
+
+
+def source_texts(recipe: Recipe, data: Sequence[str]) -> tuple[str, ...]:
+    """Return the path of each source of a recipe.
+
+    Args:
+        recipe: a recipe with sources.
+        data: the folder that relative paths start from; default: the current folder.
+
+    Raises:
+        UserError: `data` is not one folder.
+    """
+    if len(data) > 1 or (data and not Path(data[0]).is_dir()):
+        what = f"got {len(data)} paths" if len(data) > 1 else f"and {data[0]} is none"
+        raise UserError(
+            "--data: the recipe names its sources, so this is the folder that their paths start "
+            f"from, {what}"
+        )
+    root = Path(data[0]) if data else Path()
+    return tuple(str(root / Path(source.path).expanduser()) for source in recipe.data.sources)
+
+
+def is_prepared(text: str) -> bool:
+    """Return whether a source is a folder of shards that `prepare` wrote."""
+    return (Path(text) / MANIFEST).is_file()
+
+
+def require_sources(recipe: Recipe, texts: Sequence[str]) -> None:
+    """Check that every source exists, that none is read twice, and that tokenizers are the same.
+
+    Args:
+        recipe: a recipe with sources.
+        texts: the path of each.
+
+    Raises:
+        UserError: one is missing, or is another's too; the setting is named.
+    """
+    budget = Budget.of(recipe.train)
+    seen: dict[Path, str] = {}
+    tokenizers: dict[str, str] = {}
+    for number, (source, text) in enumerate(zip(recipe.data.sources, texts, strict=True)):
+        where = f"data.sources[{number}]"
+        if source.stage and budget.unit in ("hours", "flops"):
+            raise UserError(
+                f"{where}.stage: a budget in {budget.unit} does not tell which step is where in "
+                "training; give --steps, --tokens or --epochs"
+            )
+        with _named(f"{where}.path"):
+            if is_prepared(text):
+                files = [Path(text)]
+                prepared = PreparedText.load(text, verify=False)
+                tokenizers[prepared.manifest["tokenizer"]["fingerprint"]] = source.name
+            else:
+                files = find_files([text], None, recipe.read)
+        for file in files:
+            if (other := seen.setdefault(file.resolve(), source.name)) != source.name:
+                raise UserError(f"{where}.path: {file} is also read by source '{other}'")
+    if len(tokenizers) > 1:
+        names = " and ".join(f"'{name}'" for name in list(tokenizers.values())[:2])
+        raise UserError(
+            f"data.sources: the shards of {names} were made with different tokenizers; prepare "
+            "them with one: 'foreword prepare TEXT --tokenizer FOLDER'"
+        )
+
+
+@contextmanager
+def _named(where: str) -> Iterator[None]:
+    """Name the setting of a source in errors."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
+
+
+def given_tokenizer(texts: Sequence[str]) -> str | None:
+    """Return the tokenizer of the first source of token shards; None without any."""
+    folders = (Path(text) / "tokenizer" for text in texts if is_prepared(text))
+    return next(map(str, folders), None)
+
+
+def load_sources(recipe: Recipe, texts: Sequence[str], made: Path) -> PreparedText:
+    """Return the shards of a run's sources.
+
+    Args:
+        recipe: recipe of the run.
+        texts: the path of each source.
+        made: the folder of the shards that the run made, one folder per source of text.
+
+    Raises:
+        UserError: some are missing.
+    """
+    sources = {
+        source.name: PreparedText.load(Path(text) if is_prepared(text) else made / source.name)
+        for source, text in zip(recipe.data.sources, texts, strict=True)
+    }
+    return PreparedText.mixture(made, sources)
+
+
+def plan_of(recipe: Recipe, sizes: Sequence[float], rows_per_epoch: Sequence[float]) -> MixturePlan:
+    """Return the source of each row.
+
+    Args:
+        recipe: sources, batch, budget and seed.
+        sizes: tokens of each source.
+        rows_per_epoch: rows of each source in one reading.
+
+    Raises:
+        UserError: no source is left to read before training ends.
+    """
+    rows = recipe.rows_per_step
+    budget = Budget.of(recipe.train)
+    # A budget in tokens counts those that the model reads: of an objective with source and target
+    # about a row's, so the plan is as exact as that.
+    rows_of_unit = {
+        "steps": float(rows),
+        "epochs": float(sum(rows_per_epoch)),
+        "tokens": 1 / recipe.packing.length,
+    }
+    total = None
+    if budget.unit in rows_of_unit:
+        total = math.ceil(budget.amount * rows_of_unit[budget.unit] / rows - 1e-9) * rows
+    return MixturePlan(recipe.data, sizes, rows_per_epoch, total, rows, recipe.train.seed)
+
+
+def mixed_rows(recipe: Recipe, prepared: PreparedText, vocab: Vocab) -> MixedRows:
+    """Return the rows of a mixture.
+
+    Args:
+        recipe: sources and packing.
+        prepared: the shards of the sources.
+        vocab: of the tokenizer.
+
+    Raises:
+        UserError: a source is shorter than a row, or none is left before training ends.
+    """
+    packed = {
+        name: recipe.packing.open(
+            source.train, vocab, (recipe.train.seed + n) % 2**32, recipe.rows_per_step
+        )
+        for n, (name, source) in enumerate(prepared.sources.items())
+    }
+    sizes = [source.train.tokens_total for source in prepared.sources.values()]
+    rows = [source.rows_per_epoch for source in packed.values()]
+    return MixedRows(packed, plan_of(recipe, sizes, rows))
+
+
+def mean_bytes_per_token(
+    prepared: PreparedText, shares: Mapping[str, float], *, ends: bool
+) -> float:
+    """Return the bytes of held-out text per token, with the sources in these shares."""
+    each = {name: one.bytes_per_token(HELDOUT, ends=ends) for name, one in prepared.sources.items()}
+    total = sum(shares[name] for name in each) or 1.0
+    return sum(shares[name] * value for name, value in each.items()) / total
+
+
+def repetition(epochs: float) -> str:
+    """Return what so many readings of one text are worth, in words; "" for one reading or less."""
+    if epochs <= 1:
+        return ""
+    worth = effective_epochs(epochs)
+    text = f"worth {worth:,.3g} epochs of new text"
+    return text if epochs <= WORTH_IT else f"{text}; up to {WORTH_IT:g} are worth it"
+
+
+def without_limits(recipe: Recipe) -> Recipe:
+    """Return a recipe whose sources may be read any number of times."""
+    sources = tuple(replace(source, epochs=None) for source in recipe.data.sources)
+    return replace(recipe, data=replace(recipe.data, sources=sources))

@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foreword import config
+from foreword.data.lazy_tokens import ChainedTokens
+from foreword.data.learning import train_on_sources
+from foreword.data.mixed_rows import MixedRows
+from foreword.data.mixture import DECAY, DataSettings, effective_epochs
+from foreword.data.mixture_plan import MixturePlan
+from foreword.data.packing.documents import Documents
+from foreword.data.packing.pairs import Pairs
+from foreword.data.shards import Shards
+from foreword.data.text_files import ReadSettings
+from foreword.errors import UserError
+from foreword.text.tokenizers.word import Word
+from foreword.types import NextToken, PairLabels
+from tests.data.packing import corpora
+
+STEPS, BATCH = 400, 16
+
+
+def settings(*sources: dict[str, Any], **more: Any) -> DataSettings:
+    """Sources named a, b, c, with these settings."""
+    named = [{"name": n, "path": n, **one} for n, one in zip("abcdef", sources, strict=False)]
+    return config.build(DataSettings, {"sources": named, **more}, "data")
+
+
+def plan(
+    made: DataSettings, rows: list[float], steps: int | None = STEPS, batch: int = BATCH
+) -> MixturePlan:
+    total = None if steps is None else steps * batch
+    return MixturePlan(made, rows, rows, total, batch, seed=1)
+
+
+def shards_in(folder: Path, lengths: list[int]) -> Shards:
+    folder.mkdir()
+    return corpora.shards(folder, lengths)
+
+
+@pytest.mark.parametrize("weights", [[0.7, 0.3], [18.11, 14.4, 0.14, 67.35], [1, 1, 1, 1, 1]])
+def test_shares_are_the_weights_within_a_thousandth(weights: list[float]) -> None:
+    made = plan(settings(*({"weight": weight} for weight in weights)), [100.0] * len(weights))
+    sources, _ = made.locate(np.arange(STEPS * BATCH))
+    shares = np.bincount(sources, minlength=len(weights)) / len(sources)
+    assert np.abs(shares - np.array(weights) / sum(weights)).max() < 1e-3
+    assert np.allclose(shares, made.shares())
+
+
+def test_every_step_holds_the_mixture_in_another_order() -> None:
+    made = plan(settings({"weight": 3}, {"weight": 1}), [100.0, 100.0])
+    steps = made.locate(np.arange(64))[0].reshape(4, BATCH)
+    assert (steps.sum(1) == BATCH / 4).all()
+    assert len({tuple(step) for step in steps}) > 1
+
+
+def test_each_row_of_a_source_is_read_once_and_in_any_grouping_the_same() -> None:
+    made = plan(settings({"weight": 0.8}, {"weight": 0.2}), [100.0, 100.0])
+    numbers = np.arange(STEPS * BATCH)
+    sources, rows = made.locate(numbers)
+    for n in range(2):
+        assert sorted(rows[sources == n]) == list(range((sources == n).sum()))
+    some = np.random.default_rng(1).permutation(numbers)[:300]
+    again = made.locate(some)
+    assert (again[0] == sources[some]).all() and (again[1] == rows[some]).all()
+
+
+def test_a_source_with_a_limit_of_epochs_is_spread_over_training() -> None:
+    made = plan(settings({"weight": 1}, {"weight": 1, "epochs": 2}), [1e4, 100.0])
+    sources, _ = made.locate(np.arange(STEPS * BATCH))
+    assert (sources == 1).sum() == 200 == made.rows_read()[1]
+    quarters = (sources == 1).reshape(4, -1).sum(1)
+    assert (np.abs(quarters - 50) <= 2).all()
+
+
+def test_a_stage_is_the_part_of_training_it_names() -> None:
+    made = plan(
+        settings(
+            {"weight": 1}, {"weight": 3, "stage": "last 10 %"}, {"weight": 1, "stage": "first 50 %"}
+        ),
+        [100.0] * 3,
+    )
+    sources, _ = made.locate(np.arange(STEPS * BATCH))
+    parts = [np.bincount(part, minlength=3) / len(part) for part in np.split(sources, 10)]
+    assert np.allclose(parts[0], [0.5, 0, 0.5], atol=1e-3)
+    assert np.allclose(parts[6], [1, 0, 0])
+    assert np.allclose(parts[9], [0.25, 0.75, 0], atol=1e-3)
+
+
+def test_temperature_draws_between_by_size_and_equally() -> None:
+    none: tuple[dict[str, Any], ...] = ({}, {})
+    assert settings(*none, temperature=1.0).weights([900, 100]) == pytest.approx([0.9, 0.1])
+    assert settings(*none, temperature=2.0).weights([900, 100]) == pytest.approx([0.75, 0.25])
+    assert settings(*none, temperature=1e6).weights([900, 100]) == pytest.approx(
+        [0.5, 0.5], abs=1e-4
+    )
+
+
+def test_repeated_tokens_are_worth_less() -> None:
+    # Muennighoff et al. 2023, equation 5, with R* = 15.4: nearly all up to 4 epochs, 1 - 1 / e of
+    # the repetitions at R* + 1, and never more than 1 + R*.
+    assert effective_epochs(0.3) == 0.3
+    assert effective_epochs(4) == pytest.approx(3.73, abs=0.01)
+    assert effective_epochs(1 + DECAY) == pytest.approx(1 + DECAY * (1 - 1 / math.e))
+    assert effective_epochs(1e9) == pytest.approx(16.39, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("sources", "message"),
+    [
+        ([{"weight": 0}], r"data.sources\[0\].weight: must be a number above 0"),
+        ([{"weight": -1}], r"data.sources\[0\].weight: must be a number above 0"),
+        ([{}], r"data.sources\[0\].weight: source 'a' needs a weight"),
+        ([{"weight": 1, "stage": "late"}], r"data.sources\[0\].stage: expected 'first 20 %'"),
+        (
+            [{"weight": 1, "stage": "60 % to 20 %"}],
+            "stage: '60 % to 20 %' is not a part",
+        ),
+        ([{"weight": 1}, {"weight": 1, "name": "A"}], r"data.sources\[1\].name: there is another"),
+        ([{"weight": 1, "name": "../x"}], r"data.sources\[0\].name: at most 64 letters"),
+        ([{"weight": 1, "epochs": 0}], r"data.sources\[0\].epochs: must be a number above 0"),
+    ],
+)
+def test_impossible_sources_are_refused(sources: list[dict[str, Any]], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        settings(*sources)
+
+
+def test_weights_and_a_temperature_exclude_each_other() -> None:
+    with pytest.raises(UserError, match="cannot be combined with temperature"):
+        settings({"weight": 1}, temperature=2)
+
+
+def test_sources_that_end_before_training_are_refused() -> None:
+    limited = settings({"weight": 1, "epochs": 1}, {"weight": 1, "epochs": 1})
+    with pytest.raises(UserError, match=r"after 12 of 400 steps; .* at most --epochs 1$"):
+        plan(limited, [100.0, 100.0])
+    with pytest.raises(UserError, match="hours or flops"):
+        plan(limited, [100.0, 100.0], steps=None)
+    assert plan(limited, [100.0, 104.0], steps=13).epochs().max() < 1.05  # the last step may
+    late = settings({"weight": 1, "stage": "last 40 %"})
+    with pytest.raises(UserError, match="no source is read at 0% of training"):
+        plan(late, [100.0])
+
+
+@pytest.mark.parametrize("packing", [Documents(length=8), Pairs(length=16, random=0.5)])
+def test_a_mixed_row_is_the_row_of_its_source(packing: Any, tmp_path: Path) -> None:
+    vocab = corpora.vocab()
+    each = [shards_in(tmp_path / name, [40, 30, 50]) for name in ("a", "b")]
+    packed = {n: packing.open(s, vocab, 3 + n, 4) for n, s in enumerate(each)}
+    rows = [float(one.rows_per_epoch) for one in packed.values()]
+    mixed = MixedRows(
+        {str(n): one for n, one in packed.items()},
+        plan(settings({"weight": 2}, {"weight": 1}), rows, batch=4),
+    )
+    numbers = np.array([7, 0, 21, 2, 5])
+    together = mixed.rows(numbers)
+    assert (together.numbers == numbers).all()
+    for n, (source, row) in enumerate(zip(*mixed.plan.locate(numbers), strict=True)):
+        alone = packed[int(source)].rows(np.array([row]))
+        assert (together.ids[n] == alone.ids[0]).all()
+        assert (together.positions[n] == alone.positions[0]).all()
+        for kind, name in ((NextToken, "ids"), (PairLabels, "labels")):
+            if (part := alone.part(kind)) is not None:
+                assert (getattr(together.require(kind), name)[n] == getattr(part, name)[0]).all()
+
+
+def test_chained_shards_are_the_documents_of_all(tmp_path: Path) -> None:
+    each = [shards_in(tmp_path / name, sizes) for name, sizes in (("a", [7, 3]), ("b", [5]))]
+    chained = Shards.chain(tmp_path / "all", each)
+    tokens = np.concatenate([one.tokens for one in each])
+    assert len(chained) == 3 and chained.tokens_total == len(tokens) == len(chained.tokens)
+    assert (chained.document_starts == [0, 7, 10, 15]).all()
+    assert (np.take(chained.tokens, [[9, 10], [0, 14]]) == tokens[[[9, 10], [0, 14]]]).all()
+    assert (chained.tokens[5:12] == tokens[5:12]).all()
+    with pytest.raises(IndexError):
+        ChainedTokens([tokens]).take(np.array([15]))
+
+
+def test_a_tokenizer_sees_the_sources_by_their_weights(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("aa bb\n" * 900)
+    (tmp_path / "b.txt").write_text("cc dd\n" * 100)
+    sources = [(tmp_path / "a.txt", 0.25), (tmp_path / "b.txt", 0.75)]
+    seen: list[str] = []
+
+    class Kept(Word):
+        def train(self, texts: Any, note: Any = None) -> Any:
+            seen.extend(texts)
+            return super().train(seen, note)
+
+    read = ReadSettings(documents="line")
+    train_on_sources(Kept(min_count=1, vocab=200), sources, read, lambda _: lambda *_: None)
+    assert sum(map(len, seen)) == pytest.approx(5000, rel=0.03)
+    assert seen.count("cc dd") / len(seen) == pytest.approx(0.75, abs=0.01)
