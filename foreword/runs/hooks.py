@@ -163,8 +163,8 @@ class SaveCheckpoints(Hook):
             NotFiniteError: a weight is not finite.
             UserError: the disk is full, or files of the run were removed.
         """
-        spent = loop.state.spent
-        if spent.steps == self._saved_step:
+        self._is_due, spent = False, loop.state.spent
+        if spent.steps == self._saved_step:  # as the best, a moment ago
             return
         spent.seconds = loop.elapsed()
         folder = self._run / "checkpoints" / checkpoint.name_of(spent.steps)
@@ -178,7 +178,6 @@ class SaveCheckpoints(Hook):
                 loop.average.other,
             )
             checkpoint.prune(self._run, self._keep, loop.state.best, folder.name)
-        self._is_due = False
         self._saved_step, self._saved_at = spent.steps, time.monotonic()
         require_own_files(self._run)
 
