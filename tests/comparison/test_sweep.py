@@ -107,17 +107,20 @@ def test_a_finished_sweep_is_not_repeated_and_a_changed_one_in_part(
     assert begun(folder, swept, cells=[{**MASKED, "sweep": {"optimizer": {"lr": RATES}}}]) == []
 
 
-@pytest.mark.parametrize("at", [1, 3])
-def test_a_sweep_killed_at_any_trial_continues_there(folder: Path, tmp_path: Path, at: int) -> None:
-    pieces = [*TRIALS, *RUNS]
+def test_a_sweep_killed_at_any_trial_continues_there(folder: Path, tmp_path: Path) -> None:
+    pieces, begins = [*TRIALS, *RUNS], 0
+    for ends in (1, 3):
 
-    def die(begins: str) -> None:
-        if begins == pieces[at]:
-            raise runs.Killed
+        def die(piece: str, last: str = pieces[ends]) -> None:
+            if piece == last:
+                raise runs.Killed
 
-    with pytest.raises(runs.Killed):
-        grids.compare(folder, tmp_path / "out", Quiet(die), **MORE)
-    assert begun(folder, tmp_path / "out") == pieces[at:]
+        reporter = Quiet(die)
+        with pytest.raises(runs.Killed):
+            grids.compare(folder, tmp_path / "out", reporter, **MORE)
+        assert reporter.begun == pieces[begins : ends + 1]
+        begins = ends
+    assert begun(folder, tmp_path / "out") == pieces[begins:]
 
 
 def test_a_trial_killed_after_its_training_is_not_trained_again(

@@ -20,9 +20,7 @@ from tests.train import runs
 
 
 @pytest.mark.parametrize("family", [*runs.FAMILIES, *runs.VARIANTS])
-def test_a_resumed_run_equals_an_uninterrupted_one(
-    family: str, text: Path, tmp_path: Path
-) -> None:
+def test_a_resumed_run_equals_an_uninterrupted_one(family: str, text: Path, tmp_path: Path) -> None:
     made = runs.recipe(family, steps=6, checkpoints=2, evaluations=2)
     text = runs.text_for(family, text, tmp_path / "text")
     whole = runs.begin(made, text, tmp_path / "whole")
