@@ -13,6 +13,7 @@
 The functions are verbs of the command line, with the same names, arguments and errors:
 
     show        recipes, families and kinds, with the meaning of each setting
+    clean       text without duplicates and what is no prose, and what each step dropped
     prepare     text to token shards, once for many runs
     pretrain    a model from a recipe and text; resume continues a run
     tune        fine-tune a pretrained model on labelled text; tune_suite on the tasks of GLUE
@@ -33,6 +34,7 @@ Results show themselves in a console and in a notebook, and stand for their fold
 # first, which `foreword.__main__` has yet to take off the path.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from foreword.api.clean import clean
     from foreword.api.compare import compare
     from foreword.api.evaluate import evaluate
     from foreword.api.load import load
@@ -47,8 +49,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "TrainingStoppedError", "UserError", "compare", "evaluate", "load", "predict", "prepare",
-    "pretrain", "probe", "resume", "show", "tune", "tune_suite",
+    "TrainingStoppedError", "UserError", "clean", "compare", "evaluate", "load", "predict",
+    "prepare", "pretrain", "probe", "resume", "show", "tune", "tune_suite",
 ]  # fmt: skip
 
 

@@ -28,6 +28,7 @@ Settings = TypeVar("Settings")
 RECIPES = Path(__file__).parent / "recipes"
 GRIDS = RECIPES / "grids"
 SUITES = RECIPES / "suites"
+CLEANING = RECIPES / "cleaning"
 FEW_CHOICES = 6  # a message names all of them
 INDEX = re.compile(r"\[\d{1,9}\]")
 
@@ -45,6 +46,11 @@ def grid_names() -> list[str]:
 def suite_names() -> list[str]:
     """Return the names of the shipped suites, for `foreword tune`."""
     return _names(SUITES)
+
+
+def cleaning_names() -> list[str]:
+    """Return the names of the shipped recipes of cleaning, for `foreword clean`."""
+    return _names(CLEANING)
 
 
 def find_recipe(name: str) -> Path:
@@ -72,6 +78,15 @@ def find_suite(name: str) -> Path:
         UserError: there is no such file and no such name.
     """
     return _find(name, SUITES, "suite")
+
+
+def find_cleaning(name: str) -> Path:
+    """Return the file of a recipe of cleaning, by path or by the name of a shipped one (`c4`).
+
+    Raises:
+        UserError: there is no such file and no such name.
+    """
+    return _find(name, CLEANING, "recipe of cleaning")
 
 
 def _names(folder: Path) -> list[str]:

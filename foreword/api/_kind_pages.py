@@ -184,10 +184,11 @@ def _definitions(lines: dict[str, str]) -> None:
 
 @cache
 def _roots() -> dict[str, type]:
+    from foreword.cleaning.recipe import CleanSettings
     from foreword.runs.recipe import Recipe
     from foreword.tuning.fine_tuner import TuneSettings
 
-    return {"": Recipe, "tune": TuneSettings}
+    return {"": Recipe, "tune": TuneSettings, "clean": CleanSettings}
 
 
 def _recipes(folder: str, name: str) -> list[str]:
@@ -214,8 +215,5 @@ def _values(settings: Any) -> Iterator[Any]:
 
 
 def sections() -> dict[str, type]:
-    """Return the sections that are not kinds: `train`, `read`, `prepare`, and `tune`."""
-    from foreword.runs.recipe import Recipe
-    from foreword.tuning.fine_tuner import TuneSettings
-
-    return describe.sections(Recipe) | {"tune": TuneSettings}
+    """Return the sections that are not kinds: `train`, `read`, `prepare`, `tune` and `clean`."""
+    return describe.sections(_roots()[""]) | {name: root for name, root in _roots().items() if name}

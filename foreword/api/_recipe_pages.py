@@ -9,6 +9,7 @@ from typing import Any
 
 from foreword import config, describe, kinds
 from foreword.api._page import Page
+from foreword.cleaning.recipe import load_cleaning
 from foreword.display.tables import out
 from foreword.nn.model import ModelSettings
 from foreword.nn.stack_settings import StackSettings
@@ -153,6 +154,27 @@ def suites_page() -> Page:
         suites.append({"suite": name, "tasks": tasks, "description": about})
     rows = [[str(one["suite"]), ", ".join(one["tasks"]), str(one["description"])] for one in suites]
     return Page.of_table(suites, ["suite", "tasks", "description"], rows)
+
+
+def cleaning_page() -> Page:
+    """Return the page of the shipped recipes of cleaning."""
+    rows = []
+    for name in config.cleaning_names():
+        recipe = load_cleaning(name)
+        steps = [kinds.name_of(step) for step in recipe.clean.steps]
+        rows.append({"recipe": name, "steps": steps, "description": recipe.description})
+    shown = [[str(r["recipe"]), ", ".join(r["steps"]), str(r["description"])] for r in rows]
+    return Page.of_table(rows, ["recipe", "steps", "description"], shown)
+
+
+def cleaning_recipe_page(name: str, assignments: Sequence[str]) -> Page:
+    """Return the page of one recipe of cleaning with all its settings."""
+    table = config.to_table(load_cleaning(name, assignments))
+
+    def draw() -> None:
+        out.print(config.dumps(table), markup=False, end="")
+
+    return Page({"recipe": name, "settings": table}, draw)
 
 
 def _summary(name: str, assignments: Sequence[str] = ()) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from foreword.api._arguments import PathName, Settings, checked
 from foreword.api._dial_pages import dial_page
 from foreword.api._page import Page
 from foreword.api._recipe_pages import (
+    cleaning_page,
+    cleaning_recipe_page,
     families_page,
     family_recipes,
     grids_page,
@@ -29,9 +31,9 @@ def show(what: PathName | None = None, settings: Settings = ()) -> Page:
         foreword.show("masked")
 
     Args:
-        what: kinds, families, recipes, grids, suites; a folder of kinds (objectives, positions);
-            a kind (masked, rotary); a section (train, tune); a family (BERT); a dial (encoder); the
-            name or file of a recipe. Default: what there is to show.
+        what: kinds, families, recipes, grids, suites, cleaning; a folder of kinds (objectives,
+            positions); a kind (masked, rotary); a section (train, tune); a family (BERT); a dial
+            (encoder); the name or file of a recipe. Default: what there is to show.
         settings: of a recipe.
 
     Raises:
@@ -43,6 +45,7 @@ def show(what: PathName | None = None, settings: Settings = ()) -> Page:
         "kinds": _kind_pages.all_kinds,
         "grids": grids_page,
         "suites": suites_page,
+        "cleaning": cleaning_page,
     }
     assignments = _arguments.assignments(settings)
     if what is None:
@@ -50,6 +53,8 @@ def show(what: PathName | None = None, settings: Settings = ()) -> Page:
     what = str(what) if isinstance(what, PathLike) else what
     if not isinstance(what, str):
         raise UserError(f"what: expected a name or a file, got {what!r}")
+    if what in config.cleaning_names() or (what.endswith(".toml") and _is_cleaning(what)):
+        return cleaning_recipe_page(what, assignments)
     if what.endswith(".toml") or what in config.recipe_names():
         return recipe_page(what, assignments)
     if assignments:
@@ -63,6 +68,10 @@ def show(what: PathName | None = None, settings: Settings = ()) -> Page:
     if what in FAMILIES:
         return dial_page(what, _kind_pages.kind_pages(_kind_pages.kinds_named(what)))
     return _called(what)
+
+
+def _is_cleaning(file: str) -> bool:
+    return Path(file).is_file() and "clean" in config.read(Path(file))
 
 
 def _called(what: str) -> Page:
@@ -86,7 +95,8 @@ def _called(what: str) -> Page:
             raise UserError(f"{what}: 'foreword report {what}' shows what was trained")
         named = [name for folder in kinds.folders() for name in kinds.names(folder)]
         folders = [folder.rpartition("/")[2] for folder in kinds.folders()]
-        words = [*folders, *_kind_pages.sections(), *named, *config.recipe_names(), *FAMILIES]
+        recipes = [*config.recipe_names(), *config.cleaning_names()]
+        words = [*folders, *_kind_pages.sections(), *named, *recipes, *FAMILIES]
         hint = nearest(what, words)
         if "did you mean" not in hint:
             hint = "; 'foreword show' lists what there is"

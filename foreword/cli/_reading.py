@@ -52,6 +52,15 @@ class Reading(Options):
         if self.overrides:
             raise UserError(f"--{next(iter(self.overrides))}: {why}")
 
+    def refuse_target(self, why: str) -> None:
+        """Make sure that the text is not parallel.
+
+        Raises:
+            UserError: it is.
+        """
+        if self.target is not None:
+            raise UserError(f"--target: {why}")
+
     def on(self, settings: ReadSettings) -> ReadSettings:
         """Return `settings` with the options given.
 

@@ -14,9 +14,10 @@ def show(
     what: Annotated[
         str | None,
         typer.Argument(
-            help="kinds, families, recipes, grids, suites; a folder of kinds (objectives, "
-            "positions); a kind (masked, rotary); a section (train, tune); a family (BERT); a dial "
-            "(encoder); the name or file of a recipe. Default: what there is to show."
+            help="kinds, families, recipes, grids, suites, cleaning; a folder of kinds "
+            "(objectives, positions); a kind (masked, rotary); a section (train, tune); a family "
+            "(BERT); a dial (encoder); the name or file of a recipe. Default: what there is to "
+            "show."
         ),
     ] = None,
     assign: Annotated[

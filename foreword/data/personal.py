@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,6 +123,42 @@ def finder(country: str | None = None) -> Callable[[str], Iterator[Found]]:
     Raises:
         UserError: a package is missing, or there is no such country.
     """
+    find = _line_finder(country)
+    return lambda text: (found for line in text.splitlines() for found in find(line))
+
+
+def scrubber(
+    country: str | None = None, kinds: Collection[str] = KINDS
+) -> Callable[[str], tuple[str, list[str]]]:
+    """Return a function that replaces the strings of a text that look personal, `[IP address]`.
+
+    It returns the new text, and the kind of each string that it replaced.
+
+    Args:
+        country: as in `count_personal`.
+        kinds: those to replace, of `KINDS`.
+
+    Raises:
+        UserError: a package is missing, or there is no such country.
+    """
+    find = _line_finder(country)
+
+    def scrub(text: str) -> tuple[str, list[str]]:
+        replaced: list[str] = []
+        lines = text.splitlines(keepends=True)
+        for number, line in enumerate(lines):
+            found = [one for one in find(line) if one[0] in kinds]
+            replaced += [kind for kind, _ in found]
+            for kind, string in sorted(found, key=lambda one: -len(one[1])):
+                line = line.replace(string, f"[{kind}]")
+            lines[number] = line
+        return "".join(lines), replaced
+
+    return scrub
+
+
+def _line_finder(country: str | None) -> Callable[[str], Iterator[Found]]:
+    """Return a function that yields the strings of a line that look personal."""
     try:
         import phonenumbers
         from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
@@ -147,23 +183,22 @@ def finder(country: str | None = None) -> Callable[[str], Iterator[Found]]:
             for match in phonenumbers.PhoneNumberMatcher(line, country, max_tries=len(line)):
                 yield match.start, match.end
 
-    def find(text: str) -> Iterator[Found]:
-        for line in text.splitlines():
-            taken: list[tuple[int, int]] = []
-            spans: tuple[tuple[str, Iterable[tuple[int, int]]], ...] = (
-                ("e-mail address", _spans(EMAIL, line, lambda _: True)),
-                ("bank account", _spans(IBAN, line, iban.is_valid)),
-                ("payment card", _spans(CARD, line, lambda s: _is_card(s, luhn.is_valid))),
-                ("IP address", _spans(IP, line, _is_public)),
-                ("telephone number", phones(line)),
-            )
-            for kind, found in spans:
-                for start, stop in found:  # a string counts once, as the first kind that it fits
-                    if all(stop <= a or b <= start for a, b in taken):
-                        taken.append((start, stop))
-                        yield kind, line[start:stop]
-            for string in {one for secret in secrets for one in secret.analyze_string(line)}:
-                yield "key or password", string
+    def find(line: str) -> Iterator[Found]:
+        taken: list[tuple[int, int]] = []
+        spans: tuple[tuple[str, Iterable[tuple[int, int]]], ...] = (
+            ("e-mail address", _spans(EMAIL, line, lambda _: True)),
+            ("bank account", _spans(IBAN, line, iban.is_valid)),
+            ("payment card", _spans(CARD, line, lambda s: _is_card(s, luhn.is_valid))),
+            ("IP address", _spans(IP, line, _is_public)),
+            ("telephone number", phones(line)),
+        )
+        for kind, found in spans:
+            for start, stop in found:  # a string counts once, as the first kind that it fits
+                if all(stop <= a or b <= start for a, b in taken):
+                    taken.append((start, stop))
+                    yield kind, line[start:stop]
+        for string in {one for secret in secrets for one in secret.analyze_string(line)}:
+            yield "key or password", string
 
     return find
 

@@ -102,27 +102,41 @@ def read_documents(
     settings = settings or ReadSettings()
     counts = counts if counts is not None else ReadCounts()
     files = find_files(inputs, counts, settings)
-    known = reader_kinds(settings)
     for path in files:
-        try:
-            size = path.stat().st_size
-            before = counts.bytes_read
-            is_beside = isinstance(known[_suffix(path)], Parallel)
-            if is_beside and path == find_sides(path, settings)[1]:
-                pass  # it is read with the other
-            elif size or is_beside:
-                yield from known[_suffix(path)].read(TextFile(path, settings, counts))
-            else:
-                counts.empty_files += 1
-            counts.bytes_read = before + size
-            counts.files += 1
-        except OSError as error:
-            # Errors of the system have a text; those of a decompressor have none.
-            reason = error.strerror or f"not readable ({error}); fetch or compress it again"
-            raise UserError(f"{path}: {reason}") from None
+        yield from read_file(path, settings, counts)
     if not counts.documents:
         where = files[0] if len(files) == 1 else f"{len(files)} files, {files[0]} first"
         raise UserError(f"{where}: contains no text")
+
+
+def read_file(path: Path, settings: ReadSettings, counts: ReadCounts) -> Iterator[Document]:
+    """Yield the documents of one file that `find_files` found.
+
+    Args:
+        path: the file.
+        settings: how it becomes documents.
+        counts: updated while reading.
+
+    Raises:
+        UserError: the file is missing or cannot be read.
+    """
+    reader = reader_kinds(settings)[_suffix(path)]
+    try:
+        size = path.stat().st_size
+        before = counts.bytes_read
+        is_beside = isinstance(reader, Parallel)
+        if is_beside and path == find_sides(path, settings)[1]:
+            pass  # it is read with the other
+        elif size or is_beside:
+            yield from reader.read(TextFile(path, settings, counts))
+        else:
+            counts.empty_files += 1
+        counts.bytes_read = before + size
+        counts.files += 1
+    except OSError as error:
+        # Errors of the system have a text; those of a decompressor have none.
+        reason = error.strerror or f"not readable ({error}); fetch or compress it again"
+        raise UserError(f"{path}: {reason}") from None
 
 
 def reader_kinds(settings: ReadSettings) -> dict[str, Reader]:

@@ -1,0 +1,29 @@
+"""The contract of executors, the kinds in `cleaning/executors/`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+from foreword.ranges import Ranged
+
+
+class Executor(Ranged, ABC):
+    """Where the tasks of a stage run; its fields are its settings.
+
+    Tasks that a run before completed are not run again.
+    """
+
+    @abstractmethod
+    def run(self, blocks: list[Any], tasks: int, marks: Path) -> None:
+        """Run the tasks of a stage, and wait for them.
+
+        Args:
+            blocks: datatrove's, in order.
+            tasks: number of tasks.
+            marks: folder for the marks of completed tasks.
+
+        Raises:
+            UserError: a package is missing, or a task could not be completed.
+        """

@@ -1,0 +1,50 @@
+"""Tasks on a cluster of Ray."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from foreword.cleaning.executors._contract import Executor
+from foreword.errors import UserError
+from foreword.ranges import Count, Workers
+
+
+@dataclass(frozen=True)
+class Ray(Executor):
+    """Run tasks on a cluster of Ray, whose machines share the folders of sources and result.
+
+    It joins the cluster of `RAY_ADDRESS`, or starts one on this machine.
+
+    Attributes:
+        workers: most tasks at once; 0 for all.
+        cpus: cores of each task.
+    """
+
+    workers: Workers = 0
+    cpus: Count = 1
+
+    def run(self, blocks: list[Any], tasks: int, marks: Path) -> None:
+        try:
+            import ray
+            from datatrove.executor import RayPipelineExecutor
+        except ImportError as error:
+            raise UserError(
+                "clean.executor.kind: ray requires ray: pip install 'ray[default]'"
+            ) from error
+        if not ray.is_initialized():
+            ray.init(log_to_driver=False, logging_level="ERROR", include_dashboard=False)
+        executor = RayPipelineExecutor(
+            blocks,
+            tasks=tasks,
+            workers=self.workers or -1,
+            logging_dir=str(marks.absolute()),
+            cpus_per_task=self.cpus,
+        )
+        executor.run()
+        if left := executor.get_incomplete_ranks():
+            raise UserError(
+                f"{len(left)} of {tasks} tasks failed; {marks}/logs may say why; the same command "
+                "runs them again"
+            )

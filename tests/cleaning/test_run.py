@@ -1,0 +1,198 @@
+"""Cleaning from files to files: what is left, what is said, and how it resumes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("datatrove")
+pytest.importorskip("py3langid")
+
+import foreword
+from foreword import stored
+from foreword.cleaning.run import tasks_of
+from foreword.data.read_documents import read_documents
+from foreword.errors import UserError
+from tests import forking
+from tests.cleaning.texts import korean, near, prose, write
+
+ARTICLES = 40
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty articles, ten nearly and five exactly repeated, one too short, three in Korean."""
+    articles = [prose(seed) for seed in range(ARTICLES)]
+    texts = [*articles, *map(near, articles[:10]), *articles[10:15], "Too short.", *[""] * 2]
+    return write(
+        tmp_path_factory.mktemp("planted") / "planted.jsonl", [*texts, *map(korean, range(3))]
+    )
+
+
+@pytest.fixture(scope="module")
+def cleaned(planted: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    out = tmp_path_factory.mktemp("cleaned") / "out"
+    return foreword.clean(planted, out, workers=1, settings=["clean.part=3000"], progress=False)
+
+
+def texts_in(folder: Path) -> list[str]:
+    return [document.text for document in read_documents([folder])]
+
+
+def test_planted_duplicates_are_found_and_nothing_else(cleaned: Any) -> None:
+    steps = {step["kind"]: step for step in cleaned.report["steps"]}
+    dropped = {
+        kind: sum(d["documents"] for d in s["dropped"].values()) for kind, s in steps.items()
+    }
+    assert dropped["exact_duplicates"] == 5
+    assert dropped["near_duplicates"] == 10
+    assert steps["gopher_quality"]["dropped"]["short doc"]["documents"] == 1
+    left = texts_in(cleaned.texts)
+    originals = {prose(seed) for seed in range(ARTICLES)}
+    assert len(left) == ARTICLES + 3
+    assert sum(text in originals or text in set(map(near, originals)) for text in left) == ARTICLES
+
+
+def test_amounts_add_up_from_step_to_step(cleaned: Any) -> None:
+    steps = cleaned.report["steps"]
+    assert cleaned.report["read"]["documents"] == ARTICLES + 19
+    assert cleaned.report["read"]["empty_documents"] == 2
+    for step, following in zip(steps, [*steps[1:], {"read": cleaned.report["kept"]}], strict=True):
+        assert step["kept"] == following["read"]
+        for unit in ("documents", "bytes", "words"):
+            lost = sum(size[unit] for size in step["dropped"].values())
+            assert step["read"][unit] == step["kept"][unit] + lost
+
+
+def test_other_languages_pass_english_rules_and_it_is_said(cleaned: Any) -> None:
+    assert {*map(korean, range(3))} < {*texts_in(cleaned.texts)}
+    assert "gopher quality judges en alone; passed without being judged: ko 3" in cleaned.notes
+    assert "ko" in repr(cleaned) or "not judged" in repr(cleaned)
+
+
+def test_a_language_that_a_rule_drops_is_noted(tmp_path: Path) -> None:
+    texts = [korean(seed) for seed in range(20)]
+    settings = {"clean.steps[1].languages": []}
+    result = foreword.clean(
+        texts=texts, out=tmp_path / "out", settings=settings, workers=1, progress=False
+    )
+    assert "gopher quality dropped 100.0 % of 20 documents in ko" in result.notes
+    assert "nothing is left: every document was dropped" in result.notes
+    assert not list(result.texts.iterdir())
+
+
+def test_the_page_shows_samples_of_what_was_dropped(cleaned: Any) -> None:
+    page = cleaned.page.read_text("utf-8")
+    for text in (
+        "Too short.",
+        "short doc",
+        "Groups of duplicates",
+        "kept of duplicates",
+    ):
+        assert text in page
+    groups: dict[str, list[str]] = {}
+    for sample in cleaned.report["steps"][3]["samples"]:
+        groups.setdefault(sample["key"], []).append(sample["note"])
+    assert [sorted(notes) for notes in groups.values()] == [["dropped", "kept of duplicates"]] * 4
+
+
+def test_cleaned_text_is_reused_and_other_work_refused(cleaned: Any, planted: Path) -> None:
+    options: Any = {"workers": 1, "progress": False}
+    again = foreword.clean(planted, cleaned.out, settings=["clean.part=3000"], **options)
+    assert again.reused and again.report["kept"] == cleaned.report["kept"]
+    with pytest.raises(UserError, match="other sources or by other steps"):
+        foreword.clean(planted, cleaned.out, recipe="c4", **options)
+    with pytest.raises(UserError, match="is not empty"):
+        foreword.clean(planted, planted.parent, **options)
+
+
+def test_lines_are_changed_by_c4_and_counted(tmp_path: Path) -> None:
+    lines = write(tmp_path / "a.jsonl", [f"Home | About\n{prose(n)}\n[edit]" for n in range(3)])
+    result = foreword.clean(lines, tmp_path / "out", recipe="c4", workers=1, progress=False)
+    step = result.report["steps"][2]
+    assert texts_in(result.texts) == [prose(n) for n in range(3)]
+    assert step["changed"] == 3
+    assert step["details"]["lines removed: no terminal punc"] == 6
+    assert "Home | About" in result.page.read_text("utf-8")
+
+
+def test_files_are_shared_by_tasks_whatever_the_processes(tmp_path: Path) -> None:
+    files = [tmp_path / f"{n}.txt" for n in range(5)]
+    for file, size in zip(files, (10, 10, 10, 45, 1000), strict=True):
+        file.write_bytes(b"a" * size)
+    tasks = [[(part.file.name, part.number, part.of) for part in t] for t in tasks_of(files, 25)]
+    assert tasks[:2] == [[("0.txt", 0, 1), ("1.txt", 0, 1)], [("2.txt", 0, 1)]]
+    assert tasks[2:4] == [[("3.txt", 0, 2)], [("3.txt", 1, 2)]]
+    assert len(tasks) == 4 + 16
+
+
+def test_parquet_is_text_too(planted: Path, tmp_path: Path) -> None:
+    settings = {"clean.format": "parquet", "clean.steps[0]": "language", "clean.samples": 0}
+    result = foreword.clean(planted, tmp_path / "out", settings=settings, workers=1, progress=False)
+    assert [file.suffix for file in result.texts.iterdir()] == [".parquet"]
+    assert len(texts_in(result.texts)) == result.report["kept"]["documents"]
+    assert not any(step["samples"] for step in result.report["steps"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--recipe", "gophre"], "did you mean 'gopher'"),
+        (["--set", "clean.steps[1].min_wrods=3"], "did you mean 'min_words'"),
+        (["--set", "clean.steps[1].min_words=-3"], "min_words: must be a whole number"),
+        (["--set", "clean.steps[9].min_words=3"], "there are 4, counted from 0"),
+        (["--set", "clean.steps[0].kind=decontaminate"], "clean.steps[0].files: required"),
+        (["--field", "body"], "no field 'body'"),
+        (["--target", "de"], "parallel text"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    words: list[str], message: str, planted: Path, tmp_path: Path, capsys: Any
+) -> None:
+    from foreword.cli.main import run
+
+    out = tmp_path / "out"
+    assert run(["clean", str(planted), "--out", str(out), "--workers", "1", "--quiet", *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+def test_a_missing_package_is_named(planted: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("foreword.cleaning.run.PACKAGES", ("datatrove", "py3langidd"))
+    with pytest.raises(UserError, match=r"requires py3langidd: pip install 'foreword\[data\]'"):
+        foreword.clean(planted, tmp_path / "out", progress=False)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def whole(planted: Path, tmp_path: Path) -> Iterator[dict[str, bytes]]:
+    foreword.clean(
+        planted, tmp_path / "whole", settings=["clean.part=3000"], workers=1, progress=False
+    )
+    yield result_of(tmp_path / "whole")
+
+
+def result_of(out: Path) -> dict[str, bytes]:
+    return {str(f.relative_to(out)): f.read_bytes() for f in sorted(out.rglob("*")) if f.is_file()}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_cleaning_killed_at_any_moment_ends_with_the_same_bytes(
+    planted: Path, cleaned: Any, tmp_path: Path
+) -> None:
+    out, output = tmp_path / "out", tmp_path / "output"
+    words = ["clean", str(planted), "--out", str(out), "--workers", "1", "--quiet"]
+    words += ["--set", "clean.part=3000"]
+    work = out / ".work"
+    for reached in ("read/00002.json", "step-00/found", "step-03/texts", "step-03/removed"):
+        command = forking.start_into(words, output)
+        forking.wait_until(lambda name=reached: (work / name).exists(), 60)  # type: ignore[misc]
+        assert command.end() == -signal.SIGKILL, output.read_text()
+    assert forking.run(words, output) == 0, output.read_text()
+    assert result_of(out) == result_of(cleaned.out)
+    assert stored.read(out / "clean.json")["kept"] == cleaned.report["kept"]

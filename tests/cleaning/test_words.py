@@ -1,0 +1,43 @@
+"""Words and sentences, as the rules of filters count them."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("datatrove")
+
+from foreword.cleaning.words import WORDS
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("It's well-known, don't you see?", "It 's well - known , don 't you see ?"),
+        (
+            "Dr. Who of the U.S. paid 1,000.50 for it...",
+            "Dr. Who of the U.S. paid 1,000.50 for it ...",
+        ),
+        ("See https://a.example/x?y=1 (now).", "See https://a.example/x?y=1 ( now ) ."),
+        ("강과 마을.", "강과 마을 ."),
+        ("我们去。", "我 们 去 。"),
+    ],
+)
+def test_words_are_split_as_in_english_and_by_character_without_spaces(
+    text: str, words: str
+) -> None:
+    assert WORDS.word_tokenize(text) == words.split(" ")
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("One. Two! Three?", 3),
+        ("Mr. Smith saw J. Jones in the U.S. today.", 1),
+        ('He said "Go." Then he went', 2),
+        ("No end", 1),
+        ("一。二。", 2),
+        ("  ", 0),
+    ],
+)
+def test_sentences_are_counted(text: str, count: int) -> None:
+    assert len(WORDS.span_tokenize(text)) == count
