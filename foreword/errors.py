@@ -52,6 +52,10 @@ class TrainingStoppedError(UserError):
     """Training cannot continue (the loss is no longer finite); names the last good checkpoint."""
 
 
+class PeerError(Exception):
+    """Another process of a training ended, and says why; this one ends without a word."""
+
+
 class WorkerError(Exception):
     """A fault of ours in a worker process.
 

@@ -8,7 +8,7 @@ from foreword import kinds
 from foreword.errors import UserError
 
 FOLDERS = ("objectives", "layouts", "models", "nn/positions", "text/tokenizers", "data/packing")
-FOLDERS += ("train/optimizers", "train/schedules", "nn/attentions", "nn/lm_heads")
+FOLDERS += ("train/optimizers", "train/parallel", "train/schedules", "nn/attentions", "nn/lm_heads")
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

@@ -10,7 +10,7 @@ from typing import Any
 from foreword.api import _arguments
 from foreword.api._arguments import PathName, Paths, Settings, Track, checked
 from foreword.api._result import Result
-from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.api.progress import ProgressDisplay, Quiet, progress_of
 from foreword.api.request import RunRequest, request
 from foreword.errors import UserError
 from foreword.evaluation.loaded import LoadedModel, load
@@ -22,9 +22,9 @@ from foreword.runs import run as running
 from foreword.runs.override import override
 from foreword.runs.recipe import Recipe
 from foreword.runs.tracking import tracked, trackers_of
-from foreword.trackers._contract import Tracker
-from foreword.train import log
+from foreword.train import log, processes
 from foreword.train.hooks import Hook
+from foreword.train.joining import first_alone, is_restart, joined
 
 
 @dataclass(frozen=True, repr=False)
@@ -150,30 +150,35 @@ def pretrain(
     run = _arguments.path(out, "--out")
     if data is not None and texts is not None:
         raise UserError(_arguments.DATA_OR_TEXTS)
-    running.require_free(run)
-    trackers = trackers_of(track)
-    tables = tables_of(probes)
     _arguments.require_hooks(hooks)
     display = progress_of(progress, announces=True)
-    wanted = request(
-        recipe,
-        _arguments.paths(data) if texts is None else [str(_arguments.texts_file(run))],
-        settings=_arguments.assignments(settings),
-        budget=_arguments.budget_of(
-            hours=hours, tokens=tokens, epochs=epochs, steps=steps, flops=flops
-        ),
-        heldout=_arguments.heldout(heldout),
-        reading=_arguments.given_reading_of(
-            texts, field=field, target=target, documents=documents, errors=errors
-        ),
-        tokenizer=None if tokenizer is None else str(_arguments.path(tokenizer, "--tokenizer")),
-        from_=None if from_ is None else str(_arguments.path(from_, "--from")),
-        extend_vocabulary=extend_vocabulary,
-        note=display.note,
-    )
-    wanted = replace(wanted, inputs=replace(wanted.inputs, probes=tables))
-    with _arguments.kept(texts, run):
-        return _start(wanted, run, display, hooks=hooks, trackers=trackers)
+    with joined():
+        if not processes.is_first() or (is_restart() and running.is_begun(run)):
+            with first_alone():  # the first process begins the run
+                pass
+            return _train(run, display, hooks=hooks, track=track)
+        running.require_free(run)
+        trackers_of(track)
+        tables = tables_of(probes)
+        wanted = request(
+            recipe,
+            _arguments.paths(data) if texts is None else [str(_arguments.texts_file(run))],
+            settings=_arguments.assignments(settings),
+            budget=_arguments.budget_of(
+                hours=hours, tokens=tokens, epochs=epochs, steps=steps, flops=flops
+            ),
+            heldout=_arguments.heldout(heldout),
+            reading=_arguments.given_reading_of(
+                texts, field=field, target=target, documents=documents, errors=errors
+            ),
+            tokenizer=None if tokenizer is None else str(_arguments.path(tokenizer, "--tokenizer")),
+            from_=None if from_ is None else str(_arguments.path(from_, "--from")),
+            extend_vocabulary=extend_vocabulary,
+            note=display.note,
+        )
+        wanted = replace(wanted, inputs=replace(wanted.inputs, probes=tables))
+        with _arguments.kept(texts, run):
+            return _start(wanted, run, display, hooks=hooks, track=track)
 
 
 def _start(
@@ -182,7 +187,7 @@ def _start(
     progress: ProgressDisplay,
     *,
     hooks: Sequence[Hook],
-    trackers: Sequence[Tracker],
+    track: Track,
 ) -> PretrainingResult:
     """Create a run folder and train; nothing is left of a run that could not begin."""
     before = running.names_in(run)
@@ -193,8 +198,9 @@ def _start(
         if wanted.dial is not None:
             facts = wanted.dial.facts
             progress.note(wanted.dial.summary)
-        running.start(wanted.recipe, wanted.inputs, run, wanted.starting_model, dial=facts)
-        return _train(run, progress, hooks=hooks, trackers=trackers)
+        with first_alone():
+            running.start(wanted.recipe, wanted.inputs, run, wanted.starting_model, dial=facts)
+        return _train(run, progress, hooks=hooks, track=track)
     except UserError:
         running.undo_start(run, before)
         raise
@@ -216,7 +222,7 @@ def resume(
 
     Args:
         run: the run folder.
-        settings: of `optimizer.*`, or `train.clip`, to change from here on.
+        settings: of `optimizer.*`, `parallel.*`, or `train.clip`, to change from here on.
         track: as in `pretrain`; the same tracker continues the same run there.
         hooks: called between steps.
         progress: whether to show the progress, or what shows it.
@@ -226,12 +232,15 @@ def resume(
         TrainingStoppedError: the loss is no longer finite.
     """
     folder = _arguments.path(run, "RUN")
-    trackers = trackers_of(track)
     _arguments.require_hooks(hooks)
-    if changed := _arguments.assignments(settings):
-        override(folder, changed)
     display = progress_of(progress, announces=True)
-    return _train(folder, display, hooks=hooks, trackers=trackers)
+    with joined():
+        with first_alone():
+            if processes.is_first():
+                trackers_of(track)
+                if changed := _arguments.assignments(settings):
+                    override(folder, changed)
+        return _train(folder, display, hooks=hooks, track=track)
 
 
 def _train(
@@ -239,9 +248,11 @@ def _train(
     progress: ProgressDisplay,
     *,
     hooks: Sequence[Hook],
-    trackers: Sequence[Tracker],
+    track: Track,
 ) -> PretrainingResult:
-    """Train what is left of a run."""
-    with tracked(run, trackers, progress) as reporter, progress:
+    """Train what is left of a run; of several processes the first shows and tracks it."""
+    if not processes.is_first():
+        track, progress = (), Quiet(warns=False)
+    with tracked(run, trackers_of(track), progress) as reporter, progress:
         is_done = running.train_run(run, reporter, progress.stage, samples, hooks, probing)
     return PretrainingResult(run, is_done, {r["kind"]: r for r in log.read(run)})

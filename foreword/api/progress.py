@@ -42,7 +42,14 @@ class ProgressDisplay(Protocol):
 
 
 class Quiet:
-    """A `ProgressDisplay` that shows warnings alone."""
+    """A `ProgressDisplay` that shows warnings alone.
+
+    Args:
+        warns: whether it shows them; of several processes one does.
+    """
+
+    def __init__(self, *, warns: bool = True) -> None:
+        self._warns = warns
 
     def __enter__(self) -> Quiet:
         return self
@@ -55,7 +62,8 @@ class Quiet:
 
     def warn(self, text: str) -> None:
         """Print a line."""
-        lines.say(text)
+        if self._warns:
+            lines.say(text)
 
     def stage(self, name: str) -> Callable[..., None]:
         """Ignore it."""

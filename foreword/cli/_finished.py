@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foreword.cli import console
+from foreword.cli._process import INTERRUPTED
 from foreword.display.lines import program
 
 if TYPE_CHECKING:
@@ -21,17 +22,21 @@ def finish(run: Path, work: Callable[[], PretrainingResult], *, as_json: bool) -
         work: trains.
         as_json: whether to print one JSON document.
     """
+    from foreword.train.joining import is_launched, launched_rank
+
     try:
         result = work()
     except KeyboardInterrupt:
-        if not run.exists():  # it has not begun
+        if not run.exists() or is_launched():  # it has not begun, or the launcher says so
             raise
         console.say(f"interrupted; '{program()} resume {run}' continues")
-        return 130
+        return INTERRUPTED
+    if launched_rank():  # the first process tells
+        return 0 if result.is_done else INTERRUPTED
     if as_json:
         console.emit({"run": str(run), "done": result.is_done, "last": dict(result.last)})
     elif result.is_done:
         console.say(f"done: {run}  ('{program()} report {run}' shows it)")
     else:
         console.say(f"stopped and saved; '{program()} resume {run}' continues")
-    return 0 if result.is_done else 130
+    return 0 if result.is_done else INTERRUPTED

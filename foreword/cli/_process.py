@@ -16,6 +16,7 @@ from foreword import allocator, signals
 from foreword.cli._streams import ReaderGoneError
 from foreword.errors import UserError
 
+PEER_ENDED = 3  # the exit status of a process that ends since another of its training has
 INTERRUPTED = 130  # the exit status, which shells give to Ctrl-C
 
 

@@ -10,7 +10,7 @@ import errno
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 import typer
@@ -19,10 +19,16 @@ from typer.core import TyperGroup
 from foreword import kinds, plugins
 from foreword.cli._help import write_commands
 from foreword.cli._options import flat
-from foreword.cli._process import INTERRUPTED, configure_process, interrupted_by_signals, leave
+from foreword.cli._process import (
+    INTERRUPTED,
+    PEER_ENDED,
+    configure_process,
+    interrupted_by_signals,
+    leave,
+)
 from foreword.cli._run_guard import command
 from foreword.cli._streams import ReaderGoneError, guarded
-from foreword.errors import UserError, is_out_of_memory, nearest
+from foreword.errors import PeerError, UserError, is_out_of_memory, nearest
 
 configure_process()  # before torch is first imported
 
@@ -148,6 +154,8 @@ def run(words: list[str], *, is_debug: bool = False) -> int:
         return error.exit_code
     except (KeyboardInterrupt, _InterruptedError, typer.Abort):
         return _fail("interrupted", INTERRUPTED, is_debug=is_debug)
+    except PeerError as error:
+        return _leave_group(error, is_debug=is_debug)
     except ReaderGoneError:
         return 0
     except Exception as error:
@@ -199,6 +207,19 @@ def _require_utf8(words: list[str]) -> None:
                 f"argument {number} ({shown}), character {error.start + 1}: not UTF-8; write it "
                 "as UTF-8, and rename a file whose name is not"
             ) from None
+
+
+def _leave_group(error: PeerError, *, is_debug: bool) -> int:
+    """Return the status of a process that ends since another has, which says why."""
+    from foreword.train.joining import wait_for_launcher
+
+    if is_debug:
+        traceback.print_exception(error)
+    if isinstance(error.__cause__, KeyboardInterrupt):
+        return INTERRUPTED
+    with suppress(KeyboardInterrupt, _InterruptedError):
+        wait_for_launcher()
+    return PEER_ENDED
 
 
 def _fail(text: str, status: int, *, is_debug: bool) -> int:

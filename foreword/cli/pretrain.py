@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from foreword.cli._budget_options import BudgetOptions
+from foreword.cli._launch import Processes, launch, starts_others
 from foreword.cli._model_options import Json, Quiet, Track
 from foreword.cli._reading import Reading
 from foreword.cli._run_options import RunOptions
@@ -23,6 +24,7 @@ def pretrain(
         list[str] | None,
         typer.Option(help='Measure while training: "minimal_pairs files=blimp/"; repeatable.'),
     ] = None,
+    processes: Processes = 1,
     track: Track = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -32,7 +34,12 @@ def pretrain(
     It trains a tokenizer if none is given, and writes token shards if there are none. Kill it at
     any moment; `foreword resume` continues. With --from, weights, architecture and tokenizer come
     from that model, the rest from the recipe. If --heldout names text, all of --data is trained on.
+
+    --processes 4 divides each step among four processes, with a GPU each where there are GPUs; so
+    does torchrun --nproc-per-node 4 -m foreword pretrain ... The run is the same on any number.
     """
+    if starts_others(processes):
+        return launch(processes, out)
     from foreword.api.pretrain import PretrainingResult
     from foreword.api.pretrain import pretrain as work
     from foreword.cli._finished import finish

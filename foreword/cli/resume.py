@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from foreword.cli._launch import Processes, launch, starts_others
 from foreword.cli._model_options import Json, Quiet, Track
 
 
@@ -14,8 +15,12 @@ def resume(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     assign: Annotated[
         list[str] | None,
-        typer.Option("--set", help="A setting of optimizer.*, or train.clip: optimizer.lr=1e-4."),
+        typer.Option(
+            "--set",
+            help="A setting of optimizer.* or parallel.*, or train.clip: optimizer.lr=1e-4.",
+        ),
     ] = None,
+    processes: Processes = 1,
     track: Track = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -28,7 +33,11 @@ def resume(
 
     A run that stopped because its loss was no longer finite may continue with a lower learning
     rate: --set changes the recipe, and run.json records it.
+
+    The number of processes may differ from that before: the same rows are read in the same order.
     """
+    if starts_others(processes):
+        return launch(processes, run)
     from foreword.api import pretrain
     from foreword.cli._finished import finish
 

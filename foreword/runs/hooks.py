@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from foreword.runs.setup import TrainingSetup
 from foreword.runs.stages import EVALUATING, SAVING, TRAINING, Stage, unwatched
 from foreword.runs.trained_model import TrainedModel
 from foreword.text.tokenizer import Tokenizer
-from foreword.train import checkpoint, log
+from foreword.train import checkpoint, log, processes
 from foreword.train.budget import Progress
 from foreword.train.device import matmul_flops_per_second
 from foreword.train.hooks import Hook
@@ -78,7 +77,9 @@ class RunLog:
             self.stage(TRAINING)
 
     def write(self, record: dict[str, Any], loop: Loop) -> None:
-        """Append a record to `metrics.jsonl`."""
+        """Append a record to `metrics.jsonl`; of several processes the first does."""
+        if not processes.is_first():
+            return
         log.append(self.run, record)
         self.reporter.record(record, loop.progress)
 
@@ -98,7 +99,8 @@ class LogMetrics(Hook):
 
     def begin(self, loop: Loop) -> None:
         """Measure the machine's peak rate of matrix products and start the first window."""
-        self._peak = matmul_flops_per_second(self._setup.device, self._setup.dtype)
+        peak = matmul_flops_per_second(self._setup.device, self._setup.dtype)
+        self._peak = peak * processes.count()
         self._start_window(loop)
 
     def is_due(self, before: float, after: float, loop: Loop) -> bool:
@@ -143,16 +145,17 @@ class SaveCheckpoints(Hook):
     def __init__(self, run_log: RunLog, recipe: Recipe) -> None:
         self.times = recipe.train.checkpoints
         self._log, self._run, self._keep = run_log, run_log.run, recipe.train.keep
+        self._rows = recipe.rows_per_step
         self._is_due = False
 
     def begin(self, loop: Loop) -> None:
         """Start the clock; a resumed run's first step is saved already."""
-        self._saved_at = time.monotonic()
+        self._saved_at = loop.state.spent.seconds
         self._saved_step = loop.state.spent.steps or -1
 
     def is_due(self, before: float, after: float, loop: Loop) -> bool:
         """Return whether a checkpoint is due; after a skipped step it is delayed."""
-        is_late = time.monotonic() - self._saved_at > CHECKPOINT_SECONDS
+        is_late = loop.state.spent.seconds - self._saved_at > CHECKPOINT_SECONDS
         self._is_due |= is_late or super().is_due(before, after, loop)
         return self._is_due and loop.last is not None and loop.last.is_finite
 
@@ -168,17 +171,19 @@ class SaveCheckpoints(Hook):
             return
         spent.seconds = loop.elapsed()
         folder = self._run / "checkpoints" / checkpoint.name_of(spent.steps)
+        memory = processes.gather_memory(loop.memory, self._rows)
         with self._log.between_steps(SAVING):
-            checkpoint.save(
-                folder,
-                loop.model,
-                loop.optimizer,
-                loop.state.dump(),
-                loop.memory,
-                loop.average.other,
-            )
-            checkpoint.prune(self._run, self._keep, loop.state.best, folder.name)
-        self._saved_step, self._saved_at = spent.steps, time.monotonic()
+            if processes.is_first():
+                checkpoint.save(
+                    folder,
+                    loop.model,
+                    loop.optimizer,
+                    loop.state.dump(),
+                    memory,
+                    loop.average.other,
+                )
+                checkpoint.prune(self._run, self._keep, loop.state.best, folder.name)
+        self._saved_step, self._saved_at = spent.steps, spent.seconds
         require_own_files(self._run)
 
     def end(self, loop: Loop) -> None:
@@ -225,13 +230,14 @@ class MeasureHeldOut(Hook):
                 measured = measure_rows(recipe, model, setup.heldout, rows, setup.dtype, watch)
         if measured is None:
             return  # all that is held out of each source is shorter than a row
+        loss = processes.of_first(measured.loss)
         self._log.write(heldout_record(state.spent, measured, self._bytes_per_token), loop)
-        if not math.isfinite(measured.loss):
+        if not math.isfinite(loss):
             loop.warn(f"step {state.spent.steps}: the held-out loss is not finite")
             return
         loop.last_finite_step = state.spent.steps
-        if state.best_loss is None or not measured.loss >= state.best_loss:
-            state.best_loss = measured.loss
+        if state.best_loss is None or not loss >= state.best_loss:
+            state.best_loss = loss
             state.best = checkpoint.name_of(state.spent.steps)
             self._checkpoints.run(loop)
 

@@ -1,4 +1,4 @@
-"""Overrides of a run that has begun: settings of the optimizer and clipping."""
+"""Overrides of a run that has begun: settings of the optimizer, clipping and processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def override(run: Path, assignments: Sequence[str]) -> None:
 
     Args:
         run: the run folder.
-        assignments: `key=value`, settings of the optimizer except its kind, or `train.clip`.
+        assignments: `key=value`, settings of the optimizer except its kind, `train.clip`, or
+            `parallel.*`.
 
     Raises:
         UserError: the folder is not a run, another setting is named, or the run is in use.
@@ -30,10 +31,11 @@ def override(run: Path, assignments: Sequence[str]) -> None:
     for assignment in assignments:
         key = assignment.partition("=")[0].strip()
         part, _, name = key.partition(".")
-        if not (key == "train.clip" or (part == "optimizer" and name not in ("", "kind"))):
+        is_of_optimizer = part == "optimizer" and name not in ("", "kind")
+        if not (key == "train.clip" or is_of_optimizer or (part == "parallel" and name)):
             raise UserError(
-                f"--set {assignment}: a run that has begun accepts only optimizer.* (except kind) "
-                "and train.clip; to change anything else, start a new run"
+                f"--set {assignment}: a run that has begun accepts only optimizer.* (except kind), "
+                "train.clip and parallel.*; to change anything else, start a new run"
             )
     with atomic.locked(run):
         recipe = read_recipe(run)

@@ -19,6 +19,7 @@ from foreword.nn.stack_settings import StackSettings
 from foreword.objectives._contract import Objective
 from foreword.text.tokenizers._contract import TokenizerKind
 from foreword.train.optimizers._contract import OptimizerSettings
+from foreword.train.parallel._contract import Parallelism
 from foreword.train.schedules._contract import Schedule
 from foreword.train.settings import TrainSettings
 from foreword.types import Vocab
@@ -43,6 +44,7 @@ class Recipe:
         optimizer: a kind in `train/optimizers/`.
         schedule: a kind in `train/schedules/`.
         train: budget, batch, precision.
+        parallel: a kind in `train/parallel/`, for several processes.
     """
 
     model: Architecture = part("models")
@@ -59,6 +61,7 @@ class Recipe:
     optimizer: OptimizerSettings = part("train/optimizers", "adamw")
     schedule: Schedule = part("train/schedules", "linear")
     train: TrainSettings = field(default_factory=TrainSettings)
+    parallel: Parallelism = part("train/parallel", "auto")
 
     def __post_init__(self) -> None:
         # Lengths: rows, positions of the model, positions that its attention projects.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ from foreword.runs.setup import (
     TrainingSetup,
     compile_blocks,
     describe_run,
+    resolved,
     set_up_training,
     training_loop,
 )
@@ -62,10 +64,11 @@ from foreword.runs.sources import given_tokenizer, mean_bytes_per_token
 from foreword.runs.stages import TRAINING, Stage
 from foreword.runs.trained_model import read_recipe, require_run
 from foreword.text.tokenizer import Tokenizer
-from foreword.train import checkpoint, log
+from foreword.train import checkpoint, log, processes
 from foreword.train.device import choose_device
 from foreword.train.hooks import Hook
 from foreword.train.interrupt import stops_on_signals
+from foreword.train.joining import first_alone, require_one_process
 from foreword.train.loop import Loop, TrainingState
 
 
@@ -190,6 +193,11 @@ def require_free(run: Path) -> None:
         raise UserError(f"{run}: is not empty; choose another --out")
 
 
+def is_begun(run: Path) -> bool:
+    """Return whether a folder holds a run that can be continued."""
+    return (run / RECIPE).is_file()
+
+
 def require_not_a_run(folder: Path) -> None:
     """Check that a folder can be written, and is not a run, a tuned model or a part of one.
 
@@ -267,8 +275,9 @@ def train_run(
     """
     read_recipe(run)  # raises if it is not a run
     require_run(run)
+    lock = atomic.locked(run, owned=(FILE, RECIPE)) if processes.is_first() else nullcontext()
     with (
-        atomic.locked(run, owned=(FILE, RECIPE)),
+        lock,
         naming_text_in_errors(run, read_state(run).get("texts", [])),
     ):
         probing = probing_of(read_state(run).get("probes", []))
@@ -292,21 +301,26 @@ def _train_run(
     require_machine(recipe)
 
     # Text: a tokenizer and token shards, made if they do not exist.
-    tokenizer, prepared = corpus(recipe, run, stage)
+    with first_alone():
+        tokenizer, prepared = corpus(recipe, run, stage)
     if has_begun:
         _require_same_text(run, prepared)
     if recipe.model.trains_offline:
+        require_one_process()
         train_offline(run, recipe, tokenizer, prepared, reporter, stage, samples, probing)
         return True
 
-    # Model and batches; every `auto` is resolved and saved.
+    # Model and batches; every `auto` is resolved and saved, by the first of several processes.
     stage("building the model")
+    with first_alone():
+        recipe = resolved(recipe) if processes.is_first() else read_recipe(run)
+        if processes.is_first() and recipe != read_recipe(run):
+            write_recipe(run, recipe)
     setup = set_up_training(recipe, tokenizer, prepared)
-    if setup.recipe != recipe:
-        write_recipe(run, setup.recipe)
-    note_data(run, prepared, setup.model, setup.device, setup.recipe.train.precision)
-    if setup.sources:
-        note_sources(run, {one.name: (one.share, one.epochs) for one in setup.sources})
+    if processes.is_first():
+        note_data(run, prepared, setup.model, setup.device, setup.recipe.train.precision)
+        if setup.sources:
+            note_sources(run, {one.name: (one.share, one.epochs) for one in setup.sources})
     notes = [*describe_text(prepared, tokenizer), describe_run(setup), *setup.feed.packed.notes]
     for note in notes:
         reporter.note(note)
@@ -327,7 +341,8 @@ def _train_run(
         _resume(run, loop, setup, reporter)
     else:
         load_start(run, setup.model)
-    log.rewind(run, loop.state.spent.steps if has_begun else -1)
+    if processes.is_first():
+        log.rewind(run, loop.state.spent.steps if has_begun else -1)
     if setup.recipe.train.compile == "on":
         compile_blocks(setup.model)
     stage(TRAINING)
@@ -355,10 +370,13 @@ def _hooks(
     """Return the hooks of every run, in order.
 
     Probes come before the held-out loss, which may save a checkpoint: a run that is resumed from it
-    must have both records.
+    must have both records. Of several processes all measure and save together, and the first does
+    the rest.
     """
     checkpoints = SaveCheckpoints(run_log, setup.recipe)
     measure = MeasureHeldOut(run_log, setup, bytes_per_token, checkpoints)
+    if not processes.is_first():
+        return [measure, checkpoints]
     shows = [] if samples is None else [ShowSamples(run_log, setup, samples)]
     probes = [] if probing is None else [MeasureProbes(run_log, setup, probing)]
     return [LogMetrics(run_log, setup), *probes, measure, *shows, checkpoints]
@@ -373,7 +391,9 @@ def _resume(run: Path, loop: Loop, setup: TrainingSetup, reporter: ProgressRepor
     checkpoint.load_weights(folder, setup.model)
     checkpoint.load_optimizer(folder, setup.model, loop.optimizer)
     loop.state = TrainingState.load(checkpoint.read_state(folder))
-    loop.memory = checkpoint.load_memory(folder, setup.device)
+    pieces = setup.feed.pieces
+    memory = checkpoint.load_memory(folder, setup.device)
+    loop.memory = processes.redivide(memory, int(pieces[0][0]), tuple(map(len, pieces)))
     loop.average.restore(checkpoint.load_unaveraged(folder))
     loop.last_finite_step = loop.state.spent.steps
     reporter.note(f"resuming from step {loop.state.spent.steps:,}")

@@ -11,6 +11,7 @@ import torch
 from foreword.data.packing._contract import Packed
 from foreword.data.prepared_text import PreparedText
 from foreword.data.shards import Shards
+from foreword.errors import UserError
 from foreword.nn.attention import has_triton
 from foreword.nn.block import Block
 from foreword.nn.init import initialise, shapes_only
@@ -21,7 +22,7 @@ from foreword.runs.recipe import Recipe
 from foreword.runs.sizes import fits, memory_of
 from foreword.runs.sources import mixed_rows
 from foreword.text.tokenizer import Tokenizer
-from foreword.train import flops
+from foreword.train import flops, processes
 from foreword.train.budget import Budget
 from foreword.train.device import choose_device, choose_precision, describe
 from foreword.train.feed import Feed
@@ -99,9 +100,9 @@ def set_up_training(
         UserError: the text is shorter than a row, or the tokenizer lacks what the objective needs.
     """
     vocab = tokenizer.vocab
+    recipe = resolved(recipe)
     device = choose_device(recipe.train.device, "train.device")
     dtype = choose_precision(recipe.train.precision, device)
-    recipe = resolve_auto(recipe, device, dtype)
     sources: tuple[SourceFeed, ...] = ()
     if prepared.sources:
         mixed = mixed_rows(recipe, prepared, vocab)
@@ -176,6 +177,8 @@ def _feed(recipe: Recipe, shards: Shards, vocab: Vocab, packed: Packed, micro_ba
         micro_batch=micro_batch or recipe.rows_per_step,
         workers=max(1, train.workers),
         seed=train.seed,
+        rank=processes.rank(),
+        processes=processes.count(),
     )
 
 
@@ -187,18 +190,19 @@ def training_loop(
 ) -> Loop:
     """Return the loop that trains the setup's model."""
     recipe = setup.recipe
+    is_alone = processes.count() == 1
     options = StepOptions(
         clip=recipe.train.clip,
         dtype=setup.dtype,
         dropout_seed=recipe.train.seed ^ DROPOUT,
         patience=recipe.train.patience,
         flops=step_flops(setup),
-        accumulate=accumulate_on(recipe.train.workers),
+        accumulate=accumulate_on(recipe.train.workers if is_alone else 1),
         average=recipe.train.average,
     )
     return Loop(
         setup.model,
-        setup.loss_fn,
+        setup.loss_fn if is_alone else recipe.parallel.wrap(setup.loss_fn),
         setup.feed,
         recipe.optimizer.build(setup.model),
         recipe.schedule,
@@ -220,23 +224,44 @@ def step_flops(setup: TrainingSetup) -> float:
     return float(counted) * rows / len(first.ids)
 
 
+def resolved(recipe: Recipe) -> Recipe:
+    """Return the recipe with every `auto` resolved for this machine.
+
+    Raises:
+        UserError: there is no such device, or a step has fewer rows than there are processes.
+    """
+    device = choose_device(recipe.train.device, "train.device")
+    return resolve_auto(recipe, device, choose_precision(recipe.train.precision, device))
+
+
 def resolve_auto(recipe: Recipe, device: torch.device, dtype: torch.dtype) -> Recipe:
     """Return the recipe with every `auto` resolved for this machine.
 
     A resumed run finds them resolved, so it computes as before.
+
+    Raises:
+        UserError: a step has fewer rows than there are processes.
     """
-    train = recipe.train
+    train, sharing = recipe.train, processes.count()
+    if recipe.rows_per_step < sharing:
+        raise UserError(
+            f"train.batch: a step of {recipe.rows_per_step} rows cannot be divided among {sharing} "
+            f"processes; set train.batch={sharing} or more, or start fewer"
+        )
     compiles = train.compile
     if compiles == "auto":
         compiles = "on" if device.type == "cuda" and has_triton() else "off"
-    micro = min(train.micro_batch or _rows_that_fit(recipe, device, dtype), recipe.rows_per_step)
+    rows = -(-recipe.rows_per_step // sharing)
+    micro = train.micro_batch or min(rows, _rows_that_fit(recipe, device, dtype, sharing))
+    micro = min(micro, recipe.rows_per_step)
+    workers = train.workers or (1 if sharing > 1 else 0)
     train = replace(
         train,
         device="cuda" if device.type == "cuda" else "mps" if device.type == "mps" else "cpu",
         precision="bf16" if dtype == torch.bfloat16 else "fp32",
         compile=compiles,
         micro_batch=micro,
-        workers=choose_workers(train.workers, device, micro, recipe.packing.length),
+        workers=choose_workers(workers, device, micro, recipe.packing.length),
     )
     return replace(recipe, train=train)
 
@@ -247,8 +272,12 @@ def on_cpu_in_fp32(recipe: Recipe) -> Recipe:
     return replace(recipe, train=train)
 
 
-def _rows_that_fit(recipe: Recipe, device: torch.device, dtype: torch.dtype) -> int:
+def _rows_that_fit(
+    recipe: Recipe, device: torch.device, dtype: torch.dtype, sharing: int = 1
+) -> int:
     """Return the power of two of sequences whose activations take a quarter of the memory.
+
+    Processes share a CPU's memory, and each has a GPU of its own.
 
     Backward needs about 16 values and 2 bytes of dropout masks per layer, token and unit of
     d_model: 34 bytes in 16 bits (Korthikanti et al. 2022, section 4.1). Gradients and slack take
@@ -257,7 +286,7 @@ def _rows_that_fit(recipe: Recipe, device: torch.device, dtype: torch.dtype) -> 
     model = neural_settings(recipe.model)
     bytes_per_value = 16 * dtype.itemsize + 2
     row = 2 * bytes_per_value * model.d_model * model.depth * recipe.packing.length
-    rows = max(1, memory_of(device) // 4 // row)
+    rows = max(1, memory_of(device) // (4 if device.type == "cuda" else 4 * sharing) // row)
     return 1 << (int(rows).bit_length() - 1)
 
 
@@ -280,9 +309,10 @@ def describe_run(setup: TrainingSetup) -> str:
     recipe, precision = setup.recipe, setup.recipe.train.precision
     pieces = -(-recipe.rows_per_step // recipe.train.micro_batch)
     tokens = recipe.rows_per_step * recipe.packing.length
+    sharing = f"{processes.count()} processes, " if processes.count() > 1 else ""
     return (
         f"{setup.model.count_parameters():,} parameters, vocabulary {setup.vocab.size:,}; "
         f"{tokens:,} tokens a step ({recipe.rows_per_step} rows of {recipe.packing.length}"
         f"{f', in {pieces} micro-batches' if pieces > 1 else ''}); "
-        f"{precision} on {describe(setup.device)}"
+        f"{precision} on {sharing}{describe(setup.device)}"
     )

@@ -34,6 +34,8 @@ class Feed:
         micro_batch: sequences computed at once.
         workers: threads that share a micro-batch.
         seed: of corruption.
+        rank: number of this process among those that share a step.
+        processes: how many there are.
     """
 
     packed: Packed
@@ -44,24 +46,44 @@ class Feed:
     micro_batch: int
     workers: int
     seed: int
+    rank: int = 0
+    processes: int = 1
     _heldout_counts: dict[int, Array | None] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )  # by limit
 
     def micro_batches(self, step: int) -> list[Batch]:
-        """Return the micro-batches of a step, counted from 0."""
-        size = self.rows_per_step
-        return self.batches(np.arange(step * size, (step + 1) * size))
+        """Return this process's micro-batches of a step, counted from 0."""
+        return self._counted([step * self.rows_per_step + piece for piece in self.pieces])
+
+    @property
+    def pieces(self) -> list[Array]:
+        """The rows of a step that are this process's, from 0, by micro-batch.
+
+        Processes have rows side by side, so that a stream of text stays with one, and all have as
+        many micro-batches. They are those of a single process, if these can be dealt out evenly.
+        """
+        rows = np.arange(self.rows_per_step)
+        if self.processes == 1:
+            return self._split(rows)
+        own = np.array_split(rows, self.processes)
+        of_a_worker = -(-self.micro_batch // self.workers)
+        number = min(-(-len(own[0]) // of_a_worker), len(own[-1]))
+        return np.array_split(own[self.rank], number)
 
     def batches(self, numbers: Array) -> list[Batch]:
         """Return these rows as micro-batches, each split among the workers."""
-        pieces = [
+        return self._counted(self._split(numbers))
+
+    def _split(self, numbers: Array) -> list[Array]:
+        return [
             piece
             for rows in np.array_split(numbers, -(-len(numbers) // self.micro_batch))
             for piece in np.array_split(rows, min(self.workers, len(rows)))
         ]
-        batches = [self.batch(piece, self.seed) for piece in pieces]
-        return counted(self.objective, batches)
+
+    def _counted(self, pieces: Sequence[Array]) -> list[Batch]:
+        return counted(self.objective, [self.batch(piece, self.seed) for piece in pieces])
 
     def batch(self, numbers: Array, seed: int) -> Batch:
         """Return the batch of the rows with these numbers in the order of training."""

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 
 from foreword import signals
-from foreword.train.loop import Loop
+from foreword.train import processes
+from foreword.train.loop import STOPPING, Loop
 
 
 @contextmanager
@@ -22,8 +23,8 @@ def stops_on_signals(loop: Loop) -> Iterator[None]:
     requests: SimpleQueue[bool] = SimpleQueue()
 
     def announce() -> None:
-        if requests.get():
-            loop.warn("stopping: the step is finished and saved first")
+        if requests.get() and processes.count() == 1:  # several have to agree first
+            loop.warn(STOPPING)
 
     def stop(number: signal.Signals) -> None:
         if not loop.is_stopping:

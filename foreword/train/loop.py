@@ -15,13 +15,17 @@ from torch.optim import Optimizer
 
 from foreword.data.rng import RowRng
 from foreword.errors import NotFiniteError
+from foreword.train import processes
 from foreword.train.average import WeightAverage
 from foreword.train.budget import Budget, Progress
 from foreword.train.finite import require_finite
 from foreword.train.hooks import Hook
+from foreword.train.processes import Memory
 from foreword.train.schedules._contract import Schedule
-from foreword.train.step import Accumulate, Memory, StepResult, backward, train_step
+from foreword.train.step import Accumulate, StepResult, backward, train_step
 from foreword.types import Loss
+
+STOPPING = "stopping: the step is finished and saved first"
 
 
 class Batches(Protocol):
@@ -160,8 +164,8 @@ class Loop:
         self._stop.set()
 
     def elapsed(self) -> float:
-        """Return the seconds since training began, earlier processes included."""
-        return time.monotonic() - self._began
+        """Return the seconds since training began, earlier runs included, by the first process."""
+        return processes.of_first(time.monotonic() - self._began)
 
     def train(self) -> bool:
         """Take steps until the budget is spent.
@@ -180,7 +184,7 @@ class Loop:
                 hook.begin(self)
         ahead = self.batches.ahead(spent.steps)
         try:
-            while self.progress < 1 and not self.is_stopping:
+            while self.progress < 1 and not self._ends_early():
                 before = self.progress
                 self._step(ahead)
                 for hook in self.hooks:
@@ -194,6 +198,16 @@ class Loop:
             for hook in self.hooks:
                 hook.end(self)
         return self.progress >= 1
+
+    def _ends_early(self) -> bool:
+        """Return whether `stop` was called, in any of the processes."""
+        if processes.count() == 1:
+            return self.is_stopping
+        (requests,) = processes.totals(self.is_stopping)
+        if requests:
+            self.stop()
+            self.warn(STOPPING)
+        return bool(requests)
 
     def _step(self, ahead: Generator[list[Any]]) -> None:
         """Take one step and update the counters."""
@@ -226,7 +240,7 @@ class Loop:
             self.memory = result.memory
 
         spent.steps += 1
-        spent.tokens += self.batches.count_tokens(batches)
+        spent.tokens += int(*processes.totals(self.batches.count_tokens(batches)))
         spent.epochs = self.batches.epochs(spent.steps)
         spent.flops += self.options.flops
         spent.seconds = self.elapsed()
@@ -264,6 +278,10 @@ class Loop:
 
 
 def dropout_seeds(seed: int, step: int, count: int) -> list[int]:
-    """Return a seed for each micro-batch of a step."""
-    words = RowRng(seed, np.array([step])).bits(count)[0]
+    """Return a seed for each micro-batch of a step that is this process's.
+
+    Micro-batches are counted over all processes, which have as many each.
+    """
+    first = processes.rank() * count
+    words = RowRng(seed, np.array([step])).bits(first + count)[0, first:]
     return [int(word >> np.uint64(1)) for word in words]

@@ -17,10 +17,11 @@ from torch.optim import Optimizer
 from foreword.nn.dropout import seeded
 from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.precision import widest
+from foreword.train import processes
 from foreword.train.device import autocast
+from foreword.train.processes import Memory
 from foreword.types import Batch, Loss, TermCounts
 
-Memory = tuple[Tensor, ...] | None  # of a micro-batch; see `foreword.types.Hidden`
 LossFunction = Callable[[Batch], Loss]
 
 
@@ -134,7 +135,7 @@ def train_step(
     Raises:
         ValueError: several threads in one of several processes.
     """
-    if _processes() > 1 and accumulate is not backward:
+    if processes.count() > 1 and accumulate is not backward:
         raise ValueError("a step over several processes takes one worker in each")
     parameters = [p for p in model.parameters() if p.requires_grad]
     device = parameters[0].device
@@ -151,9 +152,10 @@ def train_step(
         memory.append(loss.memory)
 
     # Reduce: the sums of all processes. DDP has averaged their gradients already.
-    processes = sums.reduce()
+    sums.reduce()
+    averaged_over = processes.count()
     grads = [p.grad for p in parameters if p.grad is not None]
-    norm = torch.nn.utils.get_total_norm(grads) * processes
+    norm = torch.nn.utils.get_total_norm(grads) * averaged_over
 
     # Divide once. All values are read together, since each read waits for the device.
     total, count, norm_of_sum, *components = sums.read(norm)
@@ -164,7 +166,7 @@ def train_step(
     is_finite = math.isfinite(loss_value) and math.isfinite(grad_norm)
     if is_finite:
         clipped = min(1.0, clip / (grad_norm + 1e-6)) if clip else 1.0
-        torch._foreach_mul_(grads, clipped * processes / divisor)
+        torch._foreach_mul_(grads, clipped * averaged_over / divisor)
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return StepResult(
@@ -172,16 +174,9 @@ def train_step(
     )
 
 
-def _processes() -> int:
-    """Return the number of processes that share a step."""
-    if not (distributed.is_available() and distributed.is_initialized()):
-        return 1
-    return distributed.get_world_size()
-
-
 def _counted_over_processes(batches: Sequence[Batch], device: torch.device) -> Sequence[Batch]:
     """Return the batches with their `TermCounts` summed over all processes."""
-    if _processes() == 1:  # the batches of fine-tuning have no parts
+    if processes.count() == 1:  # the batches of fine-tuning have no parts
         return batches
     local = batches[0].part(TermCounts)
     if local is None:
@@ -215,13 +210,14 @@ class LossSums:
             sums[0] += total.detach()
             sums[1] += count
 
-    def reduce(self) -> int:
-        """Add up the sums of all processes; return how many there are."""
-        processes = _processes()
-        if processes > 1:
-            for tensor in (self._total, self._count, *chain(*self._components.values())):
-                distributed.all_reduce(tensor)
-        return processes
+    def reduce(self) -> None:
+        """Add up the sums of all processes."""
+        if processes.count() > 1:
+            sums = (self._total, self._count, *chain(*self._components.values()))
+            together = torch.stack(sums)
+            distributed.all_reduce(together)
+            for tensor, total in zip(sums, together.unbind(), strict=True):
+                tensor.copy_(total)
 
     def read(self, *others: Tensor) -> list[float]:
         """Return total, count, `others`, then sum and count of each component."""

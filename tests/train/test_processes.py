@@ -1,95 +1,135 @@
-"""A step over several processes equals that of one: sums and counts are added, divided once."""
+"""The same run happens on any number of processes."""
 
 from __future__ import annotations
 
-import json
-import os
-import socket
-import sys
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
+from foreword import config, kinds
+from foreword.errors import UserError
 from foreword.nn.precision import widest
-from foreword.runs.corpus import corpus
-from foreword.runs.setup import TrainingSetup, set_up_training
+from foreword.runs.setup import resolved
+from foreword.train import checkpoint, joining, log, processes
+from foreword.train.feed import Feed
+from foreword.train.loop import dropout_seeds
 from foreword.train.step import train_step
 from foreword.train.workers import accumulate_on
 from foreword.types import Loss
-from tests import forking
 from tests.train import runs
+from tests.train.together import train_together
 
-FAMILIES = ["encoder", "decoder", "encoder_decoder", "bert"]
-MICRO_BATCHES = 4  # of a step, over all processes
-
-
-def set_up(family: str, text: Path, folder: Path) -> TrainingSetup:
-    made = runs.recipe(family, batch=8, micro_batch=8 // MICRO_BATCHES, workers=1)
-    text = runs.text_for(family, text, folder.parent / f"text-{folder.name}")
-    tokenizer, prepared = corpus(made, runs.begin(made, text, folder), runs.stage)
-    return set_up_training(made, tokenizer, prepared)
+STEPS = 4
+FAMILIES = ["encoder", "decoder", "encoder_decoder", "bert", "electra", "xlnet", "transformer_xl"]
+FAMILIES += ["lstm", "albert"]
+KINDS = [kind for kind in kinds.names("train/parallel") if kind != "auto"]
+CHAIN = [(1, 3), (4, 6), (2, 9), (1, 0)]  # processes, and the step at which they stop
 
 
-def step(setup: TrainingSetup, rank: int, processes: int) -> dict[str, object]:
-    """What a step on every `processes`-th row, from `rank`, gives; weights as a checksum."""
-    setup.model.eval()  # dropout draws per micro-batch, and these are cut in other ways
-    loss_fn: torch.nn.Module = setup.loss_fn
-    if processes > 1:
-        loss_fn = torch.nn.parallel.DistributedDataParallel(loss_fn)
-    numbers = torch.arange(setup.recipe.rows_per_step).numpy()[rank::processes]
-    batches = setup.feed.batches(numbers)
-    assert len(batches) == MICRO_BATCHES // processes
-    optimizer = torch.optim.SGD(setup.model.parameters(), lr=1.0)
-    result = train_step(
-        setup.model,
-        optimizer,
-        batches,
-        loss_fn,
-        clip=0.5,
-        dtype=torch.float32,
-        seeds=range(len(batches)),
-    )
-    total = sum(float(p.detach().double().abs().sum()) for p in setup.model.parameters())
-    return {"loss": result.loss, "count": result.count, "norm": result.grad_norm, "sum": total}
+def begin(name: str, text: Path, folder: Path, steps: int = STEPS, kind: str = "auto") -> Path:
+    """Write the folder of a run with SGD, whose weights differ as its gradients do."""
+    table = runs.table(name, batch=8, micro_batch=2, workers=1, steps=steps, checkpoints=1)
+    table = config.merge(table, {"optimizer": {"kind": "sgd", "lr": 0.1}})
+    made = runs.build(config.merge(table, {"parallel": {"kind": kind}}))
+    text = runs.text_for(name, text, folder.parent / f"text-{folder.name}")
+    return runs.begin(made, text, folder)
 
 
 @pytest.fixture(scope="module")
-def of_each_process(
-    text: Path, tmp_path_factory: pytest.TempPathFactory
-) -> list[dict[str, dict[str, object]]]:
-    """What two processes compute together, by process and family."""
+def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The runs of two processes, by family and by kind; `chain`, up to its last resumption."""
     folder = tmp_path_factory.mktemp("processes")
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = str(listener.getsockname()[1])
-    known = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
-    outputs = [folder / f"{rank}.json" for rank in range(2)]
-    commands = [
-        forking.start_into(
-            [str(text), str(folder), str(output)],
-            folder / "printed",
-            environment={**known, "RANK": str(rank)},
-            module="tests.train.test_processes",
-        )
-        for rank, output in enumerate(outputs)
-    ]
-    assert [command.wait() for command in commands] == [0, 0], (folder / "printed").read_text()
-    return [json.loads(output.read_text()) for output in outputs]
+    printed = folder / "printed"
+    orders = [(begin(name, text, folder / name), 0) for name in FAMILIES]
+    orders += [(begin("decoder", text, folder / kind, kind=kind), 0) for kind in KINDS]
+    chain = begin("transformer_xl", text, folder / "chain", 12)
+    (_, first), (four, second), (two, third), _ = CHAIN
+    runs.die_at(chain, first + 1)  # the last checkpoint is of the start
+    train_together(four, [(chain, second)], printed)
+    train_together(two, [*orders, (chain, third)], printed)
+    return folder
+
+
+def require_same(run: Path, alone: Path) -> None:
+    """Check that two runs read the same, and that losses and weights differ by rounding alone."""
+    for kind in ("train", "heldout"):
+        for one, other in zip(runs.logged(run, kind), runs.logged(alone, kind), strict=True):
+            assert one.keys() == other.keys()
+            assert one["tokens"] == other["tokens"]
+            numbers = [key for key, value in other.items() if isinstance(value, int | float)]
+            expected = pytest.approx([other[key] for key in numbers], rel=1e-5)
+            assert [one[key] for key in numbers] == expected, (numbers, other["step"])
+    weights, others = (
+        load_file(checkpoint.all_in(one)[-1] / "weights.safetensors") for one in (run, alone)
+    )
+    assert weights.keys() == others.keys()
+    for name, weight in weights.items():
+        assert torch.allclose(weight, others[name], rtol=1e-5, atol=1e-6), name
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_two_processes_take_the_step_of_one(
-    family: str, of_each_process: list[dict[str, dict[str, object]]], text: Path, tmp_path: Path
+def test_two_processes_train_the_run_of_one_with_dropout(
+    family: str, trained: Path, text: Path, tmp_path: Path
 ) -> None:
-    """Each in two micro-batches; BERT's terms have other counts in each process."""
-    alone = step(set_up(family, text, tmp_path / "alone"), 0, 1)
-    for by_family in of_each_process:
-        assert by_family[family] == pytest.approx(alone, rel=1e-5)
+    alone = begin(family, text, tmp_path / "alone")
+    runs.train_run(alone)
+    require_same(trained / family, alone)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_trains_the_same_run(kind: str, trained: Path) -> None:
+    require_same(trained / kind, trained / "decoder")
+
+
+def test_a_run_resumed_on_other_numbers_of_processes_is_the_same_run(
+    trained: Path, text: Path, tmp_path: Path
+) -> None:
+    """With memory from row to row: on one process, on four, on two, and on one again."""
+    alone = begin("transformer_xl", text, tmp_path / "alone", 12)
+    runs.train_run(alone)
+    chain = shutil.copytree(trained / "chain", tmp_path / "chain")
+    assert log.read(chain)[-1]["step"] == CHAIN[2][1]
+    runs.train_run(chain)
+    require_same(chain, alone)
+
+
+@pytest.mark.parametrize(("rows", "micro_batch", "workers"), [(8, 2, 1), (12, 6, 2), (7, 3, 1)])
+def test_processes_share_the_rows_of_a_step_in_order(
+    rows: int, micro_batch: int, workers: int
+) -> None:
+    def pieces(rank: int, count: int) -> list[list[int]]:
+        feed = Feed(*[None] * 4, rows, micro_batch, workers, 1, rank, count)  # type: ignore[arg-type]
+        return [piece.tolist() for piece in feed.pieces]
+
+    for count in (1, 2, 4):
+        shares = [pieces(rank, count) for rank in range(count)]
+        assert len(set(map(len, shares))) == 1  # FSDP gathers weights for all at once
+        assert np.concatenate([p for share in shares for p in share]).tolist() == [*range(rows)]
+        if rows % micro_batch == 0 and len(pieces(0, 1)) % count == 0:
+            assert [piece for share in shares for piece in share] == pieces(0, 1)
+
+
+def test_dropout_depends_on_the_micro_batch_and_not_on_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alone = dropout_seeds(5, 7, 4)
+    for rank in range(2):
+        monkeypatch.setattr(processes, "rank", lambda rank=rank: rank)
+        assert dropout_seeds(5, 7, 2) == alone[2 * rank : 2 * rank + 2]
+
+
+def test_more_processes_than_rows_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "count", lambda: 8)
+    with pytest.raises(UserError, match=r"train.batch: a step of 4 rows .* 8 processes"):
+        resolved(runs.recipe())
 
 
 def test_threads_in_one_of_several_processes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foreword.train.step._processes", lambda: 2)
+    monkeypatch.setattr(processes, "count", lambda: 2)
     model = torch.nn.Linear(1, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     with pytest.raises(ValueError, match="one worker in each"):
@@ -110,12 +150,21 @@ def test_sums_on_mps_are_in_float32() -> None:
     assert widest(torch.device("cuda")) == widest(torch.device("cpu")) == torch.float64
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo")
-    number = torch.distributed.get_rank()
-    text, folder = Path(sys.argv[1]), Path(sys.argv[2]) / str(number)
-    setups = {family: set_up(family, text, folder / family) for family in FAMILIES}
-    results = {family: step(own, number, 2) for family, own in setups.items()}
-    Path(sys.argv[3]).write_text(json.dumps(results))
-    torch.distributed.destroy_process_group()
+class Left(BaseException):
+    """In place of the end of the process."""
+
+
+def test_a_process_that_stands_still_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def leave(status: int) -> None:
+        raise Left(status)
+
+    store = torch.distributed.HashStore()
+    store.set("beat/1", "12")
+    monkeypatch.setattr(joining, "BEAT", 0.001)
+    monkeypatch.setattr(joining, "PATIENCE", 0.01)
+    monkeypatch.setattr(joining.os, "_exit", leave)
+    with pytest.raises(Left, match="2"):
+        joining._Pulse(store, 2, 3).run()
+    assert "foreword: rank 1: no sign of life" in capsys.readouterr().err

@@ -1,0 +1,108 @@
+"""`--processes`: the same command in several processes, started by PyTorch's own launcher."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from foreword.cli._process import INTERRUPTED, PEER_ENDED
+from foreword.display import lines
+from foreword.errors import UserError
+from foreword.ranges import Count
+
+Processes = Annotated[
+    Count, typer.Option(help="Processes that share each step; a GPU each where there are GPUs.")
+]
+STATED = (1, 2, INTERRUPTED)  # exit statuses of a process that has said why it ended
+FOLLOWED = (PEER_ENDED, -signal.SIGTERM)  # of those that ended after it
+
+
+def starts_others(processes: int) -> bool:
+    """Return whether this process is to start that many instead of training.
+
+    Raises:
+        UserError: torchrun has started another number.
+    """
+    from foreword.train.joining import is_launched, launched_count
+
+    if not is_launched():
+        return processes > 1
+    if processes not in (1, launched_count()):
+        raise UserError(
+            f"--processes {processes}: torchrun has started {launched_count()}; leave it out"
+        )
+    return False
+
+
+def launch(processes: int, run: Path) -> int:
+    """Run this command in several processes, and return the exit status.
+
+    If one ends before its time, the launcher ends all. One that fails says why; of one that was
+    killed this process tells.
+
+    Args:
+        processes: their number.
+        run: the run folder, for messages.
+
+    Raises:
+        UserError: a process was killed.
+    """
+    from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    logging.disable()  # the launcher's account of it
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # of the processes
+    if "OMP_NUM_THREADS" not in os.environ:
+        os.environ["OMP_NUM_THREADS"] = str(max(1, _cores() // processes))
+    is_script = Path(sys.argv[0]).name == "foreword" and Path(sys.argv[0]).is_file()
+    program = [sys.argv[0]] if is_script else ["-m", "foreword"]
+    with tempfile.TemporaryDirectory(prefix="foreword-") as folder:
+        config = LaunchConfig(
+            min_nodes=1,
+            max_nodes=1,
+            nproc_per_node=processes,
+            run_id="foreword",
+            rdzv_backend="c10d",
+            rdzv_endpoint="localhost:0",
+            local_addr="localhost",
+            max_restarts=0,
+            logs_specs=DefaultLogsSpecs(log_dir=folder),
+            shutdown_timeout=3600,  # after Ctrl-C, for the step and the checkpoint
+        )
+        try:
+            elastic_launch(config, sys.executable)(*program, *sys.argv[1:])
+        except ChildFailedError as error:
+            return _status_of(error.failures, run)
+        except SignalException:
+            return INTERRUPTED
+    return 0
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _status_of(failures: dict[int, Any], run: Path) -> int:
+    """Return the exit status of processes of which some failed, by rank.
+
+    Raises:
+        UserError: the first that ended was killed.
+    """
+    statuses = {rank: int(failure.exitcode) for rank, failure in failures.items()}
+    if stated := [status for status in statuses.values() if status in STATED]:
+        return stated[0]
+    first = min(statuses, key=lambda rank: (statuses[rank] in FOLLOWED, rank))
+    status = statuses[first]
+    why = f"ended with status {status}"
+    if status < 0:
+        why = f"was killed ({signal.Signals(-status).name})"
+        why += ", probably out of memory" * (status == -signal.SIGKILL)
+    raise UserError(f"rank {first} {why}; '{lines.program()} resume {run}' continues")

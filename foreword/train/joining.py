@@ -1,0 +1,219 @@
+"""How a process joins those that `torchrun` started with it, and how all end if one does.
+
+PyTorch's launcher starts the processes, ends all if one ends, and hosts the store through which
+they find each other. It does not notice a process that stands still, so each also watches the one
+before it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import NoReturn
+
+import torch
+from torch import distributed
+from torch.distributed.distributed_c10d import PrefixStore, Store
+
+from foreword.errors import PeerError, UserError
+from foreword.train import processes
+
+BEAT = 1.0  # seconds between two signs of life
+PATIENCE = 20.0  # seconds without one, after which a process is given up
+LEAVING = 5.0  # seconds in which the launcher sees who ended first, and ends the others
+FOREVER = timedelta(days=30)  # what one process does alone, such as reading text, may take long
+
+
+def is_launched() -> bool:
+    """Return whether a launcher started this process as one of several."""
+    return "RANK" in os.environ and launched_count() > 1
+
+
+def launched_rank() -> int:
+    """Return the number of this process among those that the launcher started, from 0."""
+    return int(os.environ["RANK"]) if is_launched() else 0
+
+
+def launched_count() -> int:
+    """Return the number of processes that the launcher started."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_restart() -> bool:
+    """Return whether the launcher starts the processes again after a failure."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+
+
+class _Group:
+    """This process's place among the others.
+
+    Attributes:
+        store: what the processes tell each other outside of training.
+        turns: how many times the first process has gone ahead.
+    """
+
+    def __init__(self) -> None:
+        from torch.distributed.rendezvous import rendezvous
+
+        store, rank, count = next(rendezvous("env://", timeout=FOREVER))
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        self.store = PrefixStore(f"foreword/{attempt}", store)
+        self.turns = 0
+        own = PrefixStore(f"foreword/{attempt}", store.clone())  # each thread has a connection
+        self._pulse = _Pulse(own, rank, count)
+        self._pulse.start()
+        distributed.init_process_group(
+            _backend(),
+            store=PrefixStore(f"torch/{attempt}", store),
+            rank=rank,
+            world_size=count,
+            timeout=FOREVER,
+        )
+
+    def leave(self) -> None:
+        """Wait for the others and part from them."""
+        distributed.barrier()
+        self._pulse.stop()
+        distributed.barrier()  # the store may go with the first process
+        distributed.destroy_process_group()
+
+
+_group: _Group | None = None
+
+
+def _backend() -> str:
+    """Return NCCL for a GPU of this process's own, and Gloo for all else."""
+    if not torch.cuda.is_available():
+        return "gloo"
+    local, there = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if local >= there:
+        raise UserError(
+            f"process {local} has no GPU: there are {there} and each process requires one; start "
+            f"at most {there}"
+        )
+    torch.cuda.set_device(local)
+    return "cpu:gloo,cuda:nccl"
+
+
+@contextmanager
+def joined() -> Iterator[None]:
+    """Join the processes that were started with this one; without others, do nothing.
+
+    Raises:
+        PeerError: another process ended, or says the same as this one would.
+    """
+    global _group
+    if _group is not None or not is_launched():
+        yield
+        return
+    _group = _Group()
+    try:
+        yield
+        _group.leave()
+    except (Exception, KeyboardInterrupt) as error:
+        if isinstance(error, KeyboardInterrupt) or _comes_from_others(error):
+            raise PeerError("another process of this training ended") from error
+        if not _claim(_group.store):
+            raise PeerError(f"another process said why first; here: {error}") from error
+        if processes.rank() and isinstance(error, UserError):
+            error.args = (f"rank {processes.rank()}: {error}",)
+        raise
+    finally:
+        _group = None
+
+
+def require_one_process() -> None:
+    """Check that this process trains alone.
+
+    Raises:
+        UserError: it does not.
+    """
+    if processes.count() > 1:
+        raise UserError(
+            "this model learns from the whole text at once, in one process; start it without others"
+        )
+
+
+def wait_for_launcher() -> None:
+    """Give the launcher time to see which process ended first, and to end this one."""
+    time.sleep(LEAVING)
+
+
+def _comes_from_others(error: BaseException) -> bool:
+    """Return whether an error says that another process cannot be reached."""
+    if isinstance(error, distributed.DistError):
+        return True
+    return isinstance(error, RuntimeError) and "gloo" in str(error).lower()
+
+
+def _claim(store: Store) -> bool:
+    """Return whether this process is the first to fail, which says why."""
+    try:
+        return bool(store.add("failed", 1) == 1)
+    except RuntimeError:  # the launcher is gone
+        return True
+
+
+@contextmanager
+def first_alone() -> Iterator[None]:
+    """Let the first process run the block before the others do."""
+    if _group is None:
+        yield
+        return
+    _group.turns += 1
+    turn = f"turn/{_group.turns}"
+    while not processes.is_first() and not _group.store.check([turn]):
+        time.sleep(0.05)  # in Python, where a signal can end it
+    yield
+    if processes.is_first():
+        _group.store.set(turn, "over")
+
+
+class _Pulse(threading.Thread):
+    """Shows that this process runs, and watches the one before it.
+
+    What counts is how often this process has looked in vain, not the time: when all were stopped
+    together, as by Ctrl-Z, all go on together.
+    """
+
+    def __init__(self, store: Store, rank: int, count: int) -> None:
+        super().__init__(name="foreword-pulse", daemon=True)
+        self._store, self._rank, self._watched = store, rank, (rank - 1) % count
+        self._is_over = threading.Event()
+
+    def stop(self) -> None:
+        """End it."""
+        self._is_over.set()
+        self.join()
+
+    def run(self) -> None:
+        """Beat until the training ends."""
+        beats, still, seen = 0, 0, b""
+        key = f"beat/{self._watched}"
+        while not self._is_over.wait(BEAT):
+            beats += 1
+            try:
+                self._store.set(f"beat/{self._rank}", str(beats))
+                last = self._store.get(key) if self._store.check([key]) else b""
+            except RuntimeError:
+                self._end("the launcher of the processes is gone")
+            still = still + 1 if last == seen and seen else 0
+            seen = last
+            if still * BEAT >= PATIENCE:
+                self._end(
+                    f"rank {self._watched}: no sign of life for {PATIENCE:.0f} seconds: it was "
+                    "stopped, or its machine is gone; 'foreword resume' continues"
+                )
+
+    def _end(self, why: str) -> NoReturn:
+        if self._is_over.is_set():
+            sys.exit()
+        if _claim(self._store) and (self._rank == 0 or why.startswith("rank")):
+            sys.stderr.write(f"foreword: {why}\n")
+            sys.stderr.flush()
+        os._exit(2)

@@ -1,0 +1,54 @@
+"""`--processes`: PyTorch's launcher starts the same command several times."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from foreword.cli.main import run as run_cli
+from foreword.train import checkpoint
+from tests import forking
+from tests.train import runs
+
+pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="reads /proc")
+
+
+def process_of(rank: int, launcher: int) -> int:
+    """Return the process of a rank, by its environment."""
+    for children in Path(f"/proc/{launcher}/task").glob("*/children"):
+        for child in children.read_text().split():
+            if f"\0RANK={rank}\0".encode() in Path(f"/proc/{child}/environ").read_bytes():
+                return int(child)
+    raise AssertionError(f"no process of rank {rank}")
+
+
+def test_a_process_that_is_killed_ends_all_and_is_named(tmp_path: Path) -> None:
+    text = runs.write_text(tmp_path / "text")
+    file, run, output = tmp_path / "recipe.toml", tmp_path / "run", tmp_path / "output"
+    file.write_text(
+        runs.recipe("decoder", steps=100_000, checkpoints=10_000, evaluations=1).dumps()
+    )
+    words = ["pretrain", str(file), "--data", str(text), "--out", str(run), "--quiet"]
+    command = forking.start_into([*words, "--processes", "2"], output)
+    forking.wait_until(lambda: bool(checkpoint.all_in(run)))
+    killed, other = (process_of(rank, command.pid) for rank in (1, 0))
+    os.kill(killed, signal.SIGKILL)
+    assert command.wait() == 2
+    printed = output.read_text()
+    assert printed.startswith("foreword: rank 1 was killed (SIGKILL), probably out of memory; '")
+    assert printed.endswith(f"resume {run}' continues\n")
+    assert len(printed.splitlines()) == 1
+    assert not Path(f"/proc/{other}").exists()
+    assert checkpoint.newest(run)
+
+
+def test_another_number_than_torchruns_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert run_cli(["resume", "run", "--processes", "3"]) == 2
+    assert "--processes 3: torchrun has started 2; leave it out" in capsys.readouterr().err
