@@ -10,6 +10,7 @@ from typing import Any
 from foreword import config, kinds
 from foreword.api import _arguments
 from foreword.api._arguments import PathName, Paths, Settings, checked
+from foreword.api._cluster import on_cluster
 from foreword.api._result import Result
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.data import write_shards
@@ -75,6 +76,7 @@ def prepare(
     heldout: Paths | float | None = None,
     sentences: bool = True,
     workers: Workers = 0,
+    ray: str | None = None,
     field: str | None = None,
     target: str | None = None,
     documents: str | None = None,
@@ -98,6 +100,9 @@ def prepare(
         heldout: text never trained on: a share of the documents, or files, folders, globs.
         sentences: whether to split documents into sentences.
         workers: number of processes; 0 for one per core.
+        ray: cuts the text into tokens on a Ray cluster, in place of this machine's processes: its
+            address, `HOST:PORT` or `auto`, or `local` to start one on this machine. The shards do
+            not depend on it.
         field: field of JSON or column of Parquet that holds the text.
         target: for parallel text, the field of the target side.
         documents: what is one document in plain text: file, paragraph or line.
@@ -121,13 +126,15 @@ def prepare(
     how, heldout_texts = _arguments.hold_out(how, _arguments.heldout(heldout))
     if tokenizer is not None and (kind is not None or vocab is not None or settings):
         raise UserError("--tokenizer cannot be combined with --kind or --vocab, to train one")
+    if ray is not None and workers:
+        raise UserError("--workers cannot be combined with --ray, which uses all of the cluster")
     require_not_a_run(folder)
     require_free(folder)
     wanted = _wanted_tokenizer(tokenizer, kind, vocab, settings)
 
     # Train the tokenizer, unless there is one, and write the shards.
     display = progress_of(progress)
-    with _arguments.kept(texts, folder), display:
+    with on_cluster(ray) as cluster, _arguments.kept(texts, folder), display:
         files = find_files(paths, None, read)
         held = find_apart(heldout_texts, files, None, read)
         existing = _existing_tokenizer(folder, files, held, read, how, wanted)
@@ -142,7 +149,9 @@ def prepare(
         def show(done: int, total: int) -> None:
             advance(done, total, f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
 
-        prepared = write_shards.prepare(paths, made, folder, how, read, show, heldout_texts)
+        prepared = write_shards.prepare(
+            paths, made, folder, how, read, show, heldout_texts, cluster
+        )
     return PreparationResult(prepared, made)
 
 

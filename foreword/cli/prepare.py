@@ -10,7 +10,7 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._heldout import HeldOut
-from foreword.cli._model_options import Json, Quiet
+from foreword.cli._model_options import Json, Quiet, Ray
 from foreword.cli._options import Options, PathText, naming
 from foreword.cli._reading import Reading
 from foreword.errors import UserError
@@ -61,13 +61,14 @@ def prepare(
         bool, typer.Option(help="Split documents into sentences, or keep them whole.")
     ] = True,
     workers: Annotated[Workers, typer.Option(help="Number of processes; 0 for one per core.")] = 0,
+    ray: Ray = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Turn text files into token shards; shards that are still up to date are reused.
 
     Shards of another text, tokenizer or settings are not overwritten, since runs need those that
-    they were trained on.
+    they were trained on. With any number of workers, and with --ray, they are the same bytes.
     """
     from foreword.api.prepare import prepare as work
 
@@ -82,6 +83,7 @@ def prepare(
             heldout=heldout,
             sentences=sentences,
             workers=workers,
+            ray=ray,
             progress=not quiet,
             **asdict(reading),
         )

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from foreword.cluster import Cluster
 from foreword.data import holdout
+from foreword.data.cluster_pool import cluster_pool
 from foreword.data.prepared_text import HELDOUT, TRAIN, Split
 from foreword.data.read_documents import read_documents
 from foreword.data.shards import Shards, ShardWriter
@@ -44,6 +46,7 @@ class ShardBuilder:
         counts: the size of each side so far.
         files: size and checksum of the written files, by name.
         lowest: the document to hold out if the hashes hold out none or all.
+        cluster: encodes in place of processes of this machine; None for these.
     """
 
     part: Path
@@ -56,6 +59,7 @@ class ShardBuilder:
     counts: dict[str, Split] = field(default_factory=lambda: {TRAIN: Split(), HELDOUT: Split()})
     files: dict[str, dict[str, int | str]] = field(default_factory=dict)
     lowest: holdout.FallbackDocuments = field(default_factory=holdout.FallbackDocuments)
+    cluster: Cluster | None = None
 
     def encode(
         self, files: Mapping[str, Sequence[Path]], read: ReadSettings, counts: ReadCounts
@@ -71,12 +75,15 @@ class ShardBuilder:
             UserError: a file cannot be read, or the files to hold out have no text.
         """
         # Writers for both sides, and the pool of encoders; starting processes pays for large text.
-        workers = self.workers or _cores()
+        cluster = self.cluster
+        workers = max(1, cluster.total("CPU")) if cluster else self.workers or _cores()
         under_way: deque[tuple[str, int, Future[Encoded]]] = deque()
         with ExitStack() as stack:
             writers = {name: stack.enter_context(self._writer(name)) for name in self.counts}
             submit = stack.enter_context(
-                encoder_pool(
+                cluster_pool(cluster, self.part / "tokenizer", self.tokenizer.fingerprint, self.cut)
+                if cluster
+                else encoder_pool(
                     DocumentEncoder(self.tokenizer, self.cut),
                     self.part / "tokenizer",
                     workers if self.total > _SMALL else 0,

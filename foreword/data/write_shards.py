@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from foreword import allocator, atomic
+from foreword.cluster import Cluster
 from foreword.data import holdout
 from foreword.data.fingerprint import digest, file_state, fingerprint_text
 from foreword.data.prepared_text import (
@@ -57,6 +58,7 @@ def prepare(
     read: ReadSettings | None = None,
     progress: Progress | None = None,
     heldout: Sequence[str | Path] = (),
+    cluster: Cluster | None = None,
 ) -> PreparedText:
     """Make token shards of text files, or reuse those made before.
 
@@ -74,6 +76,7 @@ def prepare(
         read: how files become documents.
         progress: called with the bytes of the files done and their total, from time to time.
         heldout: files, folders and patterns to hold out; then all of `inputs` is trained on.
+        cluster: encodes in place of this machine's processes; the shards do not depend on it.
 
     Raises:
         UserError: a file cannot be read, the folder holds something else or cannot be written, or
@@ -103,6 +106,7 @@ def prepare(
         try:
             total = sum(size for size, _ in states.values())
             builder = _builder(part, tokenizer, settings, read, progress, total)
+            builder.cluster = cluster
             with allocator.returning_freed():
                 builder.encode({TRAIN: files, HELDOUT: held}, read, counts)
                 builder.ensure_split()

@@ -1,0 +1,45 @@
+"""Texts to tokens on a Ray cluster: the pool of `tokenize_documents`, with its machines."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+
+from foreword.cluster import Cluster
+from foreword.data.tokenize_documents import Cut, DocumentEncoder, Encoded
+from foreword.text.tokenizer import Tokenizer
+
+_encoders: dict[tuple[str, Cut], DocumentEncoder] = {}  # of this process, a worker
+
+
+@contextmanager
+def cluster_pool(
+    cluster: Cluster, tokenizer: Path, fingerprint: str, cut: Cut
+) -> Iterator[Callable[[list[bytes]], Future[Encoded]]]:
+    """Yield a function that submits batches of documents to be encoded.
+
+    Args:
+        cluster: encodes.
+        tokenizer: the folder of the tokenizer; its files are sent, so machines need not share it.
+        fingerprint: of the tokenizer.
+        cut: what a sequence is.
+    """
+    files = {path.name: path.read_bytes() for path in tokenizer.iterdir() if path.is_file()}
+    shared = cluster.put(files)
+    yield lambda texts: cluster.submit(encode, shared, fingerprint, cut, texts)
+
+
+def encode(files: Mapping[str, bytes], fingerprint: str, cut: Cut, texts: list[bytes]) -> Encoded:
+    """Return the tokens of documents given as UTF-8; this process keeps the tokenizer."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a task has one core
+    key = (fingerprint, cut)
+    if key not in _encoders:
+        with tempfile.TemporaryDirectory() as folder:
+            for name, content in files.items():
+                (Path(folder) / name).write_bytes(content)
+            _encoders[key] = DocumentEncoder(Tokenizer.load(folder), cut)
+    return _encoders[key].encode(texts)
