@@ -6,6 +6,8 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"  # for the processes that tests start
@@ -18,6 +20,15 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
+IMPORTED_LATE = (
+    "foreword.comparison.run",
+    "foreword.cli.main",
+    "matplotlib.backends.backend_svg",
+    "scipy.stats",
+    "sklearn.linear_model",
+    "torch._dynamo",
+    "transformers",
+)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script
     signal.signal(signal.SIGINT, signal.default_int_handler)  # tests and their processes hear it
@@ -25,6 +36,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of
 
 def pytest_collection_finish() -> None:
     """Leave what is imported out of garbage collection, which would go through it each time."""
+    if "PYTEST_XDIST_WORKER" in os.environ:  # runs tests of all rooms: also what they import late
+        for name in IMPORTED_LATE:
+            with suppress(ImportError):
+                import_module(name)
     gc.collect()
     gc.freeze()
 

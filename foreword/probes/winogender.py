@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-from scipy.stats import rankdata
 
 from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, method_of
 from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import FilePath
+from foreword.probes._rank_correlation import ranks
 from foreword.probes._scoring import score_groups
 from foreword.probes._suite import ALL, Answer, Question, Suite
 from foreword.tuning.labelled import text_of
@@ -115,10 +115,10 @@ class Winogender(Suite):
 
     def statistic(self, values: Array) -> float:
         """Return Spearman's correlation of (preference, share), (occupations, 2)."""
-        ranks = [rankdata(column) for column in values.T]
-        if any(np.ptp(rank) == 0 for rank in ranks):
+        shares = [ranks(column) for column in values.T]
+        if any(np.ptp(column) == 0 for column in shares):
             return float("nan")
-        return float(np.corrcoef(*ranks)[0, 1])
+        return float(np.corrcoef(*shares)[0, 1])
 
 
 def _pronouns(one: str, other: str) -> tuple[list[Passage], list[Passage]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -54,6 +55,14 @@ def probed(texts: Sequence[str], names: Sequence[str] = MODELS) -> Iterator[list
 def _measure(
     probe: Probe, texts: Sequence[str], names: Sequence[str]
 ) -> tuple[list[ProbedModel], Finding]:
+    return _measure_once(probe, tuple(texts), tuple(names))
+
+
+@functools.lru_cache(1)
+def _measure_once(
+    probe: Probe, texts: tuple[str, ...], names: tuple[str, ...]
+) -> tuple[list[ProbedModel], Finding]:
+    """Measure two models; the checks of a probe, one after another, look at one measurement."""
     with probed(texts, names) as models:
         return models, probe.measure(models)
 

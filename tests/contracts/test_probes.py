@@ -186,12 +186,18 @@ UNSUPPORTED = {  # by probe; default: `counts`
 }
 
 
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the files of all probes: one with the same files is measured once."""
+    return tmp_path_factory.mktemp("probes")
+
+
 @every_probe
 @pytest.mark.parametrize("check", PROBE_CHECKS, ids=lambda check: check.__name__)
 def test_every_probe_keeps_the_contract(
-    check: Callable[[Probe, Sequence[str], Sequence[str]], None], name: str, tmp_path: Path
+    check: Callable[[Probe, Sequence[str], Sequence[str]], None], name: str, places: Path
 ) -> None:
-    check(build(name, tmp_path), words(), FAMILIES.get(name, MODELS))
+    check(build(name, places), words(), FAMILIES.get(name, MODELS))
 
 
 def test_probes_are_a_folder_of_kinds() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from foreword.errors import UserError
 from foreword.evaluation.loaded import LoadedModel
 from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import Finding, ProbedModel
+from foreword.probes._rank_correlation import rank_correlation
 from foreword.probes.sentence_similarity import SentenceSimilarity
 from foreword.testing.models import tiny_model
 
@@ -111,3 +113,13 @@ def test_the_command_says_which_file_it_needs(
     words = ("probe", make_run("decoder"), "--kind", "sentence_similarity")
     assert "probe.file: SentenceSimilarity needs this setting" in refused(*words)
     assert "did you mean 'sentence_similarity'" in refused(*words[:2], "--kind", "sts_b")
+
+
+def test_rank_correlations_equal_scipys_with_ties_too() -> None:
+    rng = np.random.default_rng(0)
+    for high in (3, 8, 1_000):
+        one, other = rng.integers(0, high, (2, 30))
+        expected = spearmanr(one, other).statistic
+        assert rank_correlation(one, other / 3) == pytest.approx(expected)
+    assert rank_correlation(one, np.zeros(30)) is None
+    assert math.isnan(rank_correlation(one, np.where(one > 5, math.nan, 1.0)) or 0.0)
