@@ -118,7 +118,7 @@ class Winogender(Suite):
         shares = [ranks(column) for column in values.T]
         if any(np.ptp(column) == 0 for column in shares):
             return float("nan")
-        return float(np.corrcoef(*shares)[0, 1])
+        return float(np.corrcoef(shares[0], shares[1])[0, 1])
 
 
 def _pronouns(one: str, other: str) -> tuple[list[Passage], list[Passage]]:

@@ -55,7 +55,7 @@ def probed(texts: Sequence[str], names: Sequence[str] = MODELS) -> Iterator[list
 def _measure(
     probe: Probe, texts: Sequence[str], names: Sequence[str]
 ) -> tuple[list[ProbedModel], Finding]:
-    return _measure_once(probe, tuple(texts), tuple(names))
+    return _measure_once(probe, tuple(texts), tuple(names))  # type: ignore[arg-type]
 
 
 @functools.lru_cache(1)
