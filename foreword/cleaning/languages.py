@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-LOOKED_AT = 2000  # characters: the first ones and as many from the middle
+LOOKED_AT = 1000  # characters: the first ones and as many from the middle
 UNKNOWN, CERTAIN = "unknown", 0.5  # the name of a language that is less probable than that
 LANGUAGE, PROBABILITY = "language", "language_probability"  # keys of a document's metadata
 

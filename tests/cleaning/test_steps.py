@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def test_defaults_decide_as_datatrove_does(step: DocumentStep, theirs: Any, tmp_
     ours, plain = opened(step, tmp_path), theirs(language=WORDS)
 
     def settings(made: Any) -> dict[str, Any]:
-        values = {name: v for name, v in vars(made).items() if name != "stats"}
+        values = {name: v for name, v in vars(made).items() if name not in ("stats", "_lines")}
         values.pop("max_doc_words", None)
         return {n: list(v) if isinstance(v, tuple) else v for n, v in values.items()}
 
@@ -70,6 +71,22 @@ def test_defaults_decide_as_datatrove_does(step: DocumentStep, theirs: Any, tmp_
     assert all(mine == their for mine, their in decisions)
     assert {mine is True for mine, _ in decisions} == {True, False}
     assert all(one.text == other.text for one, other in pairs)
+
+
+def test_repetition_is_found_as_datatrove_finds_it(tmp_path: Path) -> None:
+    ours, plain = GopherRepetition().opened(tmp_path), THEIRS[1][1](language=WORDS)
+    draw, verdicts = random.Random(0), []
+    for seed in range(60):
+        words = prose(seed, 30).split(" ")
+        for _ in range(draw.randrange(8)):  # a phrase of some words, said again
+            at, length = draw.randrange(len(words) - 40), draw.randrange(2, 30)
+            words[at:at] = words[at + 10 : at + 10 + length] * draw.randrange(1, 4)
+        text = " ".join(words)
+        verdicts.append(plain.filter(document(text)))
+        assert ours.filter(document(text)) == verdicts[-1]
+    assert {verdict is True for verdict in verdicts} == {True, False}
+    for text in ("a", "a b", "a b c d e", "a a a a a a", "one two " * 30):
+        assert ours.filter(document(text)) == plain.filter(document(text))
 
 
 def test_decisions_are_those_with_the_words_of_spacy(tmp_path: Path) -> None:

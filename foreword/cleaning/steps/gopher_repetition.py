@@ -38,17 +38,13 @@ class GopherRepetition(DocumentStep):
     languages: tuple[str, ...] = ()
 
     def opened(self, folder: Path) -> DocumentFilter:
-        from datatrove.pipeline.filters import GopherRepetitionFilter
+        from foreword.cleaning.repetition import Repetition
 
-        from foreword.cleaning.words import WORDS
-
-        made: DocumentFilter = GopherRepetitionFilter(
+        return Repetition(
             dup_line_frac=self.max_duplicate_lines,
             dup_para_frac=self.max_duplicate_paragraphs,
             dup_line_char_frac=self.max_duplicate_line_characters,
             dup_para_char_frac=self.max_duplicate_paragraph_characters,
             top_n_grams=tuple(enumerate(self.max_top_ngrams, 2)),
             dup_n_grams=tuple(enumerate(self.max_repeated_ngrams, 5)),
-            language=WORDS,
         )
-        return made
