@@ -38,13 +38,15 @@ class Options:
     """A group of options, which a verb takes as one parameter."""
 
     def refuse(self, why: str) -> None:
-        """Make sure that every option has its default.
+        """Make sure that every option that has a default has it.
 
         Raises:
             UserError: one has not; the message ends with the reason, `why`.
         """
         for parameter in _fields(type(self)):
             value = getattr(self, parameter.name)
+            if parameter.default is Parameter.empty:
+                continue
             if value != parameter.default and not (value is None and not parameter.default):
                 raise UserError(f"{_flag(parameter)}: {why}")
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foreword.cli import _privacy, console
+from foreword.cli import _plan, _privacy, console
 from foreword.cli._budget_options import BudgetOptions
 from foreword.cli._model_options import Json, Quiet
+from foreword.cli._plan import PlanOptions
 from foreword.cli._privacy import PrivacyOptions
 from foreword.cli._reading import Reading
 from foreword.cli._run_options import RunOptions
@@ -75,6 +76,7 @@ def check(
     budget: BudgetOptions,
     reading: Reading,
     privacy: PrivacyOptions,
+    planning: PlanOptions,
     rows: Annotated[CountOrZero, typer.Option(help="Rows of the first batch to show.")] = 2,
     shown_tokens: Annotated[
         Count, typer.Option("--show-tokens", help="Tokens of each row to show.")
@@ -85,12 +87,19 @@ def check(
     """Estimate a run's memory, time and text, and show a decoded batch.
 
     Nothing is trained or saved. Of large texts only the first 20 MB are read. --privacy also counts
-    strings that look personal, with an example of each, masked.
+    strings that look personal, with an example of each, masked. With --gpus or --gpu, plan a run on
+    such GPUs by arithmetic, which needs no text: memory, time, checkpoints.
     """
     from foreword.api.progress import progress_of
     from foreword.api.request import request as requested
     from foreword.errors import UserError
 
+    if planning.is_asked:
+        for group in (reading, privacy):
+            group.refuse("cannot be combined with --gpus or --gpu")
+        _plan.run(options, budget.resolve(), planning, as_json=json)
+        return
+    planning.refuse("requires --gpus or --gpu")
     privacy.require_possible(options.arguments()["data"])
     progress = progress_of(not quiet, announces=True)
     request = requested(

@@ -35,9 +35,11 @@ from torch.nn import functional as F
 from foreword.errors import UserError
 from foreword.nn.attentions._contract import AttentionMechanism
 from foreword.nn.dropout import dropout as drop
+from foreword.nn.gpu_shapes import fused_attention, takes_gpu_shapes
 from foreword.nn.masks import CausalMask, FullMask, Mask
 from foreword.nn.positions._contract import AttentionPositions, PositionScheme
 
+FUSED = "fused"  # in place of a block mask within `gpu_shapes`
 SHORT = 512  # keys up to which attention on the CPU is computed by hand
 
 Cache = tuple[Tensor, Tensor]  # keys and values, each (batch, heads, length, d_head)
@@ -138,6 +140,8 @@ def prepare_mask(
         if queries == 1 and mask.offset >= keys - 1:
             return PreparedMask()  # one new query sees the whole cache
     # CUDA: a sparse block mask, with the bias added by a score function.
+    if uses_flex(flex) and takes_gpu_shapes():
+        return PreparedMask(block=FUSED)
     if uses_flex(flex):
         from torch.nn.attention.flex_attention import create_block_mask
 
@@ -201,6 +205,8 @@ def attend(
     Returns:
         (batch, heads, queries, d_head); zeros for a query without keys.
     """
+    if takes_gpu_shapes() and _is_fused_on_gpu(prepared_mask, position_scores):
+        return fused_attention(q, k, v)
     # FlexAttention: a fused kernel that skips masked blocks.
     if prepared_mask.block is not None:
         bias = prepared_mask.bias
@@ -239,8 +245,18 @@ def _is_explicit_faster(q: Tensor, k: Tensor, prepared_mask: PreparedMask, dropo
     """
     if prepared_mask.is_causal:
         return False
-    is_learned = prepared_mask.dense is not None and prepared_mask.dense.requires_grad
+    is_learned = _is_learned(prepared_mask)
     return is_learned or (not q.is_cuda and (k.shape[2] <= SHORT or dropout > 0))
+
+
+def _is_learned(prepared_mask: PreparedMask) -> bool:
+    """Return whether the dense tensor that is added to the scores has a gradient."""
+    return prepared_mask.dense is not None and prepared_mask.dense.requires_grad
+
+
+def _is_fused_on_gpu(prepared_mask: PreparedMask, position_scores: Tensor | None) -> bool:
+    """Return whether one kernel of CUDA computes attention, without scores in memory."""
+    return position_scores is None and not _is_learned(prepared_mask)
 
 
 @dataclass(frozen=True)

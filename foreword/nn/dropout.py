@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from foreword.nn.gpu_shapes import fused_dropout, takes_gpu_shapes
+
 _draws: ContextVar[torch.Generator | None] = ContextVar("draws", default=None)
 
 
@@ -40,6 +42,8 @@ def dropout(x: Tensor, rate: float) -> Tensor:
     """
     if rate == 0:
         return x
+    if takes_gpu_shapes():
+        return fused_dropout(x, rate)
     if x.device.type != "cpu":
         return F.dropout(x, rate)
     generator = np.random.SFC64(int(torch.randint(2**62, (), generator=_draws.get())))

@@ -20,13 +20,15 @@ from foreword.nn.positions.t5_bias import T5BiasPositions
 
 
 @contextmanager
-def shapes_only() -> Iterator[None]:
+def shapes_only(device: str = "meta") -> Iterator[None]:
     """Build modules on the meta device: their tensors have shapes and no numbers.
+
+    Among fake tensors, the device is that which they pretend to be on.
 
     The initialisation that PyTorch's modules do themselves is skipped. On the meta device it would
     run in Python, after an import of torch's compiler that takes a second.
     """
-    with torch.device("meta"), _Unfilled():
+    with torch.device(device), _Unfilled():
         yield
 
 

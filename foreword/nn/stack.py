@@ -17,6 +17,7 @@ from foreword.nn.attentions._contract import AttentionKind, AttentionMechanism
 from foreword.nn.attentions.dense import DenseAttention
 from foreword.nn.block import Block, LayerCache, from_zero, norm_of
 from foreword.nn.dropout import Dropout
+from foreword.nn.gpu_shapes import takes_gpu_shapes
 from foreword.nn.masks import Mask, MemoryMask
 from foreword.nn.positions._contract import AttentionPositions, PositionKind, PositionScheme
 from foreword.nn.stack_settings import StackSettings
@@ -147,7 +148,8 @@ class Stack(nn.Module):
         # Masks and biases are prepared once for all layers. FlexAttention has no dropout of
         # attention weights; SDPA does.
         drops = self.training and self.drops_attention
-        flex = x.is_cuda and length > 1 and not drops and has_triton()
+        can_flex = takes_gpu_shapes() or (x.is_cuda and has_triton())
+        flex = can_flex and length > 1 and not drops
         layer_inputs = self._layer_inputs(mask, positions, x, flex=flex)
         source_length = _source_length(source, cache)
         cross = self._cross_inputs(cross_mask, source_length, positions, x, flex=flex)

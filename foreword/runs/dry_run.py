@@ -39,8 +39,14 @@ def dry_run(recipe: Recipe, vocab: Vocab | None = None) -> None:
     recipe.layout.arrange(dummy_example(recipe, vocab), vocab)
 
 
-def shallow(recipe: Recipe) -> tuple[Recipe, dict[str, int]]:
-    """Return the recipe with few layers, and the numbers of layers that it reduced, by setting."""
+def shallow(recipe: Recipe, few_layers: int = 0) -> tuple[Recipe, dict[str, int]]:
+    """Return the recipe with few layers, and the numbers of layers that it reduced, by setting.
+
+    Args:
+        recipe: a recipe.
+        few_layers: the few, of models with more than twice as many; default `FEW_LAYERS`.
+    """
+    few_layers = few_layers or FEW_LAYERS
     model = recipe.model
     if not isinstance(model, ModelSettings):
         return recipe, {}
@@ -49,8 +55,8 @@ def shallow(recipe: Recipe) -> tuple[Recipe, dict[str, int]]:
         if model.decoder_layers == model.layers:
             model = replace(model, decoder_layers=None)  # the encoder's number
         layers["decoder_layers"] = model.decoder_layers or 0
-    deep = {name: number for name, number in layers.items() if number > 2 * FEW_LAYERS}
-    few: dict[str, Any] = dict.fromkeys(deep, FEW_LAYERS)
+    deep = {name: number for name, number in layers.items() if number > 2 * few_layers}
+    few: dict[str, Any] = dict.fromkeys(deep, few_layers)
     return replace(recipe, model=replace(model, **few)), deep
 
 
@@ -70,7 +76,7 @@ def dummy_example(recipe: Recipe, vocab: Vocab, count: int = 1) -> Example:
     """
     shape = (count, recipe.packing.length)
     ids = np.resize(np.flatnonzero(~vocab.is_special), shape).astype(np.int64)
-    positions = np.broadcast_to(np.arange(shape[1]), shape)
+    positions = np.tile(np.arange(shape[1]), (count, 1))
     packing, segments = recipe.packing, None
     parts: tuple[Any, ...] = ()
     if packing.labels_pairs or packing.needs_pairs:

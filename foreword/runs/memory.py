@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.autograd.graph import saved_tensors_hooks
 from torch.optim import Optimizer
 
 from foreword.nn.model import neural_settings
+from foreword.runs.kept_bytes import KeptBytes
 from foreword.runs.resident import Peak
 from foreword.runs.setup import TrainingSetup
 from foreword.runs.sizes import (
@@ -209,19 +209,12 @@ def activations_of(setup: TrainingSetup, rows: int, loss_fn: Callable[[Batch], L
 
 def _saved_bytes(setup: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> int:
     """Return the bytes of all tensors that forward keeps for backward, each storage once."""
-    saved: dict[int, int] = {}
-    parameters = {p.untyped_storage().data_ptr() for p in setup.model.parameters()}
-
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in parameters:
-            saved[storage.data_ptr()] = storage.nbytes()
-        return tensor.detach()  # an operation's own result would be a reference cycle
-
     batch = setup.feed.batch(np.arange(rows), setup.recipe.train.seed).to(setup.device)
-    with saved_tensors_hooks(keep, lambda tensor: tensor), autocast(setup.device, setup.dtype):
+    tracker = KeptBytes(setup.model)
+    with tracker, autocast(setup.device, setup.dtype):
         loss_fn(batch)
-    return sum(saved.values())
+    kept = tracker.kept("none")
+    return round(kept.activations + kept.head)
 
 
 def nbytes(record: Any) -> int:

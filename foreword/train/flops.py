@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,8 @@ from torch.utils.flop_counter import flop_registry
 
 from foreword.nn.attention import dense_only
 from foreword.types import Batch, Loss
+
+aten = torch.ops.aten
 
 
 class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -28,7 +31,9 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         options = kwargs or {}
         out = func(*args, **options)
-        if (formula := flop_registry.get(func.overloadpacket)) is not None:
+        operation = func.overloadpacket
+        formula = UNKNOWN.get(operation) or flop_registry.get(operation)
+        if formula is not None:
             self.flops += formula(*args, **options, out_val=out)
         return out
 
@@ -41,13 +46,14 @@ def count(model: nn.Module, batch: Batch, loss_fn: Callable[[Batch], Loss]) -> i
     model with a memory, the row counted is one that has a memory.
 
     Compiled blocks run uncompiled here: under a dispatch mode, Dynamo would stop compiling them for
-    the rest of the training. cuDNN's recurrences are one operation that the counter does not know,
-    so torch's own are counted.
+    the rest of the training. Recurrences of cuDNN and oneDNN are one operation without a formula, so
+    torch's own are counted.
     """
     device = next(model.parameters()).device
     with (
         torch.compiler.set_stance("force_eager"),
         torch.backends.cudnn.flags(enabled=False),
+        without_onednn(),
         dense_only(),
         _Counter() as counter,  # type: ignore[no-untyped-call]
     ):
@@ -58,3 +64,32 @@ def count(model: nn.Module, batch: Batch, loss_fn: Callable[[Batch], Loss]) -> i
     if before != after:
         return count(model, replace(batch, memory=loss.memory), loss_fn)
     return int(counter.flops)
+
+
+@contextmanager
+def without_onednn() -> Iterator[None]:
+    """Compute without oneDNN; `torch.backends.mkldnn.flags` warns of Intel's GPUs."""
+    was_enabled = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(was_enabled)
+
+
+def _attention(q: Any, k: Any, v: Any, *_: Any, **__: Any) -> int:
+    """Return the FLOPs of both products of attention, of (batch, heads, length, width) each."""
+    batch, heads, queries, width = q.shape
+    return 2 * int(batch * heads * queries * k.shape[2] * (width + v.shape[3]))
+
+
+def _attention_backward(_: Any, q: Any, k: Any, v: Any, *__: Any, **___: Any) -> int:
+    """Return the FLOPs of the backward pass: two products for each; none for recomputing scores."""
+    return 2 * _attention(q, k, v)
+
+
+# Operations that torch's counter does not know: the CPU's fused attention.
+UNKNOWN = {
+    aten._scaled_dot_product_flash_attention_for_cpu: _attention,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
+}

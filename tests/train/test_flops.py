@@ -1,4 +1,4 @@
-"""The FLOPs of a step are those of torch's own counter."""
+"""The FLOPs of a step: those of torch's own counter, and of operations that it does not know."""
 
 from __future__ import annotations
 
@@ -6,13 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from foreword.nn.attention import dense_only
+from foreword.objectives._model_with_loss import ModelWithLoss
 from foreword.runs.corpus import corpus
+from foreword.runs.dry_run import dummy_example, dummy_vocab
+from foreword.runs.recipe import Recipe, load_recipe
 from foreword.runs.setup import set_up_training
 from foreword.train import flops
+from foreword.train.flops import without_onednn
 from tests.train import runs
+
+VOCAB, LONG = 400, 544  # more keys than attention by hand takes on the CPU
 
 
 @pytest.mark.parametrize("family", ["bigbird", "encoder_decoder", "lstm"])
@@ -22,8 +30,38 @@ def test_flops_equal_those_of_torchs_counter(family: str, text: Path, tmp_path: 
     setup = set_up_training(made, tokenizer, prepared)
     batch = setup.feed.micro_batches(0)[0].to(setup.device)
     memory = setup.loss_fn(batch).memory  # of a row that has one
-    with dense_only(), FlopCounterMode(display=False) as counter:
+    with without_onednn(), dense_only(), FlopCounterMode(display=False) as counter:
         setup.loss_fn(replace(batch, memory=memory)).total.backward()
     setup.model.zero_grad(set_to_none=True)
     assert flops.count(setup.model, batch, setup.loss_fn) == counter.get_total_flops()
     assert all(parameter.grad is None for parameter in setup.model.parameters())
+
+
+def counted(recipe: Recipe) -> tuple[int, nn.Module]:
+    vocab = dummy_vocab(recipe.tokenizer)
+    model = recipe.build(vocab)
+    for parameter in model.parameters():
+        nn.init.zeros_(parameter)
+    batch = recipe.layout.arrange(dummy_example(recipe, vocab), vocab)
+    return flops.count(model, batch, ModelWithLoss(model, recipe.objective)), model
+
+
+def test_causal_attention_over_long_rows_is_counted_on_the_cpu() -> None:
+    settings = [f"tokenizer.vocab={VOCAB}", "model.layers=1", "model.attention_dropout=0"]
+    settings += [f"packing.length={LONG}", f"model.position.length={LONG}"]
+    recipe = load_recipe("gpt2_tiny", settings)
+    operations, model = counted(recipe)
+    width = recipe.model.d_model  # type: ignore[attr-defined]
+    products = sum(
+        p.numel() for n, p in model.named_parameters() if p.ndim == 2 and "position" not in n
+    )
+    attention = 12 * LONG**2 * width
+    assert operations == pytest.approx(6 * products * LONG + attention, rel=0.01)
+
+
+def test_an_lstm_is_counted_with_onednn() -> None:
+    recipe = load_recipe("lstm_tiny", [f"tokenizer.vocab={VOCAB}", "model.layers=1"])
+    operations, model = counted(recipe)
+    cells = sum(p.numel() for n, p in model.named_parameters() if "core.weight" in n)
+    assert operations > 0.9 * 6 * cells * recipe.packing.length
+    assert torch._C._get_mkldnn_enabled()

@@ -1,0 +1,59 @@
+"""`foreword check --gpus`: a plan for GPUs, without text."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from foreword.cli.main import run
+
+TINY = ["gpt2_tiny", "--set", "tokenizer.vocab=400", "--set", "model.layers=1"]
+
+
+def test_a_plan_is_shown_and_is_data(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["check", *TINY, "--gpus", "64", "--gpu", "h100", "--price", "2", "--tokens", "1e9"]
+    assert run(words) == 0
+    shown = capsys.readouterr().out
+    for part in (
+        "64 x h100 of 80 GB",
+        "hsdp",
+        "weights",
+        "checkpoint",
+        "dollars",
+        "H100 datasheet",
+    ):
+        assert part in shown
+    assert max(map(len, shown.partition("parameters")[0].splitlines())) <= 80
+    assert run([*words, "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["best"]["fits"]
+    memory = made["best"]["memory"]
+    assert memory.pop("total") == sum(memory.values())
+    assert made["steps"] * made["tokens_per_step"] == pytest.approx(1e9, rel=0.01)
+    assert made["gpu"]["memory_gb"] == 80
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--gpus", "4", "--data", "books"], "--data: cannot be combined with --gpus or --gpu"),
+        (["--gpus", "4", "--privacy"], "--privacy: cannot be combined"),
+        (["--gpus", "4", "--epochs", "2"], "give --tokens"),
+        (["--price", "3"], "--price: requires --gpus or --gpu"),
+        ([], "Missing option '--data'"),
+    ],
+)
+def test_what_makes_no_plan_is_refused(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["check", *TINY, *words]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_what_has_no_steps_here_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", "ngram_tiny", "--gpus", "4"]) == 2
+    assert run(["check", "encoder", "--gpus", "4"]) == 2
+    assert capsys.readouterr().err.count("\n") == 2

@@ -1,0 +1,130 @@
+"""The bytes and FLOPs of a step, counted on fake tensors, against real ones and published ones."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from foreword.models.transformer import Transformer
+from foreword.nn.attention import AttentionInputs, PreparedMask
+from foreword.nn.attentions.dense import DenseAttention
+from foreword.nn.block import Block
+from foreword.nn.gpu_shapes import gpu_shapes
+from foreword.nn.init import initialise, shapes_only
+from foreword.nn.positions._contract import AttentionPositions
+from foreword.objectives._model_with_loss import ModelWithLoss
+from foreword.runs.counted import count_step, fake_tensors
+from foreword.runs.dry_run import dummy_example, dummy_vocab
+from foreword.runs.kept_bytes import RECOMPUTE, KeptBytes, Recompute
+from foreword.runs.recipe import Recipe, load_recipe
+from foreword.train import flops
+from foreword.train.device import autocast
+from foreword.train.flops import without_onednn
+from foreword.types import Batch, TermCounts
+
+ROWS = 3
+CPU = torch.device("cpu")
+FAMILIES = ["bert", "gpt2", "t5", "electra", "albert", "lstm", "transformer_xl", "xlnet"]
+SMALL = ["tokenizer.vocab=400", "model.layers=1"]
+
+
+def dummy_batch(recipe: Recipe, rows: int) -> Batch:
+    vocab = dummy_vocab(recipe.tokenizer)
+    batch = recipe.layout.arrange(dummy_example(recipe, vocab, rows), vocab)
+    counts = recipe.objective.count_terms(batch)
+    return batch if counts is None else batch.with_part(TermCounts(counts))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_counted_bytes_and_flops_are_those_of_real_tensors(family: str) -> None:
+    recipe = load_recipe(
+        f"{family}_tiny", [*SMALL, *(["packing.length=8"] if family == "lstm" else [])]
+    )
+    model = recipe.build(dummy_vocab(recipe.tokenizer)).train()
+    initialise(model, 1)
+    loss_fn, tracker = ModelWithLoss(model, recipe.objective), KeptBytes(model)
+    batch = dummy_batch(recipe, ROWS).to("cpu")
+    with without_onednn():  # its LSTM keeps a work space of its own
+        for _ in range(2):  # the second time with a memory, if there is one
+            with tracker, autocast(CPU, torch.bfloat16):
+                loss = loss_fn(batch)
+            batch = replace(batch, memory=loss.memory)
+        operations = flops.count(model, dummy_batch(recipe, 1), loss_fn)
+        counted = count_step(recipe, on_gpu=False)
+    measured = tracker.kept("none")
+    fixed, each = counted.kept["none"]
+    assert fixed.activations + ROWS * each.activations == pytest.approx(
+        measured.activations, rel=0.07
+    )
+    assert fixed.head + ROWS * each.head == pytest.approx(measured.head, rel=0.01)
+    assert counted.flops_per_row == pytest.approx(operations, rel=0.05)
+
+
+def test_recomputing_keeps_less_activations() -> None:
+    kept = count_step(load_recipe("t5_base", ["model.layers=2"])).kept
+    each = {mode: kept[mode][1].activations for mode in RECOMPUTE}
+    assert each["full"] < 0.5 * each["none"]
+    assert each["selective"] < each["none"]  # a learned bias with dropout keeps the scores
+
+
+class _Unfused(nn.Module):
+    """Position scores of zero: attention is then two products and a softmax, in no fused kernel."""
+
+    def rotate(self, q: Tensor, positions: Tensor) -> Tensor:
+        return q
+
+    def scores(self, q: Tensor, k: Tensor, positions: AttentionPositions, layer: int) -> Tensor:
+        return q.new_zeros(*q.shape[:3], k.shape[2])
+
+
+@pytest.mark.parametrize("mode", RECOMPUTE)
+def test_a_layer_keeps_what_the_formula_of_megatron_says(mode: Recompute) -> None:
+    """Korthikanti et al. 2022, section 4 and 5: s b h (34 + 5 a s / h), s b h 34 and s b h 2."""
+    s, b, h, a = 256, 2, 512, 8
+    settings = Transformer(d_model=h, heads=a, dropout=0.1, attention_dropout=0.1)
+    with ExitStack() as stack:
+        stack.enter_context(fake_tensors())
+        stack.enter_context(gpu_shapes())
+        torch.set_default_dtype(torch.bfloat16)
+        stack.callback(torch.set_default_dtype, torch.float32)
+        with shapes_only(device="cpu"):
+            blocks = nn.ModuleList(Block(settings, crosses=False, like=None) for _ in range(3))
+        at = torch.arange(s)
+        inputs = AttentionInputs(
+            PreparedMask(), DenseAttention(), _Unfused(), AttentionPositions(at, s, None), 0
+        )  # type: ignore[arg-type]
+        kept = []
+        for count in (2, 3):  # the third layer alone, without a recomputed one's interior
+            tracker = KeptBytes(nn.ModuleList([*blocks, inputs.mechanism]))
+            x = torch.empty(b, s, h, dtype=torch.bfloat16, requires_grad=True)
+            with tracker:
+                for block in blocks[:count]:
+                    x = block(x, inputs)[0]
+            kept.append(tracker.kept(mode).activations)
+    formula = {"none": 34 + 5 * a * s / h, "selective": 34, "full": 2}[mode]
+    # Besides: the mean and deviation of norms, and flags of dropout of the scores by rounding.
+    assert kept[1] - kept[0] == pytest.approx(formula * s * b * h, rel=0.02)
+
+
+def test_deep_models_are_counted_with_few_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = load_recipe("gpt3_tiny", [*SMALL, "model.layers=5"])
+    counted = count_step(recipe)
+    monkeypatch.setattr("foreword.runs.counted._period", lambda _: 5)
+    whole = count_step(recipe)
+    for mode in RECOMPUTE:
+        first, second = (
+            sum(part.activations for part in way.kept[mode]) for way in (counted, whole)
+        )
+        assert first == pytest.approx(second, rel=0.08)
+    assert counted.flops_per_row == pytest.approx(whole.flops_per_row, rel=0.05)
+
+
+def test_no_layer_of_a_large_model_has_numbers() -> None:
+    with fake_tensors():
+        table = torch.empty(10**12, 10**3)
+        assert (table[np.array([1, 2])] * 2).shape == (2, 1000)

@@ -1,0 +1,98 @@
+"""Plans for GPUs that are not here: published facts, and which ways fit."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from foreword.errors import UserError
+from foreword.runs.gpus import find_gpu, shipped
+from foreword.runs.plan import Assumptions, Plan, plan
+from foreword.runs.recipe import load_recipe
+
+SMALL = ["tokenizer.vocab=400", "model.layers=1"]
+
+
+@pytest.fixture(scope="module")
+def gpt3() -> Plan:
+    return plan(load_recipe("gpt3_175b"), find_gpu("a100-80")[1], 1024, Assumptions())
+
+
+def test_gpt3_takes_the_published_operations_and_state(gpt3: Plan) -> None:
+    """Brown et al. 2020, table D.1: 3.14e23 FLOPs for 300 B tokens of 174.6 B parameters."""
+    parameters = sum(gpt3.parameters.values())
+    tokens = gpt3.steps * gpt3.tokens_per_step
+    assert 6 * parameters * tokens == pytest.approx(3.14e23, rel=0.005)
+    assert gpt3.flops_per_step * gpt3.steps == pytest.approx(3.14e23, rel=0.03)  # with attention
+    copies = [setting.memory for setting in gpt3.settings if setting.kind == "ddp"]
+    state = copies[0].weights + copies[0].gradients + copies[0].optimizer
+    assert state == pytest.approx(16 * 174.6e9, rel=0.001)  # as with fp32 weights and Adam
+    assert gpt3.checkpoint_bytes == pytest.approx(12 * 174.6e9, rel=0.001)
+
+
+def test_gpt3_fits_only_as_shards_with_blocks_computed_again(gpt3: Plan) -> None:
+    fitting = [(setting.kind, setting.recompute) for setting in gpt3.settings if setting.fits]
+    assert fitting == [("fsdp", "full")]
+    assert gpt3.best.kind == "fsdp"
+
+
+def test_a_small_model_needs_no_shards() -> None:
+    recipe, gpu = load_recipe("gpt2_tiny", SMALL), find_gpu("rtx4090,bf16_tflops=0.1")[1]
+    alone = plan(recipe, gpu, 1, Assumptions())
+    assert [setting.kind for setting in alone.settings] == ["none"] * 3
+    assert (alone.best.recompute, alone.best.micro_batch) == ("none", recipe.rows_per_step)
+    many = plan(recipe, gpu, 4, Assumptions())
+    assert many.best.kind == "ddp"
+    shards = {setting.kind: setting.memory.optimizer for setting in many.settings}
+    assert shards["fsdp"] == pytest.approx(shards["ddp"] / 4, abs=4)
+    nodes = plan(recipe, gpu, 16, Assumptions())
+    shards = {setting.kind: setting.memory.optimizer for setting in nodes.settings}
+    assert shards["hsdp"] == pytest.approx(shards["ddp"] / 8, abs=4)
+
+
+def test_time_follows_utilisation_and_price_the_time() -> None:
+    recipe, gpu = load_recipe("gpt2_tiny", SMALL), find_gpu("memory_gb=16,bf16_tflops=0.01")[1]
+    slow, fast = (plan(recipe, gpu, 2, Assumptions(u, price=3)) for u in (0.2, 0.4))
+    assert slow.best.compute_seconds == pytest.approx(2 * fast.best.compute_seconds)
+    step = fast.flops_per_step / (2 * 0.4 * 1e10)
+    assert fast.best.compute_seconds == pytest.approx(step)
+    assert fast.dollars == pytest.approx(24 * fast.days * 2 * 3)
+    assert plan(recipe, gpu, 2, Assumptions()).dollars is None
+
+
+def test_a_recurrent_model_has_no_blocks_to_compute_again() -> None:
+    made = plan(load_recipe("lstm_tiny", SMALL), find_gpu("v100")[1], 1, Assumptions())
+    assert [setting.recompute for setting in made.settings] == ["none"]
+
+
+def test_every_shipped_gpu_has_a_source_and_possible_numbers() -> None:
+    for name in shipped():
+        gpu = find_gpu(name)[1]
+        assert gpu.source
+        assert 8 <= gpu.memory_gb <= 300
+        assert gpu.network_gb_s <= gpu.link_gb_s <= gpu.bandwidth_gb_s
+        assert math.isfinite(gpu.flops_per_second)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("h10", "'h10' is none of b200, h200"),
+        ("h10", "did you mean 'h100'?"),
+        ("memory_gb=3", "bf16_tflops"),
+        ("h100,memory=3", "did you mean 'memory_gb'?"),
+        ("h100,memory_gb=-3", "memory_gb"),
+        ("memory_gb=3,bf16_tflops=0", "fp32_tflops too"),
+    ],
+)
+def test_a_gpu_that_is_none_is_refused(words: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        find_gpu(words)
+    assert str(caught.value).startswith("--gpu: ")
+    assert message in str(caught.value)
+
+
+def test_numbers_of_a_known_gpu_can_be_changed() -> None:
+    assert find_gpu("h100,memory_gb=96")[1].memory_gb == 96
+    assert find_gpu("H100")[1] == find_gpu("h100")[1]
