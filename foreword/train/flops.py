@@ -32,7 +32,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         options = kwargs or {}
         out = func(*args, **options)
         operation = func.overloadpacket
-        formula = UNKNOWN.get(operation) or flop_registry.get(operation)
+        formula: Any = UNKNOWN.get(operation) or flop_registry.get(operation)
         if formula is not None:
             self.flops += formula(*args, **options, out_val=out)
         return out
@@ -46,8 +46,8 @@ def count(model: nn.Module, batch: Batch, loss_fn: Callable[[Batch], Loss]) -> i
     model with a memory, the row counted is one that has a memory.
 
     Compiled blocks run uncompiled here: under a dispatch mode, Dynamo would stop compiling them for
-    the rest of the training. Recurrences of cuDNN and oneDNN are one operation without a formula, so
-    torch's own are counted.
+    the rest of the training. Recurrences of cuDNN and oneDNN are one operation without a formula,
+    so torch's own are counted.
     """
     device = next(model.parameters()).device
     with (
