@@ -14,7 +14,7 @@ from foreword.ranges import Count, NonNegative, Positive, PositiveShare
 if TYPE_CHECKING:
     from foreword.cli._run_options import RunOptions
     from foreword.runs.gpus import GPU
-    from foreword.runs.plan import Assumptions, GpuMemory, Plan, Setting
+    from foreword.runs.plan import Assumptions, GpuMemory, Plan, Division
     from foreword.runs.recipe import Recipe
     from foreword.train.budget import Budget
 
@@ -111,7 +111,7 @@ def document(
     }
 
 
-def _as_json(setting: Setting) -> dict[str, Any]:
+def _as_json(setting: Division) -> dict[str, Any]:
     memory = {**setting.memory.parts, "total": setting.memory.total}
     return {**asdict(setting), "memory": memory, "seconds": setting.seconds}
 

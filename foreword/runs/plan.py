@@ -96,7 +96,7 @@ class GpuMemory:
 
 
 @dataclass(frozen=True)
-class Setting:
+class Division:
     """One way to divide a run.
 
     Attributes:
@@ -151,8 +151,8 @@ class Plan:
     tokens_per_step: float
     flops_per_step: float
     steps: int
-    settings: tuple[Setting, ...]
-    best: Setting
+    settings: tuple[Division, ...]
+    best: Division
     checkpoint_bytes: int
     checkpoint_seconds: float
     hours_between_failures: float
@@ -162,12 +162,12 @@ class Plan:
 
     @property
     def tokens_per_second(self) -> float:
-        """Of all GPUs together."""
+        """Speed of all GPUs together."""
         return self.tokens_per_step / self.best.seconds
 
     @property
     def days(self) -> float:
-        """Expected, with failures and checkpoints."""
+        """Expected time, with failures and checkpoints."""
         return self.steps * self.best.seconds * self.slowdown / 86_400
 
 
@@ -250,7 +250,7 @@ class _Planner:
         state = 1 + state_per_weight(self.recipe.optimizer) + bool(self.recipe.train.average)
         return round(SINGLE * self.total * state)
 
-    def settings(self) -> Iterator[Setting]:
+    def settings(self) -> Iterator[Division]:
         """Yield the settings, from the simplest."""
         kinds: list[Kind] = ["none"] if self.gpus == 1 else ["ddp", "fsdp"]
         if self.nodes > 1:
@@ -260,7 +260,7 @@ class _Planner:
                 if mode == "none" or isinstance(self.recipe.model, StackSettings):
                     yield self._setting(kind, mode)
 
-    def _setting(self, kind: Kind, mode: Recompute) -> Setting:
+    def _setting(self, kind: Kind, mode: Recompute) -> Division:
         rows = -(-self.recipe.rows_per_step // self.gpus)
         most = min(rows, self.recipe.train.micro_batch or rows)
         sizes = [1 << n for n in range(most.bit_length())]
@@ -276,7 +276,7 @@ class _Planner:
         network = self._network_seconds(kind, math.ceil(rows / micro))
         memory = memories[micro]
         fits = memory.total <= room
-        return Setting(kind, mode, micro, memory, fits, products / rate, network, update)
+        return Division(kind, mode, micro, memory, fits, products / rate, network, update)
 
     def _shards(self, kind: Kind) -> int:
         """Return how many GPUs share one copy of the weights."""
