@@ -14,7 +14,7 @@ from foreword.ranges import Count, NonNegative, Positive, PositiveShare
 if TYPE_CHECKING:
     from foreword.cli._run_options import RunOptions
     from foreword.runs.gpus import GPU
-    from foreword.runs.plan import Assumptions, GpuMemory, Plan, Division
+    from foreword.runs.plan import Assumptions, Division, GpuMemory, Plan
     from foreword.runs.recipe import Recipe
     from foreword.train.budget import Budget
 
