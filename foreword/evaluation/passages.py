@@ -87,7 +87,7 @@ def method_of(prompted: PromptedModel) -> str:
     """
     if prompted.detects_replacements:
         return GENUINE
-    prompted.require_token_head()
+    prompted.require_text_scores()
     if prompted.continues:
         return LIKELIHOOD
     if not prompted.answers:

@@ -158,6 +158,19 @@ class PromptedModel(TrainedModel):
         if not self.recipe.objective.predicts_tokens:
             raise UserError(f"{self.name}: this {self.family} has no head that predicts tokens")
 
+    def require_text_scores(self) -> None:
+        """Check that the model gives a text a probability.
+
+        Raises:
+            UserError: it does not.
+        """
+        self.require_token_head()
+        if not self.recipe.model.scores_texts:
+            raise UserError(
+                f"{self.name}: word vectors predict what stands near a word, in any order, and "
+                "give a text no probability; a causal, masked, encoder-decoder or n-gram model does"
+            )
+
     # -- the special tokens around texts -----------------------------------------------------------
 
     @property

@@ -115,6 +115,7 @@ def score_texts(
     Raises:
         UserError: as `score` does.
     """
+    prompted.require_text_scores()  # before a text is read
     plans: deque[ScoringPlan] = deque()  # of texts whose sums are not complete
     has_source_line = prompted.answers and bool(prompted.recipe.read.target)
 
@@ -162,7 +163,7 @@ def _totals(prompted: PromptedModel, plan: ScoringPlan, nats: float) -> ScoreTot
 def _plan(
     prompted: PromptedModel, text: str, source: str | None, stride: int | None
 ) -> ScoringPlan:
-    prompted.require_token_head()
+    prompted.require_text_scores()
     ids = prompted.tokenizer.encode(text)
     if prompted.answers:
         return _plan_answer(prompted, text, ids, source)

@@ -42,7 +42,8 @@ class WordVectors(ModelSettings, OfflineArchitecture):
     their mean. A word has one vector in all contexts.
 
     To be comparable to language models it predicts the next word too (objective `causal`,
-    layout `decoder`): from the last word (skip-gram) or the mean of the last `window` (CBOW).
+    layout `decoder`): from the last word (skip-gram) or the mean of the last `window` (CBOW). These
+    are words that stand near it, in any order: it gives no text a probability.
     `layers` and the settings of layers do not apply.
 
     Attributes:
@@ -57,6 +58,7 @@ class WordVectors(ModelSettings, OfflineArchitecture):
     """
 
     reads_ahead: ClassVar[bool] = False
+    scores_texts: ClassVar[bool] = False
 
     d_model: Count = 100
     layers: Count = 1

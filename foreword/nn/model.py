@@ -42,6 +42,7 @@ class Architecture(Ranged, ABC):
         False  # whether two separate directions predict (ELMo)
     )
     trains_offline: ClassVar[bool] = False  # learns outside the loop (`OfflineArchitecture`)
+    scores_texts: ClassVar[bool] = True  # whether it gives a text a probability
     is_count_based: ClassVar[bool] = False  # a table of counts, without gradients or states
 
     @abstractmethod

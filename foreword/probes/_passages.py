@@ -58,7 +58,7 @@ def require_room(prompted: PromptedModel, length: int) -> None:
     Raises:
         UserError: it reads fewer, or gives texts no probability.
     """
-    prompted.require_token_head()
+    prompted.require_text_scores()
     if prompted.answers:
         raise UserError(
             f"{prompted.name}: this {prompted.family} gives a text a probability as the answer to "

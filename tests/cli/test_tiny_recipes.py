@@ -30,7 +30,7 @@ DRAWN = {"electra", "ngram", "seq2seq", "word2vec"}  # plots take long
 CAN = {
     "fill": ENCODERS | DENOISERS | {"gpt_bert", "xlnet"},
     "generate": CAUSAL | COUNTED | TRANSLATORS | DENOISERS | {"elmo", "gpt_bert"},
-    "score": NAMES,  # of a model with a source, beside one
+    "score": NAMES - {"word2vec"},  # of a model with a source, beside one
     "translate": TRANSLATORS | DENOISERS,  # whatever answers a source
     "tune": NEURAL,
     "neighbours": NEURAL,
