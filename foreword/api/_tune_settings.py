@@ -78,6 +78,10 @@ def variants_of(
     made: Task = config.build_kind(kinds.Part("tuning/tasks"), table["task"], "task")
     given = {name: value for name, value in options.items() if value is not None} | table["tune"]
     settings = config.build(TuneSettings, given, "tune")
+    try:
+        made.require_score(settings.metric, "tune.metric")
+    except ValueError as error:
+        raise UserError(str(error)) from error
     usual = (
         variants(settings, has_frozen=not (made.scores_untuned or made.has_reference))
         if compare

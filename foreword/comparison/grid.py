@@ -88,6 +88,8 @@ class GridTask(Ranged):
         super().__post_init__()
         if self.tune.from_scratch:
             raise ValueError("tune.from_scratch: set 'scratch' of the task instead")
+        self.task.require_score(self.metric, "metric")
+        self.task.require_score(self.tune.metric, "tune.metric")
 
 
 @dataclass(frozen=True)

@@ -115,6 +115,8 @@ def check_it_scores_a_network_and_a_baseline_alike(
         plain = {*RUN_COLUMNS, "seeds", "epochs"}
         metrics = [name for name in tuned if name not in plain]
         assert all(math.isfinite(tuned[name]) for name in metrics), "a score is not finite"
+        named = task.score_names or metrics
+        assert {name.removesuffix("_std") for name in metrics} <= {*named}, "score_names lack one"
         assert baselines, "there is no baseline"
         for row in baselines:
             known = [name for name in row if name not in plain and not name.endswith("_std")]

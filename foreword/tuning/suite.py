@@ -87,6 +87,8 @@ class SuiteTask:
     def __post_init__(self) -> None:
         if not self.metrics:
             raise ValueError("metrics: required, the scores that are reported")
+        for metric in self.metrics:
+            self.task.require_score(metric, "metrics")
         if not self.layouts:
             raise ValueError("layouts: required, with the files of the task")
         if "/" in self.name or not self.name.strip("."):

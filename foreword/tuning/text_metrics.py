@@ -13,6 +13,11 @@ from foreword.tuning import squad
 
 Metric = Literal["accuracy", "answer", "rouge", "bleu"]
 ROUGE = ("rouge1", "rouge2", "rougeL")
+SCORES: dict[str, tuple[str, ...]] = {
+    "answer": ("exact_match", "answer_f1"),
+    "rouge": ROUGE,
+    "bleu": ("bleu", "chrf"),
+}
 WORD = re.compile(r"[^\W_]+")
 
 

@@ -55,6 +55,12 @@ def test_every_form_of_examples_gives_the_same_model(run: Path, tmp_path: Path) 
         assert scores_of(run, given) == expected
 
 
+def test_a_score_that_the_task_has_not_is_refused_before_examples_are_read(run: Path) -> None:
+    message = "tune.metric: 'bleu' is not a score of this task: accuracy, f1, matthews"
+    with pytest.raises(UserError, match=message):
+        tune(run, "absent.tsv", "absent.tsv", settings={"tune.metric": "bleu"}, **FAST)
+
+
 @pytest.mark.parametrize("kind", [int, float, np.int64, np.float32, bool])
 def test_labels_may_be_numbers(kind: Any, run: Path) -> None:
     train = list(zip(TEXTS, map(kind, NUMBERS), strict=True))

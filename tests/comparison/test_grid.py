@@ -74,6 +74,7 @@ def test_other_data_drops_the_held_out_text_of_the_grid(folder: Path) -> None:
         ({"tasks": [{**TASK, "train": "no.tsv"}]}, "task 'Reviews':"),
         ({"tasks": [{**TASK, "label": "lable"}]}, "task 'Reviews':"),
         ({"tasks": [{**TASK, "task": "clasify"}]}, "tasks[0].task.kind: no kind 'clasify'"),
+        ({"tasks": [{**TASK, "metric": "f2"}]}, "tasks[0].metric: 'f2' is not a score of this"),
         ({"tasks": [{**TASK, "rows": -1}]}, "tasks[0].rows: must be a whole number from 0"),
         (
             {"tasks": [{**TASK, "tune": {"epochs": 0}}]},

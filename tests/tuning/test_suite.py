@@ -273,7 +273,12 @@ def test_published_scores_of_another_form_are_refused(scores: object) -> None:
         Published("a", "b", scores=scores)
 
 
-def test_a_metric_that_is_no_score_of_the_task_is_named() -> None:
+def test_a_metric_that_is_no_score_of_the_task_is_refused_with_the_suite() -> None:
+    with pytest.raises(ValueError, match="metrics: 'f2' is not a score of this task: accuracy, f1"):
+        replace(task_of("RTE"), metrics=("accuracy", "f2"))
+
+
+def test_a_metric_without_a_score_is_named() -> None:
     with pytest.raises(UserError, match="metrics: 'accuracy' is not a score of RTE: matthews"):
         score_rows(GLUE, task_of("RTE"), content(matthews=0.6), ["RTE"])
 
@@ -283,13 +288,15 @@ def test_a_task_without_labels_may_be_in_a_suite(tmp_path: Path) -> None:
     roles = [{"role": role, "content": "hi"} for role in ("user", "assistant")]
     file.write_text(json.dumps({"messages": roles}), encoding="utf-8")
     columns = (Columns("messages", "", ""),)
-    task = replace(task_of("RTE"), name="talk", task=Chat(), columns=columns, labels=())
+    task = replace(
+        task_of("RTE"), name="talk", task=Chat(), metrics=("tokens",), columns=columns, labels=()
+    )
     examples, skipped, _ = read_examples(task, [file])
     assert (len(examples), skipped) == (1, 0)
 
 
 def test_a_perplexity_is_neither_a_percentage_nor_in_an_average() -> None:
-    task = replace(task_of("RTE"), name="talk", metrics=("perplexity",))
+    task = replace(task_of("RTE"), name="talk", task=Chat(), metrics=("perplexity",))
     published = Published("GPT", "a paper", scores={"talk": {"perplexity": 31.5}})
     suite = replace(GLUE, published=(published,))
     rows = score_rows(suite, task, content(perplexity=40.0, perplexity_std=2.0), ["talk"])

@@ -235,6 +235,21 @@ class Task(Ranged, ABC):
 
     # -- answers -----------------------------------------------------------------------------------
 
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        """The names that `scores` may give, so that another is refused early; () if not known."""
+        return ()
+
+    def require_score(self, name: str, setting: str) -> None:
+        """Check, before any work, that a score that a setting names may be one of the task's.
+
+        Raises:
+            ValueError: it is not; the message begins with the setting.
+        """
+        if name and self.score_names and name not in self.score_names:
+            known = ", ".join(self.score_names)
+            raise ValueError(f"{setting}: '{name}' is not a score of this task: {known}")
+
     @abstractmethod
     def scores(self, outputs: Array, targets: Any) -> dict[str, float]:
         """Return metrics by name, the most telling first; the greater, the better.

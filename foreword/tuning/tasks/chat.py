@@ -124,6 +124,10 @@ class Chat(ConversationTask):
 
     # -- answers -----------------------------------------------------------------------------------
 
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        return ("perplexity", "tokens")
+
     def scores(self, outputs: Array, targets: Any) -> dict[str, float]:
         """Return the perplexity of the answers, and the share of right tokens.
 

@@ -178,6 +178,10 @@ class Choice(PooledTask):
 
     # -- answers -----------------------------------------------------------------------------------
 
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        return ("accuracy",)
+
     def scores(self, outputs: Array, targets: ChoiceTargets) -> dict[str, float]:
         """Return the accuracy.
 

@@ -138,6 +138,10 @@ class Classify(PooledTask):
         total = F.cross_entropy(outputs, targets, weights, reduction="sum")
         return Loss(total, weights[targets].sum())
 
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        return ("accuracy", "f1", "matthews", *(["positive_f1"] if self.positive else []))
+
     def scores(self, outputs: Array, targets: Array) -> dict[str, float]:
         """Return accuracy, macro-averaged F1, Matthews correlation, and the positive label's F1.
 

@@ -196,6 +196,10 @@ class Embed(Task):
 
     # -- answers -----------------------------------------------------------------------------------
 
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        return ("spearman", "pearson", "accuracy_at_1", "reciprocal_rank")
+
     def scores(self, outputs: Array, targets: PairTargets) -> dict[str, float]:
         """Return the correlations with the scores, or how well second texts are found.
 

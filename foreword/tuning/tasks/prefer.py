@@ -139,6 +139,10 @@ class Prefer(ConversationTask):
 
     # -- answers -----------------------------------------------------------------------------------
 
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        return ("accuracy", "loss", "margin")
+
     def scores(self, outputs: Array, targets: PairedAnswers) -> dict[str, float]:
         """Return the share of margins above 0, where 0 counts half, the loss and the mean reward.
 

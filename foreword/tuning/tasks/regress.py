@@ -64,6 +64,10 @@ class Regress(PooledTask):
         total = (outputs[:, 0] - targets).square().sum()
         return Loss(total, total.new_tensor(float(len(targets))))
 
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        return ("pearson", "spearman")
+
     def scores(self, outputs: Array, targets: Array) -> dict[str, float]:
         """Return Pearson's and Spearman's correlation, 0 if all outputs or all targets are equal.
 

@@ -202,6 +202,10 @@ class Span(HeadedTask):
 
     # -- answers -----------------------------------------------------------------------------------
 
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        return ("answer_f1", "exact_match")
+
     def scores(self, outputs: Array, targets: SpanTargets) -> dict[str, float]:
         """Return F1 and exact match; with unanswerable questions at the threshold.
 

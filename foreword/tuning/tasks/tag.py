@@ -181,6 +181,10 @@ class Tag(HeadedTask):
 
     # -- answers -----------------------------------------------------------------------------------
 
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        return ("entity_f1", "entity_precision", "entity_recall", "accuracy")
+
     def scores(self, outputs: Array, targets: TagTargets) -> dict[str, float]:
         """Return the accuracy over words; before it, for entities, F1, precision and recall.
 

@@ -30,7 +30,7 @@ from foreword.tuning.labelled import (
 )
 from foreword.tuning.task_mixture import with_prefix
 from foreword.tuning.tasks._contract import EncodedExample, Task
-from foreword.tuning.text_metrics import Metric, require, share_known, text_scores
+from foreword.tuning.text_metrics import SCORES, Metric, require, share_known, text_scores
 from foreword.tuning.writing import WritingTask
 from foreword.types import Array, Loss
 
@@ -161,6 +161,10 @@ class TextToText(WritingTask):
         """
         total = outputs.sum()
         return Loss(total, total.new_tensor(float(len(targets))))
+
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        return ("accuracy", "tokens") if self.metric == "accuracy" else SCORES[self.metric]
 
     def scores(self, outputs: Array, targets: Any) -> dict[str, float]:
         """Return the share of answers that are right to the last token, and of right tokens.
