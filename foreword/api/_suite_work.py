@@ -25,14 +25,13 @@ from foreword.tuning.published_head import with_published_head
 from foreword.tuning.rates import Rates
 from foreword.tuning.result import Row
 from foreword.tuning.submission import write_submission
-from foreword.tuning.suite import FoundFiles, SuiteTask, TuningSuite
+from foreword.tuning.suite import SUBMISSION, FoundFiles, SuiteTask, TuningSuite
 from foreword.tuning.suite_files import read_examples
 from foreword.tuning.suite_table import score_rows, with_average
 from foreword.tuning.written import open_tuned
 
 PREFIX = "tune-suite-"  # of the file of a suite's table
 SHOWN = ("rows", "examples", "epochs", "labels", "confusion")  # of a task's scores, in the table
-SUBMISSION = "submission"  # folder of the predictions for test files
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,9 @@ from foreword.tuning.tasks._contract import Task
 TEXT_ENDINGS = (*FORMATS, ".txt")  # of the files of a suite; `.txt` is read as `.tsv`
 
 
+SUBMISSION = "submission"  # folder of the predictions for test files, beside those of the tasks
+
+
 @dataclass(frozen=True)
 class NamedFiles:
     """Files that are read one after another.
@@ -91,6 +94,8 @@ class SuiteTask:
             self.task.require_score(metric, "metrics")
         if not self.layouts:
             raise ValueError("layouts: required, with the files of the task")
+        if self.name.lower() == SUBMISSION:
+            raise ValueError(f"name: '{SUBMISSION}' is the folder of the predictions")
         if "/" in self.name or not self.name.strip("."):
             raise ValueError(f"name: must be a name, not a path, got {self.name!r}")
         if len(self.range) not in (0, 2):

@@ -80,7 +80,7 @@ class WordTable:
         vector = self.vector(word)
         if vector is None:
             raise UserError(f"'{word}' is not in the vocabulary{self._suggestions(word)}")
-        cosines = self.unit_vectors @ to_unit_length(vector)
+        cosines = np.clip(self.unit_vectors @ to_unit_length(vector), -1, 1)  # they are rounded
         index = self.index_of(word)
         if index is not None:
             cosines[index] = -np.inf
@@ -104,7 +104,7 @@ class WordTable:
         if any(vector is None for vector in pair):
             return None
         a, b = (to_unit_length(np.asarray(vector)) for vector in pair)
-        return float(a @ b)
+        return float(np.clip(a @ b, -1, 1))
 
     def complete(self, questions: Array, most: int) -> Array:
         """Complete analogies "a is to b as c is to ?" by the word nearest to b - a + c.

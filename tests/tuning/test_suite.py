@@ -273,6 +273,11 @@ def test_published_scores_of_another_form_are_refused(scores: object) -> None:
         Published("a", "b", scores=scores)
 
 
+def test_no_task_takes_the_folder_of_predictions() -> None:
+    with pytest.raises(ValueError, match="name: 'submission' is the folder of the predictions"):
+        replace(task_of("RTE"), name="Submission")
+
+
 def test_a_metric_that_is_no_score_of_the_task_is_refused_with_the_suite() -> None:
     with pytest.raises(ValueError, match="metrics: 'f2' is not a score of this task: accuracy, f1"):
         replace(task_of("RTE"), metrics=("accuracy", "f2"))

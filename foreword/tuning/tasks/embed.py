@@ -249,7 +249,7 @@ class Embed(Task):
             vectors = _normalised(one.outputs)
             is_pair = len(vectors) > 1
             answer = (
-                shortest(vectors[0] @ vectors[1])
+                shortest(np.clip(vectors[0] @ vectors[1], -1, 1))  # rounded, it may exceed 1
                 if is_pair
                 else list(map(shortest, one.outputs[0]))
             )

@@ -25,6 +25,7 @@ from foreword.tuning.labelled import Labelled
 from foreword.tuning.predict import load_tuned
 from foreword.tuning.rows import PooledExamples
 from foreword.tuning.starting_network import build_network
+from foreword.tuning.tasks._contract import ExampleOutputs
 from foreword.tuning.tasks.embed import Embed
 from tests.tuning.runs import BAD, GOOD, make_run, reviews
 
@@ -257,6 +258,16 @@ def test_dropout_can_be_changed_without_changing_weights(tmp_path: Path) -> None
     assert with_dropout(trained, None) is trained
     for name, tensor in trained.model.state_dict().items():
         assert torch.equal(tensor, changed.model.state_dict()[name]), name
+
+
+def test_no_cosine_exceeds_one() -> None:
+    draws = np.random.default_rng(0).normal(size=(200, 1, 24)).astype(np.float32)
+    found = [ExampleOutputs(Labelled("", ""), (), np.repeat(one, 2, 0)) for one in draws]
+    lengths = [vector / np.linalg.norm(vector) for vector in draws]
+    assert max(float((unit @ unit.T).item()) for unit in lengths) > 1
+    rows = Embed().answers(found, (), probabilities=False)
+    assert 0.999 < min(row["prediction"] for row in rows)
+    assert max(row["prediction"] for row in rows) == 1
 
 
 def test_predict_gives_vectors_of_texts_and_cosines_of_pairs(tmp_path: Path) -> None:
