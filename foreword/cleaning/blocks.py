@@ -29,6 +29,7 @@ from foreword.cleaning.languages import LANGUAGE, PROBABILITY, UNKNOWN, identify
 from foreword.cleaning.steps._contract import CorpusStep, DocumentFilter, DocumentStep
 from foreword.data.read_documents import read_file
 from foreword.data.text_files import ReadCounts, ReadSettings
+from foreword.errors import UserError
 
 # datatrove is silent: errors are raised, counts are in the accounts.
 logger.disable("datatrove")
@@ -38,7 +39,7 @@ for _module in (exact_dedup, minhash):
 NEAR = 0.2  # a threshold is near if the verdict changes when it is moved by this share
 LOOKED_AT, ONE_IN = 200, 32  # documents of a task whose nearness is looked at: the first, then some
 BLOCK = 64  # consecutive documents of a file that one task takes
-NUMBERED = "{:05}.json"
+NUMBERED, ERROR = "{:05}.json", ".error"
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,14 @@ class ReadSources(PipelineStep):  # type: ignore[misc]
         self.tasks, self.settings, self.accounts = tasks, settings, accounts
 
     def run(self, data: Any = None, rank: int = 0, world_size: int = 1) -> Iterator[Any]:
-        """Yield the documents of a task."""
+        """Yield the documents of a task; note why it cannot, for whoever waits elsewhere."""
+        try:
+            yield from self._read(rank)
+        except UserError as error:
+            atomic.write_text(self.accounts / f"{rank:05}{ERROR}", str(error))
+            raise
+
+    def _read(self, rank: int) -> Iterator[Any]:
         counts, parent = ReadCounts(), multiprocess.parent_process()
         for part in self.tasks[rank]:
             own = ReadCounts()

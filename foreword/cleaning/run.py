@@ -22,6 +22,7 @@ from threading import Event, Thread
 from typing import Any
 
 from foreword import atomic, config, kinds, stored
+from foreword.cleaning.executors._contract import Executor, TasksFailedError
 from foreword.cleaning.recipe import CleaningRecipe
 from foreword.cleaning.steps._contract import CorpusStep, DocumentStep, Step
 from foreword.data.fingerprint import digest, file_state
@@ -89,11 +90,25 @@ def clean(
         for number, stage in enumerate(stages, 1):
             name = f"{stage.name} (stage {number} of {len(stages)})"
             with _watched(begin(name), stage):
-                recipe.clean.executor.run(stage.blocks, stage.tasks, stage.folder)
+                _run(recipe.clean.executor, stage, work / "read")
         report = _report(sources, recipe, counts, work)
         _publish(out, work, recipe, {**report, "fingerprint": fingerprint})
         (out / ".lock").unlink(missing_ok=True)
     return report, False
+
+
+def _run(executor: Executor, stage: CleaningStage, notes: Path) -> None:
+    """Run a stage; an error in reading is that of the first task that noted one."""
+    from foreword.cleaning.blocks import ERROR
+
+    for note in notes.glob(f"*{ERROR}"):
+        note.unlink()
+    try:
+        executor.run(stage.blocks, stage.tasks, stage.folder)
+    except TasksFailedError as error:
+        for note in sorted(notes.glob(f"*{ERROR}")):
+            raise UserError(note.read_text("utf-8")) from error
+        raise
 
 
 def require_packages() -> None:

@@ -6,7 +6,24 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
+from foreword.errors import UserError
 from foreword.ranges import Ranged
+
+
+class TasksFailedError(UserError):
+    """Some tasks of a stage failed elsewhere.
+
+    Args:
+        failed: their number.
+        tasks: number of tasks.
+        marks: folder of the marks of completed tasks.
+    """
+
+    def __init__(self, failed: int, tasks: int, marks: Path) -> None:
+        super().__init__(
+            f"{failed} of {tasks} tasks failed; {marks} may have their output; the same command "
+            "runs them again"
+        )
 
 
 class Executor(Ranged, ABC):
@@ -25,5 +42,6 @@ class Executor(Ranged, ABC):
             marks: folder for the marks of completed tasks.
 
         Raises:
-            UserError: a package is missing, or a task could not be completed.
+            UserError: a package is missing, or a task found a mistake of the user.
+            TasksFailedError: tasks that ran elsewhere failed.
         """

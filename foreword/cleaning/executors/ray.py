@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foreword.cleaning.executors._contract import Executor
+from foreword.cleaning.executors._contract import Executor, TasksFailedError
 from foreword.errors import UserError
 from foreword.ranges import Count, Workers
 
@@ -20,10 +21,12 @@ class Ray(Executor):
     Attributes:
         workers: most tasks at once; 0 for all.
         cpus: cores of each task.
+        memory: memory of each core, in GB.
     """
 
     workers: Workers = 0
     cpus: Count = 1
+    memory: Count = 2
 
     def run(self, blocks: list[Any], tasks: int, marks: Path) -> None:
         try:
@@ -34,17 +37,16 @@ class Ray(Executor):
                 "clean.executor.kind: ray requires ray: pip install 'ray[default]'"
             ) from error
         if not ray.is_initialized():
-            ray.init(log_to_driver=False, logging_level="ERROR", include_dashboard=False)
+            address = os.environ.get("RAY_ADDRESS", "local")  # not whatever runs on this machine
+            ray.init(address, log_to_driver=False, logging_level="ERROR")
         executor = RayPipelineExecutor(
             blocks,
             tasks=tasks,
             workers=self.workers or -1,
             logging_dir=str(marks.absolute()),
             cpus_per_task=self.cpus,
+            mem_per_cpu_gb=self.memory,
         )
         executor.run()
         if left := executor.get_incomplete_ranks():
-            raise UserError(
-                f"{len(left)} of {tasks} tasks failed; {marks}/logs may say why; the same command "
-                "runs them again"
-            )
+            raise TasksFailedError(len(left), tasks, marks)

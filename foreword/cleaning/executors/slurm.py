@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foreword.cleaning.executors._contract import Executor
+from foreword.cleaning.executors._contract import Executor, TasksFailedError
 from foreword.errors import UserError
 from foreword.ranges import Count, Workers
 
@@ -18,8 +20,9 @@ POLL = 5.0  # seconds
 class Slurm(Executor):
     """Run tasks as jobs of Slurm, whose machines share the folders of sources and result.
 
-    The command submits one job array for each stage and waits for it. It can be stopped: jobs go
-    on, and the same command waits for those that are left.
+    The command submits one job array for each stage and waits for it. Stopped by Ctrl-C, it cancels
+    the jobs. After a kill they go on: cancel them (`scancel --name foreword-clean`) before the same
+    command submits those that are left.
 
     Attributes:
         partition: where jobs are queued.
@@ -38,8 +41,6 @@ class Slurm(Executor):
     environment: str = ""
 
     def run(self, blocks: list[Any], tasks: int, marks: Path) -> None:
-        import shutil
-
         from datatrove.executor import SlurmPipelineExecutor
 
         if shutil.which("sbatch") is None:
@@ -59,7 +60,20 @@ class Slurm(Executor):
             logging_dir=str(marks.absolute()),
             slurm_logs_folder=str(marks.absolute() / "slurm"),
         )
-        if executor.get_incomplete_ranks():
-            executor.run()
-        while executor.get_incomplete_ranks():
-            time.sleep(POLL)
+        if not executor.get_incomplete_ranks():
+            return
+        executor.run()
+        try:
+            while executor.get_incomplete_ranks():
+                time.sleep(POLL)
+                if not _is_queued(executor.job_id) and executor.get_incomplete_ranks():
+                    raise TasksFailedError(len(executor.get_incomplete_ranks()), tasks, marks)
+        except KeyboardInterrupt:
+            subprocess.run(["scancel", executor.job_id], check=False)
+            raise
+
+
+def _is_queued(job: str) -> bool:
+    """Return whether any task of a job is waiting or running."""
+    command = ["squeue", "--noheader", "--jobs", job]
+    return bool(subprocess.run(command, capture_output=True, check=False).stdout.strip())
