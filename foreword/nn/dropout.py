@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
 import numpy as np
@@ -31,6 +31,29 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
         yield
     finally:
         _draws.reset(token)
+
+
+def repeated_draws() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """Return a context to draw in on the CPU, and one in which the same is drawn once more."""
+    states: list[Tensor] = []
+
+    @contextmanager
+    def first() -> Iterator[None]:
+        generator = _draws.get()
+        states.append(torch.get_rng_state() if generator is None else generator.get_state())
+        yield
+
+    @contextmanager
+    def again() -> Iterator[None]:
+        generator = torch.Generator()
+        generator.set_state(states[0])
+        token = _draws.set(generator)
+        try:
+            yield
+        finally:
+            _draws.reset(token)
+
+    return first(), again()
 
 
 def dropout(x: Tensor, rate: float) -> Tensor:

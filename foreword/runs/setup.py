@@ -14,6 +14,7 @@ from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.nn.attention import has_triton
 from foreword.nn.block import Block
+from foreword.nn.checkpointing import checkpoint_blocks
 from foreword.nn.init import initialise, shapes_only
 from foreword.nn.model import Model, neural_settings
 from foreword.objectives._model_with_loss import ModelWithLoss
@@ -124,7 +125,27 @@ def set_up_training(
     model = recipe.build(vocab)
     initialise(model, recipe.train.seed)
     model = model.to(device)
+    _checkpoint_activations(model, recipe)
     return TrainingSetup(recipe, tokenizer, vocab, model, feed, heldout, device, dtype, sources)
+
+
+def _checkpoint_activations(model: Model, recipe: Recipe) -> None:
+    """Let blocks compute activations again in backward, if the recipe says so.
+
+    Raises:
+        UserError: the model has no blocks, or they are compiled for a CPU.
+    """
+    train = recipe.train
+    if not checkpoint_blocks(model, train.checkpointing) and train.checkpointing != "none":
+        raise UserError(
+            f"train.checkpointing={train.checkpointing}: this model has no Transformer blocks; "
+            "use 'none'"
+        )
+    if train.checkpointing != "none" and train.compile == "on" and train.device == "cpu":
+        raise UserError(
+            f"train.checkpointing={train.checkpointing} cannot be combined with train.compile=on "
+            "on a CPU"
+        )
 
 
 def _heldout(recipe: Recipe, shards: Shards, vocab: Vocab) -> Feed | None:
@@ -281,11 +302,15 @@ def _rows_that_fit(
 
     Backward needs about 16 values and 2 bytes of dropout masks per layer, token and unit of
     d_model: 34 bytes in 16 bits (Korthikanti et al. 2022, section 4.1). Gradients and slack take
-    as much again.
+    as much again. With checkpointing it keeps the inputs of blocks, and of linear maps' results 9.
     """
     model = neural_settings(recipe.model)
     bytes_per_value = 16 * dtype.itemsize + 2
-    row = 2 * bytes_per_value * model.d_model * model.depth * recipe.packing.length
+    per_layer = {"none": bytes_per_value, "selective": 9 * dtype.itemsize + 4, "full": 4}
+    each = per_layer[recipe.train.checkpointing] * model.depth
+    if recipe.train.checkpointing != "none":
+        each += bytes_per_value  # of the block that is computed again
+    row = 2 * each * model.d_model * recipe.packing.length
     rows = max(1, memory_of(device) // (4 if device.type == "cuda" else 4 * sharing) // row)
     return 1 << (int(rows).bit_length() - 1)
 

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from foreword.nn.attention import dense_only
+from foreword.nn.checkpointing import without_checkpointing
 from foreword.types import Batch, Loss
 
 aten = torch.ops.aten
@@ -45,6 +46,8 @@ def count(model: nn.Module, batch: Batch, loss_fn: Callable[[Batch], Loss]) -> i
     nothing. A multiply and an add are two. Masked attention counts in full, as is usual. In a
     model with a memory, the row counted is one that has a memory.
 
+    Activations that are computed twice count once, as is usual.
+
     Compiled blocks run uncompiled here: under a dispatch mode, Dynamo would stop compiling them for
     the rest of the training. Recurrences of cuDNN and oneDNN are one operation without a formula,
     so torch's own are counted.
@@ -55,6 +58,7 @@ def count(model: nn.Module, batch: Batch, loss_fn: Callable[[Batch], Loss]) -> i
         torch.backends.cudnn.flags(enabled=False),
         without_onednn(),
         dense_only(),
+        without_checkpointing(),
         _Counter() as counter,  # type: ignore[no-untyped-call]
     ):
         loss = loss_fn(batch.to(device))

@@ -48,6 +48,9 @@ class TrainSettings(Ranged):
         patience: number of non-finite steps in a row that stops the run.
         average: share of the budget at whose end the model is the mean of its weights after each
             step, which is what is measured and saved; 0 for none.
+        checkpointing: activations of Transformer blocks that are computed again in backward, to
+            save memory: `selective` keeps the results of linear maps, `full` the blocks' inputs
+            alone.
     """
 
     batch: Count = 32
@@ -70,3 +73,4 @@ class TrainSettings(Ranged):
     keep: Count = 2
     patience: Count = 5
     average: Share = 0.0
+    checkpointing: Literal["none", "selective", "full"] = "none"

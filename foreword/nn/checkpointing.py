@@ -1,0 +1,133 @@
+"""Activation checkpointing: blocks that compute their activations again in backward.
+
+Memory for time: `full` keeps the input of each block alone and computes each block twice;
+`selective` also keeps what linear maps and fused attention give, the slowest part, and computes
+the rest twice: norms, activations, dropout (Korthikanti et al. 2022, section 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
+
+from foreword.nn.attention import AttentionInputs
+from foreword.nn.block import Block, LayerCache
+from foreword.nn.dropout import repeated_draws
+
+Checkpointing = Literal["none", "selective", "full"]
+Contexts = tuple[AbstractContextManager[Any], AbstractContextManager[Any]]
+
+# What `selective` keeps, by the names of torch's operations: linear maps and fused attention. Not
+# products of queries and keys (`bmm`), which are large, and to which a bias is added in place.
+KEPT = ("mm", "addmm")
+
+_is_off: ContextVar[bool] = ContextVar("is_off", default=False)
+
+
+def checkpoint_blocks(model: nn.Module, amount: Checkpointing) -> int:
+    """Let each Transformer block of a model compute again in backward what it does not keep.
+
+    The results are those without, bit for bit, dropout included.
+
+    Args:
+        model: the model, changed in place; a memory or a key-value cache is as before outside of
+            training.
+        amount: what is computed again.
+
+    Returns:
+        The number of blocks.
+    """
+    blocks = {module for module in model.modules() if isinstance(module, Block)}
+    if amount != "none":
+        for block in blocks:
+            block.forward = _Checkpointed(block, amount)  # type: ignore[method-assign, assignment]
+    return len(blocks)
+
+
+@contextmanager
+def without_checkpointing() -> Iterator[None]:
+    """Compute blocks once, such as to count operations."""
+    token = _is_off.set(True)
+    try:
+        yield
+    finally:
+        _is_off.reset(token)
+
+
+class _Checkpointed:
+    """The `forward` of a block that keeps little of what backward needs."""
+
+    def __init__(self, block: Block, amount: Checkpointing) -> None:
+        self._forward = block.forward
+        self._is_selective = amount == "selective"
+
+    def __call__(
+        self, x: Tensor, inputs: AttentionInputs, *others: Any
+    ) -> tuple[Tensor, LayerCache | None, Tensor | None]:
+        if not torch.is_grad_enabled() or _is_off.get():
+            return self._forward(x, inputs, *others)
+
+        def states(*given: Any) -> tuple[Tensor, Tensor | None]:
+            new, _, g = self._forward(*given)  # the cache is for generation
+            return new, g
+
+        x, g = checkpoint(
+            states,
+            x,
+            inputs,
+            *others,
+            use_reentrant=False,
+            context_fn=self._contexts_on(x.device),
+        )
+        return x, None, g
+
+    def _contexts_on(self, device: torch.device) -> Callable[[], Contexts]:
+        """Return what makes the contexts of forward and of computing again."""
+        selective = partial(create_selective_checkpoint_contexts, _policy)
+        if device.type != "cpu":  # torch repeats the draws of its devices
+            return selective if self._is_selective else _no_contexts
+        return partial(_repeating, selective if self._is_selective else _no_contexts)
+
+
+def _no_contexts() -> Contexts:
+    return ExitStack(), ExitStack()
+
+
+def _repeating(contexts: Callable[[], Contexts]) -> Contexts:
+    """Return contexts in which dropout draws the same numbers again."""
+    first, again = map(_Both, repeated_draws(), contexts())
+    return first, again
+
+
+class _Both(AbstractContextManager[None]):
+    """Two contexts as one, entered when it is."""
+
+    def __init__(
+        self, first: AbstractContextManager[Any], second: AbstractContextManager[Any]
+    ) -> None:
+        self._contexts, self._stack = (first, second), ExitStack()
+
+    def __enter__(self) -> None:
+        for context in self._contexts:
+            self._stack.enter_context(context)
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+
+def _policy(context: Any, operation: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+    """Keep the results of linear maps and fused attention."""
+    name = operation.name().partition("::")[2].partition(".")[0]
+    is_kept = name in KEPT or "attention" in name
+    return CheckpointPolicy.MUST_SAVE if is_kept else CheckpointPolicy.PREFER_RECOMPUTE

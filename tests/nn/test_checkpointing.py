@@ -1,0 +1,50 @@
+"""Activations computed again are those computed first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from foreword.errors import UserError
+from foreword.nn.checkpointing import checkpoint_blocks
+from foreword.runs.corpus import corpus
+from foreword.runs.memory import _saved_bytes
+from foreword.runs.setup import TrainingSetup, set_up_training, step_flops
+from tests.train import runs
+
+FAMILIES = ["decoder", "encoder_decoder", "albert", "xlnet", "transformer_xl", "longformer"]
+FAMILIES += ["bigbird", "linformer"]
+
+
+def set_up(family: str, folder: Path, checkpointing: str = "none") -> TrainingSetup:
+    made = runs.recipe(family, workers=1, checkpointing=checkpointing)
+    text = runs.text_for(family, runs.write_text(folder / "text"), folder / "texts")
+    setup = set_up_training(made, *corpus(made, runs.begin(made, text, folder / "run"), runs.stage))
+    setup.model.train()
+    return setup
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gradients_with_dropout_are_those_without_checkpointing(
+    family: str, tmp_path: Path
+) -> None:
+    """Bit for bit, and with the FLOPs of computing once."""
+    setup = set_up(family, tmp_path)
+    batches = setup.feed.micro_batches(0)
+    expected, flops = runs.gradient(setup, batches), step_flops(setup)
+    saved = [_saved_bytes(setup, 4, setup.loss_fn)]
+    for amount in ("selective", "full"):
+        for module in setup.model.modules():
+            vars(module).pop("forward", None)
+        assert checkpoint_blocks(setup.model, amount)  # type: ignore[arg-type]
+        assert torch.equal(runs.gradient(setup, batches), expected)
+        assert step_flops(setup) == flops
+        saved.append(_saved_bytes(setup, 4, setup.loss_fn))
+    assert saved[0] > max(saved[1:])
+
+
+def test_a_model_without_blocks_refuses_checkpointing(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"train.checkpointing=full: this model has no Transformer"):
+        set_up("lstm", tmp_path, "full")
