@@ -173,15 +173,15 @@ class SaveCheckpoints(Hook):
         folder = self._run / "checkpoints" / checkpoint.name_of(spent.steps)
         memory = processes.gather_memory(loop.memory, self._rows)
         with self._log.between_steps(SAVING):
+            checkpoint.save(
+                folder,
+                loop.model,
+                loop.optimizer,
+                loop.state.dump(),
+                memory,
+                loop.average.other,
+            )
             if processes.is_first():
-                checkpoint.save(
-                    folder,
-                    loop.model,
-                    loop.optimizer,
-                    loop.state.dump(),
-                    memory,
-                    loop.average.other,
-                )
                 checkpoint.prune(self._run, self._keep, loop.state.best, folder.name)
         self._saved_step, self._saved_at = spent.steps, spent.seconds
         require_own_files(self._run)
@@ -225,9 +225,13 @@ class MeasureHeldOut(Hook):
         measured: Measure | None
         with self._log.between_steps(EVALUATING) as watch:
             if setup.sources:
-                measured = measure_sources(recipe, model, setup.sources, rows, setup.dtype, watch)
+                measured = measure_sources(
+                    recipe, model, setup.sources, rows, setup.dtype, watch, setup.loss_fn
+                )
             else:
-                measured = measure_rows(recipe, model, setup.heldout, rows, setup.dtype, watch)
+                measured = measure_rows(
+                    recipe, model, setup.heldout, rows, setup.dtype, watch, setup.loss_fn
+                )
         if measured is None:
             return  # all that is held out of each source is shorter than a row
         loss = processes.of_first(measured.loss)

@@ -18,7 +18,7 @@ from foreword.runs.recipe import Recipe
 from foreword.runs.setup import SourceFeed, heldout_feed
 from foreword.train.budget import Progress
 from foreword.train.feed import Feed
-from foreword.train.step import evaluate
+from foreword.train.step import LossFunction, evaluate
 from foreword.types import Batch, Vocab
 
 Watch = Callable[[float, float], None]  # rows done, rows in all
@@ -108,12 +108,13 @@ def measure_rows(
     rows: int,
     dtype: torch.dtype,
     watch: Watch | None = None,
+    loss_fn: LossFunction | None = None,
 ) -> Measure:
-    """Measure the loss on the first rows of a text."""
+    """Measure the loss on the first rows of a text; by `loss_fn` if that gathers its weights."""
     batches: Iterable[Batch] = feed.heldout(rows)
     if watch is not None:
         batches = _watched(batches, min(rows, feed.packed.rows_per_epoch), watch)
-    evaluated = evaluate(model, batches, partial(recipe.objective.loss, model), dtype)
+    evaluated = evaluate(model, batches, loss_fn or partial(recipe.objective.loss, model), dtype)
     predictions, components = int(evaluated.count), evaluated.components
     return Measure(evaluated.loss, predictions, feed.predicts_all, not components, components)
 
@@ -125,6 +126,7 @@ def measure_sources(
     rows: int,
     dtype: torch.dtype,
     watch: Watch | None = None,
+    loss_fn: LossFunction | None = None,
 ) -> Measure | None:
     """Measure the loss on each source of a mixture, and their mean by shares of training.
 
@@ -135,12 +137,13 @@ def measure_sources(
         rows: maximum rows of all sources together, the same number of each.
         dtype: precision of the computation.
         watch: called with the rows done and their total, of each source in turn.
+        loss_fn: as in `measure_rows`.
 
     Returns:
         The measurement, or None if no source has enough text.
     """
     each = [
-        (source, measure_rows(recipe, model, source.heldout, limit, dtype, watch))
+        (source, measure_rows(recipe, model, source.heldout, limit, dtype, watch, loss_fn))
         for limit in [max(1, rows // max(1, len(sources)))]
         for source in sources
         if source.heldout is not None and source.share > 0

@@ -377,6 +377,13 @@ def _hooks(
     measure = MeasureHeldOut(run_log, setup, bytes_per_token, checkpoints)
     if not processes.is_first():
         return [measure, checkpoints]
+    if setup.sharded is not None:  # to generate, the first process would need the others
+        run_log.reporter.note("no samples: the model is divided among the processes")
+        if probing is not None:
+            raise UserError(
+                "probes need a model that one process holds whole; use --set parallel.kind=ddp"
+            )
+        samples = None
     shows = [] if samples is None else [ShowSamples(run_log, setup, samples)]
     probes = [] if probing is None else [MeasureProbes(run_log, setup, probing)]
     return [LogMetrics(run_log, setup), *probes, measure, *shows, checkpoints]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import torch
 
+from foreword import kinds
 from foreword.data.packing._contract import Packed
 from foreword.data.prepared_text import PreparedText
 from foreword.data.shards import Shards
@@ -20,7 +22,7 @@ from foreword.nn.model import Model, neural_settings
 from foreword.objectives._model_with_loss import ModelWithLoss
 from foreword.runs.dry_run import shallow
 from foreword.runs.recipe import Recipe
-from foreword.runs.sizes import fits, memory_of
+from foreword.runs.sizes import fits, least_memory, memory_of
 from foreword.runs.sources import mixed_rows
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import flops, processes
@@ -29,6 +31,7 @@ from foreword.train.device import choose_device, choose_precision, describe
 from foreword.train.feed import Feed
 from foreword.train.hooks import Hook
 from foreword.train.loop import Loop, StepOptions
+from foreword.train.parallel._contract import Parallelism
 from foreword.train.workers import accumulate_on, choose_workers
 from foreword.types import Vocab
 
@@ -67,6 +70,7 @@ class TrainingSetup:
         device: device of the model.
         dtype: precision of the computation.
         sources: of a mixture, the held-out text of each.
+        sharded: the model with its objective, if this process holds only a part of it.
     """
 
     recipe: Recipe
@@ -78,11 +82,12 @@ class TrainingSetup:
     device: torch.device
     dtype: torch.dtype
     sources: tuple[SourceFeed, ...] = ()
+    sharded: ModelWithLoss | None = None
 
     @property
     def loss_fn(self) -> ModelWithLoss:
         """The module from a batch to its loss."""
-        return ModelWithLoss(self.model, self.recipe.objective)
+        return self.sharded or ModelWithLoss(self.model, self.recipe.objective)
 
 
 def set_up_training(
@@ -122,11 +127,30 @@ def set_up_training(
         with shapes_only():
             shape = shallow(recipe)[0].build(vocab)
         return TrainingSetup(recipe, tokenizer, vocab, shape, feed, heldout, device, dtype, sources)
+    kind = parallelism(recipe, vocab, device)
+    sharded = None
+    if kind is not None and kind.shards:
+        sharded = cast(ModelWithLoss, kind.wrap(lambda: _initialised(recipe, vocab), device))
+    model = _initialised(recipe, vocab).model.to(device) if sharded is None else sharded.model
+    return TrainingSetup(
+        recipe, tokenizer, vocab, model, feed, heldout, device, dtype, sources, sharded
+    )
+
+
+def parallelism(recipe: Recipe, vocab: Vocab, device: torch.device) -> Parallelism | None:
+    """Return how several processes share the training; None for a process alone."""
+    if processes.count() == 1:
+        return None
+    sharing = processes.local_count() if device.type == "cpu" else 1
+    return recipe.parallel.chosen(least_memory(recipe, vocab), memory_of(device) // sharing)
+
+
+def _initialised(recipe: Recipe, vocab: Vocab) -> ModelWithLoss:
+    """Return the model with its objective and first weights, on the CPU."""
     model = recipe.build(vocab)
     initialise(model, recipe.train.seed)
-    model = model.to(device)
     _checkpoint_activations(model, recipe)
-    return TrainingSetup(recipe, tokenizer, vocab, model, feed, heldout, device, dtype, sources)
+    return ModelWithLoss(model, recipe.objective)
 
 
 def _checkpoint_activations(model: Model, recipe: Recipe) -> None:
@@ -211,19 +235,22 @@ def training_loop(
 ) -> Loop:
     """Return the loop that trains the setup's model."""
     recipe = setup.recipe
-    is_alone = processes.count() == 1
+    kind = parallelism(recipe, setup.vocab, setup.device)
+    loss_fn: torch.nn.Module = setup.loss_fn
+    if kind is not None and not kind.shards:
+        loss_fn = kind.wrap(lambda: setup.loss_fn, setup.device)
     options = StepOptions(
         clip=recipe.train.clip,
         dtype=setup.dtype,
         dropout_seed=recipe.train.seed ^ DROPOUT,
         patience=recipe.train.patience,
         flops=step_flops(setup),
-        accumulate=accumulate_on(recipe.train.workers if is_alone else 1),
+        accumulate=accumulate_on(recipe.train.workers if kind is None else 1),
         average=recipe.train.average,
     )
     return Loop(
         setup.model,
-        setup.loss_fn if is_alone else recipe.parallel.wrap(setup.loss_fn),
+        loss_fn,
         setup.feed,
         recipe.optimizer.build(setup.model),
         recipe.schedule,
@@ -334,7 +361,9 @@ def describe_run(setup: TrainingSetup) -> str:
     recipe, precision = setup.recipe, setup.recipe.train.precision
     pieces = -(-recipe.rows_per_step // recipe.train.micro_batch)
     tokens = recipe.rows_per_step * recipe.packing.length
-    sharing = f"{processes.count()} processes, " if processes.count() > 1 else ""
+    kind, sharing = parallelism(recipe, setup.vocab, setup.device), ""
+    if kind is not None:
+        sharing = f"{processes.count()} processes ({kinds.name_of(kind)}), "
     return (
         f"{setup.model.count_parameters():,} parameters, vocabulary {setup.vocab.size:,}; "
         f"{tokens:,} tokens a step ({recipe.rows_per_step} rows of {recipe.packing.length}"

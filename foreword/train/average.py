@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from foreword.train.sharded import placed_like
+
 
 class WeightAverage:
     """The mean of a model's weights after each step of the last share of the budget.
@@ -66,7 +68,7 @@ class WeightAverage:
             weights: what `other` was while the mean was in place; none if there was no mean.
         """
         parameters = self._parameters if weights else {}
-        self._other = {name: weights[name].to(p.device) for name, p in parameters.items()}
+        self._other = {name: placed_like(weights[name], p) for name, p in parameters.items()}
         self._exchange()
 
     @torch.no_grad()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -25,7 +26,9 @@ from torch.optim import Optimizer
 from foreword import atomic, manifest, stored
 from foreword.errors import DamagedError, UserError
 from foreword.nn.model import Model
+from foreword.train import processes
 from foreword.train.finite import require_finite
+from foreword.train.sharded import is_sharded, placed_like, whole, write_one_by_one
 
 KIND, VERSION = "checkpoint", 1
 # Needed only to resume.
@@ -41,6 +44,8 @@ def save(
     unaveraged: Mapping[str, Tensor] | None = None,
 ) -> None:
     """Write a checkpoint that appears under its name only when it is complete.
+
+    Several processes call it together; the first writes, and the others send it their shards.
 
     Args:
         folder: the checkpoint.
@@ -64,9 +69,18 @@ def save(
         files["unaveraged"] = dict(unaveraged)
     for name, tensors in files.items():
         require_finite(tensors, name)
+    if not processes.is_first():
+        for tensors in files.values():
+            for tensor in tensors.values():
+                whole(tensor.detach())
+        return
     with atomic.folder(folder) as part:
         for name, tensors in files.items():
-            save_file(_on_cpu(tensors), part / f"{name}.safetensors")
+            file = part / f"{name}.safetensors"
+            if any(map(is_sharded, tensors.values())):
+                write_one_by_one(file, tensors)
+            else:
+                save_file(_on_cpu(tensors), file)
         if isinstance(model, Model):
             model.backbone.save(part)
         (part / "state.json").write_text(stored.dumps(state), encoding="utf-8")
@@ -111,21 +125,21 @@ def load_weights(folder: Path, model: nn.Module) -> None:
     Raises:
         UserError: a tensor is missing, left over, or of another shape.
     """
-    loaded = load_file(folder / "weights.safetensors")
     tensors = stored_tensors(model)
-    for name in sorted(tensors.keys() ^ loaded.keys()):
-        where = "the checkpoint has no" if name in tensors else "the model has no"
-        raise UserError(
-            f"{folder}: {where} tensor {name}; the checkpoint belongs to another recipe"
-        )
-    with torch.no_grad():
+    with torch.no_grad(), safe_open(folder / "weights.safetensors", "pt") as loaded:
+        for name in sorted(tensors.keys() ^ set(loaded.keys())):
+            where = "the checkpoint has no" if name in tensors else "the model has no"
+            raise UserError(
+                f"{folder}: {where} tensor {name}; the checkpoint belongs to another recipe"
+            )
         for name, tensor in tensors.items():
-            if tensor.shape != loaded[name].shape:
+            value = loaded.get_tensor(name)
+            if tensor.shape != value.shape:
                 raise UserError(
-                    f"{folder}: {name} is {tuple(loaded[name].shape)}, "
+                    f"{folder}: {name} is {tuple(value.shape)}, "
                     f"and the recipe says {tuple(tensor.shape)}"
                 )
-            tensor.copy_(loaded[name])
+            tensor.copy_(placed_like(value, tensor))
     if isinstance(model, Model):
         model.backbone.load(folder)
 
@@ -156,13 +170,22 @@ def load_optimizer(folder: Path, model: nn.Module, optimizer: Optimizer) -> None
         UserError: a state is of a parameter that the model lacks.
     """
     parameters = dict(model.named_parameters())
-    for path, value in load_file(folder / "optimizer.safetensors").items():
-        name, _, key = path.rpartition("/")
-        if name not in parameters:
-            raise UserError(f"{folder}: the optimizer's state {path} has no parameter in the model")
-        p = parameters[name]
-        # A step count stays on the optimizer's device; the rest goes to the parameter's.
-        optimizer.state[p][key] = value if value.ndim == 0 and not p.is_cuda else value.to(p.device)
+    with safe_open(folder / "optimizer.safetensors", "pt") as loaded:
+        for path in loaded.keys():  # noqa: SIM118 - it is no dict
+            name, _, key = path.rpartition("/")
+            if name not in parameters:
+                raise UserError(
+                    f"{folder}: the optimizer's state {path} has no parameter in the model"
+                )
+            p, value = parameters[name], loaded.get_tensor(path)
+            # A step count stays on the optimizer's device; the rest goes to the parameter's.
+            optimizer.state[p][key] = _state_of(value, p)
+
+
+def _state_of(value: Tensor, parameter: Tensor) -> Tensor:
+    if value.shape == parameter.shape:
+        return placed_like(value, parameter)
+    return value if value.ndim == 0 and not parameter.is_cuda else value.to(parameter.device)
 
 
 def _memory_tensors(memory: Sequence[tuple[Tensor, ...] | None]) -> dict[str, Tensor]:

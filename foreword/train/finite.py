@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from foreword.errors import NotFiniteError
+from foreword.train.sharded import is_sharded, whole
 
 
 def require_finite(tensors: Mapping[str, Tensor], what: str = "weights") -> None:
@@ -24,8 +25,10 @@ def require_finite(tensors: Mapping[str, Tensor], what: str = "weights") -> None
     """
     floating = {n: tensor.detach() for n, tensor in tensors.items() if tensor.is_floating_point()}
     # A finite sum of squares proves it; an infinite one may come from large values.
-    if torch.nn.utils.get_total_norm(floating.values()).isfinite():
+    sharded = [tensor for tensor in floating.values() if is_sharded(tensor)]
+    plain = [tensor for tensor in floating.values() if not is_sharded(tensor)]
+    if all(whole(torch.nn.utils.get_total_norm(one)).isfinite() for one in (sharded, plain)):
         return
     for name, tensor in floating.items():
-        if not tensor.isfinite().all():
+        if not whole(tensor).isfinite().all():
             raise NotFiniteError(f"{what}: {name} is not finite (nan or infinity)")

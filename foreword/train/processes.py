@@ -5,6 +5,8 @@ A process alone gets the same answers as one of several, so the loop has no seco
 
 from __future__ import annotations
 
+import os
+
 import torch
 from torch import Tensor, distributed
 
@@ -43,6 +45,11 @@ def totals(*values: float) -> list[float]:
 def of_first(value: float) -> float:
     """Return the value of the first process, in each of them."""
     return totals(value if is_first() else 0.0)[0]
+
+
+def local_count() -> int:
+    """Return the number of processes on this machine."""
+    return min(count(), int(os.environ.get("LOCAL_WORLD_SIZE", count())))
 
 
 def gather_memory(memory: tuple[Memory, ...], rows: int) -> tuple[Memory, ...]:

@@ -20,6 +20,7 @@ from foreword.nn.precision import widest
 from foreword.train import processes
 from foreword.train.device import autocast
 from foreword.train.processes import Memory
+from foreword.train.sharded import is_sharded, keep_shards, whole
 from foreword.types import Batch, Loss, TermCounts
 
 LossFunction = Callable[[Batch], Loss]
@@ -99,7 +100,10 @@ def backward(
 
 
 def _unsynchronised(loss_fn: LossFunction) -> AbstractContextManager[Any]:
-    """Return a context in which gradients are not averaged over processes."""
+    """Return a context in which gradients are not averaged over processes.
+
+    Sharded ones are, after each micro-batch: whole ones would have to be kept.
+    """
     return loss_fn.no_sync() if isinstance(loss_fn, DistributedDataParallel) else nullcontext()
 
 
@@ -155,7 +159,7 @@ def train_step(
     sums.reduce()
     averaged_over = processes.count()
     grads = [p.grad for p in parameters if p.grad is not None]
-    norm = torch.nn.utils.get_total_norm(grads) * averaged_over
+    norm = whole(torch.nn.utils.get_total_norm(grads)) * averaged_over
 
     # Divide once. All values are read together, since each read waits for the device.
     total, count, norm_of_sum, *components = sums.read(norm)
@@ -261,7 +265,10 @@ def evaluate(
     device = next(model.parameters()).device
     sums = LossSums(device)
     memory: Memory = None
-    with evaluation_mode(model), torch.inference_mode():
+    # Shards are gathered into storage that training uses too.
+    has_shards = any(map(is_sharded, model.parameters()))
+    without_grad = torch.no_grad() if has_shards else torch.inference_mode()
+    with evaluation_mode(model), without_grad:
         for batch in batches:
             if memory is not None:
                 batch = replace(batch, memory=tuple(m[: len(batch.ids)] for m in memory))
@@ -270,4 +277,6 @@ def evaluate(
             memory = loss.memory
             sums.add(loss)
         total, count, *components = sums.read()
+    if has_shards and isinstance(loss_fn, nn.Module):
+        keep_shards(loss_fn)
     return Evaluation(total, count, sums.means(components))

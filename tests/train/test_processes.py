@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from foreword import config, kinds
 from foreword.errors import UserError
 from foreword.nn.precision import widest
+from foreword.runs.override import override
 from foreword.runs.setup import resolved
 from foreword.train import checkpoint, joining, log, processes
 from foreword.train.feed import Feed
@@ -33,7 +34,7 @@ CHAIN = [(1, 3), (4, 6), (2, 9), (1, 0)]  # processes, and the step at which the
 def begin(name: str, text: Path, folder: Path, steps: int = STEPS, kind: str = "auto") -> Path:
     """Write the folder of a run with SGD, whose weights differ as its gradients do."""
     table = runs.table(name, batch=8, micro_batch=2, workers=1, steps=steps, checkpoints=1)
-    table = config.merge(table, {"optimizer": {"kind": "sgd", "lr": 0.1}})
+    table = config.merge(table, {"optimizer": {"kind": "sgd", "lr": 0.1, "momentum": 0.5}})
     made = runs.build(config.merge(table, {"parallel": {"kind": kind}}))
     text = runs.text_for(name, text, folder.parent / f"text-{folder.name}")
     return runs.begin(made, text, folder)
@@ -49,7 +50,9 @@ def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     chain = begin("transformer_xl", text, folder / "chain", 12)
     (_, first), (four, second), (two, third), _ = CHAIN
     runs.die_at(chain, first + 1)  # the last checkpoint is of the start
+    override(chain, ["parallel.kind=hsdp"])
     train_together(four, [(chain, second)], printed)
+    override(chain, ["parallel.kind=fsdp"])
     train_together(two, [*orders, (chain, third)], printed)
     return folder
 
@@ -88,13 +91,18 @@ def test_every_kind_trains_the_same_run(kind: str, trained: Path) -> None:
 def test_a_run_resumed_on_other_numbers_of_processes_is_the_same_run(
     trained: Path, text: Path, tmp_path: Path
 ) -> None:
-    """With memory from row to row: on one process, on four, on two, and on one again."""
+    """With memory and momentum: one process, four with shards, two with others, and one again."""
     alone = begin("transformer_xl", text, tmp_path / "alone", 12)
     runs.train_run(alone)
     chain = shutil.copytree(trained / "chain", tmp_path / "chain")
     assert log.read(chain)[-1]["step"] == CHAIN[2][1]
     runs.train_run(chain)
     require_same(chain, alone)
+
+
+def test_auto_shards_a_model_that_takes_more_than_half_of_the_memory() -> None:
+    chosen = [kinds.load("train/parallel", "auto")().chosen(needed, 100) for needed in (50, 51)]
+    assert [kinds.name_of(kind) for kind in chosen] == ["ddp", "fsdp"]
 
 
 @pytest.mark.parametrize(("rows", "micro_batch", "workers"), [(8, 2, 1), (12, 6, 2), (7, 3, 1)])

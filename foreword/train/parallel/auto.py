@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
 from foreword.train.parallel._contract import Parallelism
 from foreword.train.parallel.ddp import DDP
 
+MOST = 0.5  # share of the memory that weights, gradients, optimizer and one row may take
+
 
 @dataclass(frozen=True)
 class Auto(Parallelism):
-    """The kind that suits the model and the machine: DDP."""
+    """By memory: `ddp` if the model takes at most half of each process's memory, else `fsdp`."""
 
-    def wrap(self, loss_fn: nn.Module) -> nn.Module:
-        """Return what `ddp` returns."""
-        return DDP().wrap(loss_fn)
+    def chosen(self, needed: int, available: int) -> Parallelism:
+        if needed <= MOST * available:
+            return DDP()
+        from foreword.train.parallel.fsdp import FSDP  # its imports take a second
+
+        return FSDP()
+
+    def wrap(self, build: Callable[[], nn.Module], device: torch.device) -> nn.Module:
+        raise NotImplementedError("`chosen` returns the kind that wraps")

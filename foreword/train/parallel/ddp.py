@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -22,13 +24,12 @@ class DDP(Parallelism):
     Reference: Li et al. 2020, "PyTorch Distributed".
     """
 
-    def wrap(self, loss_fn: nn.Module) -> nn.Module:
-        """Return the module in torch's `DistributedDataParallel`."""
+    def wrap(self, build: Callable[[], nn.Module], device: torch.device) -> nn.Module:
         warnings.filterwarnings("ignore", "find_unused_parameters=True was specified")
         warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated")  # from torch 2.13
         # A term of the loss may have no predictions in one process, so its head no gradient.
         return DistributedDataParallel(
-            loss_fn,
+            build(),
             broadcast_buffers=False,  # they are constant
             find_unused_parameters=True,
             gradient_as_bucket_view=True,
