@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+
+from foreword import stored
 
 # The names of dtypes in safetensors.
 DTYPES = {
@@ -67,7 +68,7 @@ def write_one_by_one(file: Path, tensors: Mapping[str, Tensor]) -> None:
         start, end = end, end + tensor.numel() * tensor.element_size()
         shape = list(tensor.shape)
         header[name] = {"dtype": DTYPES[tensor.dtype], "shape": shape, "data_offsets": [start, end]}
-    text = json.dumps(header).encode()
+    text = stored.to_json(header).encode()
     text += b" " * (-len(text) % 8)
     with file.open("wb") as out:
         out.write(len(text).to_bytes(8, "little") + text)
