@@ -259,12 +259,17 @@ def _predictions(
 
 
 def _values(asked: Iterable[tuple[Question, Answer]]) -> Array:
-    """Return what the statistic takes, (questions, ...) float64; the mean of what asks the same."""
-    values: dict[str | int, list[float | tuple[float, ...]]] = {}
+    """Return what the statistic takes, (questions, ...) float64; the mean of what asks the same.
+
+    It is the mean over subsets of the mean in each: a subset that asks more often counts no more.
+    """
+    values: dict[str | int, dict[str, list[float | tuple[float, ...]]]] = {}
     for number, (question, answer) in enumerate(asked):
         value = answer.correct if answer.value is None else answer.value
-        values.setdefault(question.asks or number, []).append(value)
-    return np.array([np.mean(same, axis=0) for same in values.values()], dtype=float)
+        same = values.setdefault(question.asks or number, {})
+        same.setdefault(question.subset, []).append(value)
+    means = ([np.mean(each, axis=0) for each in same.values()] for same in values.values())
+    return np.array([np.mean(each, axis=0) for each in means], dtype=float)
 
 
 def _interval(suite: Suite, values: Array) -> tuple[float, float]:

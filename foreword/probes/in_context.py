@@ -20,7 +20,8 @@ from foreword.probes._demonstrations import (
     sums,
     translations,
 )
-from foreword.probes._suite import ALL, Answer, Question, Suite, best
+from foreword.probes._intervals import bootstrap
+from foreword.probes._suite import ALL, DRAWS, Answer, Question, Suite, best
 from foreword.ranges import Count, CountOrZero, Seed
 from foreword.types import Array
 
@@ -41,11 +42,13 @@ class Shown(NamedTuple):
         examples: the examples, as they stand before the question.
         asked: the question.
         draw: number of the draw of examples.
+        shots: number of the examples.
     """
 
     examples: str
     asked: Demonstration
     draw: int
+    shots: int
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,8 @@ class InContext(Suite):
     same prompt where the question is without content (the mean over "N/A", "[MASK]" and nothing),
     since examples alone make some answers likely. `exact` counts answers each of whose tokens is
     the likeliest of all, as if generated. `lowest` and `highest` are the accuracies of single draws
-    of examples, each with its own order: what luck makes of it.
+    of examples, each with its own order: what luck makes of it. Under `all`, each number of
+    examples counts alike.
 
     Attributes:
         task: `classify` the texts of a labelled table (`files`), `translate` words, `unscramble`
@@ -126,7 +130,7 @@ class InContext(Suite):
                         text=prompt + self._before(one.text),
                         answer=one.answer,
                         options=(one.answer, *one.others),
-                        given=Shown(prompt, one, draw),
+                        given=Shown(prompt, one, draw, shots),
                         asks=str(number),
                     )
                     for number, one in enumerate(asked, 1)
@@ -163,19 +167,43 @@ class InContext(Suite):
                 rows = [[known[passage] for passage in row] for row in free[number]]
                 prior = np.logaddexp.reduce(np.array(rows), axis=0)
                 calibrated = best(list(nats - prior), right=0)[1]
-            more = (calibrated, float(score.is_likeliest), float(given[number].draw))
+            shown = given[number]
+            place = (float(shown.draw), float(shown.shots), float(question.asks))
+            more = (calibrated, float(score.is_likeliest), *place)
             yield Answer(
                 question.options[chosen], correct, tuple(nats.tolist()), score.unknown, more
             )
 
     def further(self, answers: Sequence[Answer]) -> Mapping[str, float | None]:
-        """Return the calibrated and the exact accuracy, and those of the worst and best draws."""
-        calibrated, exact, draws = np.array([answer.more for answer in answers]).T
+        """Return the calibrated and the exact accuracy, and those of the worst and best draws.
+
+        Each number of examples counts alike, whatever its draws. Without examples there is one
+        draw, which is part of each.
+        """
+        calibrated, exact, draws, shots, asked = np.array([answer.more for answer in answers]).T
         correct = np.array([answer.correct for answer in answers])
-        by_draw = [float(correct[draws == draw].mean()) for draw in np.unique(draws)]
+        groups = [shots == number for number in np.unique(shots)]
+        which = np.unique(asked, return_inverse=True)[1]
+
+        def by_question(values: Array) -> Array:
+            means = [np.bincount(which[g], values[g]) / np.bincount(which[g]) for g in groups]
+            found: Array = np.asarray(means).mean(0)
+            return found
+
+        def of_draw(draw: int) -> float:
+            parts = [g & (draws == min(draw, draws[g].max())) for g in groups]
+            return float(np.mean([correct[part].mean() for part in parts]))
+
+        by_draw = [of_draw(draw) for draw in np.unique(draws)]
+        each = by_question(calibrated)
+        interval: tuple[float | None, float | None] = (None, None)
+        if self.calibrate:
+            interval = bootstrap(lambda drawn: float(each[drawn].mean()), len(each), DRAWS)
         return {
-            "calibrated": float(calibrated.mean()) if self.calibrate else None,
-            "exact": float(exact.mean()),
+            "calibrated": float(each.mean()) if self.calibrate else None,
+            "calibrated_low": interval[0],
+            "calibrated_high": interval[1],
+            "exact": float(by_question(exact).mean()),
             "lowest": min(by_draw),
             "highest": max(by_draw),
         }

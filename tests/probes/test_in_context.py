@@ -139,6 +139,19 @@ def test_the_worst_and_the_best_draw_stand_beside_their_mean(
     assert row["calibrated"] is None
 
 
+def test_each_number_of_examples_counts_alike_whatever_its_draws(
+    decoder: ProbedModel, reviews: str
+) -> None:
+    suite = InContext("classify", files=reviews, shots=(0, 2), draws=5, limit=2)
+    *alone, together = suite.measure([decoder]).rows
+    for name in ("accuracy", "calibrated", "exact"):
+        assert together[name] == pytest.approx(np.mean([row[name] for row in alone]))
+    for name in ("lowest", "highest"):  # one draw without examples beside each of the five
+        assert together[name] == pytest.approx(np.mean([row[name] for row in alone]))
+    for row in (*alone, together):
+        assert row["calibrated_low"] <= row["calibrated"] <= row["calibrated_high"]
+
+
 def test_a_question_asked_in_several_ways_counts_once_in_intervals_and_tests() -> None:
     rng = np.random.default_rng(1)
     right = rng.random(40) < 0.5
