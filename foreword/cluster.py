@@ -52,6 +52,14 @@ class Cluster:
         """Return how many of a resource all machines have now: `CPU`, `GPU`."""
         return int(self._ray.cluster_resources().get(resource, 0))
 
+    def machines(self) -> list[Resources]:
+        """Return the cores and GPUs of each machine."""
+        return [
+            Resources(one["Resources"].get("CPU", 0), one["Resources"].get("GPU", 0))
+            for one in self._ray.nodes()
+            if one["Alive"]
+        ]
+
     def put(self, value: Any) -> Any:
         """Send a value to the cluster once; a task that gets what is returned gets the value."""
         return self._ray.put(value)

@@ -1,12 +1,12 @@
 """Work on a Ray cluster of several machines, here nodes of one machine, of which some die.
 
-One start of Ray serves all tests of this file.
+Ray takes seconds to start, so one test does all that needs it.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,60 +14,81 @@ import pytest
 
 import foreword
 from foreword.cli.main import run as main
-from foreword.cluster import Cluster
+from foreword.cluster import Cluster, connected
 from foreword.data import shard_builder
+from foreword.errors import UserError
+from tests.comparison import grids
 from tests.train import runs
 
 STORE = 80 * 1024 * 1024  # bytes of shared memory of a node, about the least
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def machines() -> Iterator[Any]:
-    """A cluster with a head and two other machines, of one core each."""
+    """A cluster with a head and two other machines, of one core each, that we are connected to."""
     from ray.cluster_utils import Cluster as Machines
 
     head = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": STORE}
     machines = Machines(initialize_head=True, head_node_args=head)
     for _ in range(2):
         machines.add_node(num_cpus=1, object_store_memory=STORE)
-    yield machines
+    with connected(machines.address):
+        yield machines
     machines.shutdown()
 
 
-@pytest.fixture
-def kill_at(machines: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Kill a machine when a number of tasks have been submitted."""
+def submissions(monkeypatch: pytest.MonkeyPatch, machines: Any, kill_at: int) -> list[Any]:
+    """Kill a machine when this many tasks have been submitted; return what is submitted."""
+    submit, submitted = Cluster.submit, list[Any]()
 
-    def kill_at(number: int) -> None:
-        submit, submitted = Cluster.submit, []
+    def submit_and_kill(self: Cluster, *args: Any, **kwargs: Any) -> Any:
+        future = submit(self, *args, **kwargs)
+        submitted.append(args)
+        if len(submitted) == kill_at:
+            machines.remove_node(list(machines.worker_nodes)[-1], allow_graceful=False)
+        return future
 
-        def submit_and_kill(self: Cluster, *args: Any, **kwargs: Any) -> Any:
-            future = submit(self, *args, **kwargs)
-            submitted.append(future)
-            if len(submitted) == number:
-                machines.remove_node(list(machines.worker_nodes)[-1], allow_graceful=False)
-            return future
-
-        monkeypatch.setattr(Cluster, "submit", submit_and_kill)
-
-    return kill_at
+    monkeypatch.setattr(Cluster, "submit", submit_and_kill)
+    return submitted
 
 
-def test_shards_of_a_cluster_that_loses_a_machine_are_those_of_one_process(
-    machines: Any,
-    kill_at: Callable[[int], None],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_cluster_that_loses_machines_makes_the_same_shards_and_trains_every_cell(
+    machines: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Shards: of the same bytes as those of one process.
     text = runs.write_text(tmp_path / "text", capital=True)
     how: dict[str, Any] = {"kind": "word", "documents": "line", "progress": False}
     alone = foreword.prepare(text, tmp_path / "alone", workers=1, **how)
     monkeypatch.setattr(shard_builder, "_BATCH", 300)
-    kill_at(12)
-    made = foreword.prepare(text, tmp_path / "cluster", ray=machines.address, **how)
+    with monkeypatch.context() as patch:
+        submissions(patch, machines, kill_at=12)
+        made = foreword.prepare(text, tmp_path / "cluster", ray=machines.address, **how)
     assert len(machines.worker_nodes) == 1
     for name in sorted(path.name for path in alone.folder.glob("*.*")):
         assert (made.folder / name).read_bytes() == (alone.folder / name).read_bytes(), name
+
+    # A comparison: every piece once, after what it builds on; and no piece again.
+    folder = grids.write_files(tmp_path)
+    task = {**grids.TASK, "scratch": False, "tune": {"seeds": 1, "epochs": 1}}
+    grid = grids.write_grid(folder, data=[str(alone.folder)], tasks=[task])
+    with monkeypatch.context() as patch:
+        submitted = submissions(patch, machines, kill_at=2)
+        result = foreword.compare(grid, out=tmp_path / "out", ray=machines.address, progress=False)
+    assert not machines.worker_nodes
+    assert result.is_done and not result.failures
+    kinds = ["task" if order.task else "run" for _, order in submitted]
+    assert sorted(kinds) == ["run", "run", "task", "task", "task"] and kinds[0] == "run"
+    with monkeypatch.context() as patch:
+        submitted = submissions(patch, machines, kill_at=0)
+        again = foreword.compare(grid, out=tmp_path / "out", ray=machines.address, progress=False)
+    assert again.is_done and not submitted and again.as_json() == result.as_json()
+    # A cell that no machine is large enough for.
+    with pytest.raises(
+        UserError, match=r"cell 'masked': takes 64 cores and 0 GPUs, and no machine"
+    ):
+        wide = grids.write_grid(folder, data=[str(alone.folder)], tasks=[], cpus=64)
+        foreword.compare(wide, out=tmp_path / "wide", ray=machines.address, progress=False)
+    assert not (tmp_path / "wide").exists()
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,13 @@ from typing import Any
 from foreword import atomic
 from foreword.api import _arguments
 from foreword.api._arguments import PathName, Paths, checked
+from foreword.api._cluster import on_cluster
 from foreword.api._result import Result
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.comparison import tables
 from foreword.comparison.forecast import ComparisonForecast, forecast
 from foreword.comparison.grid import load_grid
+from foreword.comparison.on_cluster import require_possible, run_on_cluster
 from foreword.comparison.plot import write_plot
 from foreword.comparison.power import power_notes
 from foreword.comparison.probing import RANDOM
@@ -106,6 +108,7 @@ def compare(
     documents: str | None = None,
     errors: str | None = None,
     dry_run: bool = False,
+    ray: str | None = None,
     progress: bool | ProgressDisplay = True,
 ) -> ComparisonResult:
     """Train each cell of a grid at one budget, fine-tune it, and tabulate the results.
@@ -131,6 +134,9 @@ def compare(
         documents: what is one document in plain text: file, paragraph or line.
         errors: bytes that are not UTF-8: strict stops, replace replaces and counts.
         dry_run: prepare the data and forecast each cell from a few steps; train nothing.
+        ray: trains and measures the cells on a Ray cluster, each with the `cpus` and `gpus` that
+            the grid or the cell states: its address, `HOST:PORT` or `auto`, or `local` to start one
+            on this machine. All machines must share the disk of `out` and of the tasks.
         progress: whether to show the progress, or what shows it.
 
     Raises:
@@ -148,8 +154,10 @@ def compare(
     if is_prepared(loaded.data) and given:
         _arguments.refuse(given, f"{loaded.data[0]} holds prepared text, which was read already")
     folder = _arguments.path(out, "--out")
-    with progress_of(progress, announces=True) as display:
+    with on_cluster(ray) as cluster, progress_of(progress, announces=True) as display:
         comparison = Comparison(loaded, folder, ComparisonProgress(display))
+        if cluster is not None:
+            require_possible(comparison, cluster)
         comparison.prepare()
         with atomic.guarded(folder):
             results = gather(comparison)
@@ -159,7 +167,14 @@ def compare(
                 return ComparisonResult(folder, False, results, tuple(notes), forecasts)
             for line in power_notes(results):
                 display.note(line)
-            is_done = comparison.run(lambda: tables.write(gather(comparison)))
+
+            def write() -> None:
+                tables.write(gather(comparison))
+
+            if cluster is None:
+                is_done = comparison.run(write)
+            else:
+                is_done = run_on_cluster(comparison, cluster, write)
             results = gather(comparison)
             tables.write(results)
             notes = [*tables.notes(results), write_plot(results)]

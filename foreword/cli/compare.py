@@ -10,7 +10,7 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._budget_options import BudgetOptions
-from foreword.cli._model_options import Json, Quiet
+from foreword.cli._model_options import Json, Quiet, Ray
 from foreword.cli._options import Options, PathText
 from foreword.cli._process import INTERRUPTED
 from foreword.cli._reading import Reading
@@ -46,6 +46,7 @@ def compare(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Prepare the data and estimate; train nothing.")
     ] = False,
+    ray: Ray = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> int:
@@ -64,6 +65,7 @@ def compare(
             **asdict(reading),
             out=out,
             dry_run=dry_run,
+            ray=ray,
             progress=not quiet,
         )
     except KeyboardInterrupt:

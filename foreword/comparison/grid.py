@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from foreword import atomic, config, kinds
+from foreword.cluster import Resources
 from foreword.comparison.probing import GridProbe, named
 from foreword.comparison.sweep import SEED, Values, as_table, combinations, settings_of
 from foreword.errors import UserError
@@ -26,7 +27,7 @@ from foreword.tuning.tasks._contract import Task
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(Ranged):
     """A recipe to compare, with settings that override its own.
 
     Attributes:
@@ -34,14 +35,19 @@ class Cell:
         label: name in tables and plots; default: the recipe's name.
         set: settings that override the recipe's, a table like a recipe.
         sweep: a sweep of its own instead of the grid's; false for none.
+        cpus: cores that it takes with `--ray`; default: the grid's.
+        gpus: GPUs that it takes with `--ray`; default: the grid's.
     """
 
     recipe: str
     label: str = ""
     set: Any = field(default_factory=dict)
     sweep: Any = None
+    cpus: Count | None = None
+    gpus: CountOrZero | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _require_table(self.set)
         if self.sweep is not None and self.sweep is not False:
             settings_of(self.sweep)
@@ -109,6 +115,8 @@ class Grid(Ranged):
         sweep_share: share of the budget for which each combination is trained.
         tasks: the tasks to fine-tune on.
         probes: kinds in `probes/`, with which each pretrained model is measured.
+        cpus: cores that each cell takes with `--ray`.
+        gpus: GPUs that each cell takes with `--ray`.
     """
 
     cells: tuple[Cell, ...]
@@ -122,6 +130,8 @@ class Grid(Ranged):
     sweep_share: OpenShare = 0.1
     tasks: tuple[GridTask, ...] = ()
     probes: tuple[Probe, ...] = field(default=(), metadata={"part": Part("probes")})
+    cpus: Count = 1
+    gpus: CountOrZero = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -146,6 +156,11 @@ class Grid(Ranged):
     def measures(self) -> tuple[GridProbe | GridTask, ...]:
         """All that a pretrained model is measured by, in the order of the work."""
         return (*named(self.probes), *self.tasks)
+
+    def resources(self, cell: Cell) -> Resources:
+        """Return what a cell takes of a cluster's machine."""
+        cpus = self.cpus if cell.cpus is None else cell.cpus
+        return Resources(cpus, self.gpus if cell.gpus is None else cell.gpus)
 
     def trials(self, cell: Cell) -> list[Values]:
         """Return the combinations of values that a cell's sweep tries; none without a sweep."""

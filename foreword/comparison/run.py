@@ -16,10 +16,8 @@ from __future__ import annotations
 
 import gc
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +27,13 @@ from foreword import atomic, config, kinds, stored
 from foreword.comparison import results_cache
 from foreword.comparison.corpora import Corpora
 from foreword.comparison.grid import Cell, Grid, GridTask, read_examples
-from foreword.comparison.probing import GridProbe, measure, named
+from foreword.comparison.pieces import PieceOrder, compute
+from foreword.comparison.probing import named
 from foreword.comparison.sweep import SEED
 from foreword.comparison.time_left import TimeLeft
 from foreword.comparison.trials import Trials
 from foreword.comparison.work import NO_CELL, ComparisonReporter, Failure, PieceReporter, Work
 from foreword.errors import UserError, is_out_of_memory
-from foreword.evaluation.samples import samples
 from foreword.probes._while_training import checksums
 from foreword.runs import run as running
 from foreword.runs.corpus import is_prepared, require_form, require_sentences
@@ -43,13 +41,9 @@ from foreword.runs.dry_run import dry_run
 from foreword.runs.provenance import make_provenance
 from foreword.runs.recipe import Recipe
 from foreword.runs.sizes import MACHINES, require_memory
-from foreword.runs.trained_model import TrainedModel, is_finished, open_run
+from foreword.runs.trained_model import is_finished
 from foreword.train import checkpoint
-from foreword.tuning.bag_of_words import bags_of_words
-from foreword.tuning.drawing import draw
 from foreword.tuning.examples import overlap_note
-from foreword.tuning.result import as_json
-from foreword.tuning.run import tune
 
 GRID_FILE = "grid.toml"
 
@@ -121,7 +115,7 @@ class Comparison:
         """
         before = running.names_in(self.out)
         try:
-            with self._locked():
+            with self.locked():
                 for cell in self.grid.cells:
                     with _naming_cell(cell.name):
                         require_sentences(self.recipes[cell.name, 1], self.grid.data)
@@ -147,7 +141,7 @@ class Comparison:
         Raises:
             UserError: another process works in the folder.
         """
-        with self._locked():
+        with self.locked():
             return self._run(after_piece)
 
     def _run(self, after_piece: Callable[[], None]) -> bool:
@@ -158,9 +152,9 @@ class Comparison:
         ]
         time_left = TimeLeft(groups)
         for number, piece in enumerate(pieces):
-            if self._is_impossible(piece):
+            if self.is_impossible(piece):
                 continue
-            with self._recording_failure(piece):
+            with self.recording_failure(piece):
                 seconds = self.seconds_taken(piece)
                 was_done = seconds is not None
                 if not was_done:
@@ -177,7 +171,7 @@ class Comparison:
                     _free_memory()
         return True
 
-    def _is_impossible(self, piece: Work) -> bool:
+    def is_impossible(self, piece: Work) -> bool:
         """Return whether what a piece builds on has failed: its pretraining, or a trial."""
         return any(
             piece.values is None
@@ -225,72 +219,59 @@ class Comparison:
 
     def _run_piece(self, piece: Work, reporter: PieceReporter) -> bool:
         """Run a piece; False if a signal stopped it."""
-        if piece.values is not None:
-            trial = self.trials.run(piece.cell, piece.values, reporter, reporter.stage)
-            if trial is not None:
-                loss = "diverged" if trial.loss is None else f"validation loss {trial.loss:.4f}"
-                self.reporter.note(f"{piece}: {loss}")
-            return trial is not None
-        if piece.is_pretraining:
-            return self._pretrain(piece, reporter)
-        # The others are measured at once; save the result with its key and its time.
-        began = time.monotonic()
-        if piece.probe is not None:
-            name, content = f"probe-{piece.probe.name}", self._probe(piece, piece.probe)
-        else:
-            assert piece.task is not None
-            name = f"tune-{kinds.name_of(piece.task.task)}-{piece.task.name}"
-            if piece.is_baseline:
-                content = self._learn_words(piece.task)
-            else:
-                content = self._tune(piece, piece.task, reporter)
-        folder = self._folder_of(piece)
-        assert folder is not None
-        name = f"{piece.cell.name}-{name}" if piece.is_scratch else name
-        seconds = time.monotonic() - began
-        reporter.show(1.0, seconds, "")
-        content |= {"seconds": round(seconds, 3)}
-        results_cache.store(folder, name, self._key_of(piece), content)
+        examples = None if piece.task is None else self.examples[piece.task.name]
+        content = compute(self.order(piece), reporter, examples)
+        if content is None:
+            return False
+        self.store(piece, content)
         return True
 
-    def _pretrain(self, piece: Work, reporter: PieceReporter) -> bool:
-        recipe, key = self.recipe(piece.cell, piece.seed), self._run_key(piece.cell, piece.seed)
-        if recipe is None:
+    def order(self, piece: Work) -> PieceOrder:
+        """Return what a piece is computed from; the folder of a run is chosen if it has none.
+
+        Raises:
+            UserError: the text is too short for it, or its sweep found no values.
+        """
+        command = make_provenance()["command"]
+        if piece.values is not None:
+            recipe, shards, trial = self.trials.begin(piece.cell, piece.values)
+            return PieceOrder(command, recipe, str(shards), trial, is_trial=True)
+        if piece.is_baseline:
+            return PieceOrder(command, task=piece.task)
+        run = self.run_folder(piece.cell, piece.seed)
+        if not piece.is_pretraining:
+            return PieceOrder(
+                command,
+                run=run,
+                task=piece.task,
+                is_scratch=piece.is_scratch,
+                probe=piece.probe,
+                device=self.recipes[piece.cell.name, piece.seed].train.device,
+            )
+        chosen = self.recipe(piece.cell, piece.seed)
+        if chosen is None:
             raise UserError("every run of its sweep diverged; give the cell other values to try")
-        run = self.run_folder(piece.cell, piece.seed)
         if run is None:
-            name = f"{piece.cell.name}-{piece.seed}"
+            name, key = f"{piece.cell.name}-{piece.seed}", self._run_key(piece.cell, piece.seed)
             run = results_cache.store(self.out / "runs", name, key).with_suffix("")
-        if not (run / "recipe.toml").is_file():
-            shards = str(self.corpora.shards_for(recipe).folder)
-            running.start(recipe, running.Inputs((shards,)), run)
-        return running.train_run(run, reporter, reporter.stage, samples)
+        return PieceOrder(command, chosen, str(self.corpora.shards_for(chosen).folder), run)
 
-    def _probe(self, piece: Work, probe: GridProbe) -> dict[str, Any]:
-        return measure(probe, self._trained(piece)) | {"command": make_provenance()["command"]}
-
-    def _learn_words(self, task: GridTask) -> dict[str, Any]:
-        examples = self.examples[task.name]
-        drawn = draw(examples.train, task.tune.examples, task.tune.seeds, task.task)
-        return {"rows": bags_of_words(task.task, drawn, examples.dev)}
-
-    def _tune(self, piece: Work, task: GridTask, reporter: PieceReporter) -> dict[str, Any]:
-        examples, began = self.examples[task.name], time.monotonic()
-        result = tune(
-            self._trained(piece),
-            task.task,
-            examples.train,
-            examples.dev,
-            replace(task.tune, from_scratch=piece.is_scratch),
-            lambda done, total, note: reporter.show(done / total, time.monotonic() - began, note),
-        )
-        result = replace(result, examples=result.examples | {"skipped": examples.skipped})
-        return as_json(result, task.name, make_provenance()["command"])
-
-    def _trained(self, piece: Work) -> TrainedModel:
-        run = self.run_folder(piece.cell, piece.seed)
-        assert run is not None
-        return open_run(run, self.recipes[piece.cell.name, piece.seed].train.device)
+    def store(self, piece: Work, content: dict[str, Any]) -> None:
+        """Save the result of a piece; that of a pretraining is its run."""
+        if piece.values is not None:
+            trial = self.trials.finish(piece.cell, piece.values, content)
+            loss = "diverged" if trial.loss is None else f"validation loss {trial.loss:.4f}"
+            self.reporter.note(f"{piece}: {loss}")
+        elif not piece.is_pretraining:
+            name = piece.cell.name if piece.is_scratch else ""
+            if piece.probe is not None:
+                name += f"probe-{piece.probe.name}"
+            elif piece.task is not None:
+                name += f"{'-' if name else ''}tune-{kinds.name_of(piece.task.task)}"
+                name += f"-{piece.task.name}"
+            folder = self._folder_of(piece)
+            assert folder is not None
+            results_cache.store(folder, name, self._key_of(piece), content)
 
     def _run_key(self, cell: Cell, seed: int) -> results_cache.RunKey | None:
         """Return the key of a run; None if the settings that its sweep chooses are not known."""
@@ -329,14 +310,14 @@ class Comparison:
         return run and run / "evaluations"
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Keep other processes out of the folder, and write the grid into it."""
         with atomic.locked(self.out, owned=(GRID_FILE,)):
             atomic.write_text(self.out / GRID_FILE, config.dumps(config.to_table(self.grid)))
             yield
 
     @contextmanager
-    def _recording_failure(self, piece: Work) -> Iterator[None]:
+    def recording_failure(self, piece: Work) -> Iterator[None]:
         """Record an error of a piece instead of raising it."""
         try:
             yield

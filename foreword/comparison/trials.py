@@ -11,11 +11,8 @@ from foreword.comparison import results_cache
 from foreword.comparison.corpora import Corpora
 from foreword.comparison.grid import Cell, Grid
 from foreword.comparison.sweep import Trial, Values, best_of, describe
-from foreword.errors import TrainingStoppedError, UserError
-from foreword.runs import run as running
-from foreword.runs.hooks import ProgressReporter
-from foreword.runs.stages import Stage
-from foreword.train import log
+from foreword.errors import UserError
+from foreword.runs.recipe import Recipe
 
 
 class Trials:
@@ -56,14 +53,11 @@ class Trials:
             self._known[name] = Trial(cell.name, values, **fields)
         return self._known[name]
 
-    def run(
-        self, cell: Cell, values: Values, reporter: ProgressReporter, stage: Stage
-    ) -> Trial | None:
-        """Run a trial, or complete it; None if a signal stopped it.
+    def begin(self, cell: Cell, values: Values) -> tuple[Recipe, Path, Path]:
+        """Return the recipe of a trial, the folder of its shards and that of its run.
 
         Raises:
-            UserError: as `train_run`, unless training diverged; or the validation part is shorter
-                than a row.
+            UserError: the validation part is shorter than a row.
         """
         recipe, key = self._grid.trial_recipe(cell, values), self._key(cell, values)
         validation = self._corpora.validation_for(recipe)
@@ -75,35 +69,27 @@ class Trials:
         file = results_cache.find(self._folder.glob("*.json"), key)
         if file is None:
             file = results_cache.store(self._folder, f"{cell.name}-{describe(values)}", key)
-        run = file.with_suffix("")
-        try:
-            if not (run / "recipe.toml").is_file():
-                running.start(recipe, running.Inputs((str(validation.folder),)), run)
-            if not running.train_run(run, reporter, stage):
-                return None
-            content = _measured(run)
-        except TrainingStoppedError:
-            content = _measured(run) | {"loss": None}
+        return recipe, validation.folder, file.with_suffix("")
+
+    def finish(self, cell: Cell, values: Values, content: dict[str, Any]) -> Trial:
+        """Save what a trial measured, and remove its run.
+
+        Args:
+            cell: the cell.
+            values: the values that it tried.
+            content: last loss on the validation part, None if training diverged; and steps, tokens
+                and seconds.
+        """
+        file = results_cache.find(self._folder.glob("*.json"), self._key(cell, values))
+        assert file is not None
         stored.write(file, stored.read(file) | content)
-        shutil.rmtree(run, ignore_errors=True)
-        return self.result(cell, values)
+        shutil.rmtree(file.with_suffix(""), ignore_errors=True)
+        trial = self.result(cell, values)
+        assert trial is not None
+        return trial
 
     def _key(self, cell: Cell, values: Values) -> results_cache.RunKey:
         recipe = self._grid.trial_recipe(cell, values)
         return results_cache.RunKey(
             results_cache.without_labels(recipe), self._corpora.validation_for(recipe).fingerprint
         )
-
-
-def _measured(run: Path) -> dict[str, Any]:
-    """Return the last loss of a run on its validation part, and what the run took."""
-    records = log.read(run)
-    losses = [record["loss"] for record in records if record["kind"] == "heldout"]
-    measured = (record for record in reversed(records) if "tokens" in record)
-    last = next(measured, {"step": 0, "tokens": 0, "seconds": 0.0})
-    return {
-        "loss": losses[-1] if losses else None,
-        "steps": last["step"],
-        "tokens": last["tokens"],
-        "seconds": last["seconds"],
-    }

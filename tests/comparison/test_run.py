@@ -194,7 +194,7 @@ def test_an_interrupt_is_not_recorded_as_a_failure(
     def interrupt(*_: Any) -> bool:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("foreword.comparison.run.tune", interrupt)
+    monkeypatch.setattr("foreword.comparison.pieces.tune", interrupt)
     comparison = Comparison(load_grid(grids.write_grid(folder)), tmp_path / "out", Quiet())
     comparison.prepare()
     with pytest.raises(KeyboardInterrupt):

@@ -37,6 +37,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "GridTask": {"name": "task", "train": "train.tsv", "dev": "dev.tsv"},
     "Tagging": {"train": "train.conllu", "dev": "dev.conllu"},
     "SentenceSimilarity": {"file": "pairs.tsv"},
+    "Cell": {"recipe": "bert_tiny"},
     "Source": {"name": "web", "path": "web", "weight": 1.0},
     "Budget": {"unit": "steps", "amount": 10},
 }

@@ -1,0 +1,114 @@
+"""A comparison on a Ray cluster: each piece a task, as soon as what it builds on is done.
+
+The folder of the comparison must be on a disk that all machines share. A run that dies with its
+machine continues elsewhere from its newest checkpoint, so that it costs at most its own time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Any
+
+from foreword import plugins
+from foreword.cluster import Cluster
+from foreword.comparison.pieces import compute_remotely
+from foreword.comparison.run import Comparison
+from foreword.comparison.work import CellProgress, Work
+from foreword.errors import UserError
+
+
+def require_possible(comparison: Comparison, cluster: Cluster) -> None:
+    """Check that a machine of the cluster has what each cell takes.
+
+    Raises:
+        UserError: none has, or plug-ins are named, which other machines do not have.
+    """
+    if any(not root.distribution for root in plugins.plugged_in()):
+        raise UserError(
+            "--ray: cannot be combined with --plugins, whose folder other machines do not have; "
+            "install the kinds as a package"
+        )
+    machines = cluster.machines()
+    for cell in comparison.grid.cells:
+        taken = comparison.grid.resources(cell)
+        if not any(taken.cpus <= one.cpus and taken.gpus <= one.gpus for one in machines):
+            most = max((one.cpus, one.gpus) for one in machines) if machines else (0, 0)
+            raise UserError(
+                f"cell '{cell.name}': takes {taken.cpus:g} cores and {taken.gpus:g} GPUs, and no "
+                f"machine of the cluster has so many (the largest: {most[0]:g} and {most[1]:g}); "
+                "set cpus and gpus of the cell or the grid"
+            )
+
+
+def run_on_cluster(
+    comparison: Comparison, cluster: Cluster, after_piece: Callable[[], None] = lambda: None
+) -> bool:
+    """Run the pieces that are not done; a failure is recorded, and the others are run.
+
+    Args:
+        comparison: the comparison, prepared.
+        cluster: runs the pieces.
+        after_piece: called after each piece that was run.
+
+    Returns:
+        True: a signal raises KeyboardInterrupt, and the same call continues.
+
+    Raises:
+        UserError: another process works in the folder.
+    """
+    with comparison.locked():
+        _run(comparison, cluster, after_piece)
+    return True
+
+
+def _run(comparison: Comparison, cluster: Cluster, after_piece: Callable[[], None]) -> None:
+    pieces = comparison.work()
+    waiting = [piece for piece in pieces if comparison.seconds_taken(piece) is None]
+    under_way: dict[Future[Any], Work] = {}
+    while True:
+        # Submit what can begin; what builds on a failure never can.
+        waiting = [piece for piece in waiting if not comparison.is_impossible(piece)]
+        for piece in [piece for piece in waiting if _can_begin(comparison, piece)]:
+            waiting.remove(piece)
+            with comparison.recording_failure(piece):
+                order = comparison.order(piece).absolute()
+                taken = comparison.grid.resources(piece.cell) if not piece.is_baseline else None
+                under_way[cluster.submit(compute_remotely, order, resources=taken)] = piece
+        if not under_way:
+            return
+        _show(comparison, under_way, len(pieces) - len(waiting) - len(under_way), len(pieces))
+        # Store what has ended.
+        for future in wait(under_way, return_when=FIRST_COMPLETED).done:
+            piece = under_way.pop(future)
+            with comparison.recording_failure(piece):
+                content, warnings = future.result()
+                for line in warnings:
+                    comparison.reporter.warn(f"{piece}: {line}")
+                if content is None:  # its worker was asked to stop, and saved what it had
+                    waiting.append(piece)
+                    continue
+                comparison.store(piece, content)
+                comparison.reporter.note(f"{piece}: done")
+            after_piece()
+
+
+def _can_begin(comparison: Comparison, piece: Work) -> bool:
+    """Return whether what a piece builds on is done: the cell's sweep, or the run it measures."""
+    if piece.values is not None or piece.is_baseline:
+        return True
+    if piece.is_pretraining:
+        trials = comparison.grid.trials(piece.cell)
+        return all(comparison.trials.result(piece.cell, values) is not None for values in trials)
+    return comparison.seconds_taken(Work(piece.cell, piece.seed)) is not None
+
+
+def _show(
+    comparison: Comparison, under_way: dict[Future[Any], Work], done: int, total: int
+) -> None:
+    """Show how many pieces are done and under way."""
+    first = next(iter(under_way.values()))
+    note = f"{len(under_way)} under way"
+    comparison.reporter.show_progress(
+        CellProgress(first, done + 1, total, 0.0, 0.0, is_all=False, note=note)
+    )
