@@ -11,20 +11,17 @@ import torch
 from torch import Tensor
 
 from foreword.errors import UserError
-from foreword.evaluation.decoding import (
+from foreword.evaluation.decoding import Generation, generation, starts_of, stops_of
+from foreword.evaluation.memory_check import require_memory_to_search
+from foreword.evaluation.prompting import PromptedModel
+from foreword.evaluation.starts import (
     GeneratedTokens,
-    Generation,
     Start,
     Stopped,
     forbidden_tokens,
-    generation,
     groups_of_equal_length,
     next_token_batch,
-    starts_of,
-    stops_of,
 )
-from foreword.evaluation.memory_check import require_memory_to_search
-from foreword.evaluation.prompting import PromptedModel
 from foreword.nn.cache import select
 from foreword.nn.masks import CausalMask, FullMask
 from foreword.nn.precision import widest
@@ -54,6 +51,7 @@ class Beams(Ranged):
 
     def score(self, text: GeneratedTokens) -> float:
         """Return the score that ranks texts."""
+        assert text.log_probs is not None
         return float(text.log_probs.sum() / len(text.log_probs) ** self.length_penalty)
 
 

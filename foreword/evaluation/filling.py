@@ -8,10 +8,11 @@ import numpy as np
 
 from foreword.errors import UserError
 from foreword.evaluation.beam import Beams, search
-from foreword.evaluation.decoding import Start, stops_of
+from foreword.evaluation.decoding import stops_of
 from foreword.evaluation.memory_check import require_memory_to_search
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.scorer import padded
+from foreword.evaluation.starts import Start
 from foreword.types import Array
 
 LONGEST = 20  # the most tokens in one blank, for models that decide how many
@@ -128,6 +129,7 @@ def _by_sentinels(
         start = Start(source, np.append(target, sentinel))
         fillings: dict[tuple[int, ...], float] = {}
         for text in search(prompted, [start], beams, stops, min_tokens=1)[0]:
+            assert text.log_probs is not None
             filling = tuple(text.ids.tolist())
             fillings[filling] = fillings.get(filling, 0.0) + float(np.exp(text.log_probs.sum()))
         best = sorted(fillings, key=lambda filling: -fillings[filling])[:top]

@@ -6,10 +6,11 @@ import numpy as np
 import torch
 
 from foreword.data.rng import RowRng
-from foreword.evaluation.decoding import Start, decode, stops_of, text_of
+from foreword.evaluation.decoding import decode, stops_of, text_of
 from foreword.evaluation.filling import candidates, insert_candidates
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import Sampling
+from foreword.evaluation.starts import Start
 from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.model import Model
 from foreword.runs.recipe import Recipe

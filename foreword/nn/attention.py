@@ -34,16 +34,15 @@ from torch.nn import functional as F
 
 from foreword.errors import UserError
 from foreword.nn.attentions._contract import AttentionMechanism
+from foreword.nn.cache import Cache
 from foreword.nn.dropout import dropout as drop
 from foreword.nn.gpu_shapes import fused_attention, takes_gpu_shapes
+from foreword.nn.linear import Linear
 from foreword.nn.masks import CausalMask, FullMask, Mask
 from foreword.nn.positions._contract import AttentionPositions, PositionScheme
 
 FUSED = "fused"  # in place of a block mask within `gpu_shapes`
 SHORT = 512  # keys up to which attention on the CPU is computed by hand
-
-Cache = tuple[Tensor, Tensor]  # keys and values, each (batch, heads, length, d_head)
-
 
 _dense_only: ContextVar[bool] = ContextVar("dense_only", default=False)
 
@@ -296,9 +295,9 @@ class Attention(nn.Module):
         super().__init__()
         self.heads, self.d_head, self.dropout = heads, d_head, dropout
         self.scale = d_head**-0.5 if is_scaled else 1.0
-        self.query = nn.Linear(d_model, heads * d_head, bias=bias)
-        self.key_value = nn.Linear(d_model, 2 * heads * d_head, bias=bias)
-        self.output = nn.Linear(heads * d_head, d_model, bias=bias)
+        self.query = Linear(d_model, heads * d_head, bias=bias)
+        self.key_value = Linear(d_model, 2 * heads * d_head, bias=bias)
+        self.output = Linear(heads * d_head, d_model, bias=bias)
 
     def keys_values(self, context: Tensor) -> Cache:
         """Return K and V, (batch, keys, d_model) -> two of (batch, heads, keys, d_head)."""

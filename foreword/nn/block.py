@@ -5,12 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from foreword.nn.attention import Attention, AttentionInputs, Cache
+from foreword.nn.attention import Attention, AttentionInputs
+from foreword.nn.cache import Cache, GrowingLayer, LayerCache
 from foreword.nn.dropout import Dropout
 from foreword.nn.feedforward import FeedForward
 from foreword.nn.stack_settings import StackSettings
-
-LayerCache = tuple[Cache, Cache | None]  # of self-attention and of cross-attention
 
 
 class Block(nn.Module):
@@ -57,7 +56,7 @@ class Block(nn.Module):
         self,
         x: Tensor,
         inputs: AttentionInputs,
-        cache: LayerCache | None = None,
+        cache: LayerCache | GrowingLayer | None = None,
         memory: Tensor | None = None,
         source: Tensor | None = None,
         cross: AttentionInputs | None = None,
@@ -81,16 +80,19 @@ class Block(nn.Module):
         """
         # Keys and values of self-attention, from the memory and x, after the cached ones.
         context = x if memory is None else torch.cat([memory.to(x.dtype), x], dim=1)
-        # Without a cache keys begin at position 0; with one, new keys are where the queries are.
-        positions = inputs.positions.queries if cache is not None else from_zero(context)
+        # With a memory keys begin at position 0; else new keys are where the queries are.
+        positions = inputs.positions.queries if memory is None else from_zero(context)
         normalised = self._enter(context, self.attention_norm)
         k, v = self.attention.keys_values(normalised)
         if inputs.position is not None:
             k = inputs.position.rotate(k, positions)
-        if cache is not None:
+        source_kv = None
+        if isinstance(cache, GrowingLayer):
+            (k, v), source_kv = cache.append(k, v), cache.source
+        elif cache is not None:
             k, v = torch.cat([cache[0][0], k], dim=2), torch.cat([cache[0][1], v], dim=2)
+            source_kv = cache[1]
         # Keys and values of cross-attention, computed once for a source.
-        source_kv = cache[1] if cache is not None else None
         if self.cross is not None and cross is not None and source_kv is None:
             assert source is not None
             source_kv = self.cross.keys_values(source)

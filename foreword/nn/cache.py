@@ -1,11 +1,20 @@
-"""Selection of rows from what a backbone keeps between calls: key-value caches, states."""
+"""What a backbone keeps between calls: key-value caches that grow, and the selection of rows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
+import numpy as np
+import torch
 from torch import Tensor
+
+from foreword.types import Array
+
+Cache = tuple[Tensor, Tensor]  # keys and values, each (batch, heads, length, d_head)
+LayerCache = tuple[Cache, Cache | None]  # of self-attention and of cross-attention
+SPARE = 64  # positions for which room is made at a time
 
 CacheT = TypeVar("CacheT")
 
@@ -29,3 +38,115 @@ def _select(cache: Any, rows: Tensor | slice) -> Any:
         changes = {f.name: _select(getattr(cache, f.name), rows) for f in fields(cache)}
         return replace(cache, **changes)
     return cache
+
+
+class GrowingCache:
+    """The key-value cache of a stack whose rows grow by different numbers of tokens.
+
+    There is room for tokens to come, so appending copies new keys and values alone. Each call of
+    the stack appends tokens to every row; `accept` then says how many of them each row keeps.
+
+    Args:
+        parts: the caches of groups of rows that a stack returned, each of rows of one length.
+
+    Attributes:
+        lengths: the number of tokens of each row, (rows,) int64.
+    """
+
+    def __init__(self, parts: Sequence[list[LayerCache]]) -> None:
+        shapes = [part[0][0][0].shape for part in parts]
+        self.lengths: Array = np.concatenate([np.full(s[0], s[2], np.int64) for s in shapes])
+        self._layers = [
+            GrowingLayer(layers, int(self.lengths.max())) for layers in zip(*parts, strict=True)
+        ]
+
+    def __getitem__(self, layer: int) -> GrowingLayer:
+        return self._layers[layer]
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all rows have one length."""
+        return bool((self.lengths == self.lengths[0]).all())
+
+    @property
+    def source_length(self) -> int:
+        """The length of the source, 0 without one."""
+        source = self._layers[0].source
+        return 0 if source is None else source[0].shape[2]
+
+    def begin(self, count: int, device: torch.device) -> tuple[Tensor, int]:
+        """Prepare for `count` more tokens of each row, and return where they and all keys are.
+
+        Returns:
+            The positions of the new tokens, (count,) if all rows have one length, else (rows,
+            count); and the number of keys.
+        """
+        longest = int(self.lengths.max())
+        if self.is_even:
+            positions = torch.arange(longest, longest + count, device=device)
+        else:
+            positions = torch.from_numpy(self.lengths[:, None] + np.arange(count)).to(device)
+        for layer in self._layers:
+            layer.begin(positions, longest + count)
+        return positions, longest + count
+
+    def accept(self, counts: Array) -> None:
+        """Keep the first of the tokens that were appended last, (rows,) int64."""
+        self.lengths = self.lengths + counts
+
+    def keep(self, rows: Array) -> None:
+        """Keep these rows alone."""
+        self.lengths = self.lengths[rows]
+        for layer in self._layers:
+            layer.keep(torch.from_numpy(rows))
+
+
+class GrowingLayer:
+    """The keys and values of one layer of a `GrowingCache`."""
+
+    def __init__(self, parts: Sequence[LayerCache], longest: int) -> None:
+        rows = sum(len(part[0][0]) for part in parts)
+        self._both = [_room(part, rows, longest) for part in parts[0][0]]
+        first = 0
+        for (keys, values), _ in parts:
+            for room, tensor in zip(self._both, (keys, values), strict=True):
+                room[first : first + len(keys), :, : keys.shape[2]] = tensor
+            first += len(keys)
+        sources = [source for _, source in parts if source is not None]
+        self.source = None
+        if sources:
+            keys, values = (torch.cat(some) for some in zip(*sources, strict=True))
+            self.source = keys, values
+        self._positions, self._end = torch.empty(0), 0
+
+    def begin(self, positions: Tensor, end: int) -> None:
+        """Make room for tokens at these positions, before `end`."""
+        self._positions, self._end = positions, end
+        keys = self._both[0]
+        if keys.shape[2] < end:
+            for n, old in enumerate(self._both):
+                self._both[n] = _room(old, len(old), end)
+                self._both[n][:, :, : old.shape[2]] = old
+
+    def append(self, k: Tensor, v: Tensor) -> Cache:
+        """Write new keys and values, (rows, heads, new, d_head), and return all."""
+        for room, new in zip(self._both, (k, v), strict=True):
+            if self._positions.ndim == 1:
+                room[:, :, self._end - new.shape[2] : self._end] = new
+            else:
+                rows = torch.arange(len(new), device=new.device)[:, None]
+                room[rows, :, self._positions] = new.transpose(1, 2)
+        keys, values = (room[:, :, : self._end] for room in self._both)
+        return keys, values
+
+    def keep(self, rows: Tensor) -> None:
+        """Keep these rows alone."""
+        self._both = [room[rows.to(room.device)] for room in self._both]
+        if self.source is not None:
+            self.source = select(self.source, rows.to(self.source[0].device))
+
+
+def _room(like: Tensor, rows: int, length: int) -> Tensor:
+    """Return zeros for a number of rows, longer than `length`; NaN would spread through masks."""
+    length = (length // SPARE + 1) * SPARE
+    return like.new_zeros(rows, like.shape[1], length, like.shape[3])

@@ -22,7 +22,8 @@ from torch.utils.checkpoint import (
 )
 
 from foreword.nn.attention import AttentionInputs
-from foreword.nn.block import Block, LayerCache
+from foreword.nn.block import Block
+from foreword.nn.cache import LayerCache
 from foreword.nn.dropout import repeated_draws
 
 Checkpointing = Literal["none", "selective", "full"]

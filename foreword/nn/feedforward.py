@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from foreword.nn.dropout import Dropout
+from foreword.nn.linear import Linear
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -33,9 +34,9 @@ class FeedForward(nn.Module):
         super().__init__()
         self.is_gated = activation in ("geglu", "geglu_tanh", "swiglu")
         self.activation = ACTIVATIONS[activation]
-        self.up = nn.Linear(d_model, d_ff * (2 if self.is_gated else 1), bias=bias)
+        self.up = Linear(d_model, d_ff * (2 if self.is_gated else 1), bias=bias)
         self.dropout = Dropout(dropout)
-        self.down = nn.Linear(d_ff, d_model, bias=bias)
+        self.down = Linear(d_ff, d_model, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (..., d_model) -> (..., d_model)."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from foreword.nn.cross_entropy import cross_entropy
 from foreword.nn.embedding import Embedding
+from foreword.nn.linear import WeightModule
 from foreword.nn.sample_tokens import sample_tokens
 from foreword.types import Batch, Hidden, Loss, UniformDraws
 
@@ -113,7 +113,7 @@ class VocabularyHead(nn.Module, ABC):
         return tokens
 
 
-class TokenHead(VocabularyHead):
+class TokenHead(VocabularyHead, WeightModule):
     """The full softmax: one score for each token of the vocabulary.
 
     Args:
@@ -167,7 +167,7 @@ class TokenHead(VocabularyHead):
 
     def scores(self, states: Tensor) -> Tensor:
         """Return the logits of transformed states, (..., width) -> (..., vocab)."""
-        return F.linear(states, self.weight, self.bias)
+        return self.product(states, self.bias)
 
     def nll(self, states: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Return the weighted cross-entropy; it never holds all logits at once."""

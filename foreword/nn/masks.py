@@ -79,6 +79,21 @@ class CausalMask(Mask):
 
 
 @dataclass(frozen=True)
+class RaggedCausalMask(Mask):
+    """`CausalMask` with an offset of each row: keys that precede its first query.
+
+    Attributes:
+        offsets: (batch,) int64.
+    """
+
+    offsets: Any
+
+    def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
+        """Return whether the key is at or before the query."""
+        return j <= i + self.offsets[b]
+
+
+@dataclass(frozen=True)
 class DocumentMask(Mask):
     """Keys of the query's own document, for several texts packed in one row.
 

@@ -97,6 +97,11 @@ class Architecture(Ranged, ABC):
         return 0
 
     @property
+    def cache_can_be_ragged(self) -> bool:
+        """Whether rows of one batch may have key-value caches of different lengths."""
+        return False
+
+    @property
     def has_memory(self) -> bool:
         """Whether a row passes a memory to the next, so that rows must be consecutive."""
         return False

@@ -54,8 +54,18 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x normalised, (..., d_model) -> (..., d_model)."""
+        if not torch.is_grad_enabled():
+            return rms_normalise(x, self.eps)[0] * self.weight.to(x.dtype)
         normalised: Tensor = _RmsNorm.apply(x, self.weight, self.eps)  # type: ignore[no-untyped-call]
         return normalised
+
+
+def rms_normalise(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Return x / sqrt(mean(x^2) + eps) in the dtype of x, and the factor of each row."""
+    dtype = at_least_float32(x.dtype)
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=dtype)
+    scale = torch.rsqrt(norm.square_().div_(x.shape[-1]).add_(eps)).to(x.dtype)
+    return x * scale, scale
 
 
 class _RmsNorm(torch.autograd.Function):
@@ -63,10 +73,7 @@ class _RmsNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        dtype = at_least_float32(x.dtype)
-        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=dtype)
-        scale = torch.rsqrt(norm.square_().div_(x.shape[-1]).add_(eps)).to(x.dtype)
-        normalised = x * scale
+        normalised, scale = rms_normalise(x, eps)
         ctx.save_for_backward(normalised, scale, weight)
         return normalised * weight.to(x.dtype)
 

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from foreword.nn.attention import AttentionInputs, has_triton, prepare_mask
 from foreword.nn.attentions._contract import AttentionKind, AttentionMechanism
 from foreword.nn.attentions.dense import DenseAttention
-from foreword.nn.block import Block, LayerCache, from_zero, norm_of
+from foreword.nn.block import Block, from_zero, norm_of
+from foreword.nn.cache import GrowingCache, LayerCache
 from foreword.nn.dropout import Dropout
 from foreword.nn.gpu_shapes import takes_gpu_shapes
 from foreword.nn.masks import Mask, MemoryMask
@@ -113,7 +114,7 @@ class Stack(nn.Module):
         self,
         x: Tensor,
         mask: Mask,
-        cache: list[LayerCache] | None = None,
+        cache: list[LayerCache] | GrowingCache | None = None,
         memory: tuple[Tensor, ...] | None = None,
         source: Tensor | None = None,
         cross_mask: Mask | None = None,
@@ -127,7 +128,7 @@ class Stack(nn.Module):
         Args:
             x: embeddings, (batch, length, d_model).
             mask: over (length, cached length + length).
-            cache: key-value cache of each layer, from an earlier call.
+            cache: key-value cache of each layer, from an earlier call; one that grows is extended.
             memory: states of the row before, from its call. The mask is then over the row alone,
                 and every query sees the whole memory.
             source: (batch, source length, d_model), for cross-attention.
@@ -137,19 +138,23 @@ class Stack(nn.Module):
             keeps_layers: whether to return the states of each layer.
         """
         # Positions begin after the cache or the memory.
-        length = x.shape[1]
-        start = cache[0][0][0].shape[2] if cache else 0
+        length, start = x.shape[1], 0
+        if isinstance(cache, list):
+            start = cache[0][0][0].shape[2]
         if memory is not None:
             start = memory[0].shape[1]
             mask = MemoryMask(mask, start)
         if segments is not None and start:  # the memory is of the first segment
             segments = nn.functional.pad(segments, (start, 0))
-        positions = AttentionPositions(from_zero(x) + start, start + length, segments)
+        if isinstance(cache, GrowingCache):
+            positions = AttentionPositions(*cache.begin(length, x.device))
+        else:
+            positions = AttentionPositions(from_zero(x) + start, start + length, segments)
         # Masks and biases are prepared once for all layers. FlexAttention has no dropout of
         # attention weights; SDPA does.
         drops = self.training and self.drops_attention
         can_flex = takes_gpu_shapes() or (x.is_cuda and has_triton())
-        flex = can_flex and length > 1 and not drops
+        flex = can_flex and length > 1 and cache is None and not drops
         layer_inputs = self._layer_inputs(mask, positions, x, flex=flex)
         source_length = _source_length(source, cache)
         cross = self._cross_inputs(cross_mask, source_length, positions, x, flex=flex)
@@ -163,7 +168,7 @@ class Stack(nn.Module):
             x, layer_cache, g = block(
                 x,
                 layer_inputs[n],
-                cache[n] if cache else None,
+                cache[n] if cache is not None else None,
                 memory[n] if memory is not None else None,
                 source,
                 cross,
@@ -196,10 +201,10 @@ class Stack(nn.Module):
         # Layers of one kind of attention share the prepared mask.
         prepared: dict[AttentionKind, tuple[Any, PositionScheme]] = {}
         keys = torch.arange(positions.keys, device=x.device)
-        shape = (len(x), len(positions.queries), positions.keys)
+        shape = (len(x), x.shape[1], positions.keys)
         for kind in dict.fromkeys(self.attention_kinds):
             position = (None if kind.is_dense else self.local_position) or self.position
-            bias = position.bias(positions.queries, keys)
+            bias = _bias(position, positions.queries, keys)
             can_flex = flex and not position.adds_scores
             prepared_mask = kind.prepare(mask, bias, shape, _scores_like(x), flex=can_flex)
             if at is not None:
@@ -261,10 +266,24 @@ def _position(
     )
 
 
-def _source_length(source: Tensor | None, cache: list[LayerCache] | None) -> int:
+def _bias(position: PositionScheme, queries: Tensor, keys: Tensor) -> Tensor | None:
+    """Return the bias of queries (queries,), or of those of each row, (rows, queries).
+
+    Returns:
+        (heads, queries, keys), or (rows, heads, queries, keys).
+    """
+    bias = position.bias(queries.flatten(), keys)
+    if bias is None or queries.ndim == 1:
+        return bias
+    return bias.view(len(bias), *queries.shape, -1).transpose(0, 1)
+
+
+def _source_length(source: Tensor | None, cache: list[LayerCache] | GrowingCache | None) -> int:
     """Return the length of the source, or of its keys in the cache; 0 if there is neither."""
     if source is not None:
         return source.shape[1]
+    if isinstance(cache, GrowingCache):
+        return cache.source_length
     return cache[0][1][0].shape[2] if cache and cache[0][1] else 0
 
 

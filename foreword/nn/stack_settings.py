@@ -117,6 +117,11 @@ class StackSettings(ModelSettings):
         return 2 * self.heads * self.head_width * self.layers
 
     @property
+    def cache_can_be_ragged(self) -> bool:
+        """Whether rows of one batch may have caches of different lengths: if they are dense."""
+        return self.attention.is_dense
+
+    @property
     def ff_width(self) -> int:
         """d_ff, or its default."""
         return self.d_ff or 4 * self.d_model

@@ -13,9 +13,10 @@ from torch.nn import functional as F
 
 from foreword.data.rows import positions_within
 from foreword.errors import UserError
-from foreword.evaluation.decoding import Start, decode, stops_of, text_of
+from foreword.evaluation.decoding import decode, stops_of, text_of
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import GREEDY
+from foreword.evaluation.starts import Start
 from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Model, NeuralBackbone

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from foreword.evaluation.decoding import Start
 from foreword.evaluation.prompting import PromptedModel
+from foreword.evaluation.starts import Start
 from foreword.ranges import Count
 from foreword.text.special import EOS
 from foreword.tuning.conversations import SPECIAL_TOKENS, USER, ChatTokens, jinja, of_text

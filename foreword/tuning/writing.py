@@ -6,8 +6,8 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from foreword.evaluation.decoding import Start
 from foreword.evaluation.prompting import PromptedModel
+from foreword.evaluation.starts import Start
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.tasks._contract import Task

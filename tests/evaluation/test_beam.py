@@ -14,9 +14,10 @@ from foreword import config
 from foreword.errors import UserError
 from foreword.evaluation import beam, decoding
 from foreword.evaluation.beam import Beams
-from foreword.evaluation.decoding import GeneratedTokens, Start, decode, stops_of
+from foreword.evaluation.decoding import decode, stops_of
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import Sampling
+from foreword.evaluation.starts import GeneratedTokens, Start, whole_rows
 from foreword.nn.init import initialise
 from foreword.runs.recipe import Recipe
 from foreword.text.tokenizer import Tokenizer
@@ -69,6 +70,7 @@ def starts_for(prompted: PromptedModel, texts: list[str]) -> list[Start]:
 def assert_equal(one: GeneratedTokens, other: GeneratedTokens) -> None:
     assert one.ids.tolist() == other.ids.tolist()
     assert one.stopped == other.stopped
+    assert one.log_probs is not None and other.log_probs is not None
     np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-5)
 
 
@@ -76,7 +78,7 @@ def assert_equal(one: GeneratedTokens, other: GeneratedTokens) -> None:
 def test_one_beam_equals_greedy_decoding(make: MakeModel, family: str) -> None:
     prompted = make(family)
     starts, stops = starts_for(prompted, TEXTS), stops_of(prompted)
-    greedy = decode(prompted, starts, Sampling(tokens=12, temperature=0.0), stops)
+    greedy = decode(prompted, starts, Sampling(tokens=12, temperature=0.0), stops, scores=True)
     for penalty in (0.0, 1.0):
         hypotheses = beam.search(prompted, starts, Beams(1, penalty, tokens=12), stops)
         for one, best in zip(greedy, hypotheses, strict=True):
@@ -87,11 +89,11 @@ def test_one_beam_equals_greedy_decoding(make: MakeModel, family: str) -> None:
 def log_probs_of(prompted: PromptedModel, start: Start, texts: list[Array]) -> Array:
     """Return the log-probability of each token of equally long texts after a start, in one pass."""
     rows = [np.concatenate([start.target, text]) for text in texts]
-    target = decoding._tokens(np.stack(rows))
+    target = whole_rows(np.stack(rows))
     weights = np.zeros(target.ids.shape, np.float32)
     weights[:, len(start.target) :] = 1
     sources = np.tile(start.source, (len(texts), 1)) if start.source is not None else None
-    source = None if sources is None else decoding._tokens(sources)
+    source = None if sources is None else whole_rows(sources)
     batch = prompted.recipe.layout.arrange(Example(source, target, weights), prompted.vocab)
     logits = prompted.logits(prompted.run_backbone(batch).states).double().log_softmax(-1).numpy()
     at = batch.weights > 0

@@ -16,12 +16,13 @@ from foreword.data.shards import Shards
 from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.errors import UserError
 from foreword.evaluation.context import by_memory
-from foreword.evaluation.decoding import Start, decode, generate
+from foreword.evaluation.decoding import decode, generate
 from foreword.evaluation.filling import fill
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import GREEDY, Sampling
 from foreword.evaluation.scorer import ScoringItem, scorer_of
 from foreword.evaluation.scoring import score
+from foreword.evaluation.starts import Start
 from foreword.nn.masks import CausalMask
 from foreword.text.tokenizer import Tokenizer
 from foreword.types import Batch
@@ -101,10 +102,11 @@ def test_transformer_xl_generates_beyond_its_row_and_memory(make_prompted: Make)
     prompted = make_prompted("transformer_xl", length=LENGTH)
     sampling, stops = Sampling(tokens=40, temperature=1.5), np.empty(0, np.int64)
     start = prompted.tokenizer.encode("the cat")
-    (text,) = decode(prompted, [Start(None, start)], sampling, stops)
+    (text,) = decode(prompted, [Start(None, start)], sampling, stops, scores=True)
     assert len(text.ids) == 40 > LENGTH + 16
     whole = np.concatenate([start, text.ids])
     item = ScoringItem(whole, np.arange(len(whole)) >= len(start))
+    assert text.log_probs is not None
     np.testing.assert_allclose(
         text.log_probs, next(scorer_of(prompted).log_probs([item])), atol=1e-5
     )

@@ -11,9 +11,12 @@ from torch.utils._pytree import tree_leaves
 
 from foreword import kinds
 from foreword.errors import UserError
-from foreword.evaluation.decoding import Start, decode, generate, stops_of
+from foreword.evaluation import decoder
+from foreword.evaluation.decoding import decode, generate, stops_of
+from foreword.evaluation.drafts import Drafts
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import GREEDY, Sampling, distribution, sample_tokens
+from foreword.evaluation.starts import Start
 from foreword.types import Array, Batch, Example, Tokens
 
 DECODERS = ("decoder", "prefix", "span_decoder", "encoder_decoder")
@@ -167,12 +170,14 @@ def test_decoding_stops_at_the_last_position(make_prompted: Callable[..., Prompt
 def test_a_stop_token_ends_the_text(make_prompted: Callable[..., PromptedModel]) -> None:
     prompted = make_prompted("decoder", "rotary")
     start = starts_for(prompted, ["The cat"])[0]
-    free = decode(prompted, [start], Sampling(tokens=10, temperature=0), np.empty(0, np.int64))[0]
+    greedy = Sampling(tokens=10, temperature=0)
+    free = decode(prompted, [start], greedy, np.empty(0, np.int64), scores=True)[0]
     assert free.stopped == "tokens" and len(free.ids) == 10
     stop = free.ids[4:5]
-    cut = decode(prompted, [start], Sampling(tokens=10, temperature=0), stop)[0]
+    cut = decode(prompted, [start], greedy, stop, scores=True)[0]
     assert cut.stopped == "end"
     assert cut.ids.tolist() == free.ids[: int((free.ids == stop[0]).argmax())].tolist()
+    assert cut.log_probs is not None and free.log_probs is not None
     np.testing.assert_allclose(cut.log_probs, free.log_probs[: len(cut.ids) + 1], atol=1e-6)
 
 
@@ -220,3 +225,46 @@ def test_generated_text_keeps_the_spaces_of_a_byte_level_tokenizer(
     new = decode(prompted, [start], Sampling(tokens=8, temperature=0), stops_of(prompted))[0]
     text = generate(prompted, ["The cat"], Sampling(tokens=8, temperature=0))[0].text
     assert "The cat" + text == prompted.tokenizer.decode(np.concatenate([start.target, new.ids]))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.3])
+@pytest.mark.parametrize("family", DECODERS)
+def test_repeated_text_is_read_several_tokens_at_a_time_with_the_same_result(
+    make_prompted: Callable[..., PromptedModel],
+    monkeypatch: pytest.MonkeyPatch,
+    family: str,
+    temperature: float,
+) -> None:
+    prompted = make_prompted(family, "rotary")
+    starts = starts_for(prompted, ["The cat sat", "A bird", "One day the sun"])
+    sampling, reads = Sampling(tokens=30, temperature=temperature), []
+    run_backbone = PromptedModel.run_backbone
+
+    def counted(self: PromptedModel, batch: Batch, cache: object = None) -> object:
+        reads.append(batch.ids.shape[1])
+        return run_backbone(self, batch, cache)
+
+    monkeypatch.setattr(PromptedModel, "run_backbone", counted)
+    none = np.empty(0, np.int64)
+    guessed = decode(prompted, starts, sampling, none, scores=True)
+    with_guesses = len(reads)
+    monkeypatch.setattr(decoder, "AHEAD", 1)
+    reads.clear()
+    one_by_one = decode(prompted, starts, sampling, none, scores=True)
+    assert sum(length > 1 for length in reads) <= len(starts), "only starts are longer"
+    for one, other in zip(guessed, one_by_one, strict=True):
+        assert one.ids.tolist() == other.ids.tolist()
+        np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-5)
+    if not temperature:
+        assert with_guesses < len(reads), "greedy texts of tiny models repeat themselves"
+
+
+def test_guesses_are_what_followed_the_same_tokens_before() -> None:
+    drafts = Drafts([5, 6, 7, 8, 9, 6, 7])
+    assert drafts.guess(8) == [8, 9]
+    drafts.verified(2, 2)
+    assert drafts.guess(8) == [8, 9, 6, 7]
+    assert drafts.guess(1) == [8]
+    drafts.extend([1])
+    assert drafts.guess(8) == []
+    assert Drafts([1, 2, 1, 2]).guess(2) == [1, 2]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from foreword.evaluation import beam, decoding, sampling
+from foreword.evaluation import beam, decoder, sampling
 from foreword.evaluation.beam import Beams
 from foreword.evaluation.decoding import decode, starts_of, stops_of
 from foreword.evaluation.prompting import PromptedModel
@@ -40,9 +40,9 @@ def refusing(work: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.fixture
 def without_float64(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (beam, decoding, sampling):
+    for module in (beam, decoder, sampling):
         monkeypatch.setattr(module, "widest", lambda device: torch.float32)
-    monkeypatch.setattr(decoding, "sample_tokens", refusing(sample_tokens))
+    monkeypatch.setattr(decoder, "sample_tokens", refusing(sample_tokens))
     monkeypatch.setattr(beam._Search, "__init__", refusing(beam._Search.__init__))
     monkeypatch.setattr(beam._Search, "_extend", refusing(beam._Search._extend))
 

@@ -18,6 +18,7 @@ from foreword.nn.masks import (
     MemoryMask,
     PermutationMask,
     PrefixMask,
+    RaggedCausalMask,
     WindowMask,
 )
 from foreword.nn.positions._contract import AttentionPositions
@@ -47,6 +48,7 @@ MASKS: dict[str, Mask] = {
     "ordered": PermutationMask(ORDER) & SAME,
     "ordered, before itself": PermutationMask(ORDER, includes_self=False),
     "memory": MemoryMask(CausalMask(), 3),
+    "ragged": RaggedCausalMask(torch.tensor([0, 3])),
 }
 
 

@@ -9,8 +9,8 @@ import torch
 from foreword import config
 from foreword.evaluation import beam
 from foreword.evaluation.beam import Beams
-from foreword.evaluation.decoding import Start
 from foreword.evaluation.prompting import PromptedModel
+from foreword.evaluation.starts import Start
 from foreword.runs.recipe import Recipe
 from foreword.types import Vocab
 

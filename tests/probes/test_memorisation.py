@@ -18,11 +18,12 @@ from foreword import config
 from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.evaluation import heldout
-from foreword.evaluation.decoding import Start, decode, stops_of
+from foreword.evaluation.decoding import decode, stops_of
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import GREEDY
 from foreword.evaluation.scorer import padded
 from foreword.evaluation.scoring import score
+from foreword.evaluation.starts import Start
 from foreword.nn.init import initialise
 from foreword.probes._canaries import Canary, candidates, exposure, read_canaries
 from foreword.probes._contract import Finding, ProbedModel

@@ -45,9 +45,23 @@ class RotaryPositions(PositionScheme):
     def __init__(self, base: float, d_head: int) -> None:
         super().__init__()
         self.base, self.d_head = base, d_head
+        self._last: tuple[Tensor, Tensor, Tensor] | None = None  # positions, cosines, sines
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
         """Return x rotated, (batch, heads, length, d_head); angles are in float32 at least."""
+        half = self.d_head // 2
+        cos, sin = self._cos_sin(x, positions)
+        left, right = x[..., :half], x[..., half:]
+        return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
+
+    def _cos_sin(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the cosine and sine of each angle, (..., length, d_head / 2) in the dtype of x.
+
+        Those of the last positions are kept: all layers have the same.
+        """
+        last = None if torch.compiler.is_compiling() else self._last
+        if last is not None and last[0] is positions and last[1].dtype == x.dtype:
+            return last[1], last[2]
         half, dtype = self.d_head // 2, at_least_float32(x.dtype)
         steps = torch.arange(half, device=x.device, dtype=dtype)
         frequencies = torch.exp(-math.log(self.base) / half * steps)
@@ -57,5 +71,6 @@ class RotaryPositions(PositionScheme):
         if positions.ndim == 2:
             angles = angles[:, None]
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-        left, right = x[..., :half], x[..., half:]
-        return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
+        if not torch.compiler.is_compiling():
+            self._last = positions, cos, sin
+        return cos, sin

@@ -12,8 +12,8 @@ import numpy as np
 from torch import Tensor
 
 from foreword.errors import UserError
-from foreword.evaluation.decoding import Start
 from foreword.evaluation.prompting import PromptedModel
+from foreword.evaluation.starts import Start
 from foreword.ranges import Count
 from foreword.text.sentences import split
 from foreword.text.tokenizer import Tokenizer

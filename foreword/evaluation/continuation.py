@@ -1,0 +1,81 @@
+"""What a model has read of several texts, extended by a few tokens at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from foreword.evaluation.prompting import PromptedModel
+from foreword.nn.cache import GrowingCache, select
+from foreword.nn.masks import CausalMask, FullMask, Mask, RaggedCausalMask
+from foreword.types import Array, Batch
+
+
+class Continuation:
+    """The state of a model that reads several texts, one a row.
+
+    Args:
+        prompted: the model.
+        batches: the beginnings of the texts, in groups of equal length; only a model whose cache
+            can be ragged has several.
+
+    Attributes:
+        states: of the tokens read last, (rows, tokens, d_model).
+        positions: of the last token of each row, (rows,) int64.
+    """
+
+    def __init__(self, prompted: PromptedModel, batches: Sequence[Batch]) -> None:
+        self._prompted = prompted
+        hidden = [prompted.run_backbone(batch) for batch in batches]
+        self.states = torch.cat([one.states[:, -1:] for one in hidden])
+        self.positions: Array = np.concatenate([batch.positions[:, -1] for batch in batches])
+        self._cross_mask = None if batches[0].cross_mask is None else FullMask()
+        self._length = batches[0].ids.shape[1]
+        self._cache: Any = hidden[0].cache
+        self._is_growing = prompted.recipe.model.cache_width > 0
+        if self._is_growing:
+            self._cache = GrowingCache([one.cache for one in hidden])
+
+    @property
+    def can_read_ahead(self) -> bool:
+        """Whether tokens may be read that `accept` then takes back, differing between rows."""
+        return self._is_growing and (
+            len(self.positions) == 1 or self._prompted.recipe.model.cache_can_be_ragged
+        )
+
+    def read(self, ids: Array) -> None:
+        """Read some tokens of each row, (rows, tokens) int64."""
+        positions = self.positions[:, None] + np.arange(1, ids.shape[1] + 1)
+        batch = Batch(ids, positions, self._mask(), cross_mask=self._cross_mask)
+        hidden = self._prompted.run_backbone(batch, self._cache)
+        self.states = hidden.states
+        if not self._is_growing:
+            self._cache = hidden.cache
+
+    def _mask(self) -> Mask:
+        """Return the mask of new tokens, which see all earlier ones of their row."""
+        if not self._is_growing:
+            return CausalMask(self._length)
+        cache: GrowingCache = self._cache
+        if cache.is_even:
+            return CausalMask(int(cache.lengths[0]))
+        return RaggedCausalMask(torch.from_numpy(cache.lengths).to(self._prompted.device))
+
+    def accept(self, counts: Array) -> None:
+        """Keep the first of the tokens of each row that were read last, (rows,) int64."""
+        self.positions = self.positions + counts
+        self._length += int(counts[0])
+        if self._is_growing:
+            self._cache.accept(counts)
+
+    def keep(self, rows: Array) -> None:
+        """Keep these rows alone, and forget the states read last."""
+        self.positions = self.positions[rows]
+        self.states = self.states[:0]
+        if self._is_growing:
+            self._cache.keep(rows)
+        else:
+            self._cache = select(self._cache, torch.from_numpy(rows).to(self._prompted.device))
