@@ -5,10 +5,12 @@ from __future__ import annotations
 import glob
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 from foreword import kinds
 from foreword.data.readers._contract import Reader
 from foreword.data.readers.parallel import Parallel, find_sides
+from foreword.data.remote import find_remote, is_url
 from foreword.data.text_files import COMPRESSIONS, ReadCounts, ReadSettings, TextFile
 from foreword.errors import UserError
 from foreword.types import Document
@@ -164,6 +166,9 @@ def _suffix(file: Path) -> str:
 
 def _expand(source: str | Path) -> tuple[list[Path], bool]:
     """Return the files of one input, and whether it names them one by one."""
+    if is_url(source):
+        files, are_named = find_remote(str(source))
+        return cast(list[Path], files), are_named
     path = Path(source).expanduser()
     if path.is_dir():
         paths = sorted(path.rglob("*"))

@@ -11,6 +11,7 @@ from typing import IO, Any, ClassVar
 
 from foreword import atomic
 from foreword.data.readers._contract import Reader
+from foreword.data.remote import is_url
 from foreword.data.text_files import COMPRESSIONS, TextFile
 from foreword.errors import UserError
 from foreword.types import Document
@@ -62,7 +63,11 @@ def _plain(source: TextFile) -> Iterator[Path | IO[bytes]]:
         UserError: there is no room for it.
     """
     if source.path.suffix.lower() not in COMPRESSIONS:
-        yield source.path
+        if is_url(source.path):
+            with source.path.open("rb") as file:
+                yield file
+        else:
+            yield source.path
         return
     with tempfile.TemporaryFile() as copy:
         with source.open() as stream:

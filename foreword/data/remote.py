@@ -1,0 +1,103 @@
+"""Files at URLs: s3://bucket/name, and what else `fsspec` and its packages read."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import PurePosixPath
+from typing import Any
+
+from foreword.errors import UserError
+
+URL = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]+://")
+BLOCK = 1 << 20  # bytes
+
+
+@dataclass(frozen=True)
+class RemoteState:
+    """What is known of a file without reading it, named as `os.stat` names it.
+
+    Attributes:
+        st_size: its bytes.
+        st_mtime_ns: a number that changes when the file does.
+    """
+
+    st_size: int
+    st_mtime_ns: int
+
+
+class RemoteFile(PurePosixPath):
+    """A file at a URL, which readers use as they use a `Path`."""
+
+    def __str__(self) -> str:
+        return super().__str__().replace(":/", "://", 1)
+
+    def open(self, mode: str = "rb") -> BufferedReader:
+        """Open it for reading bytes.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        with _errors(str(self)):
+            system, path = _system(str(self))
+            return BufferedReader(system.open(path, mode), BLOCK)
+
+    def stat(self) -> RemoteState:
+        """Return its size and what changes with it."""
+        with _errors(str(self)):
+            system, path = _system(str(self))
+            facts = system.info(path)
+        version = [str(facts.get(name)) for name in ("ETag", "LastModified", "mtime", "created")]
+        digest = hashlib.blake2b("".join(version).encode(), digest_size=6)
+        return RemoteState(int(facts["size"] or 0), int(digest.hexdigest(), 16))
+
+    def exists(self) -> bool:
+        """Return True: it was found."""
+        return True
+
+
+def is_url(source: object) -> bool:
+    """Return whether a source of text is a URL."""
+    return isinstance(source, RemoteFile) or bool(URL.match(str(source)))
+
+
+def find_remote(url: str) -> tuple[list[RemoteFile], bool]:
+    """Return the files at a URL, a file, folder or pattern, and whether it names them one by one.
+
+    Raises:
+        UserError: there is none, it cannot be reached, or a package for such URLs is missing.
+    """
+    with _errors(url):
+        system, path = _system(url)
+        is_pattern = any(mark in path for mark in "*?[")
+        is_file = not is_pattern and system.isfile(path)
+        names = system.glob(path) if is_pattern else [path] if is_file else system.find(path)
+        files = sorted(RemoteFile(system.unstrip_protocol(name)) for name in names)
+    if not files:
+        raise UserError(f"{url}: there is no such file or folder")
+    return files, is_pattern or is_file
+
+
+def _system(url: str) -> Any:
+    import fsspec
+
+    return fsspec.core.url_to_fs(url)
+
+
+@contextmanager
+def _errors(url: str) -> Iterator[None]:
+    """Turn the errors of many packages into a UserError of one line."""
+    try:
+        yield
+    except (UserError, KeyboardInterrupt):
+        raise
+    except ImportError as error:
+        extra = "; pip install 'foreword[s3]'" if url.startswith("s3") else ""
+        raise UserError(f"{url}: {error}{extra}") from error
+    except Exception as error:  # of the services' own clients, which share no class
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(f"{url}: cannot be read: {reason}") from error
