@@ -129,10 +129,17 @@ def _not_empty(given: PathName, name: str) -> str:
     if not text:
         raise UserError(f"{name}: the path is empty; '.' is the current folder")
     names = os.fsencode(text).split(b"/")
+    hint = f"; {name} takes paths, texts takes the texts themselves" if name == DATA else ""
     if "\0" in text or max(map(len, names)) > LONGEST_NAME:
-        hint = f"; {name} takes paths, texts takes the texts themselves" if name == DATA else ""
         raise UserError(f"{name}: {reprlib.repr(text)} is not a path{hint}")
+    if hint and len(text.split()) > 1 and not _may_exist(text):
+        raise UserError(f"{name}: {reprlib.repr(text)}: there is no such file or folder{hint}")
     return text
+
+
+def _may_exist(text: str) -> bool:
+    """Return whether a path is there, or may be a pattern of some that are."""
+    return any(sign in text for sign in "*?[") or os.path.lexists(Path(text).expanduser())
 
 
 def assignments(given: Settings) -> list[str]:

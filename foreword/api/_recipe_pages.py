@@ -180,8 +180,9 @@ def cleaning_recipe_page(name: str, assignments: Sequence[str]) -> Page:
 def _summary(name: str, assignments: Sequence[str] = ()) -> dict[str, Any]:
     """Return the facts of a recipe; of its model a few layers are built, without weights."""
     recipe = load_recipe(name, assignments)
-    anywhere = replace(recipe, train=replace(recipe.train, device="auto"))
-    require_memory(anywhere, machines=MACHINES)  # or building a part of it could take for ever
+    if assignments or name not in config.recipe_names():
+        anywhere = replace(recipe, train=replace(recipe.train, device="auto"))
+        require_memory(anywhere, machines=MACHINES)  # or building a part of it could take for ever
     model, vocab = recipe.model, dummy_vocab(recipe.tokenizer)
     parameters = sum(count_parameters(recipe, vocab).values())
     return {

@@ -6,8 +6,8 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,7 @@ class RunFolder:
         probes: records of the probes measured while training, in order.
         samples: records of samples, in order.
         evaluations: the evaluations, sorted by file name.
+        of_tuned: those that began with a model tuned from the run, in `tuned/NAME/evaluations`.
         unread: what could not be read, a line each, for the page.
     """
 
@@ -85,6 +86,7 @@ class RunFolder:
     probes: tuple[Record, ...]
     samples: tuple[Record, ...]
     evaluations: tuple[SavedEvaluation, ...]
+    of_tuned: tuple[SavedEvaluation, ...]
     unread: tuple[str, ...]
 
 
@@ -124,6 +126,7 @@ def read(run: str | Path) -> RunFolder:
         probes=tuple(kinds["probes"]),
         samples=tuple(samples),
         evaluations=tuple(_evaluations(run / "evaluations", unread)),
+        of_tuned=tuple(_of_tuned(run, "", unread)),
         unread=tuple(unread),
     )
 
@@ -165,6 +168,15 @@ def _object(path: Path, unread: list[str]) -> dict[str, Any] | None:
     except DamagedError:
         unread.append(path.name)
         return None
+
+
+def _of_tuned(run: Path, above: str, unread: list[str]) -> Iterator[SavedEvaluation]:
+    """Yield the evaluations of the models tuned from a run, and of those tuned from these."""
+    for folder in sorted(path for path in (run / "tuned").glob("*") if path.is_dir()):
+        name = f"{above}{folder.name}"
+        for one in _evaluations(folder / "evaluations", unread):
+            yield replace(one, title=f"From the tuned model {name}: {one.title or one.name}")
+        yield from _of_tuned(folder, f"{name}/", unread)
 
 
 def _evaluations(folder: Path, unread: list[str]) -> list[SavedEvaluation]:

@@ -87,6 +87,7 @@ def body(run: RunFolder) -> str:
             evaluation_section(one, says_meaning=loss is None or one is not loss.evaluation)
             for one in run.evaluations
         ),
+        *(evaluation_section(one) for one in run.of_tuned),
         samples(run),
         _details("Recipe", f"<pre>{escape(run.recipe_text.strip())}</pre>"),
         _details("Where it comes from", key_value_table(run.provenance)),

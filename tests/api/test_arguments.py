@@ -66,6 +66,10 @@ class OtherProgress:
         ({"texts": None, "data": [LONG]}, "is not a path; --data takes paths, texts takes the"),
         ({"texts": None, "data": LONG}, "is not a path; --data takes paths, texts takes the"),
         ({"texts": None, "data": "a\0b"}, "is not a path"),
+        (
+            {"texts": None, "data": ["A short text.", "And another."]},
+            "'A short text.': there is no such file or folder; --data takes paths, texts takes",
+        ),
     ],
 )
 def test_a_wrong_argument_of_pretrain_is_named_and_leaves_nothing(

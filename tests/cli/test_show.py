@@ -12,6 +12,7 @@ import pytest
 
 from foreword import config, describe, kinds
 from foreword.api._recipe_pages import grouped
+from foreword.api.show import show
 from foreword.cli.main import run
 from foreword.runs.recipe import Recipe
 from foreword.tuning.fine_tuner import TuneSettings
@@ -141,3 +142,17 @@ def test_a_run_or_a_comparison_is_shown_by_report(
         (tmp_path / name).write_text("")
     assert run(["show", str(tmp_path)]) == 2
     assert f"'foreword report {tmp_path}' shows what was trained" in capsys.readouterr().err
+
+
+def test_shipped_recipes_are_not_measured_against_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It counts the parameters, which the table counts too."""
+    asked: list[object] = []
+    monkeypatch.setattr(
+        "foreword.api._recipe_pages.require_memory", lambda recipe, **_: asked.append(recipe)
+    )
+    show("bert_tiny")
+    assert not asked
+    show("bert_tiny", settings={"model.layers": 1})
+    assert len(asked) == 1

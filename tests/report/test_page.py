@@ -63,7 +63,7 @@ def write_run(folder: Path, **files: Any) -> Path:
     (folder / "recipe.toml").write_text(recipe, encoding="utf-8")
     for name, content in files.items():
         path = folder / name.replace("__", "/").replace("_json", ".json")
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(exist_ok=True, parents=True)
         text = content if isinstance(content, str) else json.dumps(content)
         path.write_text(text, encoding="utf-8")
     return folder
@@ -302,6 +302,19 @@ def tuning_run(folder: Path, **more: Any) -> Path:
     ]
     tuned = {"name": "영화", "task": "classify", "rows": rows, "examples": {"train": 9, "dev": 872}}
     return write_run(folder, run_json={}, evaluations__tune_json=tuned, **more)
+
+
+def test_results_that_began_with_a_tuned_model_are_on_the_page(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", run_json={})
+    assert "From the tuned model" not in write_page(run).read_text(encoding="utf-8")
+    again = tuning_run(run / "tuned" / "mnli")
+    tuning_run(again / "tuned" / "rte")
+    write_run(again, evaluations__loss_json=loss_evaluation(1.5, 10))
+    html = write_page(run).read_text(encoding="utf-8")
+    check(html)
+    for name in ("mnli: 영화", "mnli/rte: 영화"):
+        assert f"<h2>From the tuned model {name}" in html
+    assert "held-out loss, nats" not in html  # the tuned model's is not the run's
 
 
 def test_fine_tuning_has_a_chart_with_intervals_a_sentence_and_a_table(tmp_path: Path) -> None:
