@@ -21,8 +21,8 @@ NARROW = 60  # a window of fewer characters shows a table that does not fit as a
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print a table, with numbers aligned to the right and texts to the letter.
 
-    A table too wide for the window continues below, with its first column repeated; in a narrow
-    window each row is a list.
+    A table too wide for the window continues below, with the first columns repeated that tell its
+    rows apart; in a narrow window each row is a list.
     """
     texts = [[cell(value) for value in row] for row in rows]
     cells = zip(columns, *texts, strict=True)  # by column
@@ -30,7 +30,10 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
     if out.width < NARROW and sum(widths) > out.width - 1:
         _rows_as_lists(title, columns, texts)
         return
-    for which in _column_groups(widths, out.width - 1):
+    keys = _keys(texts)
+    if sum(widths[:keys]) > out.width // 2:  # too little room for the others
+        keys = 1
+    for which in _column_groups(widths, out.width - 1, keys):
         grid = Table(title=escape(title) or None, title_justify="left", header_style="bold")
         for n in which:
             is_number = bool(rows) and all(isinstance(row[n], int | float) for row in rows)
@@ -73,13 +76,27 @@ def _least_width(text: str) -> int:
     return min(LONGEST, max(map(len, words)))
 
 
-def _column_groups(widths: Sequence[int], room: int) -> list[list[int]]:
-    """Return the columns of each part of a table: the first, and as many others as fit."""
-    groups: list[list[int]] = [[0]]
-    for n in range(1, len(widths)):
-        has_others = len(groups[-1]) > 1
+def _keys(rows: Sequence[Sequence[str]]) -> int:
+    """Return the number of first columns that tell the rows apart; 1 if none do."""
+    columns = len(rows[0]) if rows else 0
+    prefixes = (n for n in range(1, columns) if len({tuple(row[:n]) for row in rows}) == len(rows))
+    return next(prefixes, 1)
+
+
+def _column_groups(widths: Sequence[int], room: int, keys: int = 1) -> list[list[int]]:
+    """Return the columns of each part of a table: the first, and as many others as fit.
+
+    Args:
+        widths: of the columns.
+        room: characters of a line.
+        keys: number of first columns, which each part has.
+    """
+    first = list(range(min(keys, len(widths))))
+    groups = [list(first)]
+    for n in range(len(first), len(widths)):
+        has_others = len(groups[-1]) > len(first)
         if has_others and sum(widths[m] for m in [*groups[-1], n]) > room:
-            groups.append([0])
+            groups.append(list(first))
         groups[-1].append(n)
     return groups
 
