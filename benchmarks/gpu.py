@@ -79,6 +79,7 @@ PARTS = (
     Part("learning:gpt2_mini", 50, "gpt2_mini on Python's own source texts"),
     Part("profile:bert_base", 20, "Where a step of bert_base goes"),
     Part("profile:gpt2_small", 20, "Where a step of gpt2_small goes"),
+    Part("parallel", 45, "Several GPUs: the same losses, and the speed"),
 )
 
 

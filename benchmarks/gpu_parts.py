@@ -272,6 +272,20 @@ def profile(job: Job, name: str) -> None:
         )
 
 
+def parallel(job: Job) -> None:
+    """Record the differences and the speed of several GPUs, by `benchmarks/parallel.py`."""
+    gpus = torch.cuda.device_count() if job.device.type == "cuda" else 2
+    if gpus < 2:
+        job.note("skipped", why="there is one GPU, and each process requires one")
+        return
+    command = [sys.executable, str(ROOT / "benchmarks" / "parallel.py"), "--processes", str(gpus)]
+    command += ["--kind", "ddp", "fsdp", "--device", job.device.type, "--families", "gpt2"]
+    if not job.is_tiny:
+        command += ["--set", "model.d_model=1024", "--set", "model.layers=12"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    job.note("processes", text=done.stdout + done.stderr[-2000:])
+
+
 PARTS: dict[str, Callable[..., None]] = {
     "machine": machine,
     "tests": tests,
@@ -279,6 +293,7 @@ PARTS: dict[str, Callable[..., None]] = {
     "others": others,
     "learning": learning,
     "profile": profile,
+    "parallel": parallel,
 }
 
 if __name__ == "__main__":

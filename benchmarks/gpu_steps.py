@@ -6,6 +6,8 @@ import gc
 import json
 import statistics
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +18,7 @@ import torch
 
 from foreword import config
 from foreword.data.packing._contract import Packed
+from foreword.nn.checkpointing import checkpoint_blocks
 from foreword.nn.init import initialise
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import TrainingSetup, compile_blocks, resolve_auto
@@ -121,10 +124,20 @@ def speed(job: Job, name: str) -> None:
     for case, over, compiles in cases(name):
         if job.is_tiny and job.device.type == "cpu" and compiles:
             continue  # minutes of compilation
-        with released(job.device):
+        with released(job.device), kept_going(job, case):
             measure(job, name, case, config.merge(base, over), peak_rate, compiles=compiles)
-    with released(job.device):
-        check(job, name)
+    for amount in ("none", "selective", "full"):
+        with released(job.device), kept_going(job, f"check, {amount}"):
+            check(job, name, amount)
+
+
+@contextmanager
+def kept_going(job: Job, case: str) -> Iterator[None]:
+    """A context whose error is recorded, so that what follows is measured all the same."""
+    try:
+        yield
+    except Exception as error:
+        job.note("failed", case=case, why=f"{type(error).__name__}: {error}"[:400])
 
 
 def cases(name: str) -> list[tuple[str, dict[str, Any], bool]]:
@@ -136,7 +149,13 @@ def cases(name: str) -> list[tuple[str, dict[str, Any], bool]]:
         ("no dropout, compiled", no_dropout, True),
         *([("no dropout, document mask, compiled", masked, True)] * (name == "gpt2_small")),
         ("as published, uncompiled", {}, False),
-    ]
+        *(
+            (f"no dropout, {amount} checkpointing, {'' if compiles else 'un'}compiled",
+             {**no_dropout, "train": {"checkpointing": amount}}, compiles)
+            for amount in ("selective", "full")
+            for compiles in (True, False)
+        ),
+    ]  # fmt: skip
 
 
 def measure(
@@ -186,7 +205,7 @@ def build_setup(job: Job, name: str, rows: int, over: dict[str, Any]) -> Trainin
             narrow["model"]["d_head"] = 16
         table = config.merge(table, {**narrow, "tokenizer": {"vocab": 512}})
         table = config.merge(table, {"packing": {"length": 64}})
-    train = {"batch": rows, "micro_batch": rows, "device": job.device.type}
+    train = {"batch": rows, "micro_batch": rows, "device": job.device.type, **over.get("train", {})}
     table = config.merge(table, {**over, "train": train})
     size = table["tokenizer"]["vocab"]
     dtype = choose_precision("auto", job.device)
@@ -195,6 +214,7 @@ def build_setup(job: Job, name: str, rows: int, over: dict[str, Any]) -> Trainin
     vocab = vocab_of(size)
     model = recipe.build(vocab)
     initialise(model, 1)
+    checkpoint_blocks(model, recipe.train.checkpointing)
     model.to(job.device).train()
     feed = Feed(
         MadeUpTexts(recipe, size), recipe.objective, recipe.layout, vocab, rows_per_step=rows,
@@ -272,11 +292,11 @@ def run_step(
     return result.loss
 
 
-def check(job: Job, name: str) -> None:
+def check(job: Job, name: str, checkpointing: str) -> None:
     """Record the estimates of `foreword check` next to what a step takes."""
     from foreword.runs.estimate import estimate
 
-    over = {"train": {"compile": "off"}}
+    over = {"train": {"compile": "off", "checkpointing": checkpointing}}
     of = build_setup(job, name, 2 if job.is_tiny else ROWS[name] // 2, over)
     of = replace(of, recipe=replace(of.recipe, train=replace(of.recipe.train, compile="off")))
     if job.device.type == "cuda":
@@ -284,7 +304,7 @@ def check(job: Job, name: str) -> None:
     estimated = estimate(of)
     is_cuda = job.device.type == "cuda"
     job.note(
-        "check, uncompiled", rows=of.recipe.train.micro_batch,
+        "check, uncompiled", checkpointing=checkpointing, rows=of.recipe.train.micro_batch,
         estimated_gib=estimated.memory.total / 2**30,
         estimated_seconds=estimated.seconds_per_step,
         peak_gib=torch.cuda.max_memory_allocated() / 2**30 if is_cuda else None,

@@ -7,6 +7,7 @@ Exit status: 0 for success, 2 for a user's mistake (one line that says what and 
 from __future__ import annotations
 
 import errno
+import os
 import sys
 import traceback
 from collections.abc import Iterator
@@ -153,6 +154,8 @@ def run(words: list[str], *, is_debug: bool = False) -> int:
     except typer.Exit as error:
         return error.exit_code
     except (KeyboardInterrupt, _InterruptedError, typer.Abort):
+        if "TORCHELASTIC_RUN_ID" in os.environ:  # the launcher tells
+            return INTERRUPTED
         return _fail("interrupted", INTERRUPTED, is_debug=is_debug)
     except PeerError as error:
         return _leave_group(error, is_debug=is_debug)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from contextvars import ContextVar
 from functools import partial
 from typing import Any, Literal
 
@@ -19,6 +18,7 @@ from torch.utils.checkpoint import (
     CheckpointPolicy,
     checkpoint,
     create_selective_checkpoint_contexts,
+    noop_context_fn,
 )
 
 from foreword.nn.attention import AttentionInputs
@@ -32,8 +32,6 @@ Contexts = tuple[AbstractContextManager[Any], AbstractContextManager[Any]]
 # What `selective` keeps, by the names of torch's operations: linear maps and fused attention. Not
 # products of queries and keys (`bmm`), which are large, and to which a bias is added in place.
 KEPT = ("mm", "addmm")
-
-_is_off: ContextVar[bool] = ContextVar("is_off", default=False)
 
 
 def checkpoint_blocks(model: nn.Module, amount: Checkpointing) -> int:
@@ -59,15 +57,21 @@ def checkpoint_blocks(model: nn.Module, amount: Checkpointing) -> int:
 @contextmanager
 def without_checkpointing() -> Iterator[None]:
     """Compute blocks once, such as to count operations."""
-    token = _is_off.set(True)
+    _Checkpointed.is_off = True
     try:
         yield
     finally:
-        _is_off.reset(token)
+        _Checkpointed.is_off = False
 
 
 class _Checkpointed:
-    """The `forward` of a block that keeps little of what backward needs."""
+    """The `forward` of a block that keeps little of what backward needs.
+
+    Attributes:
+        is_off: whether all compute once.
+    """
+
+    is_off = False
 
     def __init__(self, block: Block, amount: Checkpointing) -> None:
         self._forward = block.forward
@@ -76,33 +80,31 @@ class _Checkpointed:
     def __call__(
         self, x: Tensor, inputs: AttentionInputs, *others: Any
     ) -> tuple[Tensor, LayerCache | None, Tensor | None]:
-        if not torch.is_grad_enabled() or _is_off.get():
+        if not torch.is_grad_enabled() or self.is_off:
             return self._forward(x, inputs, *others)
 
         def states(*given: Any) -> tuple[Tensor, Tensor | None]:
             new, _, g = self._forward(*given)  # the cache is for generation
             return new, g
 
-        x, g = checkpoint(
-            states,
-            x,
-            inputs,
-            *others,
-            use_reentrant=False,
-            context_fn=self._contexts_on(x.device),
-        )
+        given = (x, inputs, *others)
+        if x.device.type == "cpu":
+            contexts = _selective if self._is_selective else noop_context_fn
+            repeating = partial(_repeating, contexts)
+            x, g = checkpoint(states, *given, use_reentrant=False, context_fn=repeating)
+        elif (
+            self._is_selective
+        ):  # torch repeats the draws of devices; and compiles what it can read
+            x, g = checkpoint(states, *given, use_reentrant=False, context_fn=_selective)
+        else:
+            x, g = checkpoint(states, *given, use_reentrant=False)
         return x, None, g
 
-    def _contexts_on(self, device: torch.device) -> Callable[[], Contexts]:
-        """Return what makes the contexts of forward and of computing again."""
-        selective = partial(create_selective_checkpoint_contexts, _policy)
-        if device.type != "cpu":  # torch repeats the draws of its devices
-            return selective if self._is_selective else _no_contexts
-        return partial(_repeating, selective if self._is_selective else _no_contexts)
 
-
-def _no_contexts() -> Contexts:
-    return ExitStack(), ExitStack()
+def _selective() -> Contexts:
+    """Return the contexts that keep the results of some operations."""
+    first, again = create_selective_checkpoint_contexts(_policy)
+    return first, again
 
 
 def _repeating(contexts: Callable[[], Contexts]) -> Contexts:
