@@ -92,9 +92,7 @@ class _Checkpointed:
             contexts = _selective if self._is_selective else noop_context_fn
             repeating = partial(_repeating, contexts)
             x, g = checkpoint(states, *given, use_reentrant=False, context_fn=repeating)
-        elif (
-            self._is_selective
-        ):  # torch repeats the draws of devices; and compiles what it can read
+        elif self._is_selective:  # torch repeats the draws of devices
             x, g = checkpoint(states, *given, use_reentrant=False, context_fn=_selective)
         else:
             x, g = checkpoint(states, *given, use_reentrant=False)
@@ -103,7 +101,7 @@ class _Checkpointed:
 
 def _selective() -> Contexts:
     """Return the contexts that keep the results of some operations."""
-    first, again = create_selective_checkpoint_contexts(_policy)
+    first, again = create_selective_checkpoint_contexts(_policy)  # type: ignore[no-untyped-call]
     return first, again
 
 
