@@ -23,6 +23,7 @@ from foreword.comparison.probing import RANDOM
 from foreword.comparison.results import Results, gather
 from foreword.comparison.run import Comparison
 from foreword.comparison.work import CellProgress
+from foreword.data.remote_tokens import local
 from foreword.display.bar import rough
 from foreword.runs.corpus import is_prepared
 
@@ -120,7 +121,7 @@ def compare(
 
     Args:
         grid: its name (`foreword.show("grids")`) or a `.toml` file.
-        data: text in place of the grid's own; or a folder of prepared text.
+        data: text in place of the grid's own; or a folder of prepared text, also on object storage.
         out: the folder to create, or to continue.
         heldout: held-out text in place of the grid's own.
         tasks: folder of the files of tasks and probes; default: next to the grid.
@@ -145,7 +146,7 @@ def compare(
     given = _arguments.given_reading(field=field, target=target, documents=documents, errors=errors)
     loaded = load_grid(
         str(grid if isinstance(grid, str) else _arguments.path(grid, "GRID")),
-        list(_arguments.paths(data)),
+        [local(text) for text in _arguments.paths(data)],
         None if tasks is None else _arguments.path(tasks, "--tasks"),
         _arguments.budget_of(hours=hours, tokens=tokens, epochs=epochs, steps=steps, flops=flops),
         list(_arguments.paths(heldout, "--heldout")),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from foreword.api._arguments import PathName, hold_out, read_as, read_recipe
+from foreword.data.remote_tokens import local
 from foreword.data.text_files import ReadSettings
 from foreword.errors import UserError
 from foreword.interop.start_from import open_starting_model
@@ -92,6 +93,7 @@ def request(
         UserError: the recipe has a mistake, arguments contradict each other, or `from_` names
             nothing to start from.
     """
+    data = [local(text) for text in data]
     if data and is_prepared(data) and reading:
         raise UserError(
             f"--{next(iter(reading))}: {data[0]} holds prepared text, which was read already"

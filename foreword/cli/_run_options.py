@@ -28,8 +28,8 @@ class RunOptions(Options):
         list[PathText] | None,
         typer.Option(
             "--data",
-            help="Text: files, folders or globs; or a folder of 'prepare'; or, of a recipe with "
-            "data.sources, the folder that their paths start from.",
+            help="Text: files, folders or globs; or a folder of 'prepare', also s3://...; or, of a "
+            "recipe with data.sources, the folder that their paths start from.",
         ),
     ] = None
     more: Annotated[

@@ -17,6 +17,7 @@ from typing import Any
 
 from foreword import atomic, config, stored
 from foreword.data.fingerprint import digest
+from foreword.data.remote_tokens import SUFFIX, TokensAt
 from foreword.data.shards import Shards
 from foreword.data.tokenize_documents import Encoded
 from foreword.errors import UserError
@@ -126,6 +127,11 @@ class PreparedText:
         counts = {TRAIN: fields.counts.train, HELDOUT: fields.counts.heldout}
         for name in (f"{side}.{end}" for side in counts for end in ("bin", "idx")):
             file = fields.files.get(name, {})
+            elsewhere = (folder / name).with_suffix(SUFFIX)
+            if not (folder / name).exists() and elsewhere.is_file():
+                if TokensAt.read(elsewhere).bytes != file.get("bytes"):
+                    raise UserError(f"{TokensAt.read(elsewhere).url}: not as it was written")
+                continue  # read block by block, so never compared as a whole
             is_same = _size(folder / name) == file.get("bytes")
             if not is_same or (verify and atomic.checksum(folder / name) != file.get("blake2b")):
                 raise UserError(

@@ -42,14 +42,14 @@ class RemoteFile(PurePosixPath):
         Raises:
             OSError: it cannot be read.
         """
-        with _errors(str(self)):
-            system, path = _system(str(self))
+        with url_errors(str(self)):
+            system, path = storage_of(str(self))
             return BufferedReader(system.open(path, mode), BLOCK)
 
     def stat(self) -> RemoteState:
         """Return its size and what changes with it."""
-        with _errors(str(self)):
-            system, path = _system(str(self))
+        with url_errors(str(self)):
+            system, path = storage_of(str(self))
             facts = system.info(path)
         version = [str(facts.get(name)) for name in ("ETag", "LastModified", "mtime", "created")]
         digest = hashlib.blake2b("".join(version).encode(), digest_size=6)
@@ -71,8 +71,8 @@ def find_remote(url: str) -> tuple[list[RemoteFile], bool]:
     Raises:
         UserError: there is none, it cannot be reached, or a package for such URLs is missing.
     """
-    with _errors(url):
-        system, path = _system(url)
+    with url_errors(url):
+        system, path = storage_of(url)
         is_pattern = any(mark in path for mark in "*?[")
         is_file = not is_pattern and system.isfile(path)
         names = system.glob(path) if is_pattern else [path] if is_file else system.find(path)
@@ -82,14 +82,15 @@ def find_remote(url: str) -> tuple[list[RemoteFile], bool]:
     return files, is_pattern or is_file
 
 
-def _system(url: str) -> Any:
+def storage_of(url: str) -> Any:
+    """Return the file system of a URL, and the path in it."""
     import fsspec
 
     return fsspec.core.url_to_fs(url)
 
 
 @contextmanager
-def _errors(url: str) -> Iterator[None]:
+def url_errors(url: str) -> Iterator[None]:
     """Turn the errors of many packages into a UserError of one line."""
     try:
         yield

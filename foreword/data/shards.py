@@ -36,6 +36,7 @@ import numpy as np
 
 from foreword import atomic
 from foreword.data.lazy_tokens import ChainedTokens
+from foreword.data.remote_tokens import SUFFIX, RemoteTokens, TokensAt
 from foreword.errors import UserError
 from foreword.types import Array
 
@@ -73,7 +74,9 @@ class Shards:
         """
         prefix = Path(prefix)
         bin_path, idx_path = _paths(prefix)
-        for path in (bin_path, idx_path):
+        remote_path = bin_path.with_suffix(SUFFIX)
+        is_remote = not bin_path.exists() and remote_path.is_file()
+        for path in (remote_path if is_remote else bin_path, idx_path):
             if not path.is_file():
                 raise UserError(f"{path}: there is no such file; 'foreword prepare' makes it")
         if idx_path.stat().st_size < _HEADER.size:
@@ -91,12 +94,17 @@ class Shards:
         )
         if not is_whole:
             raise UserError(f"{idx_path}: the index contradicts itself; prepare the text again")
-        size, expected = bin_path.stat().st_size, int(starts[-1]) * dtype.itemsize
+        remote = TokensAt.read(remote_path) if is_remote else None
+        size = bin_path.stat().st_size if remote is None else remote.bytes
+        expected = int(starts[-1]) * dtype.itemsize
         if size != expected:
             raise UserError(
                 f"{bin_path}: {'cut short' if size < expected else 'too long'}: {size:,} bytes "
                 f"where its index says {expected:,}; prepare the text again"
             )
+        if remote is not None and size:
+            elsewhere = RemoteTokens(remote, dtype).as_array()
+            return cls(prefix, elsewhere, lengths, documents, (index,))
         if not size:  # which cannot be mapped
             return cls(prefix, np.empty(0, dtype), lengths, documents, (index,))
         tokens = _Mapped.of(bin_path)

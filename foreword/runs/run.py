@@ -16,6 +16,7 @@ from typing import Any
 
 from foreword import atomic, plugins
 from foreword.data.prepared_text import PreparedText
+from foreword.data.remote import is_url
 from foreword.errors import DamagedError, NotFiniteError, UserError, is_out_of_memory
 from foreword.runs.continued import StartingModel, load_start
 from foreword.runs.corpus import (
@@ -113,7 +114,7 @@ def start(
     """
     require_free(run)
     texts, heldout = (
-        tuple(str(Path(text).resolve()) for text in given)
+        tuple(text if is_url(text) else str(Path(text).resolve()) for text in given)
         for given in (inputs.texts, inputs.heldout)
     )
     tokenizer = str(Path(inputs.tokenizer).resolve()) if inputs.tokenizer else None

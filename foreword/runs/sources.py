@@ -13,6 +13,8 @@ from foreword.data.mixture import WORTH_IT, effective_epochs
 from foreword.data.mixture_plan import MixturePlan
 from foreword.data.prepared_text import HELDOUT, MANIFEST, PreparedText
 from foreword.data.read_documents import find_files
+from foreword.data.remote import is_url
+from foreword.data.remote_tokens import local
 from foreword.errors import UserError
 from foreword.runs.recipe import Recipe
 from foreword.train.budget import Budget
@@ -36,7 +38,10 @@ def source_texts(recipe: Recipe, data: Sequence[str]) -> tuple[str, ...]:
             f"from, {what}"
         )
     root = Path(data[0]) if data else Path()
-    return tuple(str(root / Path(source.path).expanduser()) for source in recipe.data.sources)
+    paths = [source.path for source in recipe.data.sources]
+    return tuple(
+        local(path if is_url(path) else str(root / Path(path).expanduser())) for path in paths
+    )
 
 
 def is_prepared(text: str) -> bool:

@@ -1,0 +1,91 @@
+"""Training on shards that are on object storage."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import foreword
+from foreword.data import remote_tokens
+from foreword.data.remote import storage_of
+from foreword.data.remote_tokens import RemoteTokens, TokensAt
+from foreword.errors import UserError
+from tests.train import runs
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[str]:
+    """A bucket of a server of S3's protocol on this machine."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+    from s3fs import S3FileSystem
+
+    server = ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    with pytest.MonkeyPatch.context() as patch:
+        host, port = server.get_host_and_port()
+        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "testing")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        boto3.client("s3").create_bucket(Bucket="prepared")
+        S3FileSystem.clear_instance_cache()  # which may know another server
+        yield "s3://prepared"
+        S3FileSystem.clear_instance_cache()
+    server.stop()
+
+
+def copy(folder: Path, url: str) -> None:
+    storage, root = storage_of(url)
+    for path in folder.rglob("*"):
+        if path.is_file():
+            storage.put_file(str(path), f"{root}/{path.relative_to(folder)}")
+
+
+def test_a_run_on_object_storage_is_the_run_on_its_shards(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(remote_tokens, "BLOCK", 1024)
+    text = runs.write_text(tmp_path / "text")
+    made = foreword.prepare(text, tmp_path / "shards", kind="word", progress=False)
+    copy(made.folder, f"{bucket}/shards")
+    recipe = runs.recipe(steps=3)
+    here = foreword.pretrain(recipe, made, tmp_path / "here", progress=False)
+    there = foreword.pretrain(recipe, f"{bucket}/shards", tmp_path / "there", progress=False)
+    assert there.loss == here.loss
+    assert runs.last_bytes(there.run) == runs.last_bytes(here.run)
+    assert not list((tmp_path / "cache").rglob("train.bin"))
+    with pytest.raises(UserError, match="s3://prepared/nothing: there is no such file or folder"):
+        foreword.pretrain(recipe, f"{bucket}/nothing", tmp_path / "nothing", progress=False)
+
+
+def test_blocks_are_kept_within_the_cache_and_memory_is_flat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_tokens, "BLOCK", 1 << 12)
+    all_tokens = np.random.default_rng(1).integers(0, 1 << 16, 1 << 20).astype(np.uint16)
+    (tmp_path / "train.bin").write_bytes(all_tokens.tobytes())
+    url = f"file://{tmp_path / 'train.bin'}"
+    file = TokensAt(url, 2 << 20)
+    tokens = RemoteTokens(file, all_tokens.dtype, cache=16 << 12)
+    read = np.random.default_rng(2).integers(0, len(all_tokens), (50, 200))
+    tracemalloc.start()
+    for indices in read:
+        assert (np.take(tokens.as_array(), indices) == all_tokens[indices]).all()
+    assert tracemalloc.get_traced_memory()[1] < 600_000  # of 2 MB
+    tracemalloc.stop()
+    assert len(tokens._slots) == 16
+    assert tokens._kept.seek(0, 2) <= 16 << 12
+    (tmp_path / "train.bin").write_bytes(b"short")
+    with pytest.raises(UserError, match=r"cut short|cannot be read"):
+        tokens[0:100_000]
+
+
+def test_storage_of_an_unknown_kind_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="Protocol not known: nowhere"):
+        foreword.pretrain("gpt2_tiny", "nowhere://shards", tmp_path / "run", progress=False)
