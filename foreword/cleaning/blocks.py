@@ -81,7 +81,7 @@ class ReadSources(PipelineStep):  # type: ignore[misc]
             raise
 
     def _read(self, rank: int) -> Iterator[Any]:
-        counts, parent = ReadCounts(), multiprocess.parent_process()
+        counts = ReadCounts()
         for part in self.tasks[rank]:
             own = ReadCounts()
             for number, document in enumerate(read_file(part.file, self.settings, own)):
@@ -90,8 +90,6 @@ class ReadSources(PipelineStep):  # type: ignore[misc]
                     identify(read)
                     yield read
                     counts.documents += 1
-                    if not number % BLOCK and parent is not None and not parent.is_alive():
-                        os._exit(1)  # it was killed; another process may do this task now
             if part.number == 0:  # counts of the whole file, once
                 for name in ("files", "empty_files", "empty_documents", "empty_sides"):
                     setattr(counts, name, getattr(counts, name) + getattr(own, name))
@@ -327,11 +325,13 @@ class Save(PipelineStep):  # type: ignore[misc]
     def run(self, data: Any, rank: int = 0, world_size: int = 1) -> Iterator[Any]:
         """Yield the documents."""
         file = self.folder / f"part-{rank:05}.jsonl.zst"
-        are_none = True
+        parent, are_none = multiprocess.parent_process(), True
         with suppress(_EmptyError), atomic.writing(file, "wb") as raw:
             copy = os.fdopen(os.dup(raw.fileno()), "wb")  # which the stream closes
             with pa.CompressedOutputStream(copy, "zstd") as stream:
-                for document in data:
+                for number, document in enumerate(data):
+                    if not number % BLOCK and parent is not None and not parent.is_alive():
+                        os._exit(1)  # it was killed; another process may do this task now
                     are_none = False
                     metadata = {k: v for k, v in document.metadata.items() if k in SAVED}
                     record = {"text": document.text, "source": document.id, **metadata}
