@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from foreword.cleaning.executors._contract import Executor
+from foreword.errors import UserError
 from foreword.ranges import Workers
+
+POLL = 1.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -25,13 +30,44 @@ class Local(Executor):
     def run(self, blocks: list[Any], tasks: int, marks: Path) -> None:
         from datatrove.executor import LocalPipelineExecutor
 
-        workers = min(tasks, self.workers or len(os.sched_getaffinity(0)))
-        executor = LocalPipelineExecutor(
-            blocks, tasks=tasks, workers=workers, logging_dir=str(marks), start_method="spawn"
-        )
+        executor = LocalPipelineExecutor(blocks, tasks=tasks, logging_dir=str(marks))
+        ranks = executor.get_incomplete_ranks()
+        workers = min(len(ranks), self.workers or os.cpu_count() or 1)
         if workers > 1:
-            executor.run()
+            _run_in_processes(executor, ranks, workers)
             return
-        for rank in executor.get_incomplete_ranks():
+        for rank in ranks:
             executor.pipeline = deepcopy(blocks)
             executor._run_for_rank(rank)
+
+
+def _run_in_processes(executor: Any, ranks: Sequence[int], workers: int) -> None:
+    """Run tasks in processes that are not forked, so none of them holds the lock of the result.
+
+    datatrove's own would leave a process behind if this one is killed.
+
+    Raises:
+        UserError: a task found a mistake, or a process died.
+    """
+    import multiprocess
+
+    context = multiprocess.get_context("spawn")
+    with context.Pool(workers, _leave_interrupts) as pool:
+        processes = {process.pid for process in pool._pool}
+        results = pool.imap_unordered(executor._run_for_rank, ranks)
+        for _ in ranks:
+            while True:
+                try:
+                    results.next(timeout=POLL)
+                    break
+                except multiprocess.TimeoutError:
+                    if {process.pid for process in pool._pool} != processes:
+                        raise UserError(
+                            "a worker process died, probably out of memory; fewer --workers need "
+                            "less, and the same command continues"
+                        ) from None
+
+
+def _leave_interrupts() -> None:
+    """Leave Ctrl-C to the process that waits, which then ends the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
