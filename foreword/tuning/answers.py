@@ -121,7 +121,9 @@ class AnswerExamples(PackedExamples):
         if not prompted.answers:
             raise UserError(
                 f"{prompted.name}: this {prompted.family} was not trained to answer a source; "
-                "use --task classify"
+                "--task text_to_text and chat work with models that were (layouts encoder_decoder "
+                "and prefix, such as t5_mini), chat with decoders too (layout decoder, such as "
+                "gpt2_mini); --task classify works with any"
             )
 
         def target_of(example: EncodedExample) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -31,6 +31,7 @@ from foreword.tuning.fine_tuner import (
 )
 from foreword.tuning.input_template import InputTemplate, missing_special_tokens, template_of
 from foreword.tuning.labelled import Labelled
+from foreword.tuning.network import Network
 from foreword.tuning.result import Row, TuneResult, chosen_metric, summarise
 from foreword.tuning.rows import PackedExamples, PooledExamples
 from foreword.tuning.seeds import ReportProgress, SeedTrainer, Variant, stuck_notes
@@ -95,7 +96,8 @@ def tune(
     dropping = with_dropout(trained, variants[0].dropout)
     read = task.training_examples(drawn.examples, has_dropout=has_dropout(dropping))
     drawn = replace(drawn, examples=read)
-    extended = with_special(dropping, added_tokens(trained, task))
+    added = added_tokens(trained, task)
+    extended = with_special(dropping, added)
     template = template_of(extended.recipe, extended.vocab, variants[0].max_length)
     if trained.tuned_head is not None:
         template = replace(template, fresh=())  # the first task has trained them
@@ -140,10 +142,22 @@ def tune(
             "cut": cut,
             "skipped": 0,
         },
-        notes=(*found.notes, *stuck),
+        notes=(*found.notes, *stuck, *_untrained_notes(found.network, added, variants[0])),
         confusion=found.confusion,
         resumed=found.resumed,
     )
+
+
+def _untrained_notes(
+    network: Network, added: Sequence[str], settings: TuneSettings
+) -> Iterator[str]:
+    """Yield that tokens which are new to the model keep their first embeddings, if they do."""
+    if added and not network.backbone.embedding.token.weight.requires_grad:
+        yield (
+            f"{', '.join(added)}: new to the model, and strategy "
+            f"{kinds.name_of(settings.strategy)} leaves their embeddings as they began at random; "
+            "full trains them"
+        )
 
 
 def added_tokens(trained: TrainedModel, task: Task) -> tuple[str, ...]:

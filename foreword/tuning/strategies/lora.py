@@ -23,8 +23,9 @@ class LoRA(Strategy):
     """Frozen pretrained weights, to which low-rank changes alpha / rank * B A are learned.
 
     A (rank, inputs) begins at random and B (outputs, rank) at 0. Only these and the head are
-    trained. The saved model has the sum as its weights: it is as large and as fast as others, and
-    is exported as they are.
+    trained, so tokens that a task adds, such as the roles of `chat`, keep random embeddings; a
+    note names them. The saved model has the sum as its weights: it is as large and as fast as
+    others, and is exported as they are.
 
     Attributes:
         rank: of the change.

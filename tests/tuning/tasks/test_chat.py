@@ -298,10 +298,21 @@ def test_an_encoder_is_refused_in_one_line(
     file.write_text(json.dumps(SINGLE[0]) + "\n")
     call = ["tune", str(run), "--task", "chat", "--train", str(file), "--dev", str(file), "--quiet"]
     assert command(call) == 2
-    assert "was not trained to answer a source" in capsys.readouterr().err.splitlines()[-1]
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert "was not trained to answer a source; --task text_to_text and chat work with" in line
     bad = tmp_path / "b.jsonl"
     bad.write_text(json.dumps(conversation("u:x", "u:y")) + "\n")
     call[call.index("--train") + 1] = str(bad)
     assert command(call) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error == f"foreword: {bad}:1: message 2 is by 'user', expected assistant"
+
+
+def test_new_tokens_that_a_strategy_leaves_at_random_are_named(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", "decoder")
+    for strategy, is_said in (("lora", True), ("full", False)):
+        names = {"strategy": strategy, "name": strategy}
+        result = tune(run, SINGLE, SINGLE, **names, **{**FAST, "epochs": 1})
+        notes = [note for note in result.content["notes"] if "new to the model" in note]
+        assert len(notes) == is_said
+        assert all(note.startswith("<|system|>, <|user|>, <|assistant|>: ") for note in notes)
