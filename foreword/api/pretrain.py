@@ -23,6 +23,7 @@ from foreword.runs.override import override
 from foreword.runs.recipe import Recipe
 from foreword.runs.tracking import tracked, trackers_of
 from foreword.train import log, processes
+from foreword.train.device import choose_device
 from foreword.train.hooks import Hook
 from foreword.train.joining import first_alone, is_restart, joined
 
@@ -199,8 +200,10 @@ def _start(
         if wanted.dial is not None:
             facts = wanted.dial.facts
             progress.note(wanted.dial.summary)
+        device = choose_device(wanted.recipe.train.device, "train.device")
+        machines = processes.memories(device) if wanted.recipe.parallel.may_shard else 1
         with first_alone():
-            running.start(wanted.recipe, wanted.inputs, run, wanted.starting_model, dial=facts)
+            running.start(wanted.recipe, wanted.inputs, run, wanted.starting_model, machines, facts)
         return _train(run, progress, hooks=hooks, track=track)
     except UserError:
         running.undo_start(run, before)

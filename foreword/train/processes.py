@@ -52,6 +52,11 @@ def local_count() -> int:
     return min(count(), int(os.environ.get("LOCAL_WORLD_SIZE", count())))
 
 
+def memories(device: torch.device) -> int:
+    """Return how many memories the processes have: one each on GPUs, one a machine on CPUs."""
+    return count() if device.type == "cuda" else count() // local_count()
+
+
 def gather_memory(memory: tuple[Memory, ...], rows: int) -> tuple[Memory, ...]:
     """Return the memory of all rows of a step, in order: what `redivide` takes apart again.
 

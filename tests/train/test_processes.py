@@ -130,6 +130,15 @@ def test_dropout_depends_on_the_micro_batch_and_not_on_the_process(
         assert dropout_seeds(5, 7, 2) == alone[2 * rank : 2 * rank + 2]
 
 
+def test_gpus_and_machines_have_memories_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "count", lambda: 8)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert processes.memories(torch.device("cuda")) == 8
+    assert processes.memories(torch.device("cpu")) == 2
+    may = {kind: kinds.load("train/parallel", kind)().may_shard for kind in ["auto", *KINDS]}
+    assert may == {"auto": True, "ddp": False, "fsdp": True, "hsdp": True}
+
+
 def test_more_processes_than_rows_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "count", lambda: 8)
     with pytest.raises(UserError, match=r"train.batch: a step of 4 rows .* 8 processes"):

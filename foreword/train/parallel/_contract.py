@@ -24,6 +24,11 @@ class Parallelism(Ranged, ABC):
 
     shards: ClassVar[bool] = False
 
+    @property
+    def may_shard(self) -> bool:
+        """Whether `chosen` may return a kind that shards."""
+        return self.shards
+
     def chosen(self, needed: int, available: int) -> Parallelism:
         """Return the kind to use.
 

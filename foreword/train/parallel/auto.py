@@ -18,6 +18,10 @@ MOST = 0.5  # share of the memory that weights, gradients, optimizer and one row
 class Auto(Parallelism):
     """By memory: `ddp` if the model takes at most half of each process's memory, else `fsdp`."""
 
+    @property
+    def may_shard(self) -> bool:
+        return True
+
     def chosen(self, needed: int, available: int) -> Parallelism:
         if needed <= MOST * available:
             return DDP()
