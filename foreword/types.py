@@ -272,6 +272,19 @@ class Queries:
 
 
 @dataclass(frozen=True)
+class ReadPositions:
+    """The positions whose states are read, of a backbone that `selects_positions`.
+
+    The states are then theirs, (batch, positions, d_model).
+
+    Attributes:
+        at: of each row, (batch, positions) int64.
+    """
+
+    at: Any
+
+
+@dataclass(frozen=True)
 class Backward:
     """The targets of the right-to-left direction (ELMo).
 

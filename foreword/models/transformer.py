@@ -15,7 +15,7 @@ from foreword.nn.model import Backbone, MemoryBackbone
 from foreword.nn.stack import QueryStream, Stack
 from foreword.nn.stack_settings import StackSettings
 from foreword.ranges import CountOrZero
-from foreword.types import Batch, Hidden, Queries
+from foreword.types import Batch, Hidden, Queries, ReadPositions
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,8 @@ class Transformer(StackSettings):
 class TransformerBackbone(MemoryBackbone):
     """Embedding, then blocks."""
 
+    selects_positions = True
+
     def __init__(self, settings: Transformer, vocab: int) -> None:
         super().__init__()
         self.settings = settings
@@ -83,7 +85,7 @@ class TransformerBackbone(MemoryBackbone):
 
     def _run(self, batch: Batch, cache: Any, *, keeps_layers: bool) -> Hidden:
         x = self.embedding(batch, self.stack.position)
-        queries = batch.part(Queries)
+        queries, read = batch.part(Queries), batch.part(ReadPositions)
         query_stream = None if queries is None else self._query_stream(batch, queries)
         output = self.stack(
             x,
@@ -92,6 +94,7 @@ class TransformerBackbone(MemoryBackbone):
             batch.memory,
             query_stream=query_stream,
             segments=batch.segments,
+            read_at=None if read is None else read.at,
             keeps_layers=keeps_layers,
         )
         states = output.states if output.query_stream is None else output.query_stream

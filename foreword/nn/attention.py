@@ -25,7 +25,7 @@ import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -268,6 +268,7 @@ class AttentionInputs:
         position: rotates the queries and adds to their scores; None in cross-attention.
         positions: positions of the queries.
         layer: index of the block in its stack.
+        at: the positions that the layer's output has, (batch, queries) int64; None for all.
     """
 
     prepared_mask: Any
@@ -275,6 +276,22 @@ class AttentionInputs:
     position: PositionScheme | None
     positions: AttentionPositions
     layer: int
+    at: Tensor | None = None
+
+    def select(self, at: Tensor) -> AttentionInputs | None:
+        """Return the inputs of some queries of each row, without cache or memory.
+
+        Args:
+            at: (batch, queries) int64.
+
+        Returns:
+            None if the engine cannot select queries.
+        """
+        prepared = self.prepared_mask
+        if not isinstance(prepared, PreparedMask) or prepared.is_causal or prepared.block:
+            return None
+        positions = replace(self.positions, queries=at)
+        return replace(self, prepared_mask=prepared.select_queries(at), positions=positions, at=at)
 
 
 class Attention(nn.Module):

@@ -80,8 +80,9 @@ class Block(nn.Module):
         """
         # Keys and values of self-attention, from the memory and x, after the cached ones.
         context = x if memory is None else torch.cat([memory.to(x.dtype), x], dim=1)
-        # With a memory keys begin at position 0; else new keys are where the queries are.
-        positions = inputs.positions.queries if memory is None else from_zero(context)
+        # Keys begin at position 0, but with a cache, where the queries are the last of them.
+        are_all = memory is None and inputs.at is None
+        positions = inputs.positions.queries if are_all else from_zero(context)
         normalised = self._enter(context, self.attention_norm)
         k, v = self.attention.keys_values(normalised)
         if inputs.position is not None:
@@ -105,6 +106,8 @@ class Block(nn.Module):
         # The content stream: queries from x alone, without the memory.
         if memory is not None:
             normalised = self._enter(x, self.attention_norm)
+        if inputs.at is not None:
+            x, normalised = take_positions(x, inputs.at), take_positions(normalised, inputs.at)
         x = self._finish(x, self.attention(normalised, (k, v), inputs), source_kv, cross)
         new_cache: LayerCache = ((k, v), source_kv)
         if self.training:  # a compiled block would fill in gradients of 0 for each of them
@@ -135,6 +138,11 @@ class Block(nn.Module):
 
 def _detached(cache: Cache) -> Cache:
     return cache[0].detach(), cache[1].detach()
+
+
+def take_positions(x: Tensor, at: Tensor) -> Tensor:
+    """Return x at some positions, (batch, length, width), (batch, n) -> (batch, n, width)."""
+    return x[torch.arange(len(x), device=x.device)[:, None], at]
 
 
 def from_zero(context: Tensor) -> Tensor:

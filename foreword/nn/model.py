@@ -253,10 +253,13 @@ class NeuralBackbone(Backbone):
         embedding: of tokens; heads may share it.
         first_contextual_layer: the lowest layer whose state at one position affects later ones; 0
             is the input of the first layer.
+        selects_positions: whether it returns the states of `ReadPositions` alone.
         counts: of each token in the training text, (vocab,) int64; None if it keeps none.
     """
 
     first_contextual_layer: ClassVar[int] = 0
+
+    selects_positions: ClassVar[bool] = False
 
     settings: ModelSettings
     embedding: Embedding

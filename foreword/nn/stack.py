@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from foreword.nn.attention import AttentionInputs, has_triton, prepare_mask
 from foreword.nn.attentions._contract import AttentionKind, AttentionMechanism
 from foreword.nn.attentions.dense import DenseAttention
-from foreword.nn.block import Block, from_zero, norm_of
+from foreword.nn.block import Block, from_zero, norm_of, take_positions
 from foreword.nn.cache import GrowingCache, LayerCache
 from foreword.nn.dropout import Dropout
 from foreword.nn.gpu_shapes import takes_gpu_shapes
@@ -121,6 +121,7 @@ class Stack(nn.Module):
         query_stream: QueryStream | None = None,
         segments: Tensor | None = None,
         *,
+        read_at: Tensor | None = None,
         keeps_layers: bool = False,
     ) -> StackOutput:
         """Run the blocks.
@@ -135,6 +136,8 @@ class Stack(nn.Module):
             cross_mask: over (length, source length).
             query_stream: the query stream of two-stream attention.
             segments: of each position, (batch, length), for position schemes that compare them.
+            read_at: the positions to return the states of, (batch, positions); all if None. The
+                last layer computes only these where its attention can.
             keeps_layers: whether to return the states of each layer.
         """
         # Positions begin after the cache or the memory.
@@ -157,6 +160,9 @@ class Stack(nn.Module):
         flex = can_flex and length > 1 and cache is None and not drops
         layer_inputs = self._layer_inputs(mask, positions, x, flex=flex)
         source_length = _source_length(source, cache)
+        is_plain = cache is None and memory is None and source is None and query_stream is None
+        if read_at is not None and is_plain and not keeps_layers and not self.memory_length:
+            layer_inputs[-1] = layer_inputs[-1].select(read_at) or layer_inputs[-1]
         cross = self._cross_inputs(cross_mask, source_length, positions, x, flex=flex)
         query_inputs = self._query_inputs(query_stream, start, positions, x)
         # The blocks; the input of each is kept for the memory and for `StackOutput.layers` alone.
@@ -176,6 +182,8 @@ class Stack(nn.Module):
             )
             new_cache.append(layer_cache)
         g = None if g is None else self.dropout(self.final_norm(g))
+        if read_at is not None and layer_inputs[-1].at is None:
+            x = take_positions(x, read_at)
         states = self.dropout(self.final_norm(x))
         new_memory = self._update_memory(inputs, memory)
         kept = (*inputs, states) if keeps_layers else None

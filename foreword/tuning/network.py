@@ -101,6 +101,12 @@ class Network(nn.Module, ABC):
         """Return the number of trained parameters."""
         return sum(p.numel() for p in self.parameters() if p.requires_grad)
 
+    @property
+    def selects_positions(self) -> bool:
+        """Whether it can do with the last states of the positions that its head reads."""
+        is_all_read = self.scalar_mix is not None or self.token_head is not None
+        return self.backbone.selects_positions and not is_all_read
+
     def run_backbone(self, batch: Batch) -> Hidden:
         """Return the backbone's states, with those of each layer if they are mixed.
 

@@ -24,7 +24,7 @@ from foreword.tuning.examples import first_inputs
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import Network
 from foreword.tuning.tasks._contract import EncodedExample, Whole
-from foreword.types import Array, Batch, Tokens, to_tensors
+from foreword.types import Array, Batch, ReadPositions, Tokens, to_tensors
 
 # Rows are at least this wide, if the template allows, so that short examples share them.
 WIDTH = 128
@@ -45,6 +45,8 @@ class PooledBatch:
         targets: the target of each output, (outputs,).
         lengths: how many consecutive pooled positions are reduced to one for each output,
             (outputs,) int64; None if each position has an output of its own.
+        read: the pooled positions of each row and, where each input has one, which of them it is,
+            (pooled,) int64; None if inputs have several.
     """
 
     batch: Batch
@@ -53,6 +55,7 @@ class PooledBatch:
     numbers: Any
     targets: Any
     lengths: Any = None
+    read: tuple[ReadPositions, Any] | None = None
 
     @property
     def token_count(self) -> int:
@@ -65,15 +68,19 @@ class PooledBatch:
 
     def features(self, network: Network) -> Tensor:
         """Return the head's input, (layers, outputs, width) float32."""
+        if self.read is not None and network.selects_positions:
+            at, which = self.read
+            hidden = network.run_backbone(self.batch.with_part(at))
+            return network.features(hidden, self.rows, which, self.lengths)
         hidden = network.run_backbone(self.batch)
         return network.features(hidden, self.rows, self.columns, self.lengths)
 
     def features_and_loss(self, network: Network) -> tuple[Tensor, Tensor | float]:
         """Return the head's input and, with a `token_head`, the auxiliary loss."""
+        if network.token_head is None:
+            return self.features(network), 0.0
         hidden = network.run_backbone(self.batch)
         features = network.features(hidden, self.rows, self.columns, self.lengths)
-        if network.token_head is None:
-            return features, 0.0
         return features, network.token_head.loss(hidden, self.batch).total
 
 
@@ -228,13 +235,15 @@ class PooledExamples(PackedExamples):
         examples = np.searchsorted(self._begins, inputs, side="right") - 1
         numbers = examples if is_pooled else np.repeat(examples, counts)
         lengths = np.asarray(counts, np.int64)
+        at_rows, at_columns = np.concatenate(rows), np.concatenate(columns)
         return PooledBatch(
             batch,
-            np.concatenate(rows),
-            np.concatenate(columns),
+            at_rows,
+            at_columns,
             numbers,
             np.concatenate(targets),
             lengths if is_pooled and (lengths > 1).any() else None,
+            _read_positions(len(batch.ids), at_rows, at_columns) if (lengths == 1).all() else None,
         )
 
     def _batch(self, tokens: Tokens, weights: Array) -> Batch:
@@ -246,6 +255,21 @@ class PooledExamples(PackedExamples):
         if not self.auxiliary:
             return Batch(tokens.ids, tokens.positions, mask, segments=segments)
         return replace(next_token(tokens, weights, mask), segments=segments)
+
+
+def _read_positions(count: int, rows: Array, columns: Array) -> tuple[ReadPositions, Array]:
+    """Return the positions to read of each of `count` rows, and which of them each one is.
+
+    Rows with fewer are filled with their first position.
+    """
+    order = np.argsort(rows, kind="stable")
+    in_row = np.bincount(rows, minlength=count)
+    first = np.cumsum(in_row) - in_row
+    which = np.empty_like(rows)
+    which[order] = np.arange(len(rows)) - first[rows[order]]
+    at = np.zeros((count, int(in_row.max())), np.int64)
+    at[rows, which] = columns
+    return ReadPositions(at), which
 
 
 def _with_decoder(source: Batch, documents: Array, start: int, width: int) -> Batch:

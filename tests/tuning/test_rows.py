@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from foreword.nn.feedforward import FeedForward
 from foreword.nn.masks import CausalMask, DocumentMask, FullMask
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tuning import rows
@@ -35,6 +36,7 @@ def examples_of(
 def network_of(trained: TrainedModel, pooling: Pooling | None = None) -> Network:
     network = build_network(trained, replace(TASK, pooling=pooling), LABELS, None)
     network.initialise_head(1)
+    network.token_head = None  # as without an auxiliary loss
     return network.train()
 
 
@@ -64,6 +66,16 @@ def one_per_row(examples: PooledExamples, width: int) -> Batch:
     zeros = torch.zeros_like(starts)
     cross = DocumentMask(zeros, documents)
     return Batch(starts, zeros, FullMask(), source=batch, cross_mask=cross)
+
+
+def positions_of_the_last_layer(network: Network) -> list[int]:
+    """Return a list that gets the number of positions of each call of the last feed-forward."""
+    counts: list[int] = []
+    last = network.backbone.layer_modules()[-1]
+    for module in last.modules():
+        if isinstance(module, FeedForward):
+            module.register_forward_hook(lambda _, given, made: counts.append(made[..., 0].numel()))
+    return counts
 
 
 READINGS = [
@@ -97,11 +109,14 @@ def test_packed_rows_give_the_gradient_of_padded_ones(
     expected = gradients(network)
 
     order = np.random.default_rng(0).permutation(13)
+    computed = positions_of_the_last_layer(network)
     packed = [b.to("cpu") for b in examples.batches(order, "cpu")]
     losses = [TASK.loss(network.outputs(b.features(network)), b.targets, b.numbers) for b in packed]
     torch.stack([loss.total for loss in losses]).sum().backward()
     found_gradients = gradients(network)
 
+    if pooling in ("first", "last") and layout in ("encoder", "decoder", "prefix"):
+        assert computed[0] < packed[0].batch.ids.numel() / 3, "read positions alone"
     source = packed[0].batch.source or packed[0].batch
     assert len(source.ids) < 13, "nothing was packed, so nothing is tested"
     assert float(sum(loss.count for loss in losses)) == 13
@@ -115,7 +130,7 @@ def test_the_auxiliary_loss_weights_every_text_equally(tmp_path: Path) -> None:
     """By hand: the mean over each text's predicted tokens, summed over texts, times the weight."""
     trained = open_run(make_run(tmp_path, "decoder"), "cpu")
     examples = replace(examples_of(trained, reviews(13, 2)), auxiliary=0.5)
-    network = network_of(trained)
+    network = build_network(trained, TASK, LABELS, None).train()
     assert network.token_head is not None
     expected = actual = 0.0
     for row, example in zip(one_per_row(examples, 32).ids, examples.encoded, strict=True):
