@@ -7,7 +7,7 @@ RUN is an encoder that exports. Both sides start from its weights and take one e
 examples, read beforehand, in batches of 32, with the same rate, schedule, decay and clipping. The
 Trainer pads each batch to its longest example; it runs in bf16 and in fp32, and the better counts.
 The sides take turns, and the ratio is the median of the rounds' ratios. Scoring the dev examples is
-not timed; both accuracies are printed. `--processor-time` measures, on a busy machine, the time that
+not timed; both accuracies are printed. On a busy machine `--processor-time` measures the time that
 the process itself computes, with one thread on either side.
 """
 
@@ -51,10 +51,10 @@ def ours(run: str, train: Examples, dev: Examples, out: Path, clock: Clock) -> d
         seconds += clock() - start
         return made
 
-    Loop._step = timed  # type: ignore[method-assign]
+    Loop._step = timed  # type: ignore[method-assign,assignment]
     try:
         tuned = foreword.tune(
-            run, train, dev, seeds=1, epochs=1, batch=BATCH, out=out, progress=False
+            run, train, dev, seeds=1, epochs=1, batch=BATCH, out=out, name=out.name, progress=False
         )
     finally:
         Loop._step = plain  # type: ignore[method-assign]
