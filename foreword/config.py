@@ -15,7 +15,7 @@ import re
 import tomllib
 import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -128,18 +128,24 @@ def load(cls: type[Settings], path: Path, *over: Mapping[str, Any]) -> Settings:
         raise UserError(f"{files[0]}: {error}") from error
 
 
-def read(path: Path) -> Table:
+def read(path: Path, find: Callable[[str], Path] = find_recipe) -> Table:
     """Return the table of a TOML recipe, merged over the recipe that it `extends`.
 
     `extends` names a file next to this one, or a shipped recipe.
 
+    Args:
+        path: the recipe.
+        find: returns the file of a shipped recipe of the same sort, by its name.
+
     Raises:
         UserError: the file is missing, is not TOML, or extends itself.
     """
-    return _merge_layers(_layers(path))
+    return _merge_layers(_layers(path, find))
 
 
-def _layers(path: Path, seen: tuple[Path, ...] = ()) -> list[tuple[Path, Table]]:
+def _layers(
+    path: Path, find: Callable[[str], Path] = find_recipe, seen: tuple[Path, ...] = ()
+) -> list[tuple[Path, Table]]:
     """Return a file and those that it extends, in order, each with its own table."""
     if path.resolve() in seen:
         raise UserError(f"{path}: extends itself")
@@ -158,8 +164,8 @@ def _layers(path: Path, seen: tuple[Path, ...] = ()) -> list[tuple[Path, Table]]
     if not isinstance(parent, str):
         raise UserError(f"{path}: extends: expected the name of a recipe, got {parent!r}")
     sibling = path.parent / parent
-    below = sibling if sibling.is_file() else find_recipe(parent)
-    return [(path, table), *_layers(below, (*seen, path.resolve()))]
+    below = sibling if sibling.is_file() else find(parent)
+    return [(path, table), *_layers(below, find, (*seen, path.resolve()))]
 
 
 def _merge_layers(layers: Sequence[tuple[Path, Table]]) -> Table:

@@ -77,6 +77,9 @@ def clean(
     require_packages()
     counts = ReadCounts()
     files = find_files(sources, counts, recipe.read)
+    for source in map(Path, sources):
+        if source.is_dir() and out.resolve().is_relative_to(source.resolve()):
+            raise UserError(f"--out {out}: the result would be read again as part of {source}")
     fingerprint = _fingerprint(files, recipe)
     if (done := _finished(out, fingerprint)) is not None:
         return done, True
@@ -141,7 +144,7 @@ def tasks_of(files: Sequence[Path], most_bytes: int) -> list[list[Any]]:
         if parts > 1:
             tasks += [[FilePart(file, number, parts)] for number in range(parts)]
             filled = most_bytes
-        elif filled + size <= most_bytes:
+        elif tasks and filled + size <= most_bytes:
             tasks[-1].append(FilePart(file))
             filled += size
         else:

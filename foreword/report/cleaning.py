@@ -51,7 +51,7 @@ def rows_of(report: Report) -> list[dict[str, Any]]:
             "share": _percent(_lost(step, "documents"), step["read"]["documents"]),
             "changed": step["changed"],
             "not judged": sum(step["not_judged"].values()),
-            "words lost": step["read"]["words"] - step["kept"]["words"],
+            "words": step["kept"]["words"] - step["read"]["words"],
         }
         for step in report["steps"]
     ]
@@ -64,7 +64,7 @@ def rows_of(report: Report) -> list[dict[str, Any]]:
         "share": _percent(lost, read["documents"]),
         "changed": None,
         "not judged": None,
-        "words lost": read["words"] - kept["words"],
+        "words": kept["words"] - read["words"],
     }
     rows.append(last)
     silent = [name for name in ("changed", "not judged") if not any(row[name] for row in rows)]

@@ -15,6 +15,7 @@ pytest.importorskip("py3langid")
 
 import foreword
 from foreword import stored
+from foreword.cleaning.recipe import load_cleaning
 from foreword.cleaning.run import tasks_of
 from foreword.data.read_documents import read_documents
 from foreword.errors import UserError
@@ -196,3 +197,25 @@ def test_cleaning_killed_at_any_moment_ends_with_the_same_bytes(
     assert forking.run(words, output) == 0, output.read_text()
     assert result_of(out) == result_of(cleaned.out)
     assert stored.read(out / "clean.json")["kept"] == cleaned.report["kept"]
+
+
+def test_files_without_text_are_refused_in_one_line(tmp_path: Path) -> None:
+    for name in ("a.txt", "b.jsonl"):
+        (tmp_path / name).touch()
+    assert len(tasks_of(sorted(tmp_path.iterdir()), 1000)) == 1
+    with pytest.raises(UserError, match="contains no text"):
+        foreword.clean(tmp_path, tmp_path.parent / "cleaned", workers=1, progress=False)
+
+
+def test_a_result_inside_its_source_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", [prose(0)])
+    with pytest.raises(UserError, match="read again as part of"):
+        foreword.clean(tmp_path, tmp_path / "out", workers=1, progress=False)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_recipe_extends_a_shipped_one_of_cleaning(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('extends = "gopher"\n[clean]\nsamples = 1\n')
+    recipe = load_cleaning(str(tmp_path / "mine.toml"))
+    assert recipe.clean.samples == 1
+    assert recipe.clean.steps == load_cleaning("gopher").clean.steps
