@@ -60,7 +60,7 @@ def require_sources(recipe: Recipe, texts: Sequence[str]) -> None:
         UserError: one is missing, or is another's too; the setting is named.
     """
     budget = Budget.of(recipe.train)
-    seen: dict[Path, str] = {}
+    seen: dict[str, str] = {}
     tokenizers: dict[str, str] = {}
     for number, (source, text) in enumerate(zip(recipe.data.sources, texts, strict=True)):
         where = f"data.sources[{number}]"
@@ -77,7 +77,8 @@ def require_sources(recipe: Recipe, texts: Sequence[str]) -> None:
             else:
                 files = find_files([text], None, recipe.read)
         for file in files:
-            if (other := seen.setdefault(file.resolve(), source.name)) != source.name:
+            known = str(file) if is_url(file) else str(file.resolve())
+            if (other := seen.setdefault(known, source.name)) != source.name:
                 raise UserError(f"{where}.path: {file} is also read by source '{other}'")
     if len(tokenizers) > 1:
         names = " and ".join(f"'{name}'" for name in list(tokenizers.values())[:2])

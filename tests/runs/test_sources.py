@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 
 from foreword.cli.main import run as main
@@ -118,6 +119,11 @@ def test_impossible_mixtures_are_refused_in_one_line(
     double = recipe(SOURCES[0], {**SOURCES[1], "path": "wiki/1.txt"})
     assert "data.sources[1].path: " in (line := refused(double, *data))
     assert "also read by source 'wiki'" in line
+    remote = [{**one, "path": f"memory://mixture/{one['name']}.txt"} for one in SOURCES]
+    fsspec.filesystem("memory").pipe("/mixture/wiki.txt", b"a text")
+    assert "data.sources[1].path: memory://mixture/novels.txt: there is no" in refused(
+        recipe(*remote)
+    )
     assert "the folder that their paths start from" in refused(recipe(), *data, *data)
     assert "give a share" in refused(recipe(), *data, "--heldout", str(texts / "wiki"))
     assert "data.sources[1].stage: a budget in hours" in refused(recipe(), *data, "--hours", "1")
