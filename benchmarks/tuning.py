@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import statistics
 import tempfile
 import time
@@ -128,9 +129,11 @@ def main() -> None:
     train, dev = read(arguments.train, arguments.examples), read(arguments.dev, None)
     ratios = []
     with tempfile.TemporaryDirectory() as folder:
-        export(open_run(arguments.run), Path(folder) / "model")
+        run = Path(folder) / "run"  # a copy, since scores are written into it
+        shutil.copytree(arguments.run, run, ignore=shutil.ignore_patterns("shards", "evaluations"))
+        export(open_run(run), Path(folder) / "model")
         for number in range(arguments.rounds):
-            mine = ours(arguments.run, train, dev, Path(folder) / f"tuned-{number}", clock)
+            mine = ours(str(run), train, dev, Path(folder) / f"tuned-{number}", clock)
             sides = {
                 name: theirs(Path(folder) / "model", train, dev, mine["lr"], clock, bf16=bf16)
                 for name, bf16 in (("bf16", True), ("fp32", False))
