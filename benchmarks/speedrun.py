@@ -61,7 +61,7 @@ HIDDEN = {"kind": "masked", "rate": 0.15, "mask": 1.0, "random": 0.0}
 FAMILIES = {
     "decoder": Family("modern_decoder_mini", 1.70, "bits per byte", reference="causal"),
     "encoder": Family("modern_encoder_mini", 4.7, "nats", HIDDEN, "masked"),
-    "encoder_decoder": Family("t5_1.1_mini", 4.9, "nats"),
+    "encoder_decoder": Family("modern_encoder_decoder_mini", 4.9, "nats"),
 }
 
 

@@ -77,7 +77,7 @@ FAMILIES: Mapping[str, DialFamily] = MappingProxyType(
             "modern_decoder",
             (MeasuredLoss(256, 2.8e14, "1.6 bits per byte"),),
         ),
-        "encoder_decoder": DialFamily("t5_1.1_mini", "t5_1.1_base"),
+        "encoder_decoder": DialFamily("modern_encoder_decoder_mini", "t5_1.1_base"),
     }
 )
 
