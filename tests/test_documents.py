@@ -13,10 +13,13 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 def test_the_recipe_of_the_page_on_recipes_loads(tmp_path: Path) -> None:
     page = (DOCS / "recipes.md").read_text(encoding="utf-8")
-    (text,) = re.findall(r"```toml\n(.*?)```", page, re.S)
-    file = tmp_path / "my.toml"
-    file.write_text(text, encoding="utf-8")
-    recipe = load_recipe(str(file))
+    recipes = []
+    for text in re.findall(r"```toml\n(.*?)```", page, re.S):
+        file = tmp_path / "my.toml"
+        file.write_text(text, encoding="utf-8")
+        recipes.append(load_recipe(str(file)))
+    recipe, mixture = recipes
+    assert [source.name for source in mixture.data.sources] == ["wiki", "novels", "textbooks"]
     assert recipe.model.layers == 6  # type: ignore[attr-defined]
     assert kinds.name_of(recipe.objective) == "masked"
     assert recipe.train.tokens == 10**8
@@ -24,7 +27,9 @@ def test_the_recipe_of_the_page_on_recipes_loads(tmp_path: Path) -> None:
 
 def test_the_settings_of_the_page_on_recipes_can_be_set() -> None:
     page = (DOCS / "recipes.md").read_text(encoding="utf-8")
-    commands = [line for line in page.splitlines() if line.startswith("    foreword pretrain")]
+    commands = [
+        line for line in page.splitlines() if line.startswith("    foreword pretrain bert_mini")
+    ]
     for command in commands:
         settings = [a or b for a, b in re.findall(r'--set (?:"(.+?)"|(\S+))', command)]
         assert settings

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 # A verb without a group, such as a plug-in's, is listed under "Other".
 GROUPS = {
     "Start": ("demo", "show", "check"),
-    "Text": ("tokenizer", "prepare"),
+    "Text": ("clean", "tokenizer", "prepare"),
     "Train": ("pretrain", "resume", "tune"),
     "Use": ("predict", "fill", "generate", "translate", "score", "neighbours"),
     "Measure": ("evaluate", "probe", "drift", "compare", "report"),

@@ -36,8 +36,8 @@ def gpu_shapes(kernels: Kernels = "all") -> Iterator[None]:
 
 
 def takes_gpu_shapes(kernels: Kernels = "all") -> bool:
-    """Return whether these kernels run within `gpu_shapes`."""
-    return _kernels.get() in ("all", kernels)
+    """Return whether these kernels run within `gpu_shapes`; never while a block is compiled."""
+    return not torch.compiler.is_compiling() and _kernels.get() in ("all", kernels)
 
 
 def device_type(tensor: Tensor) -> str:
