@@ -164,7 +164,7 @@ def test_tasks_are_mixed_in_proportion_or_by_temperature() -> None:
 
 def test_a_model_without_a_source_is_refused(tmp_path: Path) -> None:
     trained = open_run(make_run(tmp_path, "decoder"), "cpu")
-    with pytest.raises(UserError, match="not trained to answer a source.* --task classify works"):
+    with pytest.raises(UserError, match=r"not trained to answer a source.* --task classify works"):
         tune(trained, TASK, reviews(8, 1), reviews(8, 2), FAST)
 
 
