@@ -25,13 +25,12 @@ STORE = 80 * 1024 * 1024  # bytes of shared memory of a node, about the least
 
 @pytest.fixture
 def machines() -> Iterator[Any]:
-    """A cluster with a head and two other machines, of one core each, that we are connected to."""
+    """A cluster with a head and another machine, of one core each, that we are connected to."""
     from ray.cluster_utils import Cluster as Machines
 
     head = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": STORE}
     machines = Machines(initialize_head=True, head_node_args=head)
-    for _ in range(2):
-        machines.add_node(num_cpus=1, object_store_memory=STORE)
+    machines.add_node(num_cpus=1, object_store_memory=STORE)
     with connected(machines.address):
         yield machines
     machines.shutdown()
@@ -52,7 +51,7 @@ def submissions(monkeypatch: pytest.MonkeyPatch, machines: Any, kill_at: int) ->
     return submitted
 
 
-def test_a_cluster_that_loses_machines_makes_the_same_shards_and_trains_every_cell(
+def test_a_cluster_that_loses_a_machine_makes_the_same_shards_and_trains_every_cell(
     machines: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Shards: of the same bytes as those of one process.
@@ -63,25 +62,23 @@ def test_a_cluster_that_loses_machines_makes_the_same_shards_and_trains_every_ce
     with monkeypatch.context() as patch:
         submissions(patch, machines, kill_at=12)
         made = foreword.prepare(text, tmp_path / "cluster", ray=machines.address, **how)
-    assert len(machines.worker_nodes) == 1
+    assert not machines.worker_nodes
     for name in sorted(path.name for path in alone.folder.glob("*.*")):
         assert (made.folder / name).read_bytes() == (alone.folder / name).read_bytes(), name
 
-    # A comparison: every piece once, after what it builds on; and no piece again.
+    # A comparison: every piece once, and no piece again. (benchmarks/cluster.py kills machines.)
     folder = grids.write_files(tmp_path)
     task = {**grids.TASK, "scratch": False, "tune": {"seeds": 1, "epochs": 1}}
-    grid = grids.write_grid(folder, data=[str(alone.folder)], tasks=[task])
-    with monkeypatch.context() as patch:
-        submitted = submissions(patch, machines, kill_at=2)
-        result = foreword.compare(grid, out=tmp_path / "out", ray=machines.address, progress=False)
-    assert not machines.worker_nodes
-    assert result.is_done and not result.failures
-    kinds = ["task" if order.task else "run" for _, order in submitted]
-    assert sorted(kinds) == ["run", "run", "task", "task", "task"] and kinds[0] == "run"
-    with monkeypatch.context() as patch:
-        submitted = submissions(patch, machines, kill_at=0)
-        again = foreword.compare(grid, out=tmp_path / "out", ray=machines.address, progress=False)
-    assert again.is_done and not submitted and again.as_json() == result.as_json()
+    cell = [grids.MASKED]
+    grid = grids.write_grid(folder, data=[str(alone.folder)], tasks=[task], cells=cell)
+    for kinds in (["run", "task", "task"], []):
+        with monkeypatch.context() as patch:
+            submitted = submissions(patch, machines, kill_at=0)
+            result = foreword.compare(
+                grid, out=tmp_path / "out", ray=machines.address, progress=False
+            )
+        assert result.is_done and not result.failures
+        assert sorted("task" if order.task else "run" for _, order in submitted) == kinds
     # A cell that no machine is large enough for.
     with pytest.raises(
         UserError, match=r"cell 'masked': takes 64 cores and 0 GPUs, and no machine"

@@ -66,6 +66,8 @@ def _plot_losses(axis: Any, results: Results) -> None:
     if amounts and max(amounts) > LOG_SCALE_RATIO * min(amounts):
         axis.set_xscale("log")
     axis.grid(alpha=0.3)
+    if not axis.get_legend_handles_labels()[0]:
+        return  # no run has a curve
     if len(results.comparison.grid.cells) > MOST_INSIDE:
         axis.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     else:
