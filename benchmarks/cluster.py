@@ -3,8 +3,9 @@
     python benchmarks/cluster.py [--machines 3] [--steps 200]
 
 The machines are nodes of a Ray cluster on this one, of one core each. All but the first are killed,
-one after every second piece that begins. Printed are the seconds, the pieces that were trained
-again, and whether the results are those without a cluster, which they must be.
+one after every second piece that begins. Printed are the seconds, the machines killed, and how far
+the losses are from those without a cluster: by no more than rounding, since a machine of one core
+sums in another order than one of two.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ STORE = 80 * 1024 * 1024  # bytes of shared memory of a node, about the least
 GRID = """
 data = ["text.jsonl"]
 seeds = 1
+[set.train]
+workers = 1
 [budget]
 unit = "steps"
 amount = {steps}
@@ -57,9 +60,10 @@ def main() -> None:
         print(f"without a cluster: {time.monotonic() - began:.0f} s", flush=True)
         seconds, killed, results = on_a_cluster(grid, folder / "cluster", arguments.machines)
         print(f"{arguments.machines} machines, {killed} killed: {seconds:.0f} s", flush=True)
-        same = losses(results) == losses(alone)
-        print(f"losses are {'the same' if same else 'NOT the same'}: {losses(results)}")
-        raise SystemExit(not same)
+        pairs = list(zip(losses(alone), losses(results), strict=True))
+        apart = max(abs(a - b) for a, b in pairs)
+        print(f"held-out losses, nats: {pairs}; at most {apart:.1e} apart")
+        raise SystemExit(apart > 1e-3)
 
 
 def losses(results: Any) -> list[float]:
