@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 
 from foreword import signals
+from foreword.errors import UserError
 from foreword.train import processes
+from foreword.train.joining import comes_from_others
 from foreword.train.loop import STOPPING, Loop
 
 
@@ -18,6 +20,9 @@ def stops_on_signals(loop: Loop) -> Iterator[None]:
     """Let the first signal end the loop after its step; a second Ctrl-C or SIGTERM leaves at once.
 
     A closed terminal may send SIGHUP several times, so that one never leaves at once.
+
+    Raises:
+        UserError: a signal came, and another process had ended, so the step cannot be finished.
     """
     # A thread prints the message, since a handler may interrupt a print. The queue is reentrant.
     requests: SimpleQueue[bool] = SimpleQueue()
@@ -38,6 +43,13 @@ def stops_on_signals(loop: Loop) -> Iterator[None]:
     try:
         with signals.handled(stop):
             yield
+    except RuntimeError as error:
+        if loop.is_stopping and comes_from_others(error):
+            raise UserError(
+                "stopped, but not saved: another process had ended; 'foreword resume' continues "
+                "from the last checkpoint"
+            ) from error
+        raise
     finally:
         requests.put(False)
         announcer.join()

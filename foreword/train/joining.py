@@ -116,7 +116,7 @@ def joined() -> Iterator[None]:
         yield
         _group.leave()
     except (Exception, KeyboardInterrupt) as error:
-        if isinstance(error, KeyboardInterrupt) or _comes_from_others(error):
+        if isinstance(error, KeyboardInterrupt) or comes_from_others(error):
             raise PeerError("another process of this training ended") from error
         if not _claim(_group.store):
             raise PeerError(f"another process said why first; here: {error}") from error
@@ -144,7 +144,7 @@ def wait_for_launcher() -> None:
     time.sleep(LEAVING)
 
 
-def _comes_from_others(error: BaseException) -> bool:
+def comes_from_others(error: BaseException) -> bool:
     """Return whether an error says that another process cannot be reached."""
     if isinstance(error, distributed.DistError):
         return True

@@ -1,0 +1,52 @@
+"""A signal while another process of the training has ended already."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any, cast
+
+import pytest
+
+from foreword.errors import UserError
+from foreword.train.interrupt import stops_on_signals
+
+LOST = RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer")
+
+
+class Loop:
+    """What of a loop the handler uses."""
+
+    is_stopping = False
+
+    def stop(self) -> None:
+        self.is_stopping = True
+
+    def warn(self, message: str) -> None:
+        pass
+
+
+def test_a_stop_that_cannot_be_saved_says_so() -> None:
+    with (
+        pytest.raises(UserError, match="not saved: another process had ended"),
+        stops_on_signals(cast(Any, Loop())),
+    ):
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise LOST
+
+
+def test_an_error_of_others_without_a_signal_stays_theirs() -> None:
+    with (
+        pytest.raises(RuntimeError, match="Connection closed"),
+        stops_on_signals(cast(Any, Loop())),
+    ):
+        raise LOST
+
+
+def test_a_fault_of_its_own_while_stopping_stays_its_own() -> None:
+    with (
+        pytest.raises(RuntimeError, match="a fault of ours"),
+        stops_on_signals(cast(Any, Loop())),
+    ):
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise RuntimeError("a fault of ours")
