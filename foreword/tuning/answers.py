@@ -20,11 +20,11 @@ from foreword.evaluation.starts import Start
 from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Model, NeuralBackbone
-from foreword.tuning.examples import EncodedTexts, Ragged
+from foreword.tuning.examples import EncodedTexts
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import Network
-from foreword.tuning.rows import TOKENS_AT_ONCE, WIDTH, PackedExamples, PooledBatch, first_fit
-from foreword.tuning.tasks._contract import EncodedExample
+from foreword.tuning.rows import WIDTH, PackedExamples, PooledBatch
+from foreword.tuning.tasks._contract import EncodedExample, Whole
 from foreword.types import Array, Example, MaxLengths, Tokens
 
 AT_ONCE = 1024  # positions whose logits are held together
@@ -94,13 +94,16 @@ class AnswerExamples(PackedExamples):
     """Encoded examples, each a source and the target that answers it.
 
     Attributes:
-        encoded: the sources, with the special tokens of pretraining.
-        targets: the answers with their end tokens, a sequence of (tokens,) int64; for a task that
-            `writes`, `WrittenTargets`.
+        encoded: the sources with the special tokens of pretraining, and the answers with their end
+            tokens.
+        targets: what the answers are held against, a sequence of (tokens,) int64 or, with more of
+            each token than itself, of (tokens, columns); for a task that `writes`,
+            `WrittenTargets`.
         template: the input template; sources are cut to its length, or shorter if the model's
             positions must hold the answer too.
         prompted: the model that they are for.
-        auxiliary: 0, since there is no auxiliary loss. See `PooledExamples`.
+        auxiliary: 0, since there is no auxiliary loss. See `PackedExamples`.
+        whole: see `PackedExamples`.
     """
 
     encoded: Sequence[EncodedExample]
@@ -108,10 +111,15 @@ class AnswerExamples(PackedExamples):
     template: InputTemplate
     prompted: PromptedModel
     auxiliary: float = 0.0
+    whole: Whole = "input"
 
     @classmethod
     def of(
-        cls, prompted: PromptedModel, encoded: Sequence[EncodedExample], template: InputTemplate
+        cls,
+        prompted: PromptedModel,
+        encoded: Sequence[EncodedExample],
+        template: InputTemplate,
+        whole: Whole = "input",
     ) -> AnswerExamples:
         """Put sources and answers into the form of pretraining's sources and targets.
 
@@ -121,17 +129,15 @@ class AnswerExamples(PackedExamples):
         if not prompted.answers:
             raise UserError(
                 f"{prompted.name}: this {prompted.family} was not trained to answer a source; "
-                "--task text_to_text and chat work with models that were (layouts encoder_decoder "
-                "and prefix, such as t5_mini), chat with decoders too (layout decoder, such as "
-                "gpt2_mini); --task classify works with any"
+                "--task text_to_text, chat and prefer work with models that were (layouts "
+                "encoder_decoder and prefix, such as t5_mini), chat and prefer also with those "
+                "that continue text (decoder and hybrid, such as gpt2_mini and gpt_bert_mini); "
+                "--task classify works with any"
             )
 
-        def target_of(example: EncodedExample) -> Array:
-            assert example.answer is not None
-            return np.concatenate([example.answer, prompted.end_token]).astype(np.int64)
-
-        def source_of(example: EncodedExample) -> EncodedExample:
-            size = len(target_of(example))
+        def with_ends(example: EncodedExample) -> EncodedExample:
+            answer = np.concatenate([example.written, prompted.end_token]).astype(np.int64)
+            size = len(answer)
             room = source_room(prompted, template.length, size)
             if room < 1:
                 raise UserError(
@@ -139,48 +145,43 @@ class AnswerExamples(PackedExamples):
                     f"{prompted.limit} positions of {prompted.name}; use shorter labels"
                 )
             ids = prompted.source_of(example.ids[:room])
-            return replace(example, ids=ids, was_cut=len(example.ids) > room)
+            was_cut = example.was_cut or len(example.ids) > room
+            return replace(example, ids=ids, answer=answer, was_cut=was_cut)
 
-        sources = EncodedTexts.of(map(source_of, encoded))
-        targets = Ragged.of(map(target_of, encoded))
-        template = replace(template, fresh=())
-        return cls(sources, targets, template, prompted)
+        pairs = EncodedTexts.of(map(with_ends, encoded))
+        assert pairs.answers is not None
+        return cls(pairs, pairs.answers, replace(template, fresh=()), prompted, whole=whole)
 
-    @property
-    def lengths(self) -> Array:
-        """The number of tokens of each example, source and answer, (examples,) int64."""
-        pairs = zip(self.encoded, self.targets, strict=True)
-        return np.asarray([len(example.ids) + len(target) for example, target in pairs], np.int64)
+    def _length(self, number: int) -> int:
+        """Return the number of tokens of a source and its answer."""
+        example = self.encoded[number]
+        return len(example.ids) + len(example.written)
 
     def batches(self, numbers: Array, device: str) -> Iterator[PooledBatch]:
         """Yield the examples `numbers`, packed into rows, at most TOKENS_AT_ONCE tokens a batch."""
-        lengths = [len(self.encoded[n].ids) + len(self.targets[n]) for n in numbers]
-        width = max(*lengths, min(WIDTH, self.template.length))
-        rows = [[int(numbers[k]) for k in row] for row in first_fit(lengths, width)]
-        at_once = max(1, TOKENS_AT_ONCE.get(device, 1 << 14) // width)
-        for start in range(0, len(rows), at_once):
-            yield self._pack(rows[start : start + at_once], CUDA_WIDTH if device == "cuda" else 1)
+        multiple = CUDA_WIDTH if device == "cuda" else 1
+        for rows in self._rows(numbers, min(WIDTH, self.template.length), device):
+            yield self._pack(rows, multiple)
 
     def _pack(self, rows: list[list[int]], multiple: int) -> PooledBatch:
         source = _tokens([[self.encoded[n].ids for n in row] for row in rows], multiple)
-        target = _tokens([[self.targets[n] for n in row] for row in rows], multiple)
+        target = _tokens([[self.encoded[n].written for n in row] for row in rows], multiple)
         weights = (target.documents >= 0).astype(np.float32)
         layout, vocab = self.prompted.recipe.layout, self.prompted.vocab
         batch = layout.arrange(Example(source, target, weights), vocab)
-        # The layout keeps the order of documents, and that of the target's tokens.
+        # The layout keeps the order of documents, and that of the target's tokens; the outputs
+        # are in the order of the inputs.
         batch_rows, columns = np.nonzero(np.asarray(batch.weights))
-        numbers = np.concatenate([[n] * len(self.targets[n]) for row in rows for n in row])
-        targets = np.asarray(batch.targets)[batch_rows, columns]
-        return PooledBatch(batch, batch_rows, columns, numbers.astype(np.int64), targets)
-
-    def with_texts(self, targets: WrittenTargets, longest: int) -> AnswerExamples:
-        """Return the examples with the texts that written answers are held against.
-
-        Args:
-            targets: the texts.
-            longest: the most tokens of an answer of training.
-        """
-        return replace(self, targets=replace(targets, ids=self.targets, longest=longest))
+        inputs = np.asarray([n for row in rows for n in row])
+        of_tokens = np.repeat(inputs, [len(self.targets[n]) for n in inputs])
+        order = np.argsort(of_tokens, kind="stable")
+        return PooledBatch(
+            batch,
+            batch_rows[order],
+            columns[order],
+            self._examples_of(of_tokens[order]),
+            np.concatenate([self.targets[n] for n in np.sort(inputs)]),
+        )
 
     def write(self, network: Network, most: int) -> Array:
         """Return the likeliest answer to each example, a text each, (examples,) of objects.
@@ -208,13 +209,11 @@ class WrittenTargets(Sequence[Array]):
         ids: the answers with their end tokens, a sequence of (tokens,) int64.
         references: the right answers to each example, as texts.
         texts: the texts that are answered.
-        longest: the most tokens that an answer of training has.
     """
 
     ids: Sequence[Array]
     references: Sequence[Sequence[str]]
     texts: Sequence[str]
-    longest: int
 
     def __len__(self) -> int:
         return len(self.ids)

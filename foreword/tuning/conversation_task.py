@@ -29,6 +29,7 @@ class ConversationTask(WritingTask):
     """
 
     reads_texts: ClassVar[bool] = False
+    continues: ClassVar[bool] = True
     special_tokens: ClassVar[tuple[str, ...]] = SPECIAL_TOKENS
 
     max_tokens: Count = 128

@@ -32,6 +32,7 @@ from foreword.tuning.rows import PackedExamples
 from foreword.tuning.starting_network import start_name, starting_network
 from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.tasks._contract import Task
+from foreword.tuning.writing import WritingTask
 from foreword.types import Array, Loss
 
 SCORING_DTYPE = torch.float32  # of dev examples in any training, since tuned models predict in it
@@ -321,8 +322,8 @@ def count_steps(data: TuneData, settings: TuneSettings) -> int:
 def scored_outputs(task: Task, network: Network, examples: ExampleSet) -> Array:
     """Return what a network computes for examples, or writes if the task has it write."""
     if task.writes:
-        assert isinstance(examples, AnswerExamples)
-        return examples.write(network, examples.targets.longest)
+        assert isinstance(task, WritingTask) and isinstance(examples, AnswerExamples)
+        return examples.write(network, task.most_tokens((), examples.prompted))
     return predict(network, examples, next(network.parameters()).device, SCORING_DTYPE)
 
 

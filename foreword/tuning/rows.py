@@ -92,20 +92,58 @@ class PackedExamples(ABC):
         targets: the target or targets of each example.
         template: the template they were encoded with.
         auxiliary: weight of an auxiliary language-model loss; 0 for none.
+        whole: what no micro-batch parts; an `input` stands for itself as an example.
     """
 
     encoded: Sequence[EncodedExample]
     targets: Any
     template: InputTemplate
     auxiliary: float
+    whole: Whole
 
     def __len__(self) -> int:
-        return len(self.encoded)
+        return len(self._begins) - 1
 
-    @property
+    @cached_property
+    def _begins(self) -> Array:
+        """Where the inputs of each example begin, and where the last ones end, (examples + 1,)."""
+        is_joint = self.whole != "input"
+        return first_inputs(self.encoded) if is_joint else np.arange(len(self.encoded) + 1)
+
     @abstractmethod
+    def _length(self, number: int) -> int:
+        """Return the number of tokens of an input."""
+
+    @cached_property
     def lengths(self) -> Array:
         """The number of tokens of each example, (examples,) int64."""
+        tokens = np.asarray([self._length(n) for n in range(len(self.encoded))], np.int64)
+        return np.add.reduceat(tokens, self._begins[:-1]) if len(self) else tokens
+
+    def _examples_of(self, inputs: Array) -> Array:
+        """Return the number of the example that each input belongs to."""
+        return np.searchsorted(self._begins, inputs, side="right") - 1
+
+    def _rows(self, numbers: Array, width: int, device: str) -> Iterator[list[list[int]]]:
+        """Yield rows of inputs of the examples `numbers`, as many at once as fit in memory.
+
+        Args:
+            numbers: the examples.
+            width: the most tokens of a row, unless a single input has more.
+            device: type of the device.
+        """
+        examples = [list(range(self._begins[n], self._begins[n + 1])) for n in numbers]
+        width = max(width, *(self._length(n) for inputs in examples for n in inputs))
+        at_once = max(1, TOKENS_AT_ONCE.get(device, 1 << 14) // width)
+        together = [list(chain.from_iterable(examples))]
+        for inputs in _whole(examples, at_once) if self.whole == "example" else together:
+            alone = [[k] for k in range(len(inputs))]
+            shared = first_fit([self._length(n) for n in inputs], width)
+            packed = shared if self.template.shares_rows else alone
+            rows = [[inputs[k] for k in row] for row in packed]
+            size = at_once if self.whole == "input" else len(rows)
+            for start in range(0, len(rows), size):
+                yield rows[start : start + size]
 
     @abstractmethod
     def batches(self, numbers: Array, device: str) -> Iterator[PooledBatch]:
@@ -139,7 +177,7 @@ class PooledExamples(PackedExamples):
         template: the template they were encoded with.
         auxiliary: weight of the language-model loss of each example's tokens, averaged over them,
             beside the task's; 0 for none.
-        whole: what no micro-batch parts; an `input` stands for itself as an example.
+        whole: see `PackedExamples`.
     """
 
     encoded: Sequence[EncodedExample]
@@ -148,51 +186,19 @@ class PooledExamples(PackedExamples):
     auxiliary: float = 0.0
     whole: Whole = "input"
 
-    def __len__(self) -> int:
-        return len(self._begins) - 1
-
-    @cached_property
-    def _begins(self) -> Array:
-        """Where the inputs of each example begin, and where the last ones end, (examples + 1,)."""
-        is_joint = self.whole != "input"
-        return first_inputs(self.encoded) if is_joint else np.arange(len(self.encoded) + 1)
-
-    @cached_property
-    def lengths(self) -> Array:
-        """The number of tokens of each example, (examples,) int64."""
-        tokens = np.asarray([len(example.ids) for example in self.encoded], np.int64)
-        return np.add.reduceat(tokens, self._begins[:-1]) if len(self) else tokens
-
-    def _inputs_of(self, numbers: Array) -> list[list[int]]:
-        """Return the inputs of each of the examples `numbers`."""
-        return [list(range(self._begins[n], self._begins[n + 1])) for n in numbers]
-
     def batches(self, numbers: Array, device: str) -> Iterator[PooledBatch]:
         """Yield the examples `numbers`, packed into rows, at most TOKENS_AT_ONCE tokens a batch.
 
         On CUDA the rows have one width and their count is a power of two, since kernels are
         compiled per shape; elsewhere they are as narrow as the examples allow.
         """
-        examples = self._inputs_of(numbers)
-        longest = max(len(self.encoded[n].ids) for inputs in examples for n in inputs)
-        is_cuda = device == "cuda"
-        width = self.template.length if is_cuda else max(longest, min(WIDTH, self.template.length))
-        # Assign inputs to rows; batches of as many rows as fit in memory, examples whole.
-        at_once = max(1, TOKENS_AT_ONCE.get(device, 1 << 14) // width)
-        together = [list(chain.from_iterable(examples))]
-        for inputs in _whole(examples, at_once) if self.whole == "example" else together:
-            lengths = [len(self.encoded[n].ids) for n in inputs]
-            alone = [[k] for k in range(len(inputs))]
-            shared = first_fit(lengths, width) if self.template.shares_rows else alone
-            rows = [[inputs[k] for k in row] for row in shared]
-            size = at_once if self.whole == "input" else len(rows)
-            for start in range(0, len(rows), size):
-                part = rows[start : start + size]
-                if is_cuda:
-                    part += [[]] * ((1 << (len(part) - 1).bit_length()) - len(part))
-                    yield self._pack(part, width)
-                else:
-                    yield self._pack(part, max(sum(map(self._length, row)) for row in part))
+        length, is_cuda = self.template.length, device == "cuda"
+        for rows in self._rows(numbers, length if is_cuda else min(WIDTH, length), device):
+            if is_cuda:
+                empty = (1 << (len(rows) - 1).bit_length()) - len(rows)
+                yield self._pack([*rows, *[[]] * empty], length)
+            else:
+                yield self._pack(rows, max(sum(map(self._length, row)) for row in rows))
 
     def _length(self, number: int) -> int:
         return len(self.encoded[number].ids)
@@ -232,7 +238,7 @@ class PooledExamples(PackedExamples):
             targets.append(np.atleast_1d(self.targets[n]))
             counts.append(len(positions))
         is_pooled = self.encoded[inputs[0]].is_pooled
-        examples = np.searchsorted(self._begins, inputs, side="right") - 1
+        examples = self._examples_of(np.asarray(inputs))
         numbers = examples if is_pooled else np.repeat(examples, counts)
         lengths = np.asarray(counts, np.int64)
         at_rows, at_columns = np.concatenate(rows), np.concatenate(columns)

@@ -98,10 +98,7 @@ def tune(
     drawn = replace(drawn, examples=read)
     added = added_tokens(trained, task)
     extended = with_special(dropping, added)
-    template = template_of(extended.recipe, extended.vocab, variants[0].max_length)
-    if trained.tuned_head is not None:
-        template = replace(template, fresh=())  # the first task has trained them
-    template = template.of_tokens() if task.reads_tokens else template
+    template = template_for(extended, task, variants[0].max_length)
     with allocator.returning_freed():
         data = _encode(extended, task, drawn, dev, template, further)
         data = _with_reference(extended, task, data) if task.has_reference else data
@@ -146,6 +143,16 @@ def tune(
         confusion=found.confusion,
         resumed=found.resumed,
     )
+
+
+def template_for(trained: TrainedModel, task: Task, max_length: int | None) -> InputTemplate:
+    """Return the input template of a model for a task."""
+    template = template_of(trained.recipe, trained.vocab, max_length)
+    if trained.tuned_head is not None:
+        template = replace(template, fresh=())  # the first task has trained them
+    if task.continues and trained.recipe.objective.predicts == "next_and_in_place":
+        template = replace(template, is_causal=True)
+    return template.of_tokens() if task.reads_tokens else template
 
 
 def _untrained_notes(
@@ -231,13 +238,12 @@ def _encode(
     if encoded["train"][0].answer is not None:
         _require_output_layer(trained, "tasks that are answered in text")
         prompted = PromptedModel.of(trained)
-        answers = {name: AnswerExamples.of(prompted, encoded[name], template) for name in parts}
-        if task.writes:
-            longest = max(map(len, answers["train"].targets))
-            answers = {
-                name: one.with_texts(targets[name], longest) for name, one in answers.items()
-            }
-        return _data_of(dict(answers), labels, numbers)
+        answered: dict[str, PackedExamples] = {}
+        for name in parts:
+            answers = AnswerExamples.of(prompted, encoded[name], template, task.whole)
+            placed = task.place(targets[name], answers.encoded)
+            answered[name] = replace(answers, targets=placed)
+        return _data_of(answered, labels, numbers)
     # Outputs do not depend on others, so scoring never needs a batch as a whole.
     scored_whole: Whole = "input" if task.whole == "input" else "example"
     packed: dict[str, PackedExamples] = {
@@ -258,7 +264,7 @@ def _with_reference(trained: TrainedModel, task: Task, data: TuneData) -> TuneDa
     network = build_network(trained, task, data.labels, None).to(trained.device)
 
     def refer(part: PackedExamples) -> PackedExamples:
-        assert isinstance(part, PooledExamples)
+        assert isinstance(part, PooledExamples | AnswerExamples)
         targets = part.targets.with_reference(scored_outputs(task, network, part))
         return replace(part, targets=targets)
 

@@ -48,6 +48,11 @@ PARTS = {
         "objective": {"kind": "causal"},
         "packing": {"kind": "documents", "length": 32, "eos": "</s>"},
     },
+    "hybrid": {
+        "model": {"kind": "transformer", "position": {"kind": "rotary"}},
+        "objective": {"kind": "hybrid"},
+        "packing": {"kind": "documents", "length": 32, "bos": "<s>", "eos": "</s>"},
+    },
     "recurrent": {
         "layout": {"kind": "decoder"},
         "model": {"kind": "lstm"},

@@ -53,6 +53,11 @@ class EncodedExample:
     is_further: bool = False
     spans: Array | None = None
 
+    @property
+    def written(self) -> Array:
+        """The tokens that are to be written: the answer, or the one after each pooled position."""
+        return self.ids[self.pooled_positions + 1] if self.answer is None else self.answer
+
 
 class ExampleOutputs(NamedTuple):
     """What a network computed for an example.
@@ -81,6 +86,8 @@ class Task(Ranged, ABC):
             those of the encoder, and not of the decoder's first token.
         compares_texts: whether its two texts are inputs of their own, of which the second may be
             missing in some files; such a task needs no labels, and takes no task prefix.
+        continues: whether it has a text continued, so that a model which reads both ways reads it
+            causally.
         whole: what has one loss, so that no micro-batch parts it: each input, all inputs of an
             example, or all examples of a batch.
         has_reference: whether its loss compares the model with the one that it starts from: its
@@ -99,6 +106,7 @@ class Task(Ranged, ABC):
     cuts_texts: ClassVar[bool] = True
     reads_tokens: ClassVar[bool] = False
     compares_texts: ClassVar[bool] = False
+    continues: ClassVar[bool] = False
     whole: ClassVar[Whole] = "input"
     has_reference: ClassVar[bool] = False
     scores_untuned: ClassVar[bool] = False

@@ -40,8 +40,9 @@ class Chat(ConversationTask):
 
     <|user|>hi</s><|assistant|>hello</s>        scored: hello</s>
 
-    A decoder reads a conversation once; a model with a source reads, for each answer, what came
-    before. Where a conversation is too long, its oldest exchanges are left out.
+    A decoder reads a conversation once, as does a model that can be used as one (layout `hybrid`);
+    a model with a source reads, for each answer, what came before. Where a conversation is too
+    long, its oldest exchanges are left out.
 
     Dev answers are measured by their perplexity, and by the share of right tokens, each after the
     right ones; unigrams of the training answers stand beside. The template is kept in the tuned
@@ -113,7 +114,7 @@ class Chat(ConversationTask):
 
     def place(self, targets: Any, encoded: Sequence[EncodedExample]) -> Ragged:
         """Return the tokens of answers in each conversation."""
-        return Ragged.of(one.ids[one.pooled_positions + 1] for one in encoded)
+        return Ragged.of(one.written for one in encoded)
 
     # -- learning ----------------------------------------------------------------------------------
 

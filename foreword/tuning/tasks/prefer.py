@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from foreword.errors import UserError
 from foreword.ranges import Positive
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.conversation_task import ConversationTask
+from foreword.tuning.conversation_task import SOURCE_ENDS, ConversationTask
 from foreword.tuning.conversations import (
     ASSISTANT,
     USER,
@@ -35,7 +35,7 @@ REJECTED = "rejected"  # the column
 
 @dataclass(frozen=True)
 class Prefer(ConversationTask):
-    """Preferences between two answers, learned directly (DPO), by a decoder.
+    """Preferences between two answers, learned directly (DPO).
 
     Rows have `prompt`, a text or a list of messages, and the answers `chosen` and `rejected`.
     Conversations have the form of `chat`, whose tuned run is the usual start:
@@ -46,6 +46,8 @@ class Prefer(ConversationTask):
     The loss of a pair is -log sigmoid(beta * margin): the margin is how much more the chosen answer
     than the rejected one has gained in log-probability since the start of tuning. That model is
     the reference; it computes its log-probabilities once.
+
+    A decoder reads the prompt before each answer; a model with a source reads it there.
 
     Dev pairs are measured by the share with a margin above 0 (the accuracy of the implicit
     reward), by the loss and by beta * margin. Before tuning all margins are 0 and half the pairs
@@ -96,15 +98,10 @@ class Prefer(ConversationTask):
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
     ) -> Sequence[EncodedExample]:
-        """Return the prompt with the chosen answer, and with the rejected one.
-
-        Raises:
-            UserError: the model is no decoder.
-        """
-        if not template.is_causal:
-            raise UserError("--task prefer: is for decoders, which read prompt and answer in one")
+        """Return the prompt with the chosen answer, and with the rejected one."""
         tokens = ChatTokens.of(tokenizer, template)
-        return EncodedTexts.of(one for e in examples for one in _pair(e, tokens))
+        pair = _pair if template.is_causal else _pair_with_source
+        return EncodedTexts.of(one for e in examples for one in pair(e, tokens))
 
     def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
         """Return zeros: the targets are the tokens of the inputs."""
@@ -112,7 +109,7 @@ class Prefer(ConversationTask):
 
     def place(self, targets: Any, encoded: Sequence[EncodedExample]) -> PairedAnswers:
         """Return the tokens of the answers."""
-        ids = [one.ids[one.pooled_positions + 1] for one in encoded]
+        ids = [one.written for one in encoded]
         lengths = np.asarray(list(map(len, ids)))
         is_rejected = np.repeat([one.is_further for one in encoded], lengths)
         columns = np.zeros((int(lengths.sum()), 3))
@@ -194,7 +191,7 @@ class PairedAnswers(Sequence[Array]):
 
 
 def _pair(example: Labelled, tokens: ChatTokens) -> Iterator[EncodedExample]:
-    """Yield both answers after the same prompt, all of them cut to the length."""
+    """Yield both answers after the same prompt in a decoder, all of them cut to the length."""
     encoded = tokens.tokenizer.encode_batch([example.label, example.pair or ""])
     answers = [[*ids, tokens.end] for ids in encoded]
     longest = max(map(len, answers))
@@ -206,6 +203,18 @@ def _pair(example: Labelled, tokens: ChatTokens) -> Iterator[EncodedExample]:
         before = np.arange(len(prompt) - 1, len(ids) - 1)
         was_cut = prompt_was_cut or len(kept) < len(answer)
         yield EncodedExample(ids, np.zeros_like(ids), before, was_cut, is_further=number > 0)
+
+
+def _pair_with_source(example: Labelled, tokens: ChatTokens) -> Iterator[EncodedExample]:
+    """Yield both answers to the same source, each cut to the length."""
+    ids, source_was_cut = tokens.source(of_text(example.text), tokens.length - SOURCE_ENDS)
+    for number, text in enumerate((example.label, example.pair or "")):
+        answer = np.asarray(tokens.tokenizer.encode(text), np.int64)
+        kept = answer[: tokens.length]
+        was_cut = source_was_cut or len(kept) < len(answer)
+        yield EncodedExample(
+            ids, np.zeros_like(ids), ids[:0], was_cut, answer=kept, is_further=number > 0
+        )
 
 
 def _answer(value: Any, name: str, source: str) -> str:

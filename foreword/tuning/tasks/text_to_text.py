@@ -18,7 +18,7 @@ from foreword.ranges import Count
 from foreword.text.sentences import split
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.answers import WrittenTargets, source_room
-from foreword.tuning.examples import EncodedTexts, batched
+from foreword.tuning.examples import EncodedTexts, Ragged, batched
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.labelled import (
     Columns,
@@ -149,7 +149,18 @@ class TextToText(WritingTask):
     def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> WrittenTargets:
         """Return the right answers as texts; their ids are those of `encode`."""
         references = [[self.word_of(one) for one in answers_of(e)] for e in examples]
-        return WrittenTargets((), references, [e.text for e in examples], 0)
+        return WrittenTargets((), references, [e.text for e in examples])
+
+    def place(self, targets: Any, encoded: Sequence[EncodedExample]) -> Any:
+        """Return the tokens of the answers, with their texts if the model is to write them."""
+        ids = Ragged.of(one.written for one in encoded)
+        return replace(targets, ids=ids) if self.writes else ids
+
+    def prepared(self, targets: Any, labels: tuple[str, ...]) -> Task:
+        """Return the task with the length of what it writes, if that is not set."""
+        if not self.writes or self.max_tokens is not None:
+            return self
+        return replace(self, max_tokens=max(map(len, targets)))
 
     def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
         """Return the cross-entropy of the answers' tokens, which the output layer computed.
@@ -209,12 +220,6 @@ class TextToText(WritingTask):
         counts = Counter(tuple(target.tolist()) for target in train)
         answer = np.asarray([*counts.most_common(1)[0][0], -1])
         return {"most frequent answer": np.repeat(answer[None], len(dev), axis=0)}
-
-    def fitted(self, outputs: Array, targets: Any) -> Task:
-        """Return the task with the length of what it writes, if that is not set."""
-        if not self.writes or self.max_tokens is not None:
-            return self
-        return replace(self, max_tokens=targets.longest)
 
     def most_tokens(self, labels: tuple[str, ...], prompted: PromptedModel) -> int:
         """Return the most tokens of an answer of training, unless more or fewer are set."""

@@ -147,7 +147,7 @@ def test_the_oldest_exchanges_are_left_out_first(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("layout", ["decoder", "encoder_decoder", "prefix"])
+@pytest.mark.parametrize("layout", ["decoder", "hybrid", "encoder_decoder", "prefix"])
 def test_answers_are_learned_and_written(layout: str, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", layout)
     result = tune(run, SINGLE * 8, SINGLE, batch=4, **FAST)
@@ -159,7 +159,7 @@ def test_answers_are_learned_and_written(layout: str, tmp_path: Path) -> None:
     asked = [conversation("u:the day"), conversation("u:in town", "a:whatever")]
     found = predict(result.out, asked, device="cpu", progress=False)
     assert found.predictions == ["was warm", "cold"]
-    if layout == "decoder":  # still a causal language model
+    if layout in ("decoder", "hybrid"):  # still a causal language model
         assert PromptedModel.of(open_run(result.out, "cpu")).continues
 
 
@@ -299,7 +299,7 @@ def test_an_encoder_is_refused_in_one_line(
     call = ["tune", str(run), "--task", "chat", "--train", str(file), "--dev", str(file), "--quiet"]
     assert command(call) == 2
     line = capsys.readouterr().err.splitlines()[-1]
-    assert "was not trained to answer a source; --task text_to_text and chat work with" in line
+    assert "was not trained to answer a source; --task text_to_text, chat and prefer work" in line
     bad = tmp_path / "b.jsonl"
     bad.write_text(json.dumps(conversation("u:x", "u:y")) + "\n")
     call[call.index("--train") + 1] = str(bad)

@@ -17,16 +17,18 @@ from foreword.api.tune import tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
+from foreword.nn.masks import CausalMask
 from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tuning import run as tuning_run
+from foreword.tuning.drawing import Drawn
 from foreword.tuning.fine_tuner import TuneData
-from foreword.tuning.input_template import InputTemplate, template_of
+from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.labelled import Columns, Labelled
-from foreword.tuning.rows import PooledExamples
 from foreword.tuning.run import added_tokens
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks.prefer import Prefer
+from foreword.types import Batch, Example, Tokens
 from tests.tuning.runs import make_run
 
 COLUMNS = Columns("prompt", "chosen", "")
@@ -44,48 +46,60 @@ def read(row: dict[str, Any]) -> Labelled:
     return example
 
 
-def opened(folder: Path) -> tuple[TrainedModel, InputTemplate]:
-    trained = open_run(make_run(folder, "decoder"), "cpu")
+def opened(folder: Path, layout: str = "decoder") -> tuple[TrainedModel, InputTemplate]:
+    trained = open_run(make_run(folder, layout), "cpu")
     trained = with_special(trained, added_tokens(trained, Prefer()))
-    return trained, template_of(trained.recipe, trained.vocab, None)
+    return trained, tuning_run.template_for(trained, Prefer(), None)
 
 
-def packed(trained: TrainedModel, template: InputTemplate, task: Prefer) -> PooledExamples:
+def referred_data(trained: TrainedModel, template: InputTemplate, task: Prefer) -> TuneData:
     examples = [read(row) for row in ROWS]
-    encoded = task.encode(examples, trained.tokenizer, template)
-    targets = task.place(task.targets(examples, ()), encoded)
-    return PooledExamples(encoded, targets, template, whole="example")
+    drawn = Drawn(examples, (np.arange(3),), 3)
+    data = tuning_run._encode(trained, task, drawn, examples, template)
+    return tuning_run._with_reference(trained, task, data)
+
+
+def tokens_of(ids: np.ndarray) -> Tokens:
+    whole = ids[None].astype(np.int64)
+    return Tokens(whole, np.zeros_like(whole), np.arange(len(ids))[None])
 
 
 def log_prob(model: PromptedModel, prompt: str, answer: str) -> torch.Tensor:
-    """The log-probability of an answer and its end, by the logits of the whole text."""
-    tokenizer = model.tokenizer
-    before = tokenizer.encode(f"<|user|>{prompt}</s><|assistant|>", special=True)
-    after = tokenizer.encode(f"{answer}</s>", special=True)
-    ids = np.concatenate([before, after])[None]
-    from foreword.data.rows import positions_within
-    from foreword.nn.masks import CausalMask
-    from foreword.types import Batch
+    """The log-probability of an answer and its end, by the logits of a text alone in its row."""
 
-    batch = Batch(ids, positions_within(np.zeros_like(ids)), CausalMask()).to("cpu")
-    logits = model.model.token_head(model.model.backbone(batch).states)
-    log_probs = F.log_softmax(logits[0, len(before) - 1 : -1].float(), dim=-1)
+    def ids_of(text: str) -> np.ndarray:
+        return np.asarray(model.tokenizer.encode(text, special=True))
+
+    after = ids_of(f"{answer}</s>")
+    if model.answers:
+        source = model.source_of(ids_of(f"<|user|>{prompt}"))
+        weights = np.ones((1, len(after)), np.float32)
+        example = Example(tokens_of(source), tokens_of(after), weights)
+        batch = model.recipe.layout.arrange(example, model.vocab)
+        where = np.nonzero(np.asarray(batch.weights)[0])[0]
+    else:
+        begin = "<s>" if len(model.bos) else ""
+        before = ids_of(f"{begin}<|user|>{prompt}</s><|assistant|>")
+        whole = tokens_of(np.concatenate([before, after]))
+        batch = Batch(whole.ids, whole.positions, CausalMask())
+        where = np.arange(len(before) - 1, len(before) + len(after) - 1)
+    logits = model.model.token_head(model.model.backbone(batch.to("cpu")).states)
+    log_probs = F.log_softmax(logits[0, where].float(), dim=-1)
     return log_probs[torch.arange(len(after)), torch.from_numpy(after)].sum()
 
 
-def test_loss_and_gradient_are_those_of_the_paper(tmp_path: Path) -> None:
-    trained, template = opened(tmp_path)
+@pytest.mark.parametrize("layout", ["decoder", "hybrid", "encoder_decoder", "prefix"])
+def test_loss_and_gradient_are_those_of_the_paper(layout: str, tmp_path: Path) -> None:
+    trained, template = opened(tmp_path, layout)
     task = Prefer(beta=0.3)
-    examples = packed(trained, template, task)
-    data = TuneData(examples, examples, (), (np.arange(3),), {})
-    referred = tuning_run._with_reference(trained, task, data).train
+    referred = referred_data(trained, template, task).train
     # A policy that is no longer the reference.
     network = build_network(trained, task, (), None).eval()
     with torch.no_grad():
         for parameter in network.parameters():
             noise = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
             parameter += 0.05 * noise
-    (batch,) = referred.batches(np.arange(3), "cpu")
+    (batch,) = referred.batches(np.array([0, 1, 2]), "cpu")
     moved = batch.to("cpu")
     outputs = network.training_outputs(moved.features(network), moved.targets)
     loss = task.loss(outputs, moved.targets, moved.numbers)
@@ -124,9 +138,7 @@ def test_loss_and_gradient_are_those_of_the_paper(tmp_path: Path) -> None:
 def test_the_reference_itself_has_no_margin(tmp_path: Path) -> None:
     trained, template = opened(tmp_path)
     task = Prefer()
-    examples = packed(trained, template, task)
-    data = TuneData(examples, examples, (), (np.arange(3),), {})
-    referred = tuning_run._with_reference(trained, task, data)
+    referred = referred_data(trained, template, task)
     network = build_network(trained, task, (), None)
     scores = task.scores(
         tuning_run.scored_outputs(task, network, referred.dev), referred.dev.targets
@@ -149,8 +161,11 @@ def test_both_answers_follow_the_same_prompt(tmp_path: Path) -> None:
     assert first.ids[-1] == trained.vocab.id("</s>") != second.ids[-1]
 
 
-def test_preferences_are_learned_after_instructions_and_answers_written(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", "decoder")
+@pytest.mark.parametrize("layout", ["decoder", "hybrid", "encoder_decoder"])
+def test_preferences_are_learned_after_instructions_and_answers_written(
+    layout: str, tmp_path: Path
+) -> None:
+    run = make_run(tmp_path / "run", layout)
     answered = [
         {"prompt": r["prompt"], "completion": r[k]} for r in ROWS for k in ("chosen", "rejected")
     ]
@@ -207,15 +222,24 @@ def test_lists_of_messages_are_read_as_trl_writes_them() -> None:
     assert Prefer().example({"prompt": " "}, COLUMNS, "x:1") is None
 
 
-def test_a_model_with_a_source_is_refused_in_one_line(
+def test_both_answers_have_one_source(tmp_path: Path) -> None:
+    trained, template = opened(tmp_path, "encoder_decoder")
+    long = {"prompt": "film " * 50, "chosen": "the day", "rejected": "grim " * 60}
+    first, second = Prefer().encode([read(long)], trained.tokenizer, template)
+    assert first.ids.tolist() == second.ids.tolist()
+    assert len(first.ids) < template.length == len(second.written)
+    assert first.was_cut and second.was_cut
+
+
+def test_an_encoder_is_refused_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = make_run(tmp_path / "run", "encoder_decoder")
+    run = make_run(tmp_path / "run", "encoder")
     file = tmp_path / "a.jsonl"
     file.write_text(json.dumps(ROWS[0]) + "\n")
     call = ["tune", str(run), "--task", "prefer", "--train", str(file), "--dev", str(file)]
     assert command([*call, "--quiet"]) == 2
-    assert "is for decoders" in capsys.readouterr().err.splitlines()[-1]
+    assert "prefer work with models that were" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_an_epoch_of_lower_perplexity_or_loss_is_the_better_one(tmp_path: Path) -> None:
