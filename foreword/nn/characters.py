@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from foreword.nn.sharded import set_values
 from foreword.ranges import Count, CountOrZero, Ranged
 from foreword.types import Array, Vocab
 
@@ -69,8 +70,9 @@ class Highway(nn.Module):
 
     def close_gates(self) -> None:
         """Nearly close the gates, so that at first the layer passes its input on."""
-        _, gate = self.both.bias.chunk(2)
-        gate.fill_(-2.0)
+        bias = torch.zeros(len(self.both.bias))
+        bias[len(bias) // 2 :] = -2.0
+        set_values(self.both.bias, bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (..., width) -> (..., width)."""

@@ -9,14 +9,23 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.overrides import TorchFunctionMode
 
+from foreword.errors import UserError
 from foreword.nn.attention import Attention
 from foreword.nn.characters import Highway
 from foreword.nn.feedforward import FeedForward
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Model, ModelSettings, neural
+from foreword.nn.norm import LayerNorm, RMSNorm
 from foreword.nn.positions.t5_bias import T5BiasPositions
+from foreword.nn.sharded import set_values
+
+# Modules whose parameters `initialise` sets; others set theirs as they are built.
+INITIALISED = (
+    nn.Linear, nn.Conv1d, nn.Embedding, nn.RNNBase, LayerNorm, RMSNorm, TokenHead,
+)  # fmt: skip
 
 
 @contextmanager
@@ -30,6 +39,32 @@ def shapes_only(device: str = "meta") -> Iterator[None]:
     """
     with torch.device(device), _Unfilled():
         yield
+
+
+@contextmanager
+def without_weights() -> Iterator[None]:
+    """Build modules whose parameters have shapes and no numbers, until `initialise`.
+
+    Raises:
+        UserError: a module has parameters that `initialise` does not know.
+    """
+
+    def drop(module: nn.Module, name: str, parameter: nn.Parameter) -> nn.Parameter:
+        if parameter.is_meta:  # shared with a module built before
+            return parameter
+        if not isinstance(module, INITIALISED):
+            raise UserError(
+                f"parallel.kind: {type(module).__name__} sets the first values of its {name} "
+                "itself, so the model cannot be divided; use parallel.kind=ddp"
+            )
+        return nn.Parameter(torch.empty_like(parameter, device="meta"), parameter.requires_grad)
+
+    handle = register_module_parameter_registration_hook(drop)  # type: ignore[arg-type]
+    try:
+        with _Unfilled():
+            yield
+    finally:
+        handle.remove()
 
 
 class _Unfilled(TorchFunctionMode):
@@ -55,6 +90,9 @@ def initialise(model: Model, seed: int) -> None:
 
     Recurrent layers, under every scheme but `uniform`: matrices with deviation 1 / sqrt(width of
     their input), biases 0. None begins orthogonal, and no forget gate begins open.
+
+    Numbers are drawn for one whole parameter after another, of which a sharded one keeps its rows:
+    the weights are the same on any number of processes.
     """
     settings = neural(model.backbone).settings
     random = torch.Generator().manual_seed(seed)
@@ -62,7 +100,7 @@ def initialise(model: Model, seed: int) -> None:
         if settings.init == "uniform":
             for parameter in model.parameters():
                 drawn = torch.rand(parameter.shape, generator=random)
-                parameter.copy_((2 * drawn - 1) * settings.init_std)
+                set_values(parameter, drawn.mul_(2).sub_(1).mul_(settings.init_std))
             return
         for module in model.modules():
             _initialise_module(module, settings, random)
@@ -77,22 +115,27 @@ def _initialise_module(module: nn.Module, settings: ModelSettings, random: torch
     def normal(weight: Tensor, std: float) -> None:
         drawn = torch.randn(weight.shape, generator=random)
         if settings.init == "bert":
-            drawn = torch.fmod(drawn, 2.0)
-        weight.copy_(drawn.mul_(std))
+            drawn.fmod_(2.0)
+        set_values(weight, drawn.mul_(std))
 
     if isinstance(module, nn.Linear | nn.Conv1d):
-        normal(module.weight, module.weight[0].numel() ** -0.5 if is_t5 else settings.init_std)
-        if module.bias is not None:
-            module.bias.zero_()
+        inputs = module.weight.shape[1:].numel()
+        normal(module.weight, inputs**-0.5 if is_t5 else settings.init_std)
     elif isinstance(module, nn.Embedding):
         normal(module.weight, 1.0 if is_t5 else settings.init_std)
     elif isinstance(module, TokenHead) and not settings.tied:
         normal(module.weight, module.weight.shape[1] ** -0.5 if is_t5 else settings.init_std)
+    elif isinstance(module, LayerNorm | RMSNorm):
+        module.weight.fill_(1.0)
     elif isinstance(module, nn.RNNBase):
         for name, parameter in module.named_parameters():
             if "weight" in name:
                 normal(parameter, parameter.shape[1] ** -0.5)
             else:
+                parameter.zero_()
+    if isinstance(module, INITIALISED):
+        for name, parameter in module.named_parameters(recurse=False):
+            if name == "bias":
                 parameter.zero_()
 
 

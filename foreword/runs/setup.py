@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import cast
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from foreword.errors import UserError
 from foreword.nn.attention import has_triton
 from foreword.nn.block import Block
 from foreword.nn.checkpointing import checkpoint_blocks
-from foreword.nn.init import initialise, shapes_only
+from foreword.nn.init import initialise, shapes_only, without_weights
 from foreword.nn.model import Model, neural_settings
 from foreword.objectives._model_with_loss import ModelWithLoss
 from foreword.runs.dry_run import shallow
@@ -31,7 +31,7 @@ from foreword.train.device import choose_device, choose_precision, describe
 from foreword.train.feed import Feed
 from foreword.train.hooks import Hook
 from foreword.train.loop import Loop, StepOptions
-from foreword.train.parallel._contract import Parallelism
+from foreword.train.parallel._contract import TrainingDivision
 from foreword.train.workers import accumulate_on, choose_workers
 from foreword.types import Vocab
 
@@ -128,29 +128,44 @@ def set_up_training(
             shape = shallow(recipe)[0].build(vocab)
         return TrainingSetup(recipe, tokenizer, vocab, shape, feed, heldout, device, dtype, sources)
     kind = parallelism(recipe, vocab, device)
-    sharded = None
-    if kind is not None and kind.shards:
-        sharded = cast(ModelWithLoss, kind.wrap(lambda: _initialised(recipe, vocab), device))
-    model = _initialised(recipe, vocab).model.to(device) if sharded is None else sharded.model
+    division = kind if kind is not None and kind.shards else None
+    whole = build_model(recipe, vocab, device, division)
+    sharded = None if division is None else whole
     return TrainingSetup(
-        recipe, tokenizer, vocab, model, feed, heldout, device, dtype, sources, sharded
+        recipe, tokenizer, vocab, whole.model, feed, heldout, device, dtype, sources, sharded
     )
 
 
-def parallelism(recipe: Recipe, vocab: Vocab, device: torch.device) -> Parallelism | None:
+def parallelism(recipe: Recipe, vocab: Vocab, device: torch.device) -> TrainingDivision | None:
     """Return how several processes share the training; None for a process alone."""
     if processes.count() == 1:
         return None
     sharing = processes.local_count() if device.type == "cpu" else 1
-    return recipe.parallel.chosen(least_memory(recipe, vocab), memory_of(device) // sharing)
+    return recipe.parallel.choose(least_memory(recipe, vocab), memory_of(device) // sharing)
 
 
-def _initialised(recipe: Recipe, vocab: Vocab) -> ModelWithLoss:
-    """Return the model with its objective and first weights, on the CPU."""
-    model = recipe.build(vocab)
-    initialise(model, recipe.train.seed)
-    _checkpoint_activations(model, recipe)
-    return ModelWithLoss(model, recipe.objective)
+def build_model(
+    recipe: Recipe, vocab: Vocab, device: torch.device, division: TrainingDivision | None = None
+) -> ModelWithLoss:
+    """Return the model with its objective and first weights, the same on any number of processes.
+
+    Args:
+        recipe: of the run.
+        vocab: of its tokenizer.
+        device: where it is computed.
+        division: divides it among the processes, so that each never holds more than its share of
+            the weights and one parameter; None if each holds the whole.
+
+    Raises:
+        UserError: parts of the recipe do not fit, or the model cannot be divided.
+    """
+    with nullcontext() if division is None else without_weights():
+        whole = ModelWithLoss(recipe.build(vocab), recipe.objective)
+    _checkpoint_activations(whole.model, recipe)
+    if division is not None:
+        division.wrap(whole, device)
+    initialise(whole.model, recipe.train.seed)
+    return whole if division is not None else whole.to(device)
 
 
 def _checkpoint_activations(model: Model, recipe: Recipe) -> None:
@@ -238,7 +253,7 @@ def training_loop(
     kind = parallelism(recipe, setup.vocab, setup.device)
     loss_fn: torch.nn.Module = setup.loss_fn
     if kind is not None and not kind.shards:
-        loss_fn = kind.wrap(lambda: setup.loss_fn, setup.device)
+        loss_fn = kind.wrap(loss_fn, setup.device)
     options = StepOptions(
         clip=recipe.train.clip,
         dtype=setup.dtype,

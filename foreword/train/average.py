@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from foreword.train.sharded import placed_like
+from foreword.nn.sharded import placed_like
 
 
 class WeightAverage:

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -26,9 +25,10 @@ from torch.optim import Optimizer
 from foreword import atomic, manifest, stored
 from foreword.errors import DamagedError, UserError
 from foreword.nn.model import Model
+from foreword.nn.sharded import is_sharded, placed_like, set_values, whole
 from foreword.train import processes
 from foreword.train.finite import require_finite
-from foreword.train.sharded import is_sharded, placed_like, whole, write_one_by_one
+from foreword.train.tensor_files import StoredTensor, opened, write_one_by_one
 
 KIND, VERSION = "checkpoint", 1
 # Needed only to resume.
@@ -126,20 +126,19 @@ def load_weights(folder: Path, model: nn.Module) -> None:
         UserError: a tensor is missing, left over, or of another shape.
     """
     tensors = stored_tensors(model)
-    with torch.no_grad(), safe_open(folder / "weights.safetensors", "pt") as loaded:
-        for name in sorted(tensors.keys() ^ set(loaded.keys())):
+    with opened(folder / "weights.safetensors") as loaded:
+        for name in sorted(tensors.keys() ^ loaded.keys()):
             where = "the checkpoint has no" if name in tensors else "the model has no"
             raise UserError(
                 f"{folder}: {where} tensor {name}; the checkpoint belongs to another recipe"
             )
         for name, tensor in tensors.items():
-            value = loaded.get_tensor(name)
-            if tensor.shape != value.shape:
+            if tensor.shape != loaded[name].shape:
                 raise UserError(
-                    f"{folder}: {name} is {tuple(value.shape)}, "
+                    f"{folder}: {name} is {loaded[name].shape}, "
                     f"and the recipe says {tuple(tensor.shape)}"
                 )
-            tensor.copy_(placed_like(value, tensor))
+            set_values(tensor, loaded[name])
     if isinstance(model, Model):
         model.backbone.load(folder)
 
@@ -170,22 +169,23 @@ def load_optimizer(folder: Path, model: nn.Module, optimizer: Optimizer) -> None
         UserError: a state is of a parameter that the model lacks.
     """
     parameters = dict(model.named_parameters())
-    with safe_open(folder / "optimizer.safetensors", "pt") as loaded:
-        for path in loaded.keys():  # noqa: SIM118 - it is no dict
+    with opened(folder / "optimizer.safetensors") as loaded:
+        for path, values in loaded.items():
             name, _, key = path.rpartition("/")
             if name not in parameters:
                 raise UserError(
                     f"{folder}: the optimizer's state {path} has no parameter in the model"
                 )
-            p, value = parameters[name], loaded.get_tensor(path)
-            # A step count stays on the optimizer's device; the rest goes to the parameter's.
-            optimizer.state[p][key] = _state_of(value, p)
+            optimizer.state[parameters[name]][key] = _state_like(parameters[name], values)
 
 
-def _state_of(value: Tensor, parameter: Tensor) -> Tensor:
-    if value.shape == parameter.shape:
-        return placed_like(value, parameter)
-    return value if value.ndim == 0 and not parameter.is_cuda else value.to(parameter.device)
+def _state_like(parameter: Tensor, values: StoredTensor) -> Tensor:
+    """Return a parameter's state where its optimizer keeps it."""
+    if values.shape == parameter.shape:
+        return placed_like(values, parameter)
+    # A step count stays on the optimizer's device.
+    is_count = not values.shape and not parameter.is_cuda
+    return values[...] if is_count else values[...].to(parameter.device)
 
 
 def _memory_tensors(memory: Sequence[tuple[Tensor, ...] | None]) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from foreword.errors import NotFiniteError
-from foreword.train.sharded import is_sharded, whole
+from foreword.nn.sharded import is_sharded, whole
 
 
 def require_finite(tensors: Mapping[str, Tensor], what: str = "weights") -> None:

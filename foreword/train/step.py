@@ -17,10 +17,10 @@ from torch.optim import Optimizer
 from foreword.nn.dropout import seeded
 from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.precision import widest
+from foreword.nn.sharded import is_sharded, keep_shards, whole
 from foreword.train import processes
 from foreword.train.device import autocast
 from foreword.train.processes import Memory
-from foreword.train.sharded import is_sharded, keep_shards, whole
 from foreword.types import Batch, Loss, TermCounts
 
 LossFunction = Callable[[Batch], Loss]

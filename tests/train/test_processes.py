@@ -101,7 +101,7 @@ def test_a_run_resumed_on_other_numbers_of_processes_is_the_same_run(
 
 
 def test_auto_shards_a_model_that_takes_more_than_half_of_the_memory() -> None:
-    chosen = [kinds.load("train/parallel", "auto")().chosen(needed, 100) for needed in (50, 51)]
+    chosen = [kinds.load("train/parallel", "auto")().choose(needed, 100) for needed in (50, 51)]
     assert [kinds.name_of(kind) for kind in chosen] == ["ddp", "fsdp"]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -17,35 +16,50 @@ class Parallelism(Ranged, ABC):
 
     The rows of a step are divided among the processes, which add up their losses and gradients.
     Whatever the kind, the same run happens on any number of processes.
-
-    Attributes:
-        shards: whether a process holds a part of weights, gradients and optimizer alone.
     """
 
-    shards: ClassVar[bool] = False
-
     @property
+    @abstractmethod
     def may_shard(self) -> bool:
-        """Whether `chosen` may return a kind that shards."""
-        return self.shards
+        """Whether `choose` may return a kind that shards."""
 
-    def chosen(self, needed: int, available: int) -> Parallelism:
-        """Return the kind to use.
+    @abstractmethod
+    def choose(self, needed: int, available: int) -> TrainingDivision:
+        """Return the division to use: of most kinds, the kind itself.
 
         Args:
             needed: least bytes of a process that holds all.
             available: bytes of memory that each process has.
         """
+
+
+class TrainingDivision(Parallelism):
+    """A kind that divides a training among processes itself.
+
+    Attributes:
+        shards: whether a process holds a part of weights, gradients and optimizer alone.
+    """
+
+    shards: ClassVar[bool]
+
+    @property
+    def may_shard(self) -> bool:
+        """Whether it shards."""
+        return self.shards
+
+    def choose(self, needed: int, available: int) -> TrainingDivision:
+        """Return this kind."""
         return self
 
     @abstractmethod
-    def wrap(self, build: Callable[[], nn.Module], device: torch.device) -> nn.Module:
+    def wrap(self, module: nn.Module, device: torch.device) -> nn.Module:
         """Return the module that computes a loss, with gradients averaged over processes.
 
         Called in each process of several, and not in a process alone.
 
         Args:
-            build: returns the model with its objective, the same in each process: on `device`, or
-                on the CPU for a kind that shards.
+            module: the model with its objective, the same in each process; for a kind that shards,
+                without weights (`foreword.nn.init.without_weights`), which it has no values of
+                afterwards either, but memory for this process's rows.
             device: where it is computed.
         """

@@ -1,37 +1,37 @@
-"""A model divided among processes by FSDP2, one process after another."""
+"""A model divided among processes by FSDP2."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from torch import distributed, nn
+import torch
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 
 from foreword.nn.block import Block
-from foreword.train import processes
 
 
-def shard_in_turn(build: Callable[[], nn.Module], mesh: DeviceMesh, *, reshards: bool) -> nn.Module:
-    """Build a module and keep this process's shards of it, in each process in turn.
+def shard(
+    module: nn.Module, mesh: DeviceMesh, device: torch.device, *, reshards: bool
+) -> nn.Module:
+    """Let each process hold its rows of a module's parameters, in memory that is not yet set.
 
-    So only one process at a time holds it whole, in the CPU's memory. Each Transformer block is
-    gathered when it is computed, and the rest once a step.
+    Each Transformer block is gathered when it is computed, and the rest once a step.
 
     Args:
-        build: returns the module.
+        module: built without weights.
         mesh: the processes: those that share shards, or copies times shards.
+        device: where it is computed.
         reshards: whether the whole weights of a block are dropped between forward and backward.
     """
-    module: nn.Module | None = None
-    for turn in range(processes.count()):
-        if turn == processes.rank():
-            module = build()
-            for block in _separate_blocks(module):
-                fully_shard(block, mesh=mesh, reshard_after_forward=reshards)
-            fully_shard(module, mesh=mesh, reshard_after_forward=False)
-        distributed.barrier()
-    assert module is not None
+    for block in _separate_blocks(module):
+        fully_shard(block, mesh=mesh, reshard_after_forward=reshards)
+    fully_shard(module, mesh=mesh, reshard_after_forward=False)
+
+    def allocated(tensor: Tensor) -> Tensor:
+        is_unset = tensor.is_meta
+        return torch.empty_like(tensor, device=device) if is_unset else tensor.to(device)
+
+    module._apply(allocated)  # type: ignore[no-untyped-call]
     return module
 
 

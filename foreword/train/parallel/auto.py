@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-from torch import nn
-
-from foreword.train.parallel._contract import Parallelism
+from foreword.train.parallel._contract import Parallelism, TrainingDivision
 from foreword.train.parallel.ddp import DDP
 
 MOST = 0.5  # share of the memory that weights, gradients, optimizer and one row may take
@@ -22,12 +18,9 @@ class Auto(Parallelism):
     def may_shard(self) -> bool:
         return True
 
-    def chosen(self, needed: int, available: int) -> Parallelism:
+    def choose(self, needed: int, available: int) -> TrainingDivision:
         if needed <= MOST * available:
             return DDP()
         from foreword.train.parallel.fsdp import FSDP  # its imports take a second
 
         return FSDP()
-
-    def wrap(self, build: Callable[[], nn.Module], device: torch.device) -> nn.Module:
-        raise NotImplementedError("`chosen` returns the kind that wraps")

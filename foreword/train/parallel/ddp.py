@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from foreword.train.parallel._contract import Parallelism
+from foreword.train.parallel._contract import TrainingDivision
 
 
 @dataclass(frozen=True)
-class DDP(Parallelism):
+class DDP(TrainingDivision):
     """Each process holds the whole model and computes some rows of a step.
 
     Gradients are averaged while backward still runs. It is the fastest where model, gradients and
@@ -24,12 +24,14 @@ class DDP(Parallelism):
     Reference: Li et al. 2020, "PyTorch Distributed".
     """
 
-    def wrap(self, build: Callable[[], nn.Module], device: torch.device) -> nn.Module:
+    shards: ClassVar[bool] = False
+
+    def wrap(self, module: nn.Module, device: torch.device) -> nn.Module:
         warnings.filterwarnings("ignore", "find_unused_parameters=True was specified")
         warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated")  # from torch 2.13
         # A term of the loss may have no predictions in one process, so its head no gradient.
         return DistributedDataParallel(
-            build(),
+            module,
             broadcast_buffers=False,  # they are constant
             find_unused_parameters=True,
             gradient_as_bucket_view=True,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,12 +10,12 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 
 from foreword.train import processes
-from foreword.train.parallel._contract import Parallelism
-from foreword.train.parallel._sharding import shard_in_turn
+from foreword.train.parallel._contract import TrainingDivision
+from foreword.train.parallel._sharding import shard
 
 
 @dataclass(frozen=True)
-class FSDP(Parallelism):
+class FSDP(TrainingDivision):
     """Each process holds a part of weights, gradients and optimizer, and gathers block by block.
 
     For models that are too large for one process: of what a training holds besides activations,
@@ -35,6 +34,6 @@ class FSDP(Parallelism):
 
     reshard: bool = True
 
-    def wrap(self, build: Callable[[], nn.Module], device: torch.device) -> nn.Module:
+    def wrap(self, module: nn.Module, device: torch.device) -> nn.Module:
         mesh = init_device_mesh(device.type, (processes.count(),))
-        return shard_in_turn(build, mesh, reshards=self.reshard)
+        return shard(module, mesh, device, reshards=self.reshard)

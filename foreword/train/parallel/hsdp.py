@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,12 +12,12 @@ from torch.distributed.device_mesh import init_device_mesh
 from foreword.errors import UserError
 from foreword.ranges import CountOrZero
 from foreword.train import processes
-from foreword.train.parallel._contract import Parallelism
-from foreword.train.parallel._sharding import shard_in_turn
+from foreword.train.parallel._contract import TrainingDivision
+from foreword.train.parallel._sharding import shard
 
 
 @dataclass(frozen=True)
-class HSDP(Parallelism):
+class HSDP(TrainingDivision):
     """As `fsdp` among some processes, as `ddp` between these groups.
 
     Shards are gathered within a group, whose connection is fast, and only gradients cross from one
@@ -37,7 +36,7 @@ class HSDP(Parallelism):
     group: CountOrZero = 0
     reshard: bool = True
 
-    def wrap(self, build: Callable[[], nn.Module], device: torch.device) -> nn.Module:
+    def wrap(self, module: nn.Module, device: torch.device) -> nn.Module:
         """Shard the module within each group.
 
         Raises:
@@ -49,4 +48,4 @@ class HSDP(Parallelism):
         mesh = init_device_mesh(
             device.type, (count // group, group), mesh_dim_names=("copies", "shards")
         )
-        return shard_in_turn(build, mesh, reshards=self.reshard)
+        return shard(module, mesh, device, reshards=self.reshard)

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from foreword.train.sharded import DTYPES, write_one_by_one
+from foreword.train.tensor_files import DTYPES, write_one_by_one
 
 
 def test_a_file_written_tensor_by_tensor_is_a_safetensors_file(tmp_path: Path) -> None:

@@ -1,0 +1,76 @@
+"""Tensors of which each process holds some rows (torch's `DTensor`)."""
+
+from __future__ import annotations
+
+import sys
+from types import EllipsisType
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+Rows = slice | EllipsisType  # `...` for all, where each process holds the whole
+
+
+class Values(Protocol):
+    """The values of a whole tensor: another tensor, or a place in files that is read by rows."""
+
+    dtype: torch.dtype
+
+    def __getitem__(self, rows: Rows, /) -> Tensor:
+        """Return the values of some rows."""
+
+
+def is_sharded(tensor: Tensor) -> bool:
+    """Return whether this process holds a shard of the tensor alone."""
+    loaded = sys.modules.get("torch.distributed.tensor")  # the import takes a second
+    return loaded is not None and isinstance(tensor, loaded.DTensor)
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """Return a sharded tensor whole, in each process; another as it is.
+
+    All processes must call it, in the same order.
+    """
+    full: Tensor = tensor.full_tensor() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
+    return full
+
+
+def own_part(tensor: Tensor) -> Tensor:
+    """Return what this process holds of a tensor."""
+    part: Tensor = tensor.to_local() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
+    return part
+
+
+def own_rows(tensor: Any) -> Rows:
+    """Return the rows of a tensor that this process holds."""
+    if not is_sharded(tensor):
+        return ...
+    (axis,) = (n for n, placement in enumerate(tensor.placements) if placement.is_shard())
+    mesh, count = tensor.device_mesh, len(tensor)
+    each = -(-count // mesh.size(axis))
+    first = min(count, each * mesh.get_local_rank(axis))
+    return slice(first, min(count, first + each))
+
+
+@torch.no_grad()
+def set_values(tensor: Tensor, values: Values) -> None:
+    """Give a tensor its values; of a sharded one each process sets, and reads, its rows alone."""
+    part = own_part(tensor)
+    if part.numel():
+        part.copy_(values[own_rows(tensor)])
+
+
+def placed_like(values: Values, like: Tensor) -> Tensor:
+    """Return a tensor of these values on the device of another, and sharded if that is."""
+    placed = torch.empty_like(like, dtype=values.dtype, requires_grad=False)
+    set_values(placed, values)
+    return placed
+
+
+def keep_shards(module: nn.Module) -> None:
+    """Drop the whole weights that a forward pass without a backward pass gathered."""
+    if (loaded := sys.modules.get("torch.distributed.fsdp")) is not None:
+        for part in module.modules():
+            if isinstance(part, loaded.FSDPModule):
+                part.reshard()

@@ -1,0 +1,135 @@
+"""A model that is divided among processes has the weights of one process, and never all of them."""
+
+from __future__ import annotations
+
+import typing
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, distributed, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from foreword.errors import UserError
+from foreword.nn.init import without_weights
+from foreword.nn.model import ModelSettings
+from foreword.nn.sharded import is_sharded, own_part, own_rows
+from foreword.runs.recipe import load_recipe
+from foreword.runs.setup import build_model
+from foreword.train import checkpoint
+from foreword.train.parallel._contract import TrainingDivision
+from foreword.train.parallel.fsdp import FSDP
+from foreword.train.parallel.hsdp import HSDP
+from tests.tiny import TRAINED, vocab
+
+CPU = torch.device("cpu")
+
+
+@contextmanager
+def process(rank: int, count: int) -> Iterator[None]:
+    """Be one of several processes, which do not exist."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=count)
+    try:
+        yield
+    finally:
+        distributed.destroy_process_group()
+
+
+class Held(TorchDispatchMode):
+    """The most bytes of tensors that were held at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most = self._now = 0
+        self._known: dict[int, int] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, tuple | list) else [result]:
+            if isinstance(tensor, Tensor) and not own_part(tensor).is_meta:
+                self._add(own_part(tensor).untyped_storage())
+        return result
+
+    def _add(self, storage: torch.UntypedStorage) -> None:
+        if storage._cdata not in self._known:
+            self._known[storage._cdata] = storage.nbytes()
+            weakref.finalize(storage, self._remove, storage._cdata)
+            self._now += storage.nbytes()
+            self.most = max(self.most, self._now)
+
+    def _remove(self, key: int) -> None:
+        self._now -= self._known.pop(key)
+
+
+def require_rows_of(divided: nn.Module, alone: nn.Module) -> None:
+    """Check that a divided model holds rows of the other's tensors, bit for bit."""
+    expected = checkpoint.stored_tensors(alone)
+    tensors = checkpoint.stored_tensors(divided)
+    assert tensors.keys() == expected.keys()
+    assert any(map(is_sharded, tensors.values()))
+    for name, tensor in tensors.items():
+        assert torch.equal(own_part(tensor), expected[name][own_rows(tensor)]), name
+    for one, other in zip(divided.buffers(), alone.buffers(), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_divided_model_begins_with_the_weights_of_one_process(name: str) -> None:
+    recipe = load_recipe(name)
+    words = vocab(recipe.tokenizer.vocab)
+    alone = build_model(recipe, words, CPU)
+    with process(1, 3):
+        require_rows_of(build_model(recipe, words, CPU, FSDP()), alone)
+
+
+def test_every_scheme_of_first_weights_is_the_same_in_groups_of_shards() -> None:
+    with process(3, 4):
+        for init in typing.get_args(typing.get_type_hints(ModelSettings)["init"]):
+            recipe = load_recipe("t5_tiny")
+            model: Any = replace(recipe.model, init=init, zero_init_residual=True)
+            recipe, words = replace(recipe, model=model), vocab(200)
+            alone = build_model(recipe, words, CPU)
+            require_rows_of(build_model(recipe, words, CPU, HSDP(group=2)), alone)
+
+
+@pytest.mark.parametrize("name", ["bert_tiny", "t5_tiny", "electra_tiny"])
+def test_a_process_never_holds_more_than_its_share_and_one_parameter(
+    name: str, tmp_path: Path
+) -> None:
+    recipe, count = load_recipe(name), 4
+    words = vocab(recipe.tokenizer.vocab)
+    with Held() as alone:
+        whole = build_model(recipe, words, CPU)
+    sizes = [tensor.nbytes for tensor in whole.parameters()]
+    assert alone.most >= sum(sizes)
+    checkpoint.save(tmp_path / "step", whole.model, None, {})
+    with process(0, count):
+        with Held() as held:
+            divided = build_model(recipe, words, CPU, FSDP())
+            checkpoint.load_weights(tmp_path / "step", divided.model)
+        require_rows_of(divided, whole)
+    assert held.most < 1.1 * sum(sizes) / count + max(sizes)
+
+
+def test_a_module_that_sets_its_own_first_weights_is_not_divided() -> None:
+    class Scale(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.factor = nn.Parameter(torch.full((4,), 2.0))
+
+    with pytest.raises(UserError, match=r"Scale sets the .* its factor itself"), without_weights():
+        Scale()
+
+
+def test_a_kind_that_chooses_has_nothing_to_wrap() -> None:
+    from foreword.train.parallel.auto import Auto
+
+    assert not isinstance(Auto(), TrainingDivision)
+    assert isinstance(Auto().choose(1, 2), TrainingDivision)
