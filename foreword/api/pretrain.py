@@ -117,8 +117,8 @@ def pretrain(
     Args:
         recipe: the name of a shipped recipe (`foreword.show("recipes")`), a `.toml` file, a
             recipe object, or a dial.
-        data: text files, folders or globs (.txt, .md, .jsonl, .parquet, also .gz and .zst); or a
-            folder that `foreword.prepare` wrote, which may be on object storage
+        data: text files, folders or globs (.txt, .md, .jsonl, .parquet, .warc, any of them
+            compressed); or a folder that `foreword.prepare` wrote, which may be on object storage
             (`s3://bucket/shards`) and is then read while training. Of a recipe with
             `[[data.sources]]`, the folder that their paths start from; default: the current folder.
         out: the run folder to create.

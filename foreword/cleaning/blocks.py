@@ -28,7 +28,7 @@ from foreword.cleaning.account import Account, excerpt, key_of
 from foreword.cleaning.languages import LANGUAGE, PROBABILITY, UNKNOWN, identify
 from foreword.cleaning.steps._contract import CorpusStep, DocumentFilter, DocumentStep
 from foreword.data.read_documents import read_file
-from foreword.data.text_files import ReadCounts, ReadSettings
+from foreword.data.text_files import ReadCounts, ReadSettings, sum_counts
 from foreword.errors import UserError
 
 # datatrove is silent: errors are raised, counts are in the accounts.
@@ -81,20 +81,18 @@ class ReadSources(PipelineStep):  # type: ignore[misc]
             raise
 
     def _read(self, rank: int) -> Iterator[Any]:
-        counts = ReadCounts()
+        counts = []
         for part in self.tasks[rank]:
-            own = ReadCounts()
-            for number, document in enumerate(read_file(part.file, self.settings, own)):
+            of_file, own = ReadCounts(), 0
+            for number, document in enumerate(read_file(part.file, self.settings, of_file)):
                 if number // BLOCK % part.of == part.number:
                     read = Document(document.text, document.source)
                     identify(read)
                     yield read
-                    counts.documents += 1
-            if part.number == 0:  # counts of the whole file, once
-                for name in ("files", "empty_files", "empty_documents", "empty_sides"):
-                    setattr(counts, name, getattr(counts, name) + getattr(own, name))
-                counts.replaced_bytes += own.replaced_bytes
-        stored.write(self.accounts / NUMBERED.format(rank), asdict(counts))
+                    own += 1
+            once = asdict(of_file) if part.number == 0 else {}  # of those who share it
+            counts.append(once | {"documents": own})
+        stored.write(self.accounts / NUMBERED.format(rank), sum_counts(counts))
 
 
 class ReadSaved(PipelineStep):  # type: ignore[misc]

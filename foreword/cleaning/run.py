@@ -16,7 +16,7 @@ import importlib.util
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -26,8 +26,8 @@ from foreword.cleaning.executors._contract import Executor, TasksFailedError
 from foreword.cleaning.recipe import CleaningRecipe
 from foreword.cleaning.steps._contract import CorpusStep, DocumentStep, Step
 from foreword.data.fingerprint import digest, file_state
-from foreword.data.read_documents import find_files
-from foreword.data.text_files import ReadCounts
+from foreword.data.read_documents import find_files, reader_of
+from foreword.data.text_files import ReadCounts, ReadSettings, sum_counts
 from foreword.errors import UserError
 
 VERSION = 1
@@ -89,7 +89,7 @@ def clean(
         work = out / WORK
         _prepare(recipe, work)
         stored.write(work / PLAN, {"fingerprint": fingerprint})
-        stages = _stages(recipe, tasks_of(files, recipe.clean.part), work)
+        stages = _stages(recipe, tasks_of(files, recipe.clean.part, recipe.read), work)
         for number, stage in enumerate(stages, 1):
             name = f"{stage.name} (stage {number} of {len(stages)})"
             with _watched(begin(name), stage):
@@ -125,7 +125,9 @@ def require_packages() -> None:
         raise UserError(f"cleaning requires {', '.join(missing)}: pip install 'foreword[data]'")
 
 
-def tasks_of(files: Sequence[Path], most_bytes: int) -> list[list[Any]]:
+def tasks_of(
+    files: Sequence[Path], most_bytes: int, read: ReadSettings | None = None
+) -> list[list[Any]]:
     """Return the parts of files that each task reads.
 
     The tasks depend on the files alone, so the result does not depend on the number of processes.
@@ -133,6 +135,7 @@ def tasks_of(files: Sequence[Path], most_bytes: int) -> list[list[Any]]:
     Args:
         files: sorted.
         most_bytes: bytes of the files of a task, as stored.
+        read: how files become documents.
     """
     from foreword.cleaning.blocks import FilePart
 
@@ -140,8 +143,8 @@ def tasks_of(files: Sequence[Path], most_bytes: int) -> list[list[Any]]:
     filled = most_bytes  # bytes of the last task, to which small files are added
     for file in files:
         size = file.stat().st_size
-        parts = min(MOST_PARTS, -(-size // most_bytes)) or 1
-        if parts > 1:
+        parts = min(MOST_PARTS, -(-size // most_bytes))
+        if parts > 1 and reader_of(file, read or ReadSettings()).is_divisible:
             tasks += [[FilePart(file, number, parts)] for number in range(parts)]
             filled = most_bytes
         elif tasks and filled + size <= most_bytes:
@@ -250,12 +253,12 @@ def _report(
     from foreword.cleaning.account import total
 
     def accounts(folder: Path) -> Iterator[dict[str, Any]]:
-        return (stored.read(file) for file in sorted(folder.glob("*.json")))
+        for file in sorted(folder.glob("*.json")):
+            content = stored.read(file)
+            del content[stored.CHECKSUM]
+            yield content
 
-    read: dict[str, Any] = {"skipped": found.skipped}
-    for counts in accounts(work / "read"):
-        for name in ("files", "documents", "empty_files", "empty_documents", "replaced_bytes"):
-            read[name] = read.get(name, 0) + counts[name]
+    read = sum_counts([asdict(found), *accounts(work / "read")])
     if not read["documents"]:
         raise UserError(f"{', '.join(map(str, sources))}: contains no text")
     steps = [
@@ -270,7 +273,7 @@ def _report(
         "foreword_clean": VERSION,
         "sources": list(map(str, sources)),
         "description": recipe.description,
-        "read": {**steps[0]["read"], **read},
+        "read": {**read, **steps[0]["read"]},
         "kept": steps[-1]["kept"],
         "steps": steps,
     }

@@ -9,7 +9,6 @@ what the shards were made from, so that they are made again exactly when that ch
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -19,6 +18,7 @@ from foreword import atomic, config, stored
 from foreword.data.fingerprint import digest
 from foreword.data.remote_tokens import SUFFIX, TokensAt
 from foreword.data.shards import Shards
+from foreword.data.text_files import sum_counts
 from foreword.data.tokenize_documents import Encoded
 from foreword.errors import UserError
 
@@ -154,7 +154,7 @@ class PreparedText:
         fingerprint = digest([[name, one.fingerprint] for name, one in sources.items()])
         manifest = {
             "fingerprint": fingerprint,
-            "read": {"counts": _sum_counts([one["read"]["counts"] for one in manifests])},
+            "read": {"counts": sum_counts([one["read"]["counts"] for one in manifests])},
             "tokenizer": manifests[0]["tokenizer"],
             "counts": {side: asdict(split) for side, split in counts.items()},
             "sources": {
@@ -227,18 +227,6 @@ def publish(part: Path, folder: Path, manifest: dict[str, Any]) -> None:
     stored.write(folder / MANIFEST, manifest)
 
 
-def _sum_counts(several: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the counts of reading of several texts together."""
-    totals: dict[str, Any] = {}
-    for counts in several:
-        for name, value in counts.items():
-            if isinstance(value, Mapping):
-                totals[name] = dict(Counter(totals.get(name, {})) + Counter(value))
-            else:
-                totals[name] = totals.get(name, 0) + value
-    return totals
-
-
 def _size(path: Path) -> int | None:
     """Return the bytes of a file, or None if there is none."""
     return path.stat().st_size if path.is_file() else None
@@ -251,7 +239,10 @@ def data_warnings(counts: Mapping[str, Any], unknown: int = 0) -> dict[str, int]
         counts: counts of reading, as in `prepared.json`.
         unknown: the number of unknown tokens.
     """
-    kinds = ", ".join(f"{count:,} {what}" for what, count in counts["skipped"].items())
+    kinds, reasons = (
+        ", ".join(f"{count:,} {what}" for what, count in counts.get(name, {}).items())
+        for name in ("skipped", "left")
+    )
     warnings = {
         "unknown tokens": unknown,
         "empty documents": counts["empty_documents"],
@@ -259,5 +250,6 @@ def data_warnings(counts: Mapping[str, Any], unknown: int = 0) -> dict[str, int]
         "empty files": counts["empty_files"],
         "bytes replaced": counts["replaced_bytes"],
         f"files not read ({kinds})": sum(counts["skipped"].values()),
+        f"pages not read ({reasons})": sum(counts.get("left", {}).values()),
     }
     return {what: count for what, count in warnings.items() if count}

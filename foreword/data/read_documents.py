@@ -122,7 +122,7 @@ def read_file(path: Path, settings: ReadSettings, counts: ReadCounts) -> Iterato
     Raises:
         UserError: the file is missing or cannot be read.
     """
-    reader = reader_kinds(settings)[_suffix(path)]
+    reader = reader_of(path, settings)
     try:
         size = path.stat().st_size
         before = counts.bytes_read
@@ -139,6 +139,11 @@ def read_file(path: Path, settings: ReadSettings, counts: ReadCounts) -> Iterato
         # Errors of the system have a text; those of a decompressor have none.
         reason = error.strerror or f"not readable ({error}); fetch or compress it again"
         raise UserError(f"{path}: {reason}") from None
+
+
+def reader_of(path: Path, settings: ReadSettings) -> Reader:
+    """Return the reader of a file that `find_files` found."""
+    return reader_kinds(settings)[_suffix(path)]
 
 
 def reader_kinds(settings: ReadSettings) -> dict[str, Reader]:
@@ -198,4 +203,4 @@ def _conversion_hint(files: Sequence[Path]) -> str:
 
 
 def _words(known: dict[str, Reader]) -> str:
-    return f"{', '.join(sorted(known))}, each also {' or '.join(COMPRESSIONS)}"
+    return f"{', '.join(sorted(known))}, each also {', '.join(COMPRESSIONS)}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from io import BufferedReader
+from io import BufferedReader, RawIOBase
+from lzma import LZMAError, LZMAFile
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
@@ -15,11 +17,12 @@ from foreword.errors import UserError
 from foreword.text import utf8
 from foreword.types import Document
 
-COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".xz": "xz"}
 
 _BOM = b"\xef\xbb\xbf"
 _REPLACEMENT = b"\xef\xbf\xbd"  # U+FFFD, which stands for a byte that is not UTF-8
 _BLOCK = 1 << 20  # bytes
+_REASONS = 50  # counted each
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class ReadCounts:
         files: files read.
         empty_files: files of no bytes.
         skipped: files in folders that no reader reads, by kind (`".pdf"` -> 3).
+        left: pages of web archives that were not read, by reason (`"of type image/png"` -> 3).
         documents: documents with text.
         empty_documents: documents without text, skipped.
         empty_sides: pairs with one side without text, skipped.
@@ -78,6 +82,7 @@ class ReadCounts:
     files: int = 0
     empty_files: int = 0
     skipped: dict[str, int] = field(default_factory=dict)
+    left: dict[str, int] = field(default_factory=dict)
     documents: int = 0
     empty_documents: int = 0
     empty_sides: int = 0
@@ -94,6 +99,47 @@ class ReadCounts:
     def skip(self, what: str) -> None:
         """Count a file that is not read."""
         self.skipped[what] = self.skipped.get(what, 0) + 1
+
+    def leave(self, why: str) -> None:
+        """Count a page that is not read; the rarest reasons of many become one."""
+        if why not in self.left and len(self.left) >= _REASONS:
+            why = "other"
+        self.left[why] = self.left.get(why, 0) + 1
+
+
+def sum_counts(several: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the counts of several readings together, each as a table."""
+    totals: dict[str, Any] = {}
+    for counts in several:
+        for name, value in counts.items():
+            if isinstance(value, Mapping):
+                totals[name] = dict(Counter(totals.get(name, {})) + Counter(value))
+            else:
+                totals[name] = totals.get(name, 0) + value
+    return totals
+
+
+class _XZ(RawIOBase):
+    """A file compressed by xz, whose errors are of the same class as those of other compressions.
+
+    Args:
+        raw: the compressed bytes.
+    """
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._stream = LZMAFile(raw)  # noqa: SIM115  (the raw file is its owner's)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read as many decompressed bytes as there are and fit."""
+        try:
+            data = self._stream.read1(len(buffer))
+        except (EOFError, LZMAError) as error:
+            raise OSError(str(error)) from None
+        buffer[: len(data)] = data
+        return len(data)
 
 
 class TextFile:
@@ -119,15 +165,16 @@ class TextFile:
             codec = COMPRESSIONS.get(self.path.suffix.lower())
             stream: Any = raw
             if codec:
-                stream = BufferedReader(pa.CompressedInputStream(raw, codec), _BLOCK)
+                opened = _XZ(raw) if codec == "xz" else pa.CompressedInputStream(raw, codec)
+                stream = BufferedReader(opened, _BLOCK)
             if stream.peek(3)[:3] == _BOM:
                 self._start = len(stream.read(3))
             self._raw = raw
             yield cast(IO[bytes], stream)
 
-    def report_position(self, position: int) -> None:
-        """Record how far into the file reading is, in bytes."""
-        self.counts.bytes_read = self._before + position
+    def report_position(self, position: int | None = None) -> None:
+        """Record how far into the file reading is, in bytes; by default where the file stands."""
+        self.counts.bytes_read = self._before + (self._raw.tell() if position is None else position)
 
     def lines(self) -> Iterator[tuple[int, int, bytes]]:
         """Yield each line: its number from 1, the offset of its first byte, its bytes."""
@@ -137,7 +184,7 @@ class TextFile:
                 yield number, start, line
                 start += len(line)
                 if not number % 64:
-                    self.report_position(self._raw.tell())
+                    self.report_position()
 
     def decode(self, data: bytes, where: str, start: int = 0) -> str:
         """Return the text of `data`.
@@ -168,7 +215,7 @@ class TextFile:
         self.counts.replaced_bytes += len(data) - added
         return text
 
-    def document(self, text: str, number: int | None = None) -> Iterator[Document]:
+    def document(self, text: str, number: int | str | None = None) -> Iterator[Document]:
         """Yield the document of `text`; a blank one only with `blank_lines`, else it is counted.
 
         Line ends become `\\n`, and those around the text are removed.

@@ -79,9 +79,12 @@ def notes(report: Report) -> list[str]:
         found.append(f"{cell(read['empty_documents'])} documents had no text and were not counted")
     if read["replaced_bytes"]:
         found.append(f"{cell(read['replaced_bytes'])} bytes were not UTF-8 and were replaced")
-    if read["skipped"]:
-        kinds = ", ".join(f"{count} {name}" for name, count in read["skipped"].items())
-        found.append(f"files that no reader reads were skipped: {kinds}")
+    for name, what in (
+        ("skipped", "files that no reader reads were skipped"),
+        ("left", "pages of web archives were not read"),
+    ):
+        if reasons := ", ".join(f"{cell(n)} {why}" for why, n in _most(read.get(name, {}))):
+            found.append(f"{what}: {reasons}")
     for step in report["steps"]:
         if step["not_judged"]:
             codes = ", ".join(f"{code} {cell(n)}" for code, n in _most(step["not_judged"]))

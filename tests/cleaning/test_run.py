@@ -21,6 +21,7 @@ from foreword.data.read_documents import read_documents
 from foreword.errors import UserError
 from tests import forking
 from tests.cleaning.texts import korean, near, prose, write
+from tests.data.archives import record
 
 ARTICLES = 40
 
@@ -219,3 +220,20 @@ def test_a_recipe_extends_a_shipped_one_of_cleaning(tmp_path: Path) -> None:
     recipe = load_cleaning(str(tmp_path / "mine.toml"))
     assert recipe.clean.samples == 1
     assert recipe.clean.steps == load_cleaning("gopher").clean.steps
+
+
+def test_archives_are_cleaned_by_one_task_each_and_left_pages_noted(tmp_path: Path) -> None:
+    pytest.importorskip("resiliparse")
+    story = "".join(f"<p>{prose(n)}</p>" for n in range(3))
+    (tmp_path / "a.warc").write_bytes(
+        b"".join([record(story), record(story), record("x", type_="image/png")])
+    )
+    result = foreword.clean(
+        tmp_path / "a.warc",
+        tmp_path / "out",
+        settings=["clean.part=100", "clean.steps[1].min_words=1"],
+        workers=1,
+        progress=False,
+    )
+    assert (result.report["read"]["documents"], result.report["kept"]["documents"]) == (2, 1)
+    assert "pages of web archives were not read: 1 of type image/png" in result.notes

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import tempfile
 from pathlib import Path
 
@@ -37,13 +39,14 @@ def zstd(data: bytes) -> bytes:
     return bytes(pa.Codec("zstd").compress(data, asbytes=True))
 
 
-@pytest.mark.parametrize("end", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("end", ["", ".gz", ".zst", ".bz2", ".xz"])
 @pytest.mark.parametrize("kind", ["line", "jsonl"])
 def test_compressed_text_reads_as_plain(tmp_path: Path, kind: str, end: str) -> None:
     texts = [text.replace("\n", " ") for text in TEXTS]
     data = jsonl(texts) if kind == "jsonl" else "\n".join(texts).encode()
     path = tmp_path / f"a.{'jsonl' if kind == 'jsonl' else 'txt'}{end}"
-    path.write_bytes({"": bytes, ".gz": gzip.compress, ".zst": zstd}[end](data))
+    pack = {".gz": gzip.compress, ".zst": zstd, ".bz2": bz2.compress, ".xz": lzma.compress}
+    path.write_bytes(pack.get(end, bytes)(data))
     assert read(path, documents="line") == texts
 
 

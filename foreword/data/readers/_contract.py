@@ -18,10 +18,13 @@ class Reader(ABC):
             compression (`.gz`, `.zst`) does not count. No two readers share one.
         has_sides: whether it reads parallel text: two sides of each pair, by the settings' `field`
             and `target`.
+        is_divisible: whether cleaning may let several tasks read a file, each of which drops the
+            documents of the others; false if that takes longer than it saves.
     """
 
     suffixes: ClassVar[tuple[str, ...]]
     has_sides: ClassVar[bool] = False
+    is_divisible: ClassVar[bool] = True
 
     @abstractmethod
     def read(self, source: TextFile) -> Iterator[Document]:
