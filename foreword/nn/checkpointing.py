@@ -8,7 +8,7 @@ the rest twice: norms, activations, dropout (Korthikanti et al. 2022, section 5)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any, Literal
 
@@ -84,7 +84,8 @@ class _Checkpointed:
             return self._forward(x, inputs, *others)
 
         def states(*given: Any) -> tuple[Tensor, Tensor | None]:
-            new, _, g = self._forward(*given)  # the cache is for generation
+            with _without_kept_casts(given[0].device.type):
+                new, _, g = self._forward(*given)  # the cache is for generation
             return new, g
 
         given = (x, inputs, *others)
@@ -97,6 +98,17 @@ class _Checkpointed:
         else:
             x, g = checkpoint(states, *given, use_reentrant=False)
         return x, None, g
+
+
+def _without_kept_casts(device: str) -> AbstractContextManager[Any]:
+    """Return a context in which autocast keeps no copies of weights from block to block.
+
+    Kept ones would take memory, and a weight that a block finds cast would be cast again in
+    backward: other operations than the first time.
+    """
+    if torch.compiler.is_compiling() or not torch.is_autocast_enabled(device):
+        return nullcontext()
+    return torch.autocast(device, torch.get_autocast_dtype(device), cache_enabled=False)
 
 
 def _selective() -> Contexts:

@@ -37,7 +37,9 @@ class LayerNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x normalised, (..., d_model) -> (..., d_model)."""
-        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps).to(x.dtype)
+        dtype = torch.promote_types(x.dtype, self.weight.dtype)  # sharded weights may be narrower
+        weight, bias = (None if p is None else p.to(dtype) for p in (self.weight, self.bias))
+        return F.layer_norm(x, self.weight.shape, weight, bias, self.eps).to(x.dtype)
 
 
 class RMSNorm(nn.Module):

@@ -27,7 +27,7 @@ from foreword.runs.sources import mixed_rows
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import flops, processes
 from foreword.train.budget import Budget
-from foreword.train.device import choose_device, choose_precision, describe
+from foreword.train.device import autocast, choose_device, choose_precision, describe
 from foreword.train.feed import Feed
 from foreword.train.hooks import Hook
 from foreword.train.loop import Loop, StepOptions
@@ -163,7 +163,7 @@ def build_model(
         whole = ModelWithLoss(recipe.build(vocab), recipe.objective)
     _checkpoint_activations(whole.model, recipe)
     if division is not None:
-        division.wrap(whole, device)
+        division.wrap(whole, device, choose_precision(recipe.train.precision, device))
     initialise(whole.model, recipe.train.seed)
     return whole if division is not None else whole.to(device)
 
@@ -253,7 +253,7 @@ def training_loop(
     kind = parallelism(recipe, setup.vocab, setup.device)
     loss_fn: torch.nn.Module = setup.loss_fn
     if kind is not None and not kind.shards:
-        loss_fn = kind.wrap(loss_fn, setup.device)
+        loss_fn = kind.wrap(loss_fn, setup.device, setup.dtype)
     options = StepOptions(
         clip=recipe.train.clip,
         dtype=setup.dtype,
@@ -283,7 +283,8 @@ def step_flops(setup: TrainingSetup) -> float:
     rows = setup.recipe.rows_per_step
     most = COUNTED_ROWS if setup.device.type == "cuda" else rows
     first = setup.feed.batches(np.arange(min(most, rows)))[0]
-    counted = flops.count(setup.model, first, setup.loss_fn)
+    with autocast(setup.device, setup.dtype):  # the precision of sharded weights
+        counted = flops.count(setup.model, first, setup.loss_fn)
     return float(counted) * rows / len(first.ids)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,14 @@ def test_gradients_with_dropout_are_those_without_checkpointing(
         assert step_flops(setup) == flops
         saved.append(_saved_bytes(setup, 4, setup.loss_fn))
     assert saved[0] > max(saved[1:])
+
+
+def test_weights_that_blocks_share_are_cast_to_bf16_in_each(tmp_path: Path) -> None:
+    setup = replace(set_up("albert", tmp_path), dtype=torch.bfloat16)
+    batches = setup.feed.micro_batches(0)
+    expected = runs.gradient(setup, batches)
+    checkpoint_blocks(setup.model, "selective")
+    assert torch.allclose(runs.gradient(setup, batches), expected, atol=0.01 * expected.abs().max())
 
 
 def test_a_model_without_blocks_refuses_checkpointing(tmp_path: Path) -> None:

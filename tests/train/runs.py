@@ -293,7 +293,7 @@ def gradient(setup: TrainingSetup, batches: Sequence[Batch], workers: int = 1) -
         batches,
         partial(setup.recipe.objective.loss, setup.model),
         clip=0.0,
-        dtype=torch.float32,
+        dtype=setup.dtype,
         seeds=range(len(batches)),
         accumulate=accumulate_on(workers),
     )

@@ -13,15 +13,19 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, distributed, nn
+from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from foreword.errors import UserError
+from foreword.nn.block import Block
 from foreword.nn.init import without_weights
 from foreword.nn.model import ModelSettings
 from foreword.nn.sharded import is_sharded, own_part, own_rows
+from foreword.runs.dry_run import dummy_example, dummy_vocab
 from foreword.runs.recipe import load_recipe
 from foreword.runs.setup import build_model
 from foreword.train import checkpoint
+from foreword.train.device import autocast
 from foreword.train.parallel._contract import TrainingDivision
 from foreword.train.parallel.fsdp import FSDP
 from foreword.train.parallel.hsdp import HSDP
@@ -116,6 +120,28 @@ def test_a_process_never_holds_more_than_its_share_and_one_parameter(
             checkpoint.load_weights(tmp_path / "step", divided.model)
         require_rows_of(divided, whole)
     assert held.most < 1.1 * sum(sizes) / count + max(sizes)
+
+
+def test_weights_gathered_in_bf16_are_dropped_until_the_backward_pass() -> None:
+    settings = ["packing.length=8", "tokenizer.vocab=400", "train.precision=bf16"]
+    recipe = load_recipe("gpt2_tiny", [*settings, "model.layers=3"])
+    words = dummy_vocab(recipe.tokenizer)
+    batch = recipe.layout.arrange(dummy_example(recipe, words, 1), words).to("cpu")
+    with process(0, 2):
+        divided = build_model(recipe, words, CPU, FSDP())
+        saved: dict[int, torch.UntypedStorage] = {}
+
+        def keep(tensor: Tensor) -> Tensor:
+            saved[tensor.untyped_storage()._cdata] = tensor.untyped_storage()
+            return tensor.detach()
+
+        with saved_tensors_hooks(keep, lambda tensor: tensor), autocast(CPU, torch.bfloat16):
+            loss = divided(batch)
+        kept = sum(storage.nbytes() for storage in saved.values())
+        loss.total.backward()
+    block = next(one for one in divided.modules() if isinstance(one, Block))
+    assert kept < 2 * sum(weight.numel() for weight in block.parameters())
+    assert {weight.grad.dtype for weight in block.parameters()} == {torch.float32}
 
 
 def test_a_module_that_sets_its_own_first_weights_is_not_divided() -> None:

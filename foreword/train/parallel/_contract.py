@@ -52,7 +52,7 @@ class TrainingDivision(Parallelism):
         return self
 
     @abstractmethod
-    def wrap(self, module: nn.Module, device: torch.device) -> nn.Module:
+    def wrap(self, module: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
         """Return the module that computes a loss, with gradients averaged over processes.
 
         Called in each process of several, and not in a process alone.
@@ -62,4 +62,5 @@ class TrainingDivision(Parallelism):
                 without weights (`foreword.nn.init.without_weights`), which it has no values of
                 afterwards either, but memory for this process's rows.
             device: where it is computed.
+            dtype: that it is computed in, by autocast.
         """

@@ -5,26 +5,35 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from foreword.nn.block import Block
 
 
 def shard(
-    module: nn.Module, mesh: DeviceMesh, device: torch.device, *, reshards: bool
+    module: nn.Module,
+    mesh: DeviceMesh,
+    device: torch.device,
+    dtype: torch.dtype,
+    *,
+    reshards: bool,
 ) -> nn.Module:
     """Let each process hold its rows of a module's parameters, in memory that is not yet set.
 
-    Each Transformer block is gathered when it is computed, and the rest once a step.
+    Each Transformer block is gathered when it is computed, in the precision that it is computed
+    in: else autocast would keep a copy of all weights from forward to backward. The rest is
+    gathered once a step, in float32, and gradients are added up in float32.
 
     Args:
         module: built without weights.
         mesh: the processes: those that share shards, or copies times shards.
         device: where it is computed.
+        dtype: that it is computed in.
         reshards: whether the whole weights of a block are dropped between forward and backward.
     """
+    policy = MixedPrecisionPolicy(dtype, torch.float32, cast_forward_inputs=False)
     for block in _separate_blocks(module):
-        fully_shard(block, mesh=mesh, reshard_after_forward=reshards)
+        fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=reshards)
     fully_shard(module, mesh=mesh, reshard_after_forward=False)
 
     def allocated(tensor: Tensor) -> Tensor:

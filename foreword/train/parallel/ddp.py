@@ -26,7 +26,7 @@ class DDP(TrainingDivision):
 
     shards: ClassVar[bool] = False
 
-    def wrap(self, module: nn.Module, device: torch.device) -> nn.Module:
+    def wrap(self, module: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
         warnings.filterwarnings("ignore", "find_unused_parameters=True was specified")
         warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated")  # from torch 2.13
         # A term of the loss may have no predictions in one process, so its head no gradient.

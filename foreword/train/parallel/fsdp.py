@@ -19,8 +19,8 @@ class FSDP(TrainingDivision):
     """Each process holds a part of weights, gradients and optimizer, and gathers block by block.
 
     For models that are too large for one process: of what a training holds besides activations,
-    each of N processes holds the N-th part, and one block whole. It sends half as much again as
-    `ddp`.
+    each of N processes holds the N-th part, and one block whole. It sends as much as `ddp` in
+    bf16, half as much again in fp32.
 
     Attributes:
         reshard: drop the whole weights of a block between forward and backward; without it they
@@ -34,6 +34,6 @@ class FSDP(TrainingDivision):
 
     reshard: bool = True
 
-    def wrap(self, module: nn.Module, device: torch.device) -> nn.Module:
+    def wrap(self, module: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
         mesh = init_device_mesh(device.type, (processes.count(),))
-        return shard(module, mesh, device, reshards=self.reshard)
+        return shard(module, mesh, device, dtype, reshards=self.reshard)

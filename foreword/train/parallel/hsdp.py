@@ -36,7 +36,7 @@ class HSDP(TrainingDivision):
     group: CountOrZero = 0
     reshard: bool = True
 
-    def wrap(self, module: nn.Module, device: torch.device) -> nn.Module:
+    def wrap(self, module: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
         """Shard the module within each group.
 
         Raises:
@@ -48,4 +48,4 @@ class HSDP(TrainingDivision):
         mesh = init_device_mesh(
             device.type, (count // group, group), mesh_dim_names=("copies", "shards")
         )
-        return shard(module, mesh, device, reshards=self.reshard)
+        return shard(module, mesh, device, dtype, reshards=self.reshard)
