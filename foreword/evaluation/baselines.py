@@ -149,7 +149,8 @@ def _training_pairs(
     if shards.tokens_total < recipe.packing.length:
         return
     feed = training_feed(recipe, shards, vocab)
-    length, at_once = recipe.packing.length, max(1, CHUNK // recipe.packing.length)
+    length = recipe.packing.length
+    at_once = max(1, min(CHUNK // length, feed.packed.rows_per_epoch))
     rows = MAX_COUNTED // length
     if with_bigrams:
         rows = min(rows, feed.packed.rows_per_epoch)

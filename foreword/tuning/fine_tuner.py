@@ -158,6 +158,7 @@ class FineTuner:
         self.task, self.data, self.settings, self.seed = task, data, settings, seed
         # Of each epoch: the task with what its outputs chose, and how labels were confused.
         self._found: list[tuple[Task, list[list[int]] | None]] = []
+        self._trained: list[bool] = []  # whether each parameter is trained in the next step
         self.start = "from scratch" if settings.from_scratch else start_name(trained)
         self.strategy = kinds.name_of(settings.strategy)
         self.device = trained.device
@@ -270,7 +271,10 @@ class FineTuner:
     def _train_parts(self, progress: float) -> None:
         """Train the parts of the next step, the others without gradients and dropout."""
         self.settings.strategy.advance(self.network, progress)
-        self.network.train_parts()
+        trained = [parameter.requires_grad for parameter in self.network.parameters()]
+        if trained != self._trained:
+            self._trained = trained
+            self.network.train_parts()
 
     def _loss(self, batch: NetworkBatch) -> Loss:
         features, auxiliary = batch.features_and_loss(self.network)

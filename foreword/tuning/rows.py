@@ -115,9 +115,14 @@ class PackedExamples(ABC):
         """Return the number of tokens of an input."""
 
     @cached_property
+    def _sizes(self) -> list[int]:
+        """The number of tokens of each input."""
+        return [self._length(n) for n in range(len(self.encoded))]
+
+    @cached_property
     def lengths(self) -> Array:
         """The number of tokens of each example, (examples,) int64."""
-        tokens = np.asarray([self._length(n) for n in range(len(self.encoded))], np.int64)
+        tokens = np.asarray(self._sizes, np.int64)
         return np.add.reduceat(tokens, self._begins[:-1]) if len(self) else tokens
 
     def _examples_of(self, inputs: Array) -> Array:
@@ -133,12 +138,12 @@ class PackedExamples(ABC):
             device: type of the device.
         """
         examples = [list(range(self._begins[n], self._begins[n + 1])) for n in numbers]
-        width = max(width, *(self._length(n) for inputs in examples for n in inputs))
+        width = max(width, *(self._sizes[n] for inputs in examples for n in inputs))
         at_once = max(1, TOKENS_AT_ONCE.get(device, 1 << 14) // width)
         together = [list(chain.from_iterable(examples))]
         for inputs in _whole(examples, at_once) if self.whole == "example" else together:
             alone = [[k] for k in range(len(inputs))]
-            shared = first_fit([self._length(n) for n in inputs], width)
+            shared = first_fit([self._sizes[n] for n in inputs], width)
             packed = shared if self.template.shares_rows else alone
             rows = [[inputs[k] for k in row] for row in packed]
             size = at_once if self.whole == "input" else len(rows)
@@ -198,7 +203,7 @@ class PooledExamples(PackedExamples):
                 empty = (1 << (len(rows) - 1).bit_length()) - len(rows)
                 yield self._pack([*rows, *[[]] * empty], length)
             else:
-                yield self._pack(rows, max(sum(map(self._length, row)) for row in rows))
+                yield self._pack(rows, max(sum(self._sizes[n] for n in row) for row in rows))
 
     def _length(self, number: int) -> int:
         return len(self.encoded[number].ids)
