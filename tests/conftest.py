@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"  # for the processes that tests start
@@ -20,6 +23,10 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
+MEMORY = Path("/dev/shm")
+if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4e9:
+    # Tests write thousands of small files, which takes a disk most of their time.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 IMPORTED_LATE = (
     "foreword.comparison.run",
     "foreword.cli.main",
@@ -42,6 +49,16 @@ def pytest_collection_finish() -> None:
                 import_module(name)
     gc.collect()
     gc.freeze()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how many seconds each folder of tests took, and each file outside of one."""
+    seconds: Counter[str] = Counter()
+    for report in chain.from_iterable(terminalreporter.stats.values()):
+        if isinstance(report, pytest.TestReport):
+            seconds["/".join(Path(report.nodeid.split("::")[0]).parts[:2])] += report.duration
+    shown = (f"{name} {spent:.0f}" for name, spent in seconds.most_common() if spent >= 1)
+    terminalreporter.write_line(f"seconds by folder: {', '.join(shown)}")
 
 
 @pytest.fixture(scope="session", autouse=True)
