@@ -25,7 +25,7 @@ from foreword.runs.tracking import tracked, trackers_of
 from foreword.train import log, processes
 from foreword.train.device import choose_device
 from foreword.train.hooks import Hook
-from foreword.train.joining import first_alone, is_restart, joined
+from foreword.train.joining import fail_first, first_alone, is_restart, joined
 
 
 @dataclass(frozen=True, repr=False)
@@ -206,6 +206,7 @@ def _start(
             running.start(wanted.recipe, wanted.inputs, run, wanted.starting_model, machines, facts)
         return _train(run, progress, hooks=hooks, track=track)
     except UserError:
+        fail_first()  # others would miss what is undone
         running.undo_start(run, before)
         raise
 

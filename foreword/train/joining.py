@@ -64,16 +64,26 @@ class _Group:
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         self.store = PrefixStore(f"foreword/{attempt}", store)
         self.turns = 0
+        self._says_why: bool | None = None
         own = PrefixStore(f"foreword/{attempt}", store.clone())  # each thread has a connection
         self._pulse = _Pulse(own, rank, count)
         self._pulse.start()
-        distributed.init_process_group(
-            _backend(),
-            store=PrefixStore(f"torch/{attempt}", store),
-            rank=rank,
-            world_size=count,
-            timeout=FOREVER,
-        )
+        self._options = {"store": PrefixStore(f"torch/{attempt}", store), "rank": rank}
+        self._options |= {"world_size": count, "timeout": FOREVER}
+
+    def enter(self) -> None:
+        """Connect to the others.
+
+        Raises:
+            UserError: there is no GPU for this process.
+        """
+        distributed.init_process_group(_backend(), **self._options)
+
+    def says_why(self) -> bool:
+        """Return whether this process was the first to fail, and is to say why."""
+        if self._says_why is None:
+            self._says_why = _claim(self.store)
+        return self._says_why
 
     def leave(self) -> None:
         """Wait for the others and part from them."""
@@ -113,12 +123,13 @@ def joined() -> Iterator[None]:
         return
     _group = _Group()
     try:
+        _group.enter()
         yield
         _group.leave()
     except (Exception, KeyboardInterrupt) as error:
         if isinstance(error, KeyboardInterrupt) or comes_from_others(error):
             raise PeerError("another process of this training ended") from error
-        if not _claim(_group.store):
+        if not _group.says_why():
             raise PeerError(f"another process said why first; here: {error}") from error
         if processes.rank() and isinstance(error, UserError):
             error.args = (f"rank {processes.rank()}: {error}",)
@@ -142,6 +153,12 @@ def require_one_process() -> None:
 def wait_for_launcher() -> None:
     """Give the launcher time to see which process ended first, and to end this one."""
     time.sleep(LEAVING)
+
+
+def fail_first() -> None:
+    """Claim the failure that this process is about to raise, before others see its traces."""
+    if _group is not None:
+        _group.says_why()
 
 
 def comes_from_others(error: BaseException) -> bool:

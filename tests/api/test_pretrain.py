@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from foreword.api import pretrain as verbs
 from foreword.api.pretrain import pretrain, resume
 from foreword.errors import UserError
 from foreword.runs.recipe import load_recipe
@@ -101,3 +102,14 @@ def test_a_mistake_is_one_line_and_leaves_nothing(
     with pytest.raises(UserError, match=message):
         pretrain("gpt2_tiny", out=tmp_path / "run", progress=False, **arguments)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_process_says_why_before_it_undoes_the_run_that_others_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, there = tmp_path / "run", []
+    monkeypatch.setattr(verbs, "fail_first", lambda: there.append((run / "recipe.toml").exists()))
+    with pytest.raises(UserError, match="supports only"):
+        pretrain("gpt2_tiny", texts=["A cat."], out=run, settings=SMALL, progress=False)
+    assert there == [True]
+    assert not run.exists()

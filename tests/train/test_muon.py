@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+import threading
 
+import pytest
 import torch
 from torch import nn
 
 from foreword.runs.recipe import load_recipe
+from foreword.train.optimizers import muon
 from foreword.train.optimizers.adamw import AdamW
 from foreword.train.optimizers.muon import Muon, equal_shares, hidden_matrices
 from tests.tiny import build
@@ -71,3 +74,14 @@ def test_a_step_does_not_depend_on_the_number_of_threads() -> None:
         torch.set_num_threads(cores)
     for p, q in zip(models[0].parameters(), models[1].parameters(), strict=True):
         assert torch.equal(p, q)
+
+
+def test_one_thread_takes_the_step_of_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two would gather them in another order than other processes, and wait for ever."""
+    monkeypatch.setattr(muon, "is_sharded", lambda tensor: True)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    optimizer = Muon().build(build(load_recipe("gpt2_tiny")))
+    threads = set()
+    monkeypatch.setattr(muon, "_step", lambda part: threads.add(threading.current_thread()))
+    optimizer.step()
+    assert threads == {threading.current_thread()}

@@ -12,6 +12,7 @@ from annotated_types import Interval
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from foreword.nn.sharded import is_sharded
 from foreword.ranges import Count, Decay, Epsilon, LearningRate, ShareBelowOne
 from foreword.train.optimizers._contract import ONE_RATE, OptimizerSettings, RateFactors
 from foreword.train.optimizers._decay import decay_groups, rate_groups
@@ -131,7 +132,8 @@ class CombinedOptimizer(Optimizer):
     """Optimizers of separate parameters as one.
 
     On a CPU threads share the step, each the optimizers of its turn, with cores of its own: the
-    products of small matrices do not gain from several cores.
+    products of small matrices do not gain from several cores. One thread takes the step of shards,
+    which all processes must gather in the same order.
 
     Args:
         parts: the optimizers; it has the groups and the states of all.
@@ -149,8 +151,9 @@ class CombinedOptimizer(Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Take the step of each part."""
-        on_cpu = self.param_groups[0]["params"][0].device.type == "cpu"
-        threads = min(SHARES, torch.get_num_threads()) if on_cpu else 1
+        first = self.param_groups[0]["params"][0]
+        is_threaded = first.device.type == "cpu" and not is_sharded(first)
+        threads = min(SHARES, torch.get_num_threads()) if is_threaded else 1
         map_in_threads(_step, self.parts, threads)
 
 
