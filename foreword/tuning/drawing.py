@@ -25,11 +25,13 @@ class Drawn:
         examples: those of all seeds together.
         numbers: for seed 1, 2, ... which of them it drew, (drawn,) int64.
         total: the number of examples they were drawn from.
+        labels: those of all examples, in the order of the outputs.
     """
 
     examples: Sequence[Labelled]
     numbers: tuple[Array, ...]
     total: int
+    labels: tuple[str, ...]
 
 
 def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task) -> Drawn:
@@ -44,11 +46,12 @@ def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task
         task: whether its labels are classes.
 
     Raises:
-        UserError: there are fewer examples, or more classes than `count`.
+        UserError: there are fewer examples, more classes than `count`, or labels that the task
+            does not take.
     """
-    total = len(examples)
+    total, labels = len(examples), task.labels(examples)
     if count is None:
-        return Drawn(examples, (np.arange(total),) * seeds, total)
+        return Drawn(examples, (np.arange(total),) * seeds, total, labels)
     if count > total:
         raise UserError(f"tune.examples: {count:,}, but there are {total:,} training examples")
     groups = _groups(example.label for example in examples)
@@ -59,7 +62,7 @@ def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task
     draws = _draws(groups, count, range(1, seeds + 1))
     used = np.unique(np.concatenate(draws))
     kept = LabelledTexts.of(examples[int(n)] for n in used)
-    return Drawn(kept, tuple(np.sort(np.searchsorted(used, one)) for one in draws), total)
+    return Drawn(kept, tuple(np.sort(np.searchsorted(used, one)) for one in draws), total, labels)
 
 
 def hold_out(

@@ -216,7 +216,6 @@ def _encode(
     template: InputTemplate,
     further: Mapping[str, Sequence[Labelled]] = MappingProxyType({}),
 ) -> TuneData:
-    # Check labels before texts, since that is cheap.
     train = drawn.examples
     if not dev:
         raise UserError("there is no dev example to score")
@@ -227,7 +226,7 @@ def _encode(
         )
     if task.auxiliary and template.is_causal:
         _require_output_layer(trained, "task.auxiliary")
-    labels = task.labels(train)
+    labels = drawn.labels
     parts = {"train": train, "dev": dev, **{FURTHER + name: p for name, p in further.items()}}
     targets = {name: task.targets(part, labels) for name, part in parts.items()}
     encoded = {name: task.encode(part, trained.tokenizer, template) for name, part in parts.items()}

@@ -20,6 +20,7 @@ from foreword.tuning.run import TuneSettings, tune, variants
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tasks.regress import Regress
+from foreword.tuning.tasks.tag import Tag
 from tests.tuning.runs import make_run, reviews
 
 FAST = TuneSettings(strategy=Full(lr=3e-3), seeds=2, epochs=2, precision="fp32")
@@ -51,6 +52,13 @@ def test_each_label_is_drawn_in_its_proportion_but_at_least_once(
     for numbers in drawn.numbers:
         assert len(set(numbers.tolist())) == count
         assert Counter(drawn.examples[int(n)].label for n in numbers) == expected
+
+
+def test_a_label_that_no_drawn_example_has_is_still_a_label() -> None:
+    words = [Labelled("a\nb", "X\nO"), Labelled("a\nb", "Y\nO"), Labelled("a\nb", "Z\nO")]
+    drawn = draw(words, 1, 1, Tag())
+    assert len(drawn.examples) == 1
+    assert drawn.labels == ("O", "X", "Y", "Z")
 
 
 def test_seeds_draw_differently_and_the_same_again() -> None:

@@ -21,7 +21,7 @@ from foreword.nn.masks import CausalMask
 from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tuning import run as tuning_run
-from foreword.tuning.drawing import Drawn
+from foreword.tuning.drawing import draw
 from foreword.tuning.fine_tuner import TuneData
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.labelled import Columns, Labelled
@@ -54,7 +54,7 @@ def opened(folder: Path, layout: str = "decoder") -> tuple[TrainedModel, InputTe
 
 def referred_data(trained: TrainedModel, template: InputTemplate, task: Prefer) -> TuneData:
     examples = [read(row) for row in ROWS]
-    drawn = Drawn(examples, (np.arange(3),), 3)
+    drawn = draw(examples, None, 1, task)
     data = tuning_run._encode(trained, task, drawn, examples, template)
     return tuning_run._with_reference(trained, task, data)
 
