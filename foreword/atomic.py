@@ -142,7 +142,7 @@ def folder(path: Path) -> Iterator[Path]:
     """
     _require_no_device(path)
     path = _resolve_link(path)
-    part, old = (path.with_name(f".{path.name}.{end}") for end in ("part", "old"))
+    part, old = part_of(path), path.with_name(f".{path.name}.old")
     with user_errors(path):
         if path.is_file():
             raise NotADirectoryError(errno.ENOTDIR, "is a file, where a folder is to be written")
@@ -162,6 +162,11 @@ def folder(path: Path) -> Iterator[Path]:
             raise
         finally:
             _clean_up(path, part, old)
+
+
+def part_of(path: Path) -> Path:
+    """Return the folder in which `folder` writes, where other processes may write too."""
+    return path.with_name(f".{path.name}.part")
 
 
 def _clean_up(path: Path, part: Path, old: Path) -> None:

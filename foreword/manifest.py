@@ -17,7 +17,13 @@ from foreword.errors import DamagedError, UserError
 FILE = "manifest.json"
 
 
-def write(folder: Path, kind: str, version: int, names: Collection[str] = ()) -> None:
+def write(
+    folder: Path,
+    kind: str,
+    version: int,
+    names: Collection[str] = (),
+    known: Mapping[str, Mapping[str, Any]] | None = None,
+) -> None:
     """Write the manifest of a folder.
 
     Args:
@@ -25,6 +31,7 @@ def write(folder: Path, kind: str, version: int, names: Collection[str] = ()) ->
         kind: its kind: "checkpoint", "tuned", "tokenizer".
         version: the version of its format.
         names: the files to list; all by default.
+        known: size and checksum of files that were computed as they were written, by name.
 
     Raises:
         UserError: the disk is full or the folder cannot be written.
@@ -32,13 +39,11 @@ def write(folder: Path, kind: str, version: int, names: Collection[str] = ()) ->
     listed = [folder / name for name in names] or [
         file for file in sorted(folder.rglob("*")) if file.is_file() and file != folder / FILE
     ]
-    files = {
-        file.relative_to(folder).as_posix(): {
-            "bytes": file.stat().st_size,
-            "blake2b": atomic.checksum(file),
-        }
-        for file in listed
-    }
+    known, files = known or {}, {}
+    for file in listed:
+        name = file.relative_to(folder).as_posix()
+        size = file.stat().st_size
+        files[name] = known.get(name) or {"bytes": size, "blake2b": atomic.checksum(file)}
     stored.write(folder / FILE, {_key(kind): version, "files": files})
 
 

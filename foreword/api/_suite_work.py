@@ -19,6 +19,7 @@ from foreword.nn.model import neural_settings
 from foreword.runs.provenance import command
 from foreword.runs.trained_model import TrainedModel
 from foreword.trackers._contract import Tracker
+from foreword.train import tensor_files
 from foreword.tuning.examples import overlap_note
 from foreword.tuning.predictor import TunedOn
 from foreword.tuning.published_head import with_published_head
@@ -56,7 +57,7 @@ class SuiteSettings:
         table = config.assign({"task": {}, "tune": {}}, self.assignments)
         given = {name: value for name, value in self.options.items() if value is not None}
         return {
-            "weights": atomic.checksum(trained.folder / "weights.safetensors"),
+            "weights": tensor_files.checksum(trained.folder, "weights"),
             "task": table["task"],
             "tune": given | table["tune"] | {"strategy": dict(self.strategy)},
             "rates": list(self.rates.values),

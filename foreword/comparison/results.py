@@ -269,7 +269,7 @@ def _run_result(piece: Work, run: Path, axis: Axis) -> RunResult:
     heldout = records["heldout"]
     last = heldout[-1] if heldout else dict.fromkeys(("loss", "perplexity", "bits_per_byte"))
     predicts_all = last["bits_per_byte"] is not None
-    files = [file for file in folder.iterdir() if file.name not in checkpoint.TRAINING_STATE]
+    files = [file for file in folder.iterdir() if not checkpoint.is_training_state(file.name)]
     return RunResult(
         cell=piece.cell.name,
         seed=piece.seed,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any, Protocol
 
@@ -42,15 +43,36 @@ def own_part(tensor: Tensor) -> Tensor:
     return part
 
 
-def own_rows(tensor: Any) -> Rows:
+@dataclass(frozen=True)
+class Share:
+    """Which of the equal parts of a sharded tensor a process holds.
+
+    Attributes:
+        number: of the part, from 0.
+        count: of the parts.
+        is_copy: whether another process, of a lower number, holds the same.
+    """
+
+    number: int
+    count: int
+    is_copy: bool
+
+
+def own_share(tensor: Any) -> Share:
+    """Return which part of a sharded tensor this process holds."""
+    mesh, at = tensor.device_mesh, tensor.device_mesh.get_coordinate()
+    (axis,) = (n for n, placement in enumerate(tensor.placements) if placement.is_shard())
+    return Share(at[axis], mesh.size(axis), any(at[:axis]) or any(at[axis + 1 :]))
+
+
+def own_rows(tensor: Tensor) -> Rows:
     """Return the rows of a tensor that this process holds."""
     if not is_sharded(tensor):
         return ...
-    (axis,) = (n for n, placement in enumerate(tensor.placements) if placement.is_shard())
-    mesh, count = tensor.device_mesh, len(tensor)
-    each = -(-count // mesh.size(axis))
-    first = min(count, each * mesh.get_local_rank(axis))
-    return slice(first, min(count, first + each))
+    share, rows = own_share(tensor), len(tensor)
+    each = -(-rows // share.count)
+    first = min(rows, each * share.number)
+    return slice(first, min(rows, first + each))
 
 
 @torch.no_grad()

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,6 +28,7 @@ from foreword.train.budget import Progress
 from foreword.train.device import matmul_flops_per_second
 from foreword.train.hooks import Hook
 from foreword.train.loop import Loop
+from foreword.train.saving import Saver
 from foreword.types import Rows
 
 RECORDS = 400  # training records in the log of a whole run
@@ -140,10 +142,11 @@ class SaveCheckpoints(Hook):
     Args:
         run_log: the log to write to.
         recipe: the run's recipe.
+        saver: writes the checkpoints.
     """
 
-    def __init__(self, run_log: RunLog, recipe: Recipe) -> None:
-        self.times = recipe.train.checkpoints
+    def __init__(self, run_log: RunLog, recipe: Recipe, saver: Saver) -> None:
+        self.times, self._saver = recipe.train.checkpoints, saver
         self._log, self._run, self._keep = run_log, run_log.run, recipe.train.keep
         self._rows = recipe.rows_per_step
         self._is_due = False
@@ -152,6 +155,14 @@ class SaveCheckpoints(Hook):
         """Start the clock; a resumed run's first step is saved already."""
         self._saved_at = loop.state.spent.seconds
         self._saved_step = loop.state.spent.steps or -1
+
+    def after_step(self, loop: Loop) -> None:
+        """Say that the last checkpoint cannot be written, if that has turned out.
+
+        Raises:
+            UserError: the disk is full.
+        """
+        self._saver.check()
 
     def is_due(self, before: float, after: float, loop: Loop) -> bool:
         """Return whether a checkpoint is due; after a skipped step it is delayed."""
@@ -173,22 +184,19 @@ class SaveCheckpoints(Hook):
         folder = self._run / "checkpoints" / checkpoint.name_of(spent.steps)
         memory = processes.gather_memory(loop.memory, self._rows)
         with self._log.between_steps(SAVING):
-            checkpoint.save(
-                folder,
-                loop.model,
-                loop.optimizer,
-                loop.state.dump(),
-                memory,
-                loop.average.other,
+            contents = checkpoint.contents_of(
+                loop.model, loop.optimizer, loop.state.dump(), memory, loop.average.other
             )
-            if processes.is_first():
-                checkpoint.prune(self._run, self._keep, loop.state.best, folder.name)
+            prune = partial(checkpoint.prune, self._run, self._keep, loop.state.best, folder.name)
+            self._saver.save(folder, contents, prune)
         self._saved_step, self._saved_at = spent.steps, spent.seconds
         require_own_files(self._run)
 
     def end(self, loop: Loop) -> None:
-        """Save the last step."""
+        """Save the last step, and wait for it."""
         self.run(loop)
+        with self._log.between_steps(SAVING):
+            self._saver.wait()
 
 
 class MeasureHeldOut(Hook):

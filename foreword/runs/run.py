@@ -71,6 +71,7 @@ from foreword.train.hooks import Hook
 from foreword.train.interrupt import stops_on_signals
 from foreword.train.joining import first_alone, require_one_process
 from foreword.train.loop import Loop, TrainingState
+from foreword.train.saving import Saver
 
 
 @dataclass(frozen=True)
@@ -335,8 +336,8 @@ def _train_run(
     if setup.sources:
         shares = {source.name: source.share for source in setup.sources}
         bytes_per_token = mean_bytes_per_token(prepared, shares, ends=ends)
-    run_log = RunLog(run, reporter, stage)
-    run_hooks = _hooks(run_log, setup, bytes_per_token, samples, probing)
+    run_log, saver = RunLog(run, reporter, stage), Saver()
+    run_hooks = _hooks(run_log, setup, bytes_per_token, samples, probing, saver)
     loop = training_loop(setup, [*run_hooks, *hooks], reporter.note, reporter.warn)
     if has_begun:
         _resume(run, loop, setup, reporter)
@@ -347,7 +348,7 @@ def _train_run(
     if setup.recipe.train.compile == "on":
         compile_blocks(setup.model)
     stage(TRAINING)
-    return _run_loop(run, loop, setup)
+    return _run_loop(run, loop, setup, saver)
 
 
 def _require_device(run: Path, recipe: Recipe) -> None:
@@ -367,6 +368,7 @@ def _hooks(
     bytes_per_token: float,
     samples: Samples | None,
     probing: Probing | None,
+    saver: Saver,
 ) -> list[Hook]:
     """Return the hooks of every run, in order.
 
@@ -374,7 +376,7 @@ def _hooks(
     must have both records. Of several processes all measure and save together, and the first does
     the rest.
     """
-    checkpoints = SaveCheckpoints(run_log, setup.recipe)
+    checkpoints = SaveCheckpoints(run_log, setup.recipe, saver)
     measure = MeasureHeldOut(run_log, setup, bytes_per_token, checkpoints)
     if not processes.is_first():
         return [measure, checkpoints]
@@ -393,7 +395,7 @@ def _hooks(
 def _resume(run: Path, loop: Loop, setup: TrainingSetup, reporter: ProgressReporter) -> None:
     """Restore weights, optimizer, memory and state from the newest complete checkpoint."""
     damaged: list[str] = []
-    folder = checkpoint.newest(run, damaged)
+    folder = checkpoint.newest(run, damaged, together=True)
     for line in damaged:
         reporter.warn(line)
     checkpoint.load_weights(folder, setup.model)
@@ -402,16 +404,16 @@ def _resume(run: Path, loop: Loop, setup: TrainingSetup, reporter: ProgressRepor
     pieces = setup.feed.pieces
     memory = checkpoint.load_memory(folder, setup.device)
     loop.memory = processes.redivide(memory, int(pieces[0][0]), tuple(map(len, pieces)))
-    loop.average.restore(checkpoint.load_unaveraged(folder))
+    loop.average.restore(checkpoint.load_unaveraged(folder, setup.model))
     loop.last_finite_step = loop.state.spent.steps
     reporter.note(f"resuming from step {loop.state.spent.steps:,}")
 
 
-def _run_loop(run: Path, loop: Loop, setup: TrainingSetup) -> bool:
+def _run_loop(run: Path, loop: Loop, setup: TrainingSetup, saver: Saver) -> bool:
     """Run the loop; turn an early end into a message of one line."""
     begun = loop.last_finite_step
     try:
-        with stops_on_signals(loop):
+        with saver, stops_on_signals(loop):
             return loop.train()
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from foreword.nn.sharded import placed_like
-
 
 class WeightAverage:
     """The mean of a model's weights after each step of the last share of the budget.
@@ -65,10 +63,10 @@ class WeightAverage:
         """Give the model the weights to train further; those that it has are the mean.
 
         Args:
-            weights: what `other` was while the mean was in place; none if there was no mean.
+            weights: what `other` was while the mean was in place, placed like the model's; none if
+                there was no mean.
         """
-        parameters = self._parameters if weights else {}
-        self._other = {name: placed_like(weights[name], p) for name, p in parameters.items()}
+        self._other = {name: weights[name] for name in self._parameters if weights}
         self._exchange()
 
     @torch.no_grad()

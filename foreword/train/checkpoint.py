@@ -8,31 +8,133 @@ checkpoints/step-00001000/weights.safetensors    the model, each shared tensor o
                                                  an average of them
                           state.json             step, budget spent, counters
                           manifest.json          version, sizes and checksums; written last
+
+Of a sharded model each process writes its rows: weights-1-of-4.safetensors, and so on.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from foreword import atomic, manifest, stored
 from foreword.errors import DamagedError, UserError
 from foreword.nn.model import Model
-from foreword.nn.sharded import is_sharded, placed_like, set_values, whole
-from foreword.train import processes
+from foreword.nn.sharded import (
+    Share,
+    is_sharded,
+    own_part,
+    own_share,
+    placed_like,
+    set_values,
+)
+from foreword.train import processes, tensor_files
 from foreword.train.finite import require_finite
-from foreword.train.tensor_files import StoredTensor, opened, write_one_by_one
+from foreword.train.tensor_files import StoredTensor, opened
 
 KIND, VERSION = "checkpoint", 1
-# Needed only to resume.
-TRAINING_STATE = ("optimizer.safetensors", "memory.safetensors", "unaveraged.safetensors")
+TRAINING_STATE = ("optimizer", "memory", "unaveraged")  # groups that only resuming needs
+ALL = Share(0, 1, is_copy=False)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What this process writes of a checkpoint.
+
+    Attributes:
+        files: tensors by file.
+        share: which part of a sharded model it holds; the first process has the first.
+        state: the counters, as JSON.
+        model: what is saved; its backbone may write files of its own.
+    """
+
+    files: Mapping[str, Mapping[str, Tensor]]
+    share: Share
+    state: Mapping[str, Any]
+    model: nn.Module
+
+    @property
+    def is_on_cpu(self) -> bool:
+        """Whether all tensors are in the CPU's memory."""
+        tensors = (tensor for each in self.files.values() for tensor in each.values())
+        return all(tensor.device.type == "cpu" for tensor in tensors)
+
+    def copied(self) -> Contents:
+        """Return the same contents in the CPU's memory, whatever becomes of the tensors."""
+        files = {
+            file: {
+                name: torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor)
+                for name, tensor in tensors.items()
+            }
+            for file, tensors in self.files.items()
+        }
+        return replace(self, files=files)
+
+    def write(
+        self, part: Path, goes_on: Callable[[], None] = lambda: None
+    ) -> dict[str, dict[str, Any]]:
+        """Write the files, and return their sizes and checksums.
+
+        Args:
+            part: the folder.
+            goes_on: called before each tensor; it may raise an error to end the writing.
+        """
+        return {
+            file: tensor_files.write(part / file, tensors, goes_on)
+            for file, tensors in self.files.items()
+        }
+
+
+def contents_of(
+    model: nn.Module,
+    optimizer: Optimizer | None,
+    state: Mapping[str, Any],
+    memory: Sequence[tuple[Tensor, ...] | None] = (),
+    unaveraged: Mapping[str, Tensor] | None = None,
+) -> Contents:
+    """Return what this process writes of a checkpoint, in the tensors of the training.
+
+    Several processes call it together. Each writes its part of a sharded model, and the first all
+    that is not sharded.
+
+    Args:
+        model: its weights are what readers of the checkpoint load.
+        optimizer: of the training; None for a model that is not trained further.
+        state: the counters, as JSON.
+        memory: what each micro-batch left for the next step.
+        unaveraged: the weights to train further, by parameter, if the model's are their average.
+
+    Raises:
+        NotFiniteError: a weight or the optimizer's state holds nan or infinity.
+        UserError: the optimizer's state is not of tensors.
+    """
+    groups: dict[str, dict[str, Tensor]] = {"weights": stored_tensors(model)}
+    if optimizer is not None:
+        groups["optimizer"] = _optimizer_tensors(model, optimizer)
+    if memory:
+        groups["memory"] = _memory_tensors(memory)
+    if unaveraged:
+        groups["unaveraged"] = dict(unaveraged)
+    files, share = {}, Share(0, 1, is_copy=not processes.is_first())
+    for name, tensors in groups.items():
+        require_finite(tensors, name)
+        sharded = {key for key, tensor in tensors.items() if is_sharded(tensor)}
+        if sharded:
+            share = own_share(tensors[next(iter(sharded))])
+        is_first = not share.number and not share.is_copy
+        if is_first or (sharded and not share.is_copy):
+            own = tensors if is_first else {key: tensors[key] for key in tensors if key in sharded}
+            number, count = (share.number, share.count) if sharded else (0, 1)
+            file = tensor_files.name_of(name, number, count)
+            files[file] = {key: own_part(tensor.detach()) for key, tensor in own.items()}
+    return Contents(files, share, state, model)
 
 
 def save(
@@ -43,64 +145,78 @@ def save(
     memory: Sequence[tuple[Tensor, ...] | None] = (),
     unaveraged: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """Write a checkpoint that appears under its name only when it is complete.
+    """Write a checkpoint that this process holds whole; see `contents_of` and `publish`."""
+    publish(folder, contents_of(model, optimizer, state, memory, unaveraged))
 
-    Several processes call it together; the first writes, and the others send it their shards.
+
+def publish(
+    folder: Path,
+    contents: Contents,
+    goes_on: Callable[[], None] = lambda: None,
+    others: Others | None = None,
+) -> None:
+    """Write a checkpoint that appears under its name only when it is complete.
 
     Args:
         folder: the checkpoint.
-        model: its weights are what readers of the checkpoint load.
-        optimizer: of the training; None for a model that is not trained further.
-        state: the counters, as JSON.
-        memory: what each micro-batch left for the next step.
-        unaveraged: the weights to train further, by parameter, if the model's are their average.
+        contents: what this process, the first, writes of it.
+        goes_on: called before each tensor; it may raise an error to end the writing.
+        others: the processes that write the rest of it.
 
     Raises:
-        NotFiniteError: a weight or the optimizer's state holds nan or infinity.
-        UserError: the disk is full, the folder cannot be written, or the optimizer's state is not
-            of tensors.
+        UserError: the disk is full, or the folder cannot be written.
     """
-    files: dict[str, dict[str, Tensor]] = {"weights": stored_tensors(model)}
-    if optimizer is not None:
-        files["optimizer"] = _optimizer_tensors(model, optimizer)
-    if memory:
-        files["memory"] = _memory_tensors(memory)
-    if unaveraged:
-        files["unaveraged"] = dict(unaveraged)
-    for name, tensors in files.items():
-        require_finite(tensors, name)
-    if not processes.is_first():
-        for tensors in files.values():
-            for tensor in tensors.values():
-                whole(tensor.detach())
-        return
     with atomic.folder(folder) as part:
-        for name, tensors in files.items():
-            file = part / f"{name}.safetensors"
-            if any(map(is_sharded, tensors.values())):
-                write_one_by_one(file, tensors)
-            else:
-                save_file(_on_cpu(tensors), file)
-        if isinstance(model, Model):
-            model.backbone.save(part)
-        (part / "state.json").write_text(stored.dumps(state), encoding="utf-8")
-        manifest.write(part, KIND, VERSION)
+        if others is not None:
+            others.begin()
+        files = contents.write(part, goes_on)
+        if isinstance(contents.model, Model):
+            contents.model.backbone.save(part)
+        (part / "state.json").write_text(stored.dumps(contents.state), encoding="utf-8")
+        if others is not None:
+            files |= others.finished()
+        manifest.write(part, KIND, VERSION, known=files)
 
 
-def verify(folder: Path, *, with_training_state: bool = True) -> None:
+class Others(Protocol):
+    """The processes that write files of the same checkpoint."""
+
+    def begin(self) -> None:
+        """Tell them that the folder exists."""
+
+    def finished(self) -> dict[str, dict[str, Any]]:
+        """Wait until they have written; return sizes and checksums of their files."""
+
+
+def is_training_state(file: str) -> bool:
+    """Return whether only resuming needs a file of a checkpoint."""
+    return tensor_files.group_of(file) in TRAINING_STATE
+
+
+def verify(
+    folder: Path,
+    *,
+    with_training_state: bool = True,
+    share: Share = ALL,
+) -> None:
     """Check every file against the manifest.
 
     Args:
         folder: the checkpoint.
         with_training_state: whether to verify also the files that only resuming needs (twice as
             large as the weights); otherwise only their sizes are checked.
+        share: the files to verify, counted by name; of all others only the sizes are checked.
 
     Raises:
         DamagedError: the checkpoint is damaged.
         UserError: it is of another version.
     """
-    needed = ("weights.safetensors", "state.json")
-    manifest.verify(folder, KIND, VERSION, needed, () if with_training_state else TRAINING_STATE)
+    needed = ("state.json", *tensor_files.names_in(folder, "weights"))
+    names = sorted(path.name for path in folder.iterdir())
+    unread = {name for n, name in enumerate(names) if n % share.count != share.number}
+    if not with_training_state:
+        unread |= set(filter(is_training_state, names))
+    manifest.verify(folder, KIND, VERSION, needed, unread)
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
@@ -126,7 +242,7 @@ def load_weights(folder: Path, model: nn.Module) -> None:
         UserError: a tensor is missing, left over, or of another shape.
     """
     tensors = stored_tensors(model)
-    with opened(folder / "weights.safetensors") as loaded:
+    with opened(folder, "weights") as loaded:
         for name in sorted(tensors.keys() ^ loaded.keys()):
             where = "the checkpoint has no" if name in tensors else "the model has no"
             raise UserError(
@@ -169,7 +285,7 @@ def load_optimizer(folder: Path, model: nn.Module, optimizer: Optimizer) -> None
         UserError: a state is of a parameter that the model lacks.
     """
     parameters = dict(model.named_parameters())
-    with opened(folder / "optimizer.safetensors") as loaded:
+    with opened(folder, "optimizer") as loaded:
         for path, values in loaded.items():
             name, _, key = path.rpartition("/")
             if name not in parameters:
@@ -198,20 +314,23 @@ def _memory_tensors(memory: Sequence[tuple[Tensor, ...] | None]) -> dict[str, Te
 
 def load_memory(folder: Path, device: torch.device) -> tuple[tuple[Tensor, ...] | None, ...]:
     """Return the memory of each micro-batch; empty if the model keeps none."""
-    file = folder / "memory.safetensors"
-    if not file.is_file():
+    if not (folder / tensor_files.name_of("memory")).is_file():
         return ()
     memory: dict[int, dict[int, Tensor]] = {}
-    for name, tensor in load_file(file).items():
-        micro_batch, _, number = name.partition("/")
-        memory.setdefault(int(micro_batch), {})[int(number)] = tensor.to(device)
+    with opened(folder, "memory") as loaded:
+        for name, values in loaded.items():
+            micro_batch, _, number = name.partition("/")
+            memory.setdefault(int(micro_batch), {})[int(number)] = values[...].to(device)
     return tuple(tuple(memory[m][n] for n in sorted(memory[m])) for m in sorted(memory))
 
 
-def load_unaveraged(folder: Path) -> dict[str, Tensor]:
-    """Return the weights to train further, by parameter; empty if the model is no average."""
-    file = folder / "unaveraged.safetensors"
-    return load_file(file) if file.is_file() else {}
+def load_unaveraged(folder: Path, model: nn.Module) -> dict[str, Tensor]:
+    """Return the weights to train further, placed like the model's; none if it is no average."""
+    if not (folder / tensor_files.names_in(folder, "unaveraged")[0]).is_file():
+        return {}
+    parameters = dict(model.named_parameters())
+    with opened(folder, "unaveraged") as loaded:
+        return {name: placed_like(values, parameters[name]) for name, values in loaded.items()}
 
 
 def read_state(folder: Path) -> dict[str, Any]:
@@ -236,24 +355,35 @@ def _order(name: str) -> tuple[int, str]:
     return len(name), name
 
 
-def newest(run: Path, warn: list[str] | None = None, *, with_training_state: bool = True) -> Path:
+def newest(
+    run: Path,
+    warn: list[str] | None = None,
+    *,
+    with_training_state: bool = True,
+    together: bool = False,
+) -> Path:
     """Return the newest checkpoint of a run that is complete.
 
     Args:
         run: the run folder.
         warn: a line is appended for each damaged checkpoint that was skipped.
         with_training_state: as in `verify`.
+        together: whether all processes of a training ask, and divide the files among them.
 
     Raises:
         DamagedError: all checkpoints are damaged.
         UserError: there is none, or the newest is of another version (which is not damage).
     """
+    share = Share(processes.rank(), processes.count(), is_copy=False) if together else ALL
     damaged = []
     for folder in reversed(all_in(run)):
+        found = ""
         try:
-            verify(folder, with_training_state=with_training_state)
+            verify(folder, with_training_state=with_training_state, share=share)
         except DamagedError as error:
-            damaged.append(str(error))
+            found = str(error)
+        if lines := list(filter(None, processes.texts(found) if together else [found])):
+            damaged.append(lines[0])
             continue
         if warn is not None:
             warn.extend(f"{line}; the one before it is used" for line in damaged)

@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import NoReturn
@@ -26,6 +26,7 @@ from foreword.train import processes
 BEAT = 1.0  # seconds between two signs of life
 PATIENCE = 20.0  # seconds without one, after which a process is given up
 LEAVING = 5.0  # seconds in which the launcher sees who ended first, and ends the others
+FAILED = "failed"  # what the first process that fails notes
 FOREVER = timedelta(days=30)  # what one process does alone, such as reading text, may take long
 
 
@@ -55,6 +56,7 @@ class _Group:
     Attributes:
         store: what the processes tell each other outside of training.
         turns: how many times the first process has gone ahead.
+        boards: how many boards the processes have had.
     """
 
     def __init__(self) -> None:
@@ -62,11 +64,11 @@ class _Group:
 
         store, rank, count = next(rendezvous("env://", timeout=FOREVER))
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        self.store = PrefixStore(f"foreword/{attempt}", store)
-        self.turns = 0
+        self._store, self._prefix = store, f"foreword/{attempt}"
+        self.store = PrefixStore(self._prefix, store)
+        self.turns = self.boards = 0
         self._says_why: bool | None = None
-        own = PrefixStore(f"foreword/{attempt}", store.clone())  # each thread has a connection
-        self._pulse = _Pulse(own, rank, count)
+        self._pulse = _Pulse(self.connection(), rank, count)
         self._pulse.start()
         self._options = {"store": PrefixStore(f"torch/{attempt}", store), "rank": rank}
         self._options |= {"world_size": count, "timeout": FOREVER}
@@ -84,6 +86,10 @@ class _Group:
         if self._says_why is None:
             self._says_why = _claim(self.store)
         return self._says_why
+
+    def connection(self) -> Store:
+        """Return the store for another thread, each of which needs a connection of its own."""
+        return PrefixStore(self._prefix, self._store.clone())
 
     def leave(self) -> None:
         """Wait for the others and part from them."""
@@ -171,7 +177,7 @@ def comes_from_others(error: BaseException) -> bool:
 def _claim(store: Store) -> bool:
     """Return whether this process is the first to fail, which says why."""
     try:
-        return bool(store.add("failed", 1) == 1)
+        return bool(store.add(FAILED, 1) == 1)
     except RuntimeError:  # the launcher is gone
         return True
 
@@ -189,6 +195,53 @@ def first_alone() -> Iterator[None]:
     yield
     if processes.is_first():
         _group.store.set(turn, "over")
+
+
+class Board:
+    """Where threads of the processes leave notes for each other, while training goes on.
+
+    Args:
+        store: this thread's connection.
+        name: the same in all processes.
+    """
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._store, self._name = store, name
+
+    def post(self, note: str, text: str = "") -> None:
+        """Leave a note."""
+        self._store.set(f"{self._name}/{note}", text)
+
+    def read(self, note: str, goes_on: Callable[[], None]) -> str:
+        """Wait for a note, and return its text.
+
+        Args:
+            note: its name.
+            goes_on: called while it waits; it may raise an error to end the wait.
+
+        Raises:
+            PeerError: another process failed meanwhile.
+        """
+        key = f"{self._name}/{note}"
+        while not self._store.check([key]):
+            goes_on()
+            if self._store.check([FAILED]):
+                raise PeerError("another process of this training ended")
+            time.sleep(0.05)
+        text: bytes = self._store.get(key)
+        return text.decode()
+
+    def remove(self, note: str) -> None:
+        """Remove a note that all have read."""
+        self._store.delete_key(f"{self._name}/{note}")
+
+
+def new_board() -> Board | None:
+    """Return a new board, which all processes ask for together; None for a process alone."""
+    if _group is None:
+        return None
+    _group.boards += 1
+    return Board(_group.connection(), f"board/{_group.boards}")
 
 
 class _Pulse(threading.Thread):

@@ -47,6 +47,19 @@ def of_first(value: float) -> float:
     return totals(value if is_first() else 0.0)[0]
 
 
+def texts(own: str) -> list[str]:
+    """Return the text of each process, in order."""
+    if count() == 1:
+        return [own]
+    data = own.encode()
+    sizes = [int(size) for size in totals(*(len(data) * (n == rank()) for n in range(count())))]
+    padded = torch.zeros(max(sizes), dtype=torch.uint8)
+    padded[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else padded
+    parts = [torch.empty_like(padded) for _ in sizes]
+    distributed.all_gather(parts, padded)
+    return [bytes(part[:n].tolist()).decode() for part, n in zip(parts, sizes, strict=True)]
+
+
 def local_count() -> int:
     """Return the number of processes on this machine."""
     return min(count(), int(os.environ.get("LOCAL_WORLD_SIZE", count())))

@@ -1,9 +1,17 @@
-"""Files of tensors, in the format safetensors."""
+"""Tensors in files of the format safetensors: each whole in one file, or in rows over several.
+
+weights.safetensors                 all tensors whole
+weights-1-of-4.safetensors ...      of a sharded model, each process's rows: the rows of a
+                                    tensor are those of all files that have it, in their order
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +19,11 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from foreword import stored
-from foreword.nn.sharded import Rows, whole
+from foreword import atomic, stored
+from foreword.nn.sharded import Rows
+
+SUFFIX = ".safetensors"
+_SHARD = re.compile(r"(.+)-(\d+)-of-(\d+)" + re.escape(SUFFIX))
 
 # The names of dtypes in safetensors.
 DTYPES = {
@@ -22,54 +33,113 @@ DTYPES = {
     torch.float16: "F16",
     torch.int64: "I64",
     torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
 _TORCH = {name: dtype for dtype, name in DTYPES.items()}
 
 
+def name_of(group: str, number: int = 0, count: int = 1) -> str:
+    """Return the name of one of the files of a group, such as `weights`; numbers are from 0."""
+    return f"{group}-{number + 1}-of-{count}{SUFFIX}" if count > 1 else f"{group}{SUFFIX}"
+
+
+def group_of(name: str) -> str:
+    """Return the group that a file belongs to; "" if it holds no tensors."""
+    if shard := _SHARD.fullmatch(name):
+        return shard[1]
+    return name.removesuffix(SUFFIX) if name.endswith(SUFFIX) else ""
+
+
+def names_in(folder: Path, group: str) -> list[str]:
+    """Return the names of all files of a group, missing ones too, in the order of their rows."""
+    found = (_SHARD.fullmatch(path.name) for path in folder.glob(f"{group}-*-of-*{SUFFIX}"))
+    count = max((int(shard[3]) for shard in found if shard and shard[1] == group), default=1)
+    return [name_of(group, number, count) for number in range(count)]
+
+
+def checksum(folder: Path, group: str) -> str:
+    """Return a hash of all tensors of a group: of one file, that of its bytes."""
+    each = [atomic.checksum(folder / name) for name in names_in(folder, group)]
+    return each[0] if len(each) == 1 else hashlib.blake2b(" ".join(each).encode()).hexdigest()[:32]
+
+
 class StoredTensor:
-    """A tensor in a file, of which any rows can be read without the others.
+    """A tensor in files, of which any rows can be read without the others.
 
     Args:
-        part: its place in the file.
+        parts: its places in the files.
 
     Attributes:
         dtype: of its values.
         shape: of the whole.
     """
 
-    def __init__(self, part: Any) -> None:
-        self._part = part
-        self.dtype, self.shape = _TORCH[part.get_dtype()], tuple(part.get_shape())
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self._parts = parts
+        self.dtype = _TORCH[parts[0].get_dtype()]
+        first, *rest = (part.get_shape() for part in parts)
+        total = sum((shape[0] for shape in rest), first[0]) if first else 0
+        self.shape = (total, *first[1:]) if first else ()
 
     def __getitem__(self, rows: Rows) -> Tensor:
         """Return the values of some rows."""
-        values: Tensor = self._part[rows]
-        return values
+        if rows is ... or len(self._parts) == 1:
+            values = [part[rows] for part in self._parts]
+        else:
+            values, before = [self._parts[0][0:0]], 0
+            for part in self._parts:
+                count = part.get_shape()[0]
+                first, last = max(0, rows.start - before), min(count, rows.stop - before)
+                if first < last:
+                    values.append(part[first:last])
+                before += count
+        return values[-1] if len(values) < 2 else torch.cat(values)
 
 
 @contextmanager
-def opened(file: Path) -> Iterator[dict[str, StoredTensor]]:
-    """Open a file, and yield its tensors by name."""
-    with safe_open(file, "pt") as loaded:
-        yield {name: StoredTensor(loaded.get_slice(name)) for name in loaded.keys()}  # noqa: SIM118 - it is no dict
+def opened(folder: Path, group: str) -> Iterator[dict[str, StoredTensor]]:
+    """Open the files of a group, and yield their tensors by name."""
+    with ExitStack() as stack:
+        parts: dict[str, list[Any]] = {}
+        for name in names_in(folder, group):
+            file = stack.enter_context(safe_open(folder / name, "pt"))
+            for tensor in file.keys():  # noqa: SIM118 - it is no dict
+                parts.setdefault(tensor, []).append(file.get_slice(tensor))
+        yield {name: StoredTensor(places) for name, places in parts.items()}
 
 
-def write_one_by_one(file: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write sharded tensors as a safetensors file; no more than one is held whole.
+def write(
+    file: Path, tensors: Mapping[str, Tensor], goes_on: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
+    """Write a file and flush it to the disk; return its entry in a manifest.
 
-    All processes must call `whole` for these, in the same order.
+    Args:
+        file: the file.
+        tensors: by name; one at a time is copied, if it is not on the CPU or not contiguous.
+        goes_on: called before each tensor; it may raise an error to end the writing.
     """
     header, end = {}, 0
-    for name, tensor in tensors.items():
+    # Readers require that numbers lie at multiples of their size; equal tensors make equal files.
+    ordered = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))
+    for name, tensor in ordered:
         start, end = end, end + tensor.numel() * tensor.element_size()
         shape = list(tensor.shape)
         header[name] = {"dtype": DTYPES[tensor.dtype], "shape": shape, "data_offsets": [start, end]}
     text = stored.to_json(header).encode()
     text += b" " * (-len(text) % 8)
+    text = len(text).to_bytes(8, "little") + text
+    digest = hashlib.blake2b(text, digest_size=16)
     with file.open("wb") as out:
-        out.write(len(text).to_bytes(8, "little") + text)
-        for tensor in tensors.values():
-            plain = whole(tensor.detach()).contiguous().cpu()
-            out.write(plain.reshape(-1).view(torch.uint8).numpy().data)
+        out.write(text)
+        for _, tensor in ordered:
+            goes_on()
+            plain = tensor.detach().contiguous().cpu()
+            data = plain.reshape(-1).view(torch.uint8).numpy().data
+            digest.update(data)
+            out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
+    return {"bytes": len(text) + end, "blake2b": digest.hexdigest()}

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from foreword import atomic, config, kinds, stored
+from foreword import config, kinds, stored
 from foreword.runs.trained_model import TrainedModel
+from foreword.train import tensor_files
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.result import SCORES
 from foreword.tuning.tasks._contract import Task
@@ -29,7 +30,7 @@ def request_digest(
         examples: all examples.
     """
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(atomic.checksum(trained.folder / "weights.safetensors").encode())
+    digest.update(tensor_files.checksum(trained.folder, "weights").encode())
     tables: list[Mapping[str, Any]] = [{"kind": kinds.name_of(task), **config.to_table(task)}]
     tables += settings
     digest.update(stored.to_json(tables).encode())

@@ -25,15 +25,17 @@ def process_of(rank: int, launcher: int) -> int:
     raise AssertionError(f"no process of rank {rank}")
 
 
-def test_a_process_that_is_killed_ends_all_and_is_named(tmp_path: Path) -> None:
+def test_a_process_that_is_killed_as_all_save_ends_all_and_is_named(tmp_path: Path) -> None:
     text = runs.write_text(tmp_path / "text")
     file, run, output = tmp_path / "recipe.toml", tmp_path / "run", tmp_path / "output"
     file.write_text(
         runs.recipe("decoder", steps=100_000, checkpoints=10_000, evaluations=1).dumps()
     )
     words = ["pretrain", str(file), "--data", str(text), "--out", str(run), "--quiet"]
-    command = forking.start_into([*words, "--processes", "2"], output)
-    forking.wait_until(lambda: bool(checkpoint.all_in(run)))
+    words += ["--processes", "2", "--set", "parallel.kind=fsdp"]
+    command = forking.start_into(words, output)
+    forking.wait_until(lambda: len(checkpoint.all_in(run)) > 1)
+    forking.wait_until(lambda: any((run / "checkpoints").glob(".step-*.part/weights-*")))
     killed, other = (process_of(rank, command.pid) for rank in (1, 0))
     os.kill(killed, signal.SIGKILL)
     assert command.wait() == 2
@@ -42,7 +44,8 @@ def test_a_process_that_is_killed_ends_all_and_is_named(tmp_path: Path) -> None:
     assert printed.endswith(f"resume {run}' continues\n")
     assert len(printed.splitlines()) == 1
     assert not Path(f"/proc/{other}").exists()
-    assert checkpoint.newest(run)
+    assert checkpoint.newest(run, damaged := []).joinpath("weights-2-of-2.safetensors").is_file()
+    assert not damaged
 
 
 def test_another_number_than_torchruns_is_refused(

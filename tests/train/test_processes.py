@@ -8,17 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from foreword import config, kinds
 from foreword.errors import UserError
 from foreword.nn.precision import widest
 from foreword.runs.override import override
 from foreword.runs.setup import resolved
+from foreword.runs.trained_model import open_run
 from foreword.train import checkpoint, joining, log, processes
 from foreword.train.feed import Feed
 from foreword.train.loop import dropout_seeds
 from foreword.train.step import train_step
+from foreword.train.tensor_files import opened
 from foreword.train.workers import accumulate_on
 from foreword.types import Loss
 from tests.train import runs
@@ -31,9 +32,11 @@ KINDS = [kind for kind in kinds.names("train/parallel") if kind != "auto"]
 CHAIN = [(1, 3), (4, 6), (2, 9), (1, 0)]  # processes, and the step at which they stop
 
 
-def begin(name: str, text: Path, folder: Path, steps: int = STEPS, kind: str = "auto") -> Path:
+def begin(
+    name: str, text: Path, folder: Path, steps: int = STEPS, kind: str = "auto", saves: int = 1
+) -> Path:
     """Write the folder of a run with SGD, whose weights differ as its gradients do."""
-    table = runs.table(name, batch=8, micro_batch=2, workers=1, steps=steps, checkpoints=1)
+    table = runs.table(name, batch=8, micro_batch=2, workers=1, steps=steps, checkpoints=saves)
     table = config.merge(table, {"optimizer": {"kind": "sgd", "lr": 0.1, "momentum": 0.5}})
     made = runs.build(config.merge(table, {"parallel": {"kind": kind}}))
     text = runs.text_for(name, text, folder.parent / f"text-{folder.name}")
@@ -46,14 +49,16 @@ def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("processes")
     printed = folder / "printed"
     orders = [(begin(name, text, folder / name), 0) for name in FAMILIES]
-    orders += [(begin("decoder", text, folder / kind, kind=kind), 0) for kind in KINDS]
+    orders += [(begin("decoder", text, folder / kind, kind=kind, saves=2), 0) for kind in KINDS]
+    full = begin("decoder", text, folder / "full", kind="fsdp", saves=4)
     chain = begin("transformer_xl", text, folder / "chain", 12)
     (_, first), (four, second), (two, third), _ = CHAIN
     runs.die_at(chain, first + 1)  # the last checkpoint is of the start
     override(chain, ["parallel.kind=hsdp"])
-    train_together(four, [(chain, second)], printed)
+    assert train_together(four, [(chain, second)], printed) == [0] * four, printed.read_text()
     override(chain, ["parallel.kind=fsdp"])
-    train_together(two, [*orders, (chain, third)], printed)
+    orders += [(chain, third), (full, -1)]
+    assert train_together(two, orders, printed) == [3, 2], printed.read_text()
     return folder
 
 
@@ -66,12 +71,11 @@ def require_same(run: Path, alone: Path) -> None:
             numbers = [key for key, value in other.items() if isinstance(value, int | float)]
             expected = pytest.approx([other[key] for key in numbers], rel=1e-5)
             assert [one[key] for key in numbers] == expected, (numbers, other["step"])
-    weights, others = (
-        load_file(checkpoint.all_in(one)[-1] / "weights.safetensors") for one in (run, alone)
-    )
-    assert weights.keys() == others.keys()
-    for name, weight in weights.items():
-        assert torch.allclose(weight, others[name], rtol=1e-5, atol=1e-6), name
+    folders = [checkpoint.all_in(one)[-1] for one in (run, alone)]
+    with opened(folders[0], "weights") as weights, opened(folders[1], "weights") as others:
+        assert weights.keys() == others.keys()
+        for name, weight in weights.items():
+            assert torch.allclose(weight[...], others[name][...], rtol=1e-5, atol=1e-6), name
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -98,6 +102,39 @@ def test_a_run_resumed_on_other_numbers_of_processes_is_the_same_run(
     assert log.read(chain)[-1]["step"] == CHAIN[2][1]
     runs.train_run(chain)
     require_same(chain, alone)
+
+
+def test_processes_write_their_shards_and_a_damaged_one_is_named(
+    trained: Path, tmp_path: Path
+) -> None:
+    run = shutil.copytree(trained / "fsdp", tmp_path / "run")
+    *_, earlier, last = checkpoint.all_in(run)
+    shards = {f"{group}-{n}-of-2.safetensors" for group in ("weights", "optimizer") for n in (1, 2)}
+    assert {file.name for file in last.iterdir()} == shards | {"state.json", "manifest.json"}
+    whole = open_run(run)
+    assert whole.folder == last
+    with opened(last, "weights") as stored:
+        for name, tensor in checkpoint.stored_tensors(whole.model).items():
+            assert torch.equal(tensor, stored[name][...])
+    warnings: list[str] = []
+    (last / "weights-2-of-2.safetensors").write_bytes(b"")
+    assert checkpoint.newest(run, warnings) == earlier
+    assert warnings == [
+        f"{last}: damaged: weights-2-of-2.safetensors is missing or cut short; the one before it "
+        "is used"
+    ]
+    (last / "weights-2-of-2.safetensors").unlink()
+    assert checkpoint.newest(run) == earlier
+
+
+def test_a_full_disk_of_one_process_ends_all_with_its_rank(trained: Path) -> None:
+    folder = trained / "full" / "checkpoints"
+    printed, *_ = (trained / "printed").read_text().splitlines()  # then the store is gone
+    why = "cannot be written: No space left on device"
+    assert printed.startswith(f"rank 1: {folder}/step-0000000")
+    assert printed.endswith(why)
+    assert [one.name for one in folder.iterdir()] == []
+    assert log.read(trained / "full")
 
 
 def test_auto_shards_a_model_that_takes_more_than_half_of_the_memory() -> None:

@@ -1,19 +1,25 @@
 """A process that trains runs together with others: `RUN STOP RUN STOP ...`, 0 to train to the end.
 
+With a negative number the disk of the second process is full after that step.
+
 Started by `start`, as torchrun starts one.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 
+from foreword.errors import PeerError, UserError
 from foreword.runs import run as running
+from foreword.train import processes, tensor_files
 from foreword.train.hooks import Hook
 from foreword.train.joining import joined
 from foreword.train.loop import Loop
@@ -34,27 +40,53 @@ class StopAfter(Hook):
     def run(self, loop: Loop) -> None: ...
 
 
-def train_together(processes: int, orders: Sequence[tuple[Path, int]], printed: Path) -> None:
-    """Train runs in this many processes, one after another, each up to a step or to its end."""
+class FullDisk(Hook):
+    """Lets the disk of the second process be full after a step."""
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+
+    def after_step(self, loop: Loop) -> None:
+        if loop.state.spent.steps == self._step and processes.rank() == 1:
+            tensor_files.write = self._refuse
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def run(self, loop: Loop) -> None: ...
+
+
+def train_together(count: int, orders: Sequence[tuple[Path, int]], printed: Path) -> list[int]:
+    """Train runs in this many processes, one after another, each up to a step or to its end.
+
+    Returns:
+        The exit status of each process.
+    """
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = str(listener.getsockname()[1])
     known = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    known |= {"WORLD_SIZE": str(processes), "LOCAL_RANK": "0", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+    known |= {"WORLD_SIZE": str(count), "LOCAL_RANK": "0", "TORCH_CPP_LOG_LEVEL": "ERROR"}
     words = [str(word) for order in orders for word in order]
     commands = [
         forking.start_into(
             words, printed, environment={**known, "RANK": str(rank)}, module="tests.train.together"
         )
-        for rank in range(processes)
+        for rank in range(count)
     ]
-    assert [command.wait() for command in commands] == [0] * processes, printed.read_text()
+    return [command.wait() for command in commands]
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    with joined():
-        for run, stop in zip(sys.argv[1::2], map(int, sys.argv[2::2]), strict=True):
-            hooks = [StopAfter(stop)]
-            is_done = running.train_run(Path(run), runs.Quiet(), runs.stage, hooks=hooks)
-            assert is_done == (stop == 0)
+    try:
+        with joined():
+            for run, stop in zip(sys.argv[1::2], map(int, sys.argv[2::2]), strict=True):
+                hooks = [StopAfter(stop) if stop >= 0 else FullDisk(-stop)]
+                is_done = running.train_run(Path(run), runs.Quiet(), runs.stage, hooks=hooks)
+                assert is_done == (stop == 0)
+    except UserError as error:
+        sys.stdout.write(f"{error}\n")
+        sys.exit(2)
+    except PeerError:
+        sys.exit(3)
