@@ -96,7 +96,7 @@ def start(
         environment: its variables; by default those of this process.
         largest_file: bytes that a file may have, as on a disk that is full; 0 for any.
         is_new_python: whether to start Python for it, which takes seconds.
-        module: another program to run, as `python -m` does.
+        module: another program to run, as `python -m` does, or its file.
     """
     order = {
         "words": list(words),
@@ -247,7 +247,11 @@ def run_and_leave(module: str, words: Sequence[str]) -> NoReturn:
     sys.argv = [module, *words]
     status = 0
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        if module.endswith(".py"):
+            sys.path.insert(0, str(Path(module).parent))
+            runpy.run_path(module, run_name="__main__")
+        else:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as left:
         status = int(left.code or 0)
     threading._shutdown()  # type: ignore[attr-defined]

@@ -1,12 +1,15 @@
-"""Work on a Ray cluster of several machines, here nodes of one machine, of which some die.
+"""Work on a Ray cluster, here of one machine of one core, of which a worker dies.
 
-Ray takes seconds to start, so one test does all that needs it.
+Ray takes seconds to start, so one test does all that needs it. `benchmarks/cluster.py` kills whole
+machines.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from foreword.cli.main import run as main
 from foreword.cluster import Cluster, connected
 from foreword.data import shard_builder
 from foreword.errors import UserError
+from tests.cleaning import texts
 from tests.comparison import grids
 from tests.train import runs
 
@@ -24,68 +28,91 @@ STORE = 80 * 1024 * 1024  # bytes of shared memory of a node, about the least
 
 
 @pytest.fixture
-def machines() -> Iterator[Any]:
-    """A cluster with a head and another machine, of one core each, that we are connected to."""
+def address() -> Iterator[str]:
+    """The address of a cluster that we are connected to."""
     from ray.cluster_utils import Cluster as Machines
 
     head = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": STORE}
     machines = Machines(initialize_head=True, head_node_args=head)
-    machines.add_node(num_cpus=1, object_store_memory=STORE)
     with connected(machines.address):
-        yield machines
+        yield machines.address
     machines.shutdown()
 
 
-def submissions(monkeypatch: pytest.MonkeyPatch, machines: Any, kill_at: int) -> list[Any]:
-    """Kill a machine when this many tasks have been submitted; return what is submitted."""
+def killed_at_first(mark: Path, function: Callable[..., Any], *args: Any) -> Any:
+    """Run a function in a worker that is killed the first time."""
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return function(*args)
+
+
+def submissions(monkeypatch: pytest.MonkeyPatch, mark: Path | None = None) -> list[Any]:
+    """Return what is submitted; with a mark, the worker of the third task is killed."""
     submit, submitted = Cluster.submit, list[Any]()
 
     def submit_and_kill(self: Cluster, *args: Any, **kwargs: Any) -> Any:
-        future = submit(self, *args, **kwargs)
         submitted.append(args)
-        if len(submitted) == kill_at:
-            machines.remove_node(list(machines.worker_nodes)[-1], allow_graceful=False)
-        return future
+        if mark is not None and len(submitted) == 3:
+            args = (killed_at_first, mark, *args)
+        return submit(self, *args, **kwargs)
 
     monkeypatch.setattr(Cluster, "submit", submit_and_kill)
     return submitted
 
 
-def test_a_cluster_that_loses_a_machine_makes_the_same_shards_and_trains_every_cell(
-    machines: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Shards: of the same bytes as those of one process.
-    text = runs.write_text(tmp_path / "text", capital=True)
+def prepare(address: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make shards, with a worker that dies: of the same bytes as those of one process."""
+    text = runs.write_text(folder / "text", capital=True)
     how: dict[str, Any] = {"kind": "word", "documents": "line", "progress": False}
-    alone = foreword.prepare(text, tmp_path / "alone", workers=1, **how)
-    monkeypatch.setattr(shard_builder, "_BATCH", 300)
+    alone = foreword.prepare(text, folder / "alone", workers=1, **how)
     with monkeypatch.context() as patch:
-        submissions(patch, machines, kill_at=12)
-        made = foreword.prepare(text, tmp_path / "cluster", ray=machines.address, **how)
-    assert not machines.worker_nodes
+        patch.setattr(shard_builder, "_BATCH", 900)
+        submitted = submissions(patch, folder / "killed")
+        made = foreword.prepare(text, folder / "cluster", ray=address, **how)
+    assert (folder / "killed").exists() and len(submitted) > 5
     for name in sorted(path.name for path in alone.folder.glob("*.*")):
         assert (made.folder / name).read_bytes() == (alone.folder / name).read_bytes(), name
+    return Path(alone.folder)
 
-    # A comparison: every piece once, and no piece again. (benchmarks/cluster.py kills machines.)
-    folder = grids.write_files(tmp_path)
+
+def compare(address: str, data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare: every piece once, and no piece again."""
+    grids.write_files(folder)
     task = {**grids.TASK, "scratch": False, "tune": {"seeds": 1, "epochs": 1}}
-    cell = [grids.MASKED]
-    grid = grids.write_grid(folder, data=[str(alone.folder)], tasks=[task], cells=cell)
+    grid = grids.write_grid(folder, data=[str(data)], tasks=[task], cells=[grids.MASKED])
     for kinds in (["run", "task", "task"], []):
         with monkeypatch.context() as patch:
-            submitted = submissions(patch, machines, kill_at=0)
-            result = foreword.compare(
-                grid, out=tmp_path / "out", ray=machines.address, progress=False
-            )
+            submitted = submissions(patch)
+            result = foreword.compare(grid, out=folder / "out", ray=address, progress=False)
         assert result.is_done and not result.failures
         assert sorted("task" if order.task else "run" for _, order in submitted) == kinds
     # A cell that no machine is large enough for.
     with pytest.raises(
         UserError, match=r"cell 'masked': takes 64 cores and 0 GPUs, and no machine"
     ):
-        wide = grids.write_grid(folder, data=[str(alone.folder)], tasks=[], cpus=64)
-        foreword.compare(wide, out=tmp_path / "wide", ray=machines.address, progress=False)
-    assert not (tmp_path / "wide").exists()
+        wide = grids.write_grid(folder, data=[str(data)], tasks=[], cpus=64)
+        foreword.compare(wide, out=folder / "wide", ray=address, progress=False)
+    assert not (folder / "wide").exists()
+
+
+def clean(folder: Path) -> None:
+    """Clean: the same text as on this machine."""
+    file = texts.write(folder / "a.jsonl", [texts.prose(1), texts.prose(2)])
+    how: dict[str, Any] = {"recipe": folder / "language.toml", "progress": False}
+    how["recipe"].write_text('[clean]\nsteps = ["language"]\n')
+    ours = foreword.clean(file, folder / "here", workers=1, **how)
+    theirs = foreword.clean(file, folder / "there", settings=["clean.executor.kind=ray"], **how)
+    (text,) = ours.texts.iterdir()
+    assert (theirs.texts / text.name).read_bytes() == text.read_bytes()
+
+
+def test_a_cluster_makes_the_same_shards_and_text_and_trains_every_cell(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = prepare(address, tmp_path, monkeypatch)
+    compare(address, data, tmp_path, monkeypatch)
+    clean(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tasks that run elsewhere end as on this machine."""
+"""Tasks that run elsewhere end as on this machine; on Ray in `tests/test_cluster.py`."""
 
 from __future__ import annotations
 
@@ -43,22 +43,6 @@ def test_a_mistake_that_a_task_found_elsewhere_is_named(tmp_path: Path) -> None:
     file.write_text('{"text": "one"}\n')
     with pytest.raises(UserError, match="1 of 1 tasks failed"):
         clean([file], tmp_path / "other", recipe, lambda name: lambda *_: None)
-
-
-def test_ray_writes_the_same(tmp_path: Path) -> None:
-    ray = pytest.importorskip("ray")
-    file = write(tmp_path / "a.jsonl", [prose(1), prose(2)])
-    settings = ["clean.executor.kind=ray"]
-    ours = foreword.clean(file, tmp_path / "local", recipe=RECIPE, workers=1, progress=False)
-    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
-    try:
-        theirs = foreword.clean(
-            file, tmp_path / "ray", recipe=RECIPE, settings=settings, progress=False
-        )
-    finally:
-        ray.shutdown()
-    (text,) = ours.texts.iterdir()
-    assert (theirs.texts / text.name).read_bytes() == text.read_bytes()
 
 
 def test_slurm_requires_its_commands(tmp_path: Path, monkeypatch: Any) -> None:

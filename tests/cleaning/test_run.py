@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -171,14 +170,6 @@ def test_a_missing_package_is_named(planted: Path, tmp_path: Path, monkeypatch: 
     assert not (tmp_path / "out").exists()
 
 
-@pytest.fixture
-def whole(planted: Path, tmp_path: Path) -> Iterator[dict[str, bytes]]:
-    foreword.clean(
-        planted, tmp_path / "whole", settings=["clean.part=3000"], workers=1, progress=False
-    )
-    yield result_of(tmp_path / "whole")
-
-
 def result_of(out: Path) -> dict[str, bytes]:
     return {str(f.relative_to(out)): f.read_bytes() for f in sorted(out.rglob("*")) if f.is_file()}
 
@@ -191,7 +182,7 @@ def test_cleaning_killed_at_any_moment_ends_with_the_same_bytes(
     words = ["clean", str(planted), "--out", str(out), "--workers", "1", "--quiet"]
     words += ["--set", "clean.part=3000"]
     work = out / ".work"
-    for reached in ("read/00002.json", "step-00/found", "step-03/texts", "step-03/removed"):
+    for reached in ("read/00002.json", "step-03/texts"):
         command = forking.start_into(words, output)
         forking.wait_until(lambda name=reached: (work / name).exists(), 60)  # type: ignore[misc]
         assert command.end() == -signal.SIGKILL, output.read_text()

@@ -25,7 +25,7 @@ NAMES = {name.removesuffix("_tiny") for name in config.recipe_names() if name.en
 COUNTED, TRANSLATORS, DENOISERS = {"ngram"}, {"seq2seq", "translator"}, {"t5", "ul2"}
 OFFLINE = {"ngram", "word2vec"}  # these read the whole text a number of times
 NEURAL = NAMES - COUNTED
-DRAWN = {"electra", "ngram", "seq2seq", "word2vec"}  # plots take long
+DRAWN = {"electra", "ngram"}  # plots take long
 # Which families can do what; the others are to refuse it.
 CAN = {
     "fill": ENCODERS | DENOISERS | {"gpt_bert", "xlnet"},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,23 +15,8 @@ from foreword.runs import setup
 from foreword.runs.corpus import corpus
 from foreword.runs.memory import MemoryUse, activations_of, extrapolate, nbytes
 from foreword.runs.setup import set_up_training
+from tests import forking
 from tests.train import runs
-
-PEAK = """
-import sys
-from foreword.cli.main import run
-status = run(sys.argv[1:])
-lines = open("/proc/self/status").read().splitlines()
-print(next(line for line in lines if line.startswith("VmHWM")).split()[1])
-sys.exit(status)
-"""
-
-
-def command(*words: str) -> str:
-    """Return the output of a command, followed by the peak of its process in kB."""
-    done = subprocess.run([sys.executable, "-c", PEAK, *words], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -45,11 +29,14 @@ def test_the_estimate_is_near_the_peak_of_the_process(tmp_path: Path) -> None:
     recipe = tmp_path / "mini.toml"
     recipe.write_text(runs.build(made).dumps())
     text = str(runs.write_text(tmp_path / "text"))
-    measured = 1024 * int(
-        command("pretrain", str(recipe), "--data", text, "--out", str(tmp_path / "run")).split()[-1]
-    )
-    output = command("check", str(recipe), "--data", text, "--json").rpartition("}")[0] + "}"
-    memory = json.loads(output)["memory_bytes"]
+    output, words = tmp_path / "output", [str(recipe), "--data", text]
+    trained = forking.start_into(["pretrain", *words, "--out", str(tmp_path / "run")], output)
+    assert trained.wait() == 0, output.read_text()
+    measured = trained.peak
+    output = tmp_path / "checked"
+    assert forking.run(["check", *words, "--json"], output) == 0, output.read_text()
+    printed = output.read_text()
+    memory = json.loads(printed[printed.index("{") :])["memory_bytes"]
     assert memory["total"] == sum(
         memory[part] for part in memory if part not in ("total", "available")
     )

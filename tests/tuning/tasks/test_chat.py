@@ -167,7 +167,7 @@ def test_answers_are_learned_and_written(layout: str, tmp_path: Path) -> None:
 def test_every_answer_of_a_conversation_is_learned(layout: str, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", layout)
     short = {"task.max_tokens": 4}
-    result = tune(run, [WHOLE] * 24, [WHOLE], batch=4, settings=short, **FAST)
+    result = tune(run, [WHOLE] * 14, [WHOLE], batch=4, settings=short, **FAST)
     assert result.rows[0]["perplexity"] < 1.5
     asked = [{"messages": WHOLE["messages"][:n]} for n in (2, 4)]
     found = predict(result.out, asked, device="cpu", progress=False)
