@@ -6,7 +6,6 @@ side, whatever surrounds them, and adding text never moves a held-out document.
 
 from __future__ import annotations
 
-import filecmp
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,13 +15,15 @@ from pathlib import Path
 
 import numpy as np
 
-from foreword.data.read_documents import find_files
+from foreword.data.fingerprint import file_state
+from foreword.data.read_documents import find_files, place_of
 from foreword.data.shards import Shards, ShardWriter
 from foreword.data.text_files import ReadCounts, ReadSettings
 from foreword.data.tokenize_documents import Encoded
 from foreword.errors import UserError
 from foreword.text import sentences, utf8
 
+_BLOCK = 1 << 20  # bytes compared at once
 _WHOLE = 0.1  # of the text; a longer document is not held out whole
 
 
@@ -46,18 +47,34 @@ def find_apart(
     if not inputs:
         return []
     files = find_files(inputs, counts, read)
-    resolved = {file.resolve() for file in trained}
+    known = {place_of(file) for file in trained}
     sizes = defaultdict(list)
-    for file in resolved:
-        sizes[file.stat().st_size].append(file)
+    for file in trained:
+        sizes[file_state(file)[0]].append(file)
     for file in files:
-        if file.resolve() in resolved:
+        if place_of(file) in known:
             raise UserError(f"{file}: is in both --data and --heldout; name it once")
-        size = file.stat().st_size
+        size, _ = file_state(file)
         for same in sizes[size] if size else ():
-            if filecmp.cmp(same, file, shallow=False):
+            if _are_equal(same, file):
                 raise UserError(f"{file}: has the same content as {same}, which is to train on")
     return files
+
+
+def _are_equal(one: Path, other: Path) -> bool:
+    """Return whether two files of one size hold the same, reading up to the first difference.
+
+    Raises:
+        UserError: one cannot be read.
+    """
+    try:
+        with one.open("rb") as a, other.open("rb") as b:
+            while block := a.read(_BLOCK):
+                if block != b.read(len(block)):
+                    return False
+    except OSError as error:
+        raise UserError(f"{error.filename or other}: {error.strerror or error}") from None
+    return True
 
 
 def hash_to_unit(text: bytes) -> float:

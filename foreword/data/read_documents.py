@@ -141,6 +141,11 @@ def read_file(path: Path, settings: ReadSettings, counts: ReadCounts) -> Iterato
         raise UserError(f"{path}: {reason}") from None
 
 
+def place_of(file: Path) -> str:
+    """Return the same name for the same file, however it was named."""
+    return str(file) if is_url(file) else str(file.resolve())
+
+
 def reader_of(path: Path, settings: ReadSettings) -> Reader:
     """Return the reader of a file that `find_files` found."""
     return reader_kinds(settings)[_suffix(path)]

@@ -77,9 +77,24 @@ def find_remote(url: str) -> tuple[list[RemoteFile], bool]:
         is_file = not is_pattern and system.isfile(path)
         names = system.glob(path) if is_pattern else [path] if is_file else system.find(path)
         files = sorted(RemoteFile(system.unstrip_protocol(name)) for name in names)
+        if not files and not is_pattern:
+            _require_reachable(system, path)
     if not files:
         raise UserError(f"{url}: there is no such file or folder")
     return files, is_pattern or is_file
+
+
+def _require_reachable(system: Any, path: str) -> None:
+    """Check that a path is empty or missing, and not a server that does not answer.
+
+    Raises:
+        Exception: of the storage's client.
+    """
+    try:
+        system.info(path)
+    except FileNotFoundError as error:  # as which a file system of HTTP raises any error
+        if error.__cause__ is not None and not isinstance(error.__cause__, FileNotFoundError):
+            raise error.__cause__ from None
 
 
 def storage_of(url: str) -> Any:
@@ -97,7 +112,7 @@ def url_errors(url: str) -> Iterator[None]:
     except (UserError, KeyboardInterrupt):
         raise
     except ImportError as error:
-        extra = "; pip install 'foreword[s3]'" if url.startswith("s3") else ""
+        extra = "; pip install 'foreword[s3]'" if url.startswith(("s3", "http")) else ""
         raise UserError(f"{url}: {error}{extra}") from error
     except Exception as error:  # of the services' own clients, which share no class
         reason = " ".join(str(error).split()) or type(error).__name__

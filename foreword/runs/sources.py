@@ -12,7 +12,7 @@ from foreword.data.mixed_rows import MixedRows
 from foreword.data.mixture import WORTH_IT, effective_epochs
 from foreword.data.mixture_plan import MixturePlan
 from foreword.data.prepared_text import HELDOUT, MANIFEST, PreparedText
-from foreword.data.read_documents import find_files
+from foreword.data.read_documents import find_files, place_of
 from foreword.data.remote import is_url
 from foreword.data.remote_tokens import local
 from foreword.errors import UserError
@@ -77,8 +77,7 @@ def require_sources(recipe: Recipe, texts: Sequence[str]) -> None:
             else:
                 files = find_files([text], None, recipe.read)
         for file in files:
-            known = str(file) if is_url(file) else str(file.resolve())
-            if (other := seen.setdefault(known, source.name)) != source.name:
+            if (other := seen.setdefault(place_of(file), source.name)) != source.name:
                 raise UserError(f"{where}.path: {file} is also read by source '{other}'")
     if len(tokenizers) > 1:
         names = " and ".join(f"'{name}'" for name in list(tokenizers.values())[:2])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,13 @@ pytest.importorskip("fsspec")
 
 import fsspec
 
+import foreword
 from foreword.data.fingerprint import file_state
+from foreword.data.holdout import find_apart
 from foreword.data.read_documents import find_files, read_documents
+from foreword.data.remote import storage_of
 from foreword.errors import UserError
+from tests.train import runs
 
 LINES = "".join(json.dumps({"text": f"text {number}"}) + "\n" for number in range(3)).encode()
 
@@ -75,33 +80,53 @@ def test_a_url_that_cannot_be_read_is_one_line(url: str, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[str]:
-    """A bucket of a server on this machine that answers as S3 does."""
-    server = pytest.importorskip("moto.server").ThreadedMotoServer(port=0)
-    s3fs = pytest.importorskip("s3fs")
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patch.setenv(name, "none")
-        server.start()
-        host, port = server.get_host_and_port()
-        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        system = s3fs.S3FileSystem()
-        system.mkdir("corpus")
-        system.pipe("corpus/texts/a.jsonl.gz", gzip.compress(LINES))
-        yield "s3://corpus/texts"
-        server.stop()
-        s3fs.S3FileSystem.clear_instance_cache()
+@pytest.fixture
+def stored(bucket: str) -> str:
+    """The folder of a bucket, with text of which each file is another."""
+    system, path = storage_of(bucket)
+    system.pipe(f"{path}/texts/a.jsonl.gz", gzip.compress(LINES))
+    return f"{bucket}/texts"
 
 
-def test_buckets_of_s3_are_cleaned(bucket: str, tmp_path: Path) -> None:
+def test_buckets_of_s3_are_cleaned(stored: str, tmp_path: Path) -> None:
     pytest.importorskip("datatrove")
-    import foreword
-
     out = foreword.clean(
-        bucket, tmp_path / "out", settings=["clean.steps[1]=language"], workers=1, progress=False
+        stored, tmp_path / "out", settings=["clean.steps[1]=language"], workers=1, progress=False
     )
     assert out.report["read"]["documents"] == 3
-    with pytest.raises(UserError, match="s3://corpus/nothing: there is no such"):
-        find_files(["s3://corpus/nothing"])
+
+
+def test_what_a_bucket_lacks_is_one_line(stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for url, message in [
+        (f"{stored}/nothing", "s3://corpus/texts/nothing: there is no such"),
+        ("s3://none/texts", "bucket does not exist"),
+        ("http://127.0.0.1:1/a.jsonl", "cannot be read: Cannot connect"),
+    ]:
+        with pytest.raises(UserError, match=message) as caught:
+            find_files([url])
+        assert "\n" not in str(caught.value)
+
+
+def test_a_run_of_text_at_urls_goes_on_after_its_shards_were_lost(
+    bucket: str, tmp_path: Path
+) -> None:
+    system, path = storage_of(bucket)
+    system.put(f"{runs.write_text(tmp_path / 'text')}/", f"{path}/run/", recursive=True)
+    run = tmp_path / "run"
+    texts = [f"{bucket}/run/{number}.txt" for number in range(6)]
+    recipe = runs.recipe(steps=4, checkpoints=2)
+    whole = foreword.pretrain(recipe, texts[1:], run, heldout=texts[:1], progress=False)
+    shutil.rmtree(max((run / "checkpoints").iterdir()))
+    shutil.rmtree(run / "shards")
+    assert foreword.resume(run, progress=False).loss == whole.loss
+
+
+def test_held_out_text_at_a_url_is_not_trained_on_too(memory: Any) -> None:
+    memory.pipe("/held/same.jsonl", LINES)
+    memory.pipe("/held/other.jsonl", LINES.replace(b"text 2", b"text 3"))
+    trained = find_files(["memory://texts/a.jsonl"])
+    assert find_apart(["memory://held/other.jsonl"], trained)
+    with pytest.raises(UserError, match="is in both"):
+        find_apart(["memory://texts/*.jsonl"], trained)
+    with pytest.raises(UserError, match=r"same\.jsonl: has the same content as memory://texts/a"):
+        find_apart(["memory://held"], trained)

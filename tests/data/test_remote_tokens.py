@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,28 +14,6 @@ from foreword.data.remote import storage_of
 from foreword.data.remote_tokens import RemoteTokens, TokensAt
 from foreword.errors import UserError
 from tests.train import runs
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[str]:
-    """A bucket of a server of S3's protocol on this machine."""
-    import boto3
-    from moto.server import ThreadedMotoServer
-    from s3fs import S3FileSystem
-
-    server = ThreadedMotoServer(port=0, verbose=False)
-    server.start()
-    with pytest.MonkeyPatch.context() as patch:
-        host, port = server.get_host_and_port()
-        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patch.setenv(name, "testing")
-        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        boto3.client("s3").create_bucket(Bucket="prepared")
-        S3FileSystem.clear_instance_cache()  # which may know another server
-        yield "s3://prepared"
-        S3FileSystem.clear_instance_cache()
-    server.stop()
 
 
 def copy(folder: Path, url: str) -> None:
@@ -60,7 +37,7 @@ def test_a_run_on_object_storage_is_the_run_on_its_shards(
     assert there.loss == here.loss
     assert runs.last_bytes(there.run) == runs.last_bytes(here.run)
     assert not list((tmp_path / "cache").rglob("train.bin"))
-    with pytest.raises(UserError, match="s3://prepared/nothing: there is no such file or folder"):
+    with pytest.raises(UserError, match="s3://corpus/nothing: there is no such file or folder"):
         foreword.pretrain(recipe, f"{bucket}/nothing", tmp_path / "nothing", progress=False)
 
 
