@@ -14,18 +14,21 @@ import pytest
 import torch
 from torch import Tensor, distributed, nn
 from torch.autograd.graph import saved_tensors_hooks
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from foreword.errors import UserError
 from foreword.nn.block import Block
 from foreword.nn.init import without_weights
 from foreword.nn.model import ModelSettings
-from foreword.nn.sharded import is_sharded, own_part, own_rows
+from foreword.nn.sharded import is_sharded, own_part, own_rows, placed_like
 from foreword.runs.dry_run import dummy_example, dummy_vocab
 from foreword.runs.recipe import load_recipe
 from foreword.runs.setup import build_model
 from foreword.train import checkpoint
 from foreword.train.device import autocast
+from foreword.train.optimizers.muon import Muon
 from foreword.train.parallel._contract import TrainingDivision
 from foreword.train.parallel.fsdp import FSDP
 from foreword.train.parallel.hsdp import HSDP
@@ -159,3 +162,22 @@ def test_a_kind_that_chooses_has_nothing_to_wrap() -> None:
 
     assert not isinstance(Auto(), TrainingDivision)
     assert isinstance(Auto().choose(1, 2), TrainingDivision)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_muon_makes_a_divided_matrix_orthogonal_as_a_whole(count: int) -> None:
+    alone, divided = (nn.Linear(16, 2, bias=False) for _ in range(2))
+    divided.load_state_dict(alone.state_dict())
+    with process(0, count):
+        mesh = init_device_mesh("cpu", (count,))
+        fully_shard(divided, mesh=mesh)
+        for layer in (alone, divided):
+            optimizer = Muon(lr=0.1, decay=0.1).build(layer)
+            for n in range(2):
+                values = torch.sin(torch.arange(32.0) + n).view(2, 16)
+                layer.weight.grad = placed_like(values, layer.weight)
+                optimizer.step()
+        mean = optimizer.state[divided.weight]["momentum_buffer"]
+        assert len(own_part(mean)) == -(-2 // count)
+        if count == 1:  # the rows of others do not exist
+            torch.testing.assert_close(own_part(divided.weight), alone.weight)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from foreword.errors import UserError
 from foreword.runs.recipe import load_recipe
 from foreword.train.optimizers import muon
 from foreword.train.optimizers.adamw import AdamW
@@ -74,6 +75,11 @@ def test_a_step_does_not_depend_on_the_number_of_threads() -> None:
         torch.set_num_threads(cores)
     for p, q in zip(models[0].parameters(), models[1].parameters(), strict=True):
         assert torch.equal(p, q)
+
+
+def test_more_iterations_than_torch_takes_are_refused() -> None:
+    with pytest.raises(UserError, match="iterations"):
+        Muon(iterations=100)
 
 
 def test_one_thread_takes_the_step_of_shards(monkeypatch: pytest.MonkeyPatch) -> None:

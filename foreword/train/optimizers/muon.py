@@ -12,8 +12,8 @@ from annotated_types import Interval
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from foreword.nn.sharded import is_sharded
-from foreword.ranges import Count, Decay, Epsilon, LearningRate, ShareBelowOne
+from foreword.nn.sharded import is_sharded, own_part, own_rows, whole
+from foreword.ranges import Decay, Epsilon, LearningRate, ShareBelowOne
 from foreword.train.optimizers._contract import ONE_RATE, OptimizerSettings, RateFactors
 from foreword.train.optimizers._decay import decay_groups, rate_groups
 from foreword.train.workers import map_in_threads
@@ -48,7 +48,7 @@ class Muon(OptimizerSettings):
 
     lr: LearningRate = 2e-3
     momentum: ShareBelowOne = 0.95
-    iterations: Count = 5
+    iterations: Annotated[int, Interval(ge=1, le=99)] = 5
     rest: Annotated[float, Interval(ge=1e-3, le=1e3)] = 1.0
     beta1: ShareBelowOne = 0.9
     beta2: ShareBelowOne = 0.98
@@ -159,4 +159,38 @@ class CombinedOptimizer(Optimizer):
 
 @torch.no_grad()
 def _step(part: Optimizer) -> None:
-    part.step()
+    if isinstance(part, torch.optim.Muon) and is_sharded(part.param_groups[0]["params"][0]):
+        _step_of_shards(part)
+    else:
+        part.step()
+
+
+def _step_of_shards(muon: torch.optim.Muon) -> None:
+    """Take Muon's step on matrices of which each process holds some rows.
+
+    The momentum stays divided. What a matrix would move by is gathered, in the bfloat16 in which it
+    is made orthogonal, and each process does that as one alone would.
+    """
+    for group in muon.param_groups:
+        momentum, kept = group["momentum"], 1 - group["lr"] * group["weight_decay"]
+        settings = {name: group[name] for name in ("ns_steps", "ns_coefficients", "eps")}
+        for matrix in group["params"]:
+            if matrix.grad is None:
+                continue
+            mean = muon.state[matrix].setdefault("momentum_buffer", torch.zeros_like(matrix.grad))
+            mean.lerp_(matrix.grad, 1 - momentum)
+            ahead = whole(matrix.grad.lerp(mean, momentum).bfloat16()).float()
+            # A step from 0, without momentum, is the move itself.
+            move = nn.Parameter(torch.zeros_like(ahead))
+            move.grad = ahead
+            alone: Optimizer = torch.optim.Muon(
+                [move],
+                lr=group["lr"],
+                weight_decay=0.0,
+                momentum=0.0,
+                nesterov=False,
+                adjust_lr_fn=group["adjust_lr_fn"],
+                **settings,
+            )
+            alone.step()
+            own_part(matrix).mul_(kept).add_(move[own_rows(matrix)])
