@@ -23,6 +23,13 @@ def export(
     binary: Annotated[
         bool, typer.Option("--binary", help="With word2vec: the binary format, not the text one.")
     ] = False,
+    adapter: Annotated[
+        Path | None,
+        typer.Option(
+            "--adapter",
+            help="Of a model tuned with lora: the change alone, for peft. The run it began with.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Export a run or a fine-tuned model for other software.
@@ -33,9 +40,15 @@ def export(
     of sentence embeddings, SentenceTransformer of sentence_transformers.
     arpa writes a file of n-grams that KenLM reads. `foreword import` reads both back. word2vec
     writes a file of vectors that gensim reads, for any model with embeddings.
+
+    --adapter RUN writes the change of a model tuned with lora alone, which PeftModel of peft puts
+    on RUN's own export, opened with the adapter's config.json.
     """
     from foreword.runs.trained_model import open_run
 
+    if adapter is not None:
+        _export_adapter(run, adapter, out, format, family, as_json=json)
+        return
     if (run / "labels.json").is_file() and not (run / "run.json").is_file():
         _export_tuned(run, out, format, family, as_json=json)
         return
@@ -70,6 +83,34 @@ def _export_tuned(tuned: Path, out: Path, form: str, family: str, *, as_json: bo
     for note in (*exported.notes, *unchecked(exported.difference)):
         console.say(note)
     facts = {"folder": str(out), "architecture": exported.architecture, **exported.difference}
+    if as_json:
+        console.emit(facts)
+    else:
+        console.facts({key: value for key, value in facts.items() if value is not None})
+
+
+def _export_adapter(
+    tuned: Path, base: Path, out: Path, form: str, family: str, *, as_json: bool
+) -> None:
+    """Export the change that LoRA made.
+
+    Raises:
+        UserError: the format is not hf, or there is no such change.
+    """
+    from foreword.errors import UserError
+    from foreword.tuning import adapter
+
+    if form != "hf":
+        raise UserError(f"--adapter: requires --format hf, got {form}")
+    change = adapter.export(tuned, base, out, family)
+    if change.tokens is not None:
+        console.say(f"the vocabulary has grown: resize_token_embeddings({change.tokens}) first")
+    facts = {
+        "folder": str(out),
+        "rank": change.rank,
+        "matrices": len(change.factors),
+        "saved whole": ", ".join(change.whole) or None,
+    }
     if as_json:
         console.emit(facts)
     else:

@@ -14,6 +14,7 @@ from foreword import kinds
 from foreword.errors import NotFiniteError, TrainingStoppedError, UserError
 from foreword.kinds import part
 from foreword.nn.evaluation_mode import evaluation_mode
+from foreword.nn.trained_rows import train_rows
 from foreword.ranges import Count, CountOrZero, NonNegative, Ranged, ShareBelowOne
 from foreword.runs.trained_model import TrainedModel
 from foreword.train.budget import Budget
@@ -104,6 +105,7 @@ class TuneData:
         numbers: which of the training examples seed 1, 2, ... trains on, (examples,) int64 each;
             of their inputs, if each stands for itself (see `PooledExamples.whole`).
         further: more examples to score when training has ended, by name.
+        added: tokens that the task or the template added to the vocabulary.
     """
 
     train: PackedExamples
@@ -111,6 +113,7 @@ class TuneData:
     labels: tuple[str, ...]
     numbers: tuple[Array, ...]
     further: Mapping[str, PackedExamples] = field(default_factory=dict)
+    added: tuple[int, ...] = ()
 
 
 class SeedResult(NamedTuple):
@@ -169,6 +172,8 @@ class FineTuner:
             from_scratch=settings.from_scratch, reinit_layers=settings.reinit_layers,
         )  # fmt: skip
         settings.strategy.prepare(self.network, seed)
+        if settings.strategy.trains_new_tokens and (new := (*data.added, *fresh)):
+            train_rows(self.network.backbone.embedding.token.weight, new)
         self._require_trained(settings.reinit_layers)
         self.train: ExampleSet = data.train
         self.dev: ExampleSet = data.dev

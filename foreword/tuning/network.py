@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from foreword.errors import UserError
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Model, NeuralBackbone, SourceBackbone
+from foreword.nn.trained_rows import count_trained
 from foreword.tuning.scalar_mix import ScalarMix, require_layers
 from foreword.tuning.tasks._contract import Reduction, Task
 from foreword.types import Array, Batch, Hidden
@@ -99,7 +100,7 @@ class Network(nn.Module, ABC):
 
     def count_trained(self) -> int:
         """Return the number of trained parameters."""
-        return sum(p.numel() for p in self.parameters() if p.requires_grad)
+        return sum(map(count_trained, self.parameters()))
 
     @property
     def selects_positions(self) -> bool:

@@ -102,6 +102,8 @@ def tune(
     with allocator.returning_freed():
         data = _encode(extended, task, drawn, dev, template, further)
         data = _with_reference(extended, task, data) if task.has_reference else data
+        new = [int(extended.tokenizer.encode(name, special=True)[0]) for name in added]
+        data = replace(data, added=tuple(new))
     baselines = _baseline_rows(task, data)
     for variant, row in itertools.product(variants, baselines):
         chosen_metric(row, variant.metric)

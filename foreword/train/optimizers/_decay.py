@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from foreword.nn.bias_table import BiasTable
+from foreword.nn.trained_rows import trains_rows
 from foreword.train.optimizers._contract import ONE_RATE, RateFactors
 
 
@@ -18,6 +19,7 @@ def decay_groups(
 
     The rest are biases of any shape (`BiasTable`), norms and other vectors: BERT's code does
     not decay these, XLNet's not its u, v and s, and transformers' Trainer not T5's position bias.
+    Matrices of which some rows alone are trained are not decayed either.
     With learning rates that differ there are two groups of each.
     """
     biases = {
@@ -29,7 +31,8 @@ def decay_groups(
     groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
     for parameter in model.parameters():
         if parameter.requires_grad:
-            groups[parameter.ndim >= 2 and parameter not in biases].append(parameter)
+            decays = parameter.ndim >= 2 and parameter not in biases and not trains_rows(parameter)
+            groups[decays].append(parameter)
     return [
         {**group, "weight_decay": decay if decays else 0.0}
         for decays, parameters in groups.items()

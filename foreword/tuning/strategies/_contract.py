@@ -20,9 +20,12 @@ class Strategy(Ranged, ABC):
 
     Attributes:
         trains_backbone: whether any parameter of the backbone is trained.
+        trains_new_tokens: whether the embeddings of tokens that pretraining never saw are trained,
+            those of its tokens not.
     """
 
     trains_backbone: ClassVar[bool] = True
+    trains_new_tokens: ClassVar[bool] = False
 
     @abstractmethod
     def peak_lr(self, settings: ModelSettings) -> float:

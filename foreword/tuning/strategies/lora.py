@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -23,8 +24,8 @@ class LoRA(Strategy):
     """Frozen pretrained weights, to which low-rank changes alpha / rank * B A are learned.
 
     A (rank, inputs) begins at random and B (outputs, rank) at 0. Only these and the head are
-    trained, so tokens that a task adds, such as the roles of `chat`, keep random embeddings; a
-    note names them. The saved model has the sum as its weights: it is as large and as fast as
+    trained, and the embeddings of tokens that a task adds, such as the roles of `chat`. The saved
+    model has the sum as its weights: it is as large and as fast as
     others, and is exported as they are.
 
     Attributes:
@@ -40,6 +41,8 @@ class LoRA(Strategy):
     Differs from the paper: all maps of the layers by default, not only those of queries and values;
     keys and values are one map, with one A, as are the two maps of a gated feed-forward layer.
     """
+
+    trains_new_tokens: ClassVar[bool] = True
 
     rank: Count = 8
     alpha: Positive = 16.0

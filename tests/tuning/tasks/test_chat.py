@@ -310,9 +310,38 @@ def test_an_encoder_is_refused_in_one_line(
 
 def test_new_tokens_that_a_strategy_leaves_at_random_are_named(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", "decoder")
-    for strategy, is_said in (("lora", True), ("full", False)):
+    for strategy, is_said in (("top_layers", True), ("lora", False)):
         names = {"strategy": strategy, "name": strategy}
         result = tune(run, SINGLE, SINGLE, **names, **{**FAST, "epochs": 1})
         notes = [note for note in result.content["notes"] if "new to the model" in note]
         assert len(notes) == is_said
         assert all(note.startswith("<|system|>, <|user|>, <|assistant|>: ") for note in notes)
+
+
+def test_lora_trains_the_embeddings_of_new_tokens_alone(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", "decoder")
+    results = {}
+    for epochs in (1, 3):
+        names = {"strategy": "lora", "name": str(epochs)}
+        results[epochs] = tune(run, SINGLE * 4, SINGLE, **names, **{**FAST, "epochs": epochs})
+    before, one, three = (
+        open_run(folder, "cpu").model.backbone.embedding.token.weight.detach()
+        for folder in (run, results[1].out, results[3].out)
+    )
+    tokenizer = open_run(results[1].out, "cpu").tokenizer
+    new = [int(tokenizer.encode(f"<|{role}|>", special=True)[0]) for role in ROLES.values()]
+    # The other special tokens begin anew too, since pretraining never used them.
+    known = range(tokenizer.vocab.special["</s>"], min(new))
+    assert torch.equal(three[known], before[known])
+    # The system never speaks here, but predicting other tokens moves its row as well.
+    assert (three[new] != one[new]).any(dim=1).tolist() == [True, True, True]
+    trained = results[1].rows[0]["trained_parameters"]
+    assert trained == sum(p.numel() for p in _changes(run)) + 6 * before.shape[1]
+
+
+def _changes(run: Path) -> list[torch.nn.Parameter]:
+    from foreword.tuning.strategies.lora import LoRA
+
+    network = build_network(open_run(run, "cpu"), Chat(), (), None)
+    LoRA().prepare(network, 1)
+    return [p for p in network.parameters() if p.requires_grad]
