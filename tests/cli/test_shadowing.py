@@ -63,7 +63,6 @@ class Hostile:
             (self.folder / f"{name}.py").write_text(hit)
         lines = [json.dumps({"text": f"The cat saw house number {n}. " * 500}) for n in range(300)]
         (self.folder / "text.jsonl").write_text("\n".join(lines))  # enough for worker processes
-        (self.folder / "short.jsonl").write_text("\n".join(lines[:20]))
 
     def run(self, *words: str, path: str = ROOT) -> str:
         """The output of a program that starts in the folder."""
@@ -95,20 +94,14 @@ def script(tmp_path: Path, text: str) -> str:
     return str(path)
 
 
-def test_workers_run_nothing_of_the_current_folder(everywhere: Hostile, tmp_path: Path) -> None:
-    program = script(tmp_path, SCRIPT)
-    words = ["prepare", "text.jsonl", "--out", str(tmp_path / "shards"), "--json"]
-    output = everywhere.run(program, *words, "--kind", "word", "--workers", "2")
-    assert json.loads(output)["counts"]["train"]["documents"] > 250
-
-
-def test_training_runs_nothing_of_the_current_folder(everywhere: Hostile, tmp_path: Path) -> None:
+def test_workers_and_training_run_nothing_of_the_current_folder(
+    everywhere: Hostile, tmp_path: Path
+) -> None:
     run = tmp_path / "run"
-    options = ["train.compile=off", "tokenizer.kind=char", "packing.length=16"]
-    words = ["pretrain", "gpt2_tiny", "--data", "short.jsonl", "--out", str(run)]
-    for option in options:
+    words = ["pretrain", "gpt2_tiny", "--data", "text.jsonl", "--out", str(run), "--steps", "1"]
+    for option in ("train.compile=off", "tokenizer.kind=char", "packing.length=16"):
         words += ["--set", option]
-    everywhere.run(script(tmp_path, SCRIPT), *words, "--steps", "1")
+    everywhere.run(script(tmp_path, SCRIPT), *words, "--set", "prepare.workers=2")
     assert (run / "checkpoints" / "step-00000001" / "weights.safetensors").is_file()
 
 
@@ -118,9 +111,6 @@ def test_processes_that_python_starts_run_nothing_of_the_current_folder(
     packages = make(tmp_path / "count")
     output = everywhere.run(script(tmp_path, READ_PACKAGES), str(tmp_path / "packages"))
     assert int(output) == sum(len(package.files) for package in packages)
-
-
-WORDS = ["tokenizer", "train", "short.jsonl", "--kind", "word", "--out"]
 
 
 def not_imported_by_python() -> set[str]:
@@ -137,13 +127,11 @@ def not_imported_by_python() -> set[str]:
 
 def test_python_m_foreword_runs_nothing_of_the_current_folder(tmp_path: Path) -> None:
     hostile = Hostile(tmp_path, not_imported_by_python())
-    hostile.run("-m", "foreword", *WORDS, str(tmp_path / "words"))
-    assert (tmp_path / "words" / "tokenizer.json").is_file()
+    assert "Usage" in hostile.run("-m", "foreword", "tokenizer", "--help")
 
 
 def test_an_empty_part_of_pythonpath_runs_nothing_of_the_current_folder(tmp_path: Path) -> None:
     hostile = Hostile(tmp_path, not_imported_by_python())
     program = script(tmp_path, "from foreword.__main__ import main\nmain()\n")
     path = os.pathsep.join(["", ROOT, ""])
-    hostile.run(program, *WORDS, str(tmp_path / "words"), path=path)
-    assert (tmp_path / "words" / "tokenizer.json").is_file()
+    assert "Usage" in hostile.run(program, "tokenizer", "--help", path=path)

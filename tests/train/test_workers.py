@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
+from pathlib import Path
 
 import pytest
 import torch
 
 from foreword.nn.dropout import dropout, seeded
 from foreword.train.workers import MAX_WORKERS, MIN_TOKENS, choose_workers, map_in_threads
+from tests import forking
 
 CPU = torch.device("cpu")
 
@@ -70,12 +70,11 @@ print(threads, later, torch.get_num_threads())
 """
 
 
-def test_workers_share_the_cores_and_change_no_other_thread() -> None:
-    code = "import torch; torch.set_num_threads(4)" + CORES
-    output = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert output.stdout.strip() == "[2, 2] [4] 4"
+def test_workers_share_the_cores_and_change_no_other_thread(tmp_path: Path) -> None:
+    program, output = tmp_path / "cores.py", tmp_path / "output"
+    program.write_text("import torch; torch.set_num_threads(4)" + CORES)
+    assert forking.run([], output, module=str(program)) == 0
+    assert output.read_text().strip() == "[2, 2] [4] 4"
 
 
 def test_each_thread_draws_dropout_from_its_own_seed() -> None:
