@@ -17,7 +17,8 @@ import numpy as np
 
 from foreword.data.fingerprint import file_state
 from foreword.data.read_documents import find_files, place_of
-from foreword.data.shards import Shards, ShardWriter
+from foreword.data.shard_writer import ShardWriter
+from foreword.data.shards import Shards
 from foreword.data.text_files import ReadCounts, ReadSettings
 from foreword.data.tokenize_documents import Encoded
 from foreword.errors import UserError

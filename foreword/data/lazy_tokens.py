@@ -47,6 +47,10 @@ class LazyTokens(ABC):
             return self.take(np.array([key]))[0]
         return self.take(key)
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        del copy  # it always is one
+        return np.asarray(self[:], dtype)
+
     def as_array(self) -> Array:
         """Return the same object, typed as the array that it stands for."""
         return cast(Array, self)
@@ -72,5 +76,6 @@ class ChainedTokens(LazyTokens):
         tokens = np.empty(len(indices), self.dtype)
         for n in np.unique(which):
             is_in = which == n
-            tokens[is_in] = np.take(self._parts[n], indices[is_in] - self._begins[n])
+            # Not `np.take`, which copies a whole array that is not aligned, as in an index.
+            tokens[is_in] = self._parts[n][indices[is_in] - self._begins[n]]
         return tokens

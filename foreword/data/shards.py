@@ -18,32 +18,26 @@ Here a sequence is a sentence; in corpora made elsewhere it is often a whole doc
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import mmap
-import os
 import struct
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from io import BufferedWriter
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from foreword import atomic
 from foreword.data.lazy_tokens import ChainedTokens
 from foreword.data.remote_tokens import SUFFIX, RemoteTokens, TokensAt
 from foreword.errors import UserError
 from foreword.types import Array
 
 MAGIC = b"MMIDIDX\x00\x00"
-_HEADER = struct.Struct("<9sQBQQ")
-_TYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}
-_BLOCK = 1 << 20  # tokens, or entries of the index, at once
+HEADER = struct.Struct("<9sQBQQ")
+TYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}
+BLOCK = 1 << 20  # tokens, or entries of the index, at once
 _CUT = "{}: cut short, or not a token index; prepare the text again"
 
 
@@ -73,30 +67,30 @@ class Shards:
             UserError: one is missing, cut short, or not of this format; the message names it.
         """
         prefix = Path(prefix)
-        bin_path, idx_path = _paths(prefix)
+        bin_path, idx_path = paths_of(prefix)
         remote_path = bin_path.with_suffix(SUFFIX)
         is_remote = not bin_path.exists() and remote_path.is_file()
         for path in (remote_path if is_remote else bin_path, idx_path):
             if not path.is_file():
                 raise UserError(f"{path}: there is no such file; 'foreword prepare' makes it")
-        if idx_path.stat().st_size < _HEADER.size:
+        if idx_path.stat().st_size < HEADER.size:
             raise UserError(_CUT.format(idx_path))
         index = _Mapped.of(idx_path)
         dtype, lengths, pointers, documents = _read_index(index)
-        starts = np.zeros(len(lengths) + 1, dtype=np.int64)
-        np.cumsum(lengths, out=starts[1:])
         is_whole = (
-            (lengths >= 0).all()
-            and np.array_equal(pointers, starts[:-1] * dtype.itemsize)
-            and documents[0] == 0
-            and documents[-1] == len(lengths)
-            and (np.diff(documents) >= 0).all()
+            documents[0] == 0 and documents[-1] == len(lengths) and (np.diff(documents) >= 0).all()
         )
+        end = 0
+        for at, starts in _sequence_starts(lengths):
+            offsets, end = starts[:-1] * dtype.itemsize, int(starts[-1])
+            is_whole &= bool((np.diff(starts) >= 0).all())
+            is_whole &= np.array_equal(pointers[at : at + len(offsets)], offsets)
+            index.release()
         if not is_whole:
             raise UserError(f"{idx_path}: the index contradicts itself; prepare the text again")
         remote = TokensAt.read(remote_path) if is_remote else None
         size = bin_path.stat().st_size if remote is None else remote.bytes
-        expected = int(starts[-1]) * dtype.itemsize
+        expected = end * dtype.itemsize
         if size != expected:
             raise UserError(
                 f"{bin_path}: {'cut short' if size < expected else 'too long'}: {size:,} bytes "
@@ -123,7 +117,7 @@ class Shards:
         return cls(
             Path(prefix),
             ChainedTokens([one.all_tokens for one in several]).as_array(),
-            np.concatenate([one.sequence_lengths for one in several]),
+            ChainedTokens([one.sequence_lengths for one in several]).as_array(),
             np.concatenate([*indices, sequences[-1:]]),
             tuple(file for one in several for file in one.mapped),
         )
@@ -162,8 +156,8 @@ class Shards:
     def counts(self, vocab: int) -> Array:
         """Return the frequency of each token, (vocab,) int64."""
         counts = np.zeros(vocab, dtype=np.int64)
-        for at in range(0, self.tokens_total, _BLOCK):
-            counts += np.bincount(self.tokens[at : at + _BLOCK], minlength=vocab)[:vocab]
+        for at in range(0, self.tokens_total, BLOCK):
+            counts += np.bincount(self.tokens[at : at + BLOCK], minlength=vocab)[:vocab]
         return counts
 
     def require_variety(self) -> None:
@@ -172,8 +166,8 @@ class Shards:
         Raises:
             UserError: all tokens are the same.
         """
-        for at in range(0, self.tokens_total, _BLOCK):
-            if (self.tokens[at : at + _BLOCK] != self.tokens[0]).any():
+        for at in range(0, self.tokens_total, BLOCK):
+            if (self.tokens[at : at + BLOCK] != self.tokens[0]).any():
                 return
         raise UserError(
             f"{self.prefix}: the text contains fewer than two distinct tokens; give more text, or "
@@ -189,11 +183,34 @@ class Shards:
 
     @cached_property
     def document_starts(self) -> Array:
-        """The first token of each document, and the end; (documents + 1,) int64."""
-        return self.sequence_starts[self.document_index]
+        """The first token of each document, and the end; (documents + 1,) int64.
+
+        Memory is that of the documents, not of their sequences.
+        """
+        starts = np.zeros(len(self.document_index), dtype=np.int64)
+        for at, block in _sequence_starts(self.sequence_lengths):
+            first, last = np.searchsorted(self.document_index, [at, at + len(block)])
+            starts[first:last] = block[self.document_index[first:last] - at]
+            for file in self.mapped:
+                file.release()
+        return starts
 
 
-def _paths(prefix: Path) -> tuple[Path, Path]:
+def _sequence_starts(lengths: Array) -> Iterator[tuple[int, Array]]:
+    """Yield the first token of each sequence and the end of the last, for a block of them at once.
+
+    Yields:
+        The number of the block's first sequence, and (sequences + 1,) int64.
+    """
+    end = 0
+    for at in range(0, len(lengths), BLOCK):
+        starts = end + np.cumsum(np.append(0, lengths[at : at + BLOCK]), dtype=np.int64)
+        end = int(starts[-1])
+        yield at, starts
+
+
+def paths_of(prefix: Path) -> tuple[Path, Path]:
+    """Return the file of tokens and that of the index."""
     return prefix.with_name(f"{prefix.name}.bin"), prefix.with_name(f"{prefix.name}.idx")
 
 
@@ -219,6 +236,11 @@ class _Mapped:
         """Return the whole file as numbers."""
         return np.frombuffer(self.memory, dtype)
 
+    def release(self) -> None:
+        """Give back the memory of what was read, which is read from disk if it is needed again."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self.memory.madvise(mmap.MADV_DONTNEED)
+
     def require_whole(self) -> None:
         """Check that the file is as long as it was.
 
@@ -237,123 +259,17 @@ class _Mapped:
 
 def _read_index(file: _Mapped) -> tuple[np.dtype[Any], Array, Array, Array]:
     """Return the tokens' type, the sequences' lengths and offsets, and the document index."""
-    magic, version, code, sequences, entries = _HEADER.unpack(file.memory[: _HEADER.size])
-    if magic != MAGIC or version != 1 or code not in _TYPES:
+    magic, version, code, sequences, entries = HEADER.unpack(file.memory[: HEADER.size])
+    if magic != MAGIC or version != 1 or code not in TYPES:
         raise UserError(
             f"{file.path}: not a token index of the MMIDIDX format, version 1, with whole numbers"
         )
     # Python's integers: numpy's would overflow on a damaged header.
-    ends = list(itertools.accumulate([_HEADER.size, 4 * sequences, 8 * sequences, 8 * entries]))
+    ends = list(itertools.accumulate([HEADER.size, 4 * sequences, 8 * sequences, 8 * entries]))
     # Corpora of text and images add a byte for each sequence.
     if entries < 1 or len(file.memory) not in (ends[-1], ends[-1] + sequences):
         raise UserError(_CUT.format(file.path))
     data = file.read(np.dtype(np.uint8))
     types = ("<i4", "<i8", "<i8")
     parts = [data[a:b].view(t) for a, b, t in zip(ends[:-1], ends[1:], types, strict=True)]
-    return np.dtype(_TYPES[code]), parts[0], parts[1], np.array(parts[2])
-
-
-class ShardWriter:
-    """A writer of `prefix.bin` and `prefix.idx`, which take their names when both are whole.
-
-        with ShardWriter("shards/train", vocab_size) as writer:
-            writer.add(tokens, sequence_lengths, document_lengths)
-
-    Tokens are written as they come; the lengths of sequences (4 bytes each) and documents (8 bytes
-    each) are kept in memory, because the format puts their number first.
-
-    Args:
-        prefix: the path without `.bin` and `.idx`.
-        vocab_size: number of ids; tokens are uint16 where that is enough, else int32.
-
-    Attributes:
-        files: size in bytes and checksum of each file by its name, once it is closed.
-    """
-
-    def __init__(self, prefix: str | Path, vocab_size: int) -> None:
-        self.prefix = Path(prefix)
-        self._code = 8 if vocab_size <= 1 << 16 else 4
-        self.dtype = np.dtype(_TYPES[self._code]).newbyteorder("<")
-        self.files: dict[str, dict[str, int | str]] = {}
-        self._lengths: list[Array] = []
-        self._documents: list[Array] = []
-        self._paths = _paths(self.prefix)
-        self._parts = [path.with_name(f".{path.name}.part") for path in self._paths]
-
-    def __enter__(self) -> ShardWriter:
-        with atomic.user_errors(self.prefix):
-            self._bin = _Hashed(self._parts[0].open("wb"))
-        return self
-
-    def add(self, tokens: Array, sequence_lengths: Array, document_lengths: Array) -> None:
-        """Add whole documents.
-
-        Args:
-            tokens: the tokens of all documents, (tokens,).
-            sequence_lengths: tokens in each sequence, (sequences,).
-            document_lengths: sequences in each document, (documents,).
-
-        Raises:
-            UserError: the disk is full.
-        """
-        assert sequence_lengths.sum() == len(tokens)
-        assert document_lengths.sum() == len(sequence_lengths)
-        with atomic.user_errors(self._paths[0]):
-            self._bin.write(np.ascontiguousarray(tokens, dtype=self.dtype).data)
-        self._lengths.append(sequence_lengths.astype("<i4"))
-        self._documents.append(document_lengths.astype("<i8"))
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            if kind is None:
-                with atomic.user_errors(self.prefix):
-                    self._finish()
-        finally:
-            with suppress(OSError):  # a full disk again; an error was raised already
-                self._bin.file.close()
-            for part in self._parts:
-                part.unlink(missing_ok=True)
-
-    def _finish(self) -> None:
-        lengths = np.concatenate([np.empty(0, "<i4"), *self._lengths])
-        counts = np.concatenate([np.zeros(1, "<i8"), *self._documents])
-        with self._parts[1].open("wb") as file:
-            idx = _Hashed(file)
-            idx.write(_HEADER.pack(MAGIC, 1, self._code, len(lengths), len(counts)))
-            idx.write(lengths.data)
-            offset = 0
-            for at in range(0, len(lengths), _BLOCK):
-                ends = offset + np.cumsum(lengths[at : at + _BLOCK], dtype="<i8")
-                starts = np.concatenate([np.array([offset]), ends[:-1]])
-                idx.write((starts * self.dtype.itemsize).astype("<i8").data)
-                offset = int(ends[-1])
-            idx.write(np.cumsum(counts, dtype="<i8").data)
-            written = [self._bin.close(), idx.close()]
-        for part, path, entry in zip(self._parts, self._paths, written, strict=True):
-            part.replace(path)
-            self.files[path.name] = entry
-
-
-class _Hashed:
-    """A file hashed while it is written."""
-
-    def __init__(self, file: BufferedWriter) -> None:
-        self.file = file
-        self._hash = hashlib.blake2b(digest_size=16)
-        self._size = 0
-
-    def write(self, data: bytes | memoryview) -> None:
-        self.file.write(data)
-        self._hash.update(data)
-        self._size += memoryview(data).nbytes
-
-    def close(self) -> dict[str, int | str]:
-        self.file.flush()
-        os.fsync(self.file.fileno())
-        self.file.close()
-        return {"bytes": self._size, "blake2b": self._hash.hexdigest()}
+    return np.dtype(TYPES[code]), parts[0], parts[1], np.array(parts[2])

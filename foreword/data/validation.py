@@ -21,7 +21,8 @@ from foreword.data.prepared_text import (
     publish,
     require_free,
 )
-from foreword.data.shards import Shards, ShardWriter
+from foreword.data.shard_writer import ShardWriter
+from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.types import Array
 

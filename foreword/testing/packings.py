@@ -11,7 +11,8 @@ from typing import Any, cast
 import numpy as np
 
 from foreword.data.packing._contract import Packed, Packing
-from foreword.data.shards import Shards, ShardWriter
+from foreword.data.shard_writer import ShardWriter
+from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.testing.cases import vocab as small_vocab
 from foreword.text import special

@@ -345,7 +345,7 @@ def test_a_full_disk_is_reported_in_one_line(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("foreword.data.shards._Hashed.write", full)
+    monkeypatch.setattr("foreword.data.shard_writer._Hashed.write", full)
     message = fails(tmp_path, make_texts(30), tokenizer)
     assert "No space left on device" in message
     assert str(tmp_path / "out") in message

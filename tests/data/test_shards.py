@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import os
 import struct
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from foreword.data import shards as module
-from foreword.data.shards import Shards, ShardWriter
+from foreword.data.shard_writer import ShardWriter
+from foreword.data.shards import Shards
 from foreword.errors import UserError
 
 
@@ -67,7 +69,8 @@ def test_shards_without_documents_read_back(tmp_path: Path) -> None:
 def test_indices_longer_than_a_block_read_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("foreword.data.shards._BLOCK", 7)
+    for name in ("shards", "shard_writer"):
+        monkeypatch.setattr(f"foreword.data.{name}.BLOCK", 7)
     lengths = np.arange(100) % 5
     with ShardWriter(tmp_path / "a", 1 << 20) as writer:
         writer.add(np.arange(lengths.sum()), lengths, np.full(50, 2))
@@ -153,7 +156,7 @@ def test_an_unwritable_folder_is_refused(tmp_path: Path) -> None:
 def test_a_text_of_one_repeated_token_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_BLOCK", 4)
+    monkeypatch.setattr(module, "BLOCK", 4)
     for name, tokens in (("one", [7] * 12), ("last", [7] * 11 + [8]), ("block", [7] * 4 + [8] * 4)):
         with ShardWriter(tmp_path / name, 1000) as writer:
             writer.add(np.array(tokens), np.array([len(tokens)]), np.array([1]))
@@ -161,3 +164,21 @@ def test_a_text_of_one_repeated_token_is_refused(
     Shards.open(tmp_path / "block").require_variety()
     with pytest.raises(UserError, match="one: the text contains fewer than two distinct tokens"):
         Shards.open(tmp_path / "one").require_variety()
+
+
+def test_memory_does_not_grow_with_the_number_of_sequences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("shards", "shard_writer"):
+        monkeypatch.setattr(f"foreword.data.{name}.BLOCK", 1000)
+    lengths, sequences = np.ones(500, np.int32), np.array([500])
+    tracemalloc.start()
+    with ShardWriter(tmp_path / "a", 1000) as writer:
+        for _ in range(400):
+            writer.add(np.ones(500, np.int32), lengths, sequences)
+    opened = Shards.open(tmp_path / "a")
+    both = Shards.chain(tmp_path / "both", [opened, opened])
+    assert both.document_starts.tolist() == list(range(0, 400_001, 500))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 200_000  # half a byte for each sequence of both would be as much

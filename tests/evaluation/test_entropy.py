@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foreword.data.shards import Shards, ShardWriter
+from foreword.data.shard_writer import ShardWriter
+from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.evaluation.entropy import BigramCounts, baselines, bits_per_byte
 from foreword.types import Array

@@ -14,7 +14,8 @@ from torch.nn import functional as F
 
 from foreword import kinds
 from foreword.data.rng import RowRng
-from foreword.data.shards import Shards, ShardWriter
+from foreword.data.shard_writer import ShardWriter
+from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.models.encoder_decoder import EncoderDecoder
 from foreword.models.transformer import Transformer

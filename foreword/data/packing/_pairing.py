@@ -62,7 +62,7 @@ class Sentences:
     @classmethod
     def of(cls, shards: Shards, room: int) -> Sentences:
         """Return the sentences of the shards, those longer than `room` cut into several."""
-        lengths = shards.sequence_lengths.astype(np.int64)
+        lengths = np.asarray(shards.sequence_lengths, np.int64)
         counts = -(-lengths // room)  # none of an empty one
         within, sequences = ranges(np.zeros_like(counts), counts)
         starts = shards.sequence_starts[sequences] + within * room

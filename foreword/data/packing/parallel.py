@@ -90,7 +90,7 @@ class PackedParallel(Packed):
         self._length, self._shards, self._vocab = settings.length, shards, vocab
         self._seed = mix(np.array([seed]).astype(np.uint64))
         self._padding = vocab.special.get("[PAD]", 0)
-        lengths = shards.sequence_lengths.reshape(-1, 2).astype(np.int64)
+        lengths = np.asarray(shards.sequence_lengths, np.int64).reshape(-1, 2)
         is_pair = (lengths > 0).all(1)
         self._starts = shards.sequence_starts[:-1].reshape(-1, 2)[is_pair]
         self._lengths = _cut(lengths[is_pair], settings.length - ENDS)  # (pairs, 2)

@@ -11,7 +11,8 @@ import pytest
 
 from foreword.data.packing._bins import into_bins
 from foreword.data.packing.pairs import Pairs
-from foreword.data.shards import Shards, ShardWriter
+from foreword.data.shard_writer import ShardWriter
+from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.types import PairLabels, Rows
 from tests.data.packing import corpora
