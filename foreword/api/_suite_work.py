@@ -153,7 +153,7 @@ class SuiteRun:
     Args:
         trained: the pretrained model.
         suite: the suite.
-        works: the tasks.
+        works: read the examples of each task.
         out: folder of the tuned models.
         evaluation: file of the table.
         settings: all that tells the results from others'.
@@ -164,23 +164,25 @@ class SuiteRun:
         self,
         trained: TrainedModel,
         suite: TuningSuite,
-        works: Sequence[TaskWork],
+        works: Sequence[Callable[[], TaskWork]],
         out: Path,
         evaluation: Path,
         settings: Mapping[str, Any],
         notes: Sequence[str],
     ) -> None:
-        self._trained, self._suite, self._works = trained, suite, works
+        self._trained, self._suite = trained, suite
         self._out, self._evaluation = out, evaluation
         self._settings, self._notes = dict(settings), list(notes)
         self.failures: list[str] = []
         self._tasks: dict[str, Any] = self._known()
+        for read in works:
+            _fine_tuning.find(trained, read().wanted)
 
     def _known(self) -> dict[str, Any]:
         """Return the tasks of a table that is there.
 
         Raises:
-            UserError: it is of other settings, or another task's result is in the way.
+            UserError: it is of other settings.
         """
         known: dict[str, Any] = {}
         if self._evaluation.exists():
@@ -191,8 +193,6 @@ class SuiteRun:
                     "choose another --name"
                 )
             known = dict(content["tasks"])
-        for work in self._works:
-            _fine_tuning.find(self._trained, work.wanted)
         return known
 
     def run(

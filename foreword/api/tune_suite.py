@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -147,25 +148,24 @@ def tune_suite(
     name = name or Path(str(suite)).stem
     require_name(name)
 
-    # Open the model; read all examples first, so that a broken file stops nothing half-way.
+    # Open the model. All examples are read first, so that a broken file stops nothing half-way, and
+    # those of a task again when it is its turn, so that memory holds the examples of one.
     trained = open_start(_arguments.path(run, "RUN"), device)
     trained.require_gradients()
     target = trained.run / "tuned" / name if out is None else _arguments.path(out, "--out")
     evaluations = trained.run / "evaluations"
-    with allocator.returning_freed():
-        works = [
-            work_of(trained, loaded, task, files, (target, evaluations / name), how)
-            for task, files in found
-        ]
+    places = target, evaluations / name
+    works = [partial(work_of, trained, loaded, task, files, places, how) for task, files in found]
     table = evaluations / f"{PREFIX}{name}.json"
-    started = SuiteRun(trained, loaded, works, target, table, how.as_table(trained), missing)
+    with allocator.returning_freed():
+        started = SuiteRun(trained, loaded, works, target, table, how.as_table(trained), missing)
 
     # Fine-tune task by task; the table is written after each.
     with display:
         for line in (*trained.notes, *missing):
             display.note(line)
-        for number, work in enumerate(works, 1):
-            started.run(work, display, f"{number} of {len(works)}", trackers)
+        for number, read in enumerate(works, 1):
+            started.run(read(), display, f"{number} of {len(works)}", trackers)
     content = started.content()
     if not content["rows"]:
         raise TrainingStoppedError(started.failures[0])

@@ -283,8 +283,11 @@ class InContext(Suite):
             style = _marks.run_style(n)
             figures: dict[str, Array] = {
                 key: np.array([row[key] for row in own], dtype=float)
-                for key in (self.measured, "calibrated", "lowest", "highest")
-            }
+                for key in (
+                    self.measured, "lowest", "highest",
+                    "calibrated", "calibrated_low", "calibrated_high",
+                )
+            }  # fmt: skip
             accuracy = figures[self.measured]
             spread = [accuracy - figures["lowest"], figures["highest"] - accuracy]
             axes.errorbar(
@@ -292,13 +295,15 @@ class InContext(Suite):
             )
             if self.calibrate:
                 axes.plot(at, figures["calibrated"], linestyle="--", **style)
+                low, high = figures["calibrated_low"], figures["calibrated_high"]
+                axes.fill_between(at, low, high, color=style["color"], alpha=0.12, linewidth=0)
         chance = [row["chance"] for row in rows if row[self.subset] != ALL][: len(self.shots)]
         axes.plot(range(len(chance)), chance, color="0.3", linewidth=1, linestyle=":")
         axes.set_xticks(range(len(chance)), [str(shots) for shots in sorted(self.shots)])
         axes.set_ylim(0, 1)
         axes.set_xlabel(
             "examples in the prompt; bars: worst and best draw; dotted: chance"
-            + ("; dashed: calibrated" if self.calibrate else "")
+            + ("\ndashed: calibrated, with its 95 % interval" if self.calibrate else "")
         )
         axes.set_ylabel("accuracy")
         heading = f"In-context learning, task {self.task}: is the right answer the likeliest?"

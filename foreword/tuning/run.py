@@ -106,7 +106,8 @@ def tune(
         data = replace(data, added=tuple(new))
     baselines = _baseline_rows(task, data)
     for variant, row in itertools.product(variants, baselines):
-        chosen_metric(row, variant.metric)
+        if variant.metric not in task.score_names:  # which a baseline may lack
+            chosen_metric(row, variant.metric)
     # Train every seed, but for those that an earlier call finished.
     examples = {"train": train, "dev": dev, **further}
     settings_of_model = neural_settings(trained.recipe.model)

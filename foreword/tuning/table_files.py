@@ -103,13 +103,15 @@ def csv_lines(path: Path) -> Lines:
     """
     before = csv.field_size_limit(FIELD_LIMIT)
     reader = csv.reader(text_lines(path, newline=""), strict=True)
+    first = 1
     try:
-        first = 1
         for cells in reader:
             if cells:
                 yield first, cells
             first = reader.line_num + 1
     except csv.Error as error:
+        if "unexpected end" in str(error):
+            raise UserError(f"{path}:{first}: a quote begins in this row and never ends") from None
         raise UserError(f"{path}:{reader.line_num}: {error}; is it really CSV?") from None
     finally:
         csv.field_size_limit(before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 import foreword
 from foreword.api import _fine_tuning
+from foreword.api._suite_work import TaskWork
 from foreword.cli.main import run
 from foreword.errors import TrainingStoppedError
 from tests.tuning.glue import write
@@ -87,9 +89,11 @@ def test_a_suite_that_was_killed_continues_with_what_is_not_done(
     tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
+    held: list[int] = []
     fine_tune = _fine_tuning.fine_tune
 
     def killed(trained: Any, wanted: Any, *rest: Any) -> Any:
+        held.append(sum(isinstance(one, TaskWork) for one in gc.get_objects()))
         if wanted.name == "RTE" and "RTE" not in done:
             done.append("RTE")
             raise KeyboardInterrupt
@@ -98,6 +102,7 @@ def test_a_suite_that_was_killed_continues_with_what_is_not_done(
 
     monkeypatch.setattr(_fine_tuning, "fine_tune", killed)
     assert run(words) == 130
+    assert held == [1, 1, 1], "the examples of one task are in memory"
     file = tmp_path / "run" / "evaluations" / "tune-suite-glue.json"
     assert sorted(json.loads(file.read_text())["tasks"]) == ["CoLA", "STS-B"]
     assert run(words) == 0

@@ -94,6 +94,28 @@ def test_calibration_divides_by_the_answers_without_a_question(
         assert answer.more[0] == float((plain - np.log(prior)).argmax() == 0)
 
 
+def test_the_plot_has_accuracy_and_calibrated_accuracy_of_each_model_with_its_interval() -> None:
+    from matplotlib.collections import PolyCollection
+    from matplotlib.figure import Figure
+
+    figures = {"accuracy": 0.4, "lowest": 0.3, "highest": 0.5, "chance": 0.25}
+    figures |= {"calibrated": 0.6, "calibrated_low": 0.55, "calibrated_high": 0.7}
+    rows = [
+        {"run": run, "examples": shots, **figures}
+        for run in ("small", "large")
+        for shots in ("0", "1", "all")
+    ]
+    figure = Figure()
+    InContext(shots=(0, 1))._plot(figure, rows)
+    (axes,) = figure.axes
+    bands = [one for one in axes.collections if isinstance(one, PolyCollection)]
+    assert [{round(float(y), 2) for y in band.get_paths()[0].vertices[:, 1]} for band in bands] == [
+        {0.55, 0.7}
+    ] * 2
+    dashed = [line for line in axes.lines if line.get_linestyle() == "--"]
+    assert [list(line.get_ydata()) for line in dashed] == [[0.6, 0.6]] * 2
+
+
 def test_a_model_that_knows_the_answers_is_right_after_any_examples(tmp_path: Path) -> None:
     pairs = {"dog": "chien", "cat": "chat", "sea": "mer", "sun": "soleil", "red": "rouge"}
     text = tmp_path / "text.txt"

@@ -183,6 +183,18 @@ def test_scores_count_whole_answers_and_tokens() -> None:
     assert scores["accuracy"] == 0.5
 
 
+def test_a_score_that_the_baseline_lacks_may_choose_the_epoch(tmp_path: Path) -> None:
+    trained = open_run(make_run(tmp_path, "encoder_decoder"), "cpu")
+    settings = TuneSettings(
+        strategy=Full(lr=3e-3), seeds=1, epochs=2, precision="fp32", keep="best", metric="tokens"
+    )
+    result = tune(trained, TextToText(), reviews(16, 1), reviews(8, 2), settings)
+    assert result.rows[0]["tokens"] == max(row["tokens"] for row in result.epochs)
+    assert "tokens" not in result.rows[-1]
+    with pytest.raises(UserError, match="'exact' is not a score of this task"):
+        tune(trained, TextToText(), reviews(4, 1), reviews(4, 2), replace(settings, metric="exact"))
+
+
 def test_words_must_name_a_label() -> None:
     with pytest.raises(ValueError, match="words: must be label=word each, got 'good'"):
         TextToText(words=("good",))
