@@ -22,6 +22,7 @@ from foreword.runs.recipe import Recipe
 from foreword.runs.setup import TrainingSetup
 from foreword.runs.stages import EVALUATING, SAVING, TRAINING, Stage, unwatched
 from foreword.runs.trained_model import TrainedModel
+from foreword.runs.whole_model import WholeModel
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log, processes
 from foreword.train.budget import Progress
@@ -259,13 +260,13 @@ class MeasureProbes(Hook):
 
     Args:
         run_log: log of the run.
-        setup: of the run.
-        probing: measures the model.
+        model: gathers the model of the run.
+        probing: measures it.
     """
 
-    def __init__(self, run_log: RunLog, setup: TrainingSetup, probing: Probing) -> None:
-        self.times = setup.recipe.train.evaluations
-        self._log, self._setup = run_log, setup
+    def __init__(self, run_log: RunLog, model: WholeModel, probing: Probing) -> None:
+        self.times = model.setup.recipe.train.evaluations
+        self._log, self._model, self._setup = run_log, model, model.setup
         self._probing: Probing | None = probing
 
     def begin(self, loop: Loop) -> None:
@@ -290,14 +291,15 @@ class MeasureProbes(Hook):
             loop.warn(f"step {loop.state.spent.steps:,}: no more probes: {error}")
 
     def _measure(self, loop: Loop) -> None:
-        if self._probing is None:
+        model = self._model.gather(is_needed=self._probing is not None)
+        if model is None or self._probing is None:
             return
         setup = self._setup
         # In float32, like `foreword probe`.
         trained = TrainedModel(
-            setup.model, setup.recipe, setup.tokenizer, setup.device, source=self._log.run
+            model, setup.recipe, setup.tokenizer, self._model.device, source=self._log.run
         )
-        with self._log.between_steps(EVALUATING), evaluation_mode(setup.model):
+        with self._log.between_steps(EVALUATING), evaluation_mode(model):
             figures = self._probing(trained)
         self._log.write(probe_record(loop.state.spent, figures), loop)
 
@@ -324,13 +326,13 @@ class ShowSamples(Hook):
 
     Args:
         run_log: the log to write to.
-        setup: the run.
+        model: gathers the model of the run.
         samples: makes the samples.
     """
 
-    def __init__(self, run_log: RunLog, setup: TrainingSetup, samples: Samples) -> None:
-        self.times = setup.recipe.train.evaluations
-        self._log, self._setup, self._samples = run_log, setup, samples
+    def __init__(self, run_log: RunLog, model: WholeModel, samples: Samples) -> None:
+        self.times = model.setup.recipe.train.evaluations
+        self._log, self._model, self._samples = run_log, model, samples
 
     def is_due(self, before: float, after: float, loop: Loop) -> bool:
         """Return whether a measurement is due; one always is at the end."""
@@ -338,12 +340,12 @@ class ShowSamples(Hook):
 
     def run(self, loop: Loop) -> None:
         """Write samples from the first rows."""
-        setup = self._setup
-        if setup.heldout is None:
+        setup = self._model.setup
+        if setup.heldout is None or (model := self._model.gather()) is None:
             return
-        rows = setup.heldout.packed.rows(np.arange(SAMPLED_ROWS))
-        with self._log.between_steps(EVALUATING), evaluation_mode(setup.model):
-            shown = self._samples(setup.model, setup.recipe, setup.tokenizer, rows, setup.device)
+        rows, device = setup.heldout.packed.rows(np.arange(SAMPLED_ROWS)), self._model.device
+        with self._log.between_steps(EVALUATING), evaluation_mode(model):
+            shown = self._samples(model, setup.recipe, setup.tokenizer, rows, device)
         if shown:
             step = loop.state.spent.steps
             self._log.write({"kind": "samples", "step": step, "samples": shown}, loop)

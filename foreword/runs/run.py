@@ -64,6 +64,7 @@ from foreword.runs.sizes import require_memory
 from foreword.runs.sources import given_tokenizer, mean_bytes_per_token
 from foreword.runs.stages import TRAINING, Stage
 from foreword.runs.trained_model import read_recipe, require_run
+from foreword.runs.whole_model import whole_model
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log, processes
 from foreword.train.device import choose_device
@@ -374,22 +375,24 @@ def _hooks(
 
     Probes come before the held-out loss, which may save a checkpoint: a run that is resumed from it
     must have both records. Of several processes all measure and save together, and the first does
-    the rest.
+    the rest; of a sharded model the others send it their shards.
+
+    Raises:
+        UserError: there are probes, and no process has room for the whole model.
     """
     checkpoints = SaveCheckpoints(run_log, setup.recipe, saver)
     measure = MeasureHeldOut(run_log, setup, bytes_per_token, checkpoints)
-    if not processes.is_first():
+    if not processes.is_first() and setup.sharded is None:
         return [measure, checkpoints]
-    if setup.sharded is not None:  # to generate, the first process would need the others
-        run_log.reporter.note("no samples: the model is divided among the processes")
+    whole = whole_model(setup)
+    if whole is None:
+        run_log.reporter.note("no samples: no process has memory for the whole model")
         if probing is not None:
-            raise UserError(
-                "probes need a model that one process holds whole; use --set parallel.kind=ddp"
-            )
-        samples = None
-    shows = [] if samples is None else [ShowSamples(run_log, setup, samples)]
-    probes = [] if probing is None else [MeasureProbes(run_log, setup, probing)]
-    return [LogMetrics(run_log, setup), *probes, measure, *shows, checkpoints]
+            raise UserError("probes need the whole model, and no process has memory for it")
+    shows = [] if samples is None or whole is None else [ShowSamples(run_log, whole, samples)]
+    probes = [] if probing is None or whole is None else [MeasureProbes(run_log, whole, probing)]
+    logs = [LogMetrics(run_log, setup)] if processes.is_first() else []
+    return [*logs, *probes, measure, *shows, checkpoints]
 
 
 def _resume(run: Path, loop: Loop, setup: TrainingSetup, reporter: ProgressReporter) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -244,9 +244,9 @@ def stage(name: str) -> Callable[[float, float], None]:
     return lambda *_: None
 
 
-def begin(made: Recipe, text: Path, run: Path) -> Path:
+def begin(made: Recipe, text: Path, run: Path, probes: Sequence[Mapping[str, Any]] = ()) -> Path:
     """Write the run folder and return it."""
-    running.start(made, running.Inputs((str(text),)), run)
+    running.start(made, running.Inputs((str(text),), probes=tuple(probes)), run)
     return run
 
 

@@ -23,9 +23,11 @@ from foreword.nn.block import Block
 from foreword.nn.init import without_weights
 from foreword.nn.model import ModelSettings
 from foreword.nn.sharded import is_sharded, own_part, own_rows, placed_like
+from foreword.runs import whole_model as whole_models
 from foreword.runs.dry_run import dummy_example, dummy_vocab
 from foreword.runs.recipe import load_recipe
-from foreword.runs.setup import build_model
+from foreword.runs.setup import TrainingSetup, build_model
+from foreword.runs.sizes import least_memory
 from foreword.train import checkpoint
 from foreword.train.device import autocast
 from foreword.train.optimizers.muon import Muon
@@ -181,3 +183,22 @@ def test_muon_makes_a_divided_matrix_orthogonal_as_a_whole(count: int) -> None:
         assert len(own_part(mean)) == -(-2 // count)
         if count == 1:  # the rows of others do not exist
             torch.testing.assert_close(own_part(divided.weight), alone.weight)
+
+
+def test_a_model_is_gathered_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe, words = load_recipe("bert_tiny"), vocab(1000)
+    with process(0, 4):
+        divided = build_model(recipe, words, CPU, FSDP())
+        nothing: Any = None
+        setup = TrainingSetup(
+            recipe, nothing, words, divided.model, nothing, None, CPU, torch.float32, (), divided
+        )
+        weights = 4 * divided.model.count_parameters()
+        needed = least_memory(recipe, words) // 4 + weights
+        rooms = {}
+        for bytes_of_process in (0, needed, 2 * needed):
+            monkeypatch.setattr(whole_models, "memory_of", lambda _, own=bytes_of_process: 4 * own)
+            rooms[bytes_of_process // needed] = whole_models.whole_model(setup)
+    assert (rooms[0], rooms[1]) == (None, None)
+    assert rooms[2] is not None
+    assert rooms[2].device == CPU

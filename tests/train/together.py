@@ -11,20 +11,37 @@ import errno
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 
 from foreword.errors import PeerError, UserError
+from foreword.evaluation.samples import samples
+from foreword.nn.sharded import is_sharded
 from foreword.runs import run as running
+from foreword.runs.hooks import Probing
+from foreword.runs.trained_model import TrainedModel
 from foreword.train import processes, tensor_files
 from foreword.train.hooks import Hook
 from foreword.train.joining import joined
 from foreword.train.loop import Loop
 from tests import forking
 from tests.train import runs
+
+SHOWN = ("ddp", "fsdp", "hsdp")  # runs with samples
+
+
+def probing_of(tables: Sequence[Mapping[str, Any]]) -> Probing | None:
+    """Return a probe of the weights that stands for all, of a run that stores any."""
+
+    def norm(trained: TrainedModel) -> dict[str, float]:
+        assert not any(map(is_sharded, trained.model.parameters()))
+        norms = [parameter.detach().norm() for parameter in trained.model.parameters()]
+        return {"norm": float(torch.stack(norms).norm())}
+
+    return norm if tables else None
 
 
 class StopAfter(Hook):
@@ -83,7 +100,10 @@ if __name__ == "__main__":
         with joined():
             for run, stop in zip(sys.argv[1::2], map(int, sys.argv[2::2]), strict=True):
                 hooks = [StopAfter(stop) if stop >= 0 else FullDisk(-stop)]
-                is_done = running.train_run(Path(run), runs.Quiet(), runs.stage, hooks=hooks)
+                shows = samples if Path(run).name in SHOWN else None
+                is_done = running.train_run(
+                    Path(run), runs.Quiet(), runs.stage, shows, hooks, probing_of
+                )
                 assert is_done == (stop == 0)
     except UserError as error:
         sys.stdout.write(f"{error}\n")
