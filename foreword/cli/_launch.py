@@ -15,6 +15,7 @@ import typer
 from foreword.cli._process import INTERRUPTED, PEER_ENDED
 from foreword.display import lines
 from foreword.errors import UserError
+from foreword.formatting import byte_size
 from foreword.ranges import Count
 
 Processes = Annotated[
@@ -28,11 +29,12 @@ def starts_others(processes: int) -> bool:
     """Return whether this process is to start that many instead of training.
 
     Raises:
-        UserError: torchrun has started another number.
+        UserError: torchrun has started another number, or this machine has no room for them.
     """
     from foreword.train.joining import is_launched, launched_count
 
     if not is_launched():
+        _require_room(processes)
         return processes > 1
     if processes not in (1, launched_count()):
         raise UserError(
@@ -86,6 +88,28 @@ def launch(processes: int, run: Path) -> int:
                 raise KeyboardInterrupt from None
             return INTERRUPTED
     return 0
+
+
+def _require_room(processes: int) -> None:
+    """Check that each process would have a GPU, or there are none and it has room in memory.
+
+    Raises:
+        UserError: it would not.
+    """
+    if processes == 1:
+        return
+    import torch
+
+    from foreword.runs.memory import PROGRAM
+    from foreword.runs.sizes import memory_of
+
+    most, why = torch.cuda.device_count(), "each requires a GPU"
+    if not most:
+        available = memory_of(torch.device("cpu"))
+        most = available // PROGRAM
+        why = f"each takes {byte_size(PROGRAM)} and more, and there is {byte_size(available)}"
+    if processes > most:
+        raise UserError(f"--processes {processes:,}: {why}; start at most {most:,}")
 
 
 def _cores() -> int:

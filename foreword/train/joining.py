@@ -27,6 +27,8 @@ BEAT = 1.0  # seconds between two signs of life
 PATIENCE = 20.0  # seconds without one, after which a process is given up
 LEAVING = 5.0  # seconds in which the launcher sees who ended first, and ends the others
 FAILED = "failed"  # what the first process that fails notes
+MEETING = timedelta(minutes=5)  # in which all have to start
+STALE = "start all by torchrun, or unset RANK and WORLD_SIZE"
 FOREVER = timedelta(days=30)  # what one process does alone, such as reading text, may take long
 
 
@@ -37,12 +39,24 @@ def is_launched() -> bool:
 
 def launched_rank() -> int:
     """Return the number of this process among those that the launcher started, from 0."""
-    return int(os.environ["RANK"]) if is_launched() else 0
+    return _number("RANK", 0) if is_launched() else 0
 
 
 def launched_count() -> int:
     """Return the number of processes that the launcher started."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    return _number("WORLD_SIZE", 1)
+
+
+def _number(name: str, default: int) -> int:
+    """Return a number that the launcher put into the environment.
+
+    Raises:
+        UserError: it is none.
+    """
+    value = os.environ.get(name, str(default))
+    if not value.isdecimal():
+        raise UserError(f"{name}={value}: torchrun sets this variable to a number; {STALE}")
+    return int(value)
 
 
 def is_restart() -> bool:
@@ -62,7 +76,20 @@ class _Group:
     def __init__(self) -> None:
         from torch.distributed.rendezvous import rendezvous
 
-        store, rank, count = next(rendezvous("env://", timeout=FOREVER))
+        rank, count = launched_rank(), launched_count()
+        if missing := [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in os.environ]:
+            raise UserError(
+                f"RANK and WORLD_SIZE say that this is process {rank} of {count}, but there is no "
+                f"{missing[0]}; {STALE}"
+            )
+        try:
+            store, rank, count = next(rendezvous("env://", timeout=MEETING))
+        except distributed.DistError as error:
+            where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+            raise UserError(
+                f"process {rank} of {count} does not meet the others at {where}; {STALE}"
+            ) from error
+        store.set_timeout(FOREVER)
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         self._store, self._prefix = store, f"foreword/{attempt}"
         self.store = PrefixStore(self._prefix, store)

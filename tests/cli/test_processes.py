@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from foreword.cli.main import run as run_cli
-from foreword.train import checkpoint
+from foreword.train import checkpoint, joining
 from tests import forking
 from tests.train import runs
 
@@ -55,3 +56,35 @@ def test_another_number_than_torchruns_is_refused(
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert run_cli(["resume", "run", "--processes", "3"]) == 2
     assert "--processes 3: torchrun has started 2; leave it out" in capsys.readouterr().err
+
+
+def test_more_processes_than_the_machine_has_room_for_are_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run_cli(["resume", "run", "--processes", "1000000"]) == 2
+    assert "--processes 1,000,000: each " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"RANK": "0", "WORLD_SIZE": "two"}, "WORLD_SIZE=two: torchrun sets this variable"),
+        ({"RANK": "one", "WORLD_SIZE": "2"}, "RANK=one: torchrun sets this variable"),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, "process 0 of 2, but there is no MASTER_ADDR"),
+        (
+            {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"},
+            "process 1 of 2 does not meet the others at 127.0.0.1:1; start all by torchrun, or",
+        ),
+    ],
+)
+def test_variables_that_torchrun_left_behind_are_named(
+    variables: dict[str, str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(joining, "MEETING", timedelta(milliseconds=1))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert run_cli(["resume", "run"]) == 2
+    assert message in capsys.readouterr().err
