@@ -120,8 +120,25 @@ class RemoteTokens(LazyTokens):
                 raise UserError(f"{url}: cut short while it was read; prepare the text again")
             free = len(self._slots) < self._most
             slot = len(self._slots) if free else self._slots.popitem(last=False)[1]
-            os.pwrite(self._kept.fileno(), data, slot * BLOCK)
+            self._keep(data, slot * BLOCK)
             self._slots[n] = slot
+
+    def _keep(self, data: bytes, start: int) -> None:
+        """Write a block to the cache.
+
+        Raises:
+            UserError: the disk is full.
+        """
+        written = 0
+        try:
+            while written < len(data):  # a full disk takes a part of a block
+                written += os.pwrite(self._kept.fileno(), data[written:], start + written)
+        except OSError as error:
+            self._slots.clear()
+            raise UserError(
+                f"{tempfile.gettempdir()}: no room for tokens of {self._file.url}: "
+                f"{error.strerror}; set TMPDIR to a folder on another disk"
+            ) from error
 
 
 def local(text: str) -> str:
@@ -157,7 +174,10 @@ def mirror(url: str, folder: Path) -> Path:
             (folder / "tokenizer").mkdir(parents=True, exist_ok=True)
         for name in _COPIED:
             if storage.exists(f"{path}/{name}"):
-                storage.get_file(f"{path}/{name}", str(folder / name))
+                # Another training may have the earlier file open.
+                part = folder / f"{name}.{os.getpid()}.part"
+                storage.get_file(f"{path}/{name}", str(part))
+                part.replace(folder / name)
         size = int(storage.size(f"{path}/train.bin"))
     stored.write(folder / f"train{SUFFIX}", {"url": f"{url}/train.bin", "bytes": size})
     return folder

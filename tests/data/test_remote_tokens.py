@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import tracemalloc
 from pathlib import Path
 
@@ -61,6 +63,46 @@ def test_blocks_are_kept_within_the_cache_and_memory_is_flat(
     (tmp_path / "train.bin").write_bytes(b"short")
     with pytest.raises(UserError, match=r"cut short|cannot be read"):
         tokens[0:100_000]
+
+
+def test_a_full_disk_is_one_line_and_leaves_no_wrong_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_tokens, "BLOCK", 8)
+    expected = np.arange(64, dtype=np.uint16)
+    (tmp_path / "train.bin").write_bytes(expected.tobytes())
+    file = TokensAt(f"file://{tmp_path / 'train.bin'}", 128)
+    tokens = RemoteTokens(file, expected.dtype, cache=16)
+    assert tokens[0:8].tolist() == expected[0:8].tolist()
+    pwrite, room = os.pwrite, [4]
+
+    def part(number: int, data: bytes, start: int) -> int:
+        if not room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return pwrite(number, data[: room.pop()], start)
+
+    monkeypatch.setattr(os, "pwrite", part)
+    with pytest.raises(
+        UserError, match=r"no room for tokens of file.*No space left on device; set"
+    ):
+        tokens[8:12]
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    for start in (12, 8, 4, 0):
+        assert tokens[start : start + 4].tolist() == expected[start : start + 4].tolist()
+
+
+def test_a_mirror_is_renewed_without_touching_files_that_are_open(tmp_path: Path) -> None:
+    shards = tmp_path / "shards"
+    shards.mkdir()
+    for name in ("prepared.json", "train.idx", "train.bin"):
+        (shards / name).write_text(f"first {name}")
+    folder = remote_tokens.mirror(f"file://{shards}", tmp_path / "mirror")
+    with (folder / "train.idx").open() as opened:
+        (shards / "train.idx").write_text("second")
+        remote_tokens.mirror(f"file://{shards}", folder)
+        assert opened.read() == "first train.idx"
+    assert (folder / "train.idx").read_text() == "second"
+    assert not list(folder.rglob("*.part"))
 
 
 def test_storage_of_an_unknown_kind_is_one_line(tmp_path: Path) -> None:
