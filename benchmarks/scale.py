@@ -68,6 +68,7 @@ class Stages:
         prepare: seconds.
         stored: bytes of the corpus, the kept text, the shards and three checkpoints.
         plan: of the training.
+        idle: GPUs beyond the rows of a step, which have nothing to train.
         trained: seconds of simulated trainings, with failures, (runs,).
         expected: the same by the formula.
         evaluate: seconds.
@@ -79,6 +80,7 @@ class Stages:
     prepare: float
     stored: float
     plan: Plan
+    idle: int
     trained: np.ndarray
     expected: float
     evaluate: float
@@ -156,7 +158,8 @@ def stages(
     recipe = load_recipe(name)
     whole = replace(recipe.train, tokens=max(1, round(tokens)), hours=None, flops=None)
     recipe = replace(recipe, train=whole)
-    made = plan(recipe, gpu, gpus, assumptions)
+    training = min(gpus, recipe.rows_per_step)
+    made = plan(recipe, gpu, training, assumptions)
     work = made.steps * made.best.seconds
     trained = np.array([math.inf])
     if made.best.fits:
@@ -179,6 +182,7 @@ def stages(
         kept / (1e6 * rates.prepare_mb_s * cores),
         size + kept + tokens * rates.shard_bytes + 3 * made.checkpoint_bytes,
         made,
+        gpus - training,
         trained,
         work * made.slowdown,
         products / (gpus * gpu.flops_per_second * assumptions.utilisation),
@@ -215,11 +219,10 @@ def row(corpus: str, gpus: int, made: Stages) -> list[str]:
             *np.quantile(made.trained, [0.95]),
         )
     )
-    idle = max(0, gpus - made.plan.rows_per_step)
     failures = float(made.trained.mean()) / 3600 / made.plan.hours_between_failures
     return [
         *cells,
-        f"{best.kind}, {best.recompute}" + (f"; {idle:,} idle" if idle else ""),
+        f"{best.kind}, {best.checkpointing}" + (f"; {made.idle:,} idle" if made.idle else ""),
         middle if low == high else f"{middle} ({low} to {high})",
         _time(made.expected),
         f"{failures:,.0f}" if failures >= 10 else f"{failures:.1f}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,13 +14,10 @@ from foreword.ranges import Count, NonNegative, Positive, PositiveShare
 
 if TYPE_CHECKING:
     from foreword.cli._run_options import RunOptions
+    from foreword.runs.gpu_memory import GpuMemory
     from foreword.runs.gpus import GPU
-    from foreword.runs.plan import Assumptions, Division, GpuMemory, Plan
-    from foreword.runs.recipe import Recipe
+    from foreword.runs.plan import Assumptions, Division, Plan
     from foreword.train.budget import Budget
-
-STATE = ("weights", "gradients", "optimizer", "average")
-OTHER = ("logits", "buffers", "context")
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ def run(options: RunOptions, budget: Budget | None, asked: PlanOptions, *, as_js
     if as_json:
         console.emit(document(made, name, gpu, gpus, assumptions))
     else:
-        show(recipe, made, f"{gpus:,} x {name}", gpu, gpus, assumptions)
+        show(made, (options.recipe, name), gpu, gpus, assumptions)
 
 
 def document(
@@ -116,43 +114,49 @@ def _as_json(setting: Division) -> dict[str, Any]:
     return {**asdict(setting), "memory": memory, "seconds": setting.seconds}
 
 
-def show(
-    recipe: Recipe, made: Plan, title: str, gpu: GPU, gpus: int, assumptions: Assumptions
-) -> None:
-    """Print a plan: the ways to divide the run, then the best in detail."""
+def show(made: Plan, title: tuple[str, str], gpu: GPU, gpus: int, assumptions: Assumptions) -> None:
+    """Print a plan: the ways to divide the run, then the best in detail.
+
+    Args:
+        made: the plan.
+        title: names of the recipe and the GPU.
+        gpu: to plan for.
+        gpus: how many.
+        assumptions: of the plan.
+    """
     from foreword.runs.plan import precision_name
 
     rows = [
         [
             setting.kind,
-            setting.recompute,
+            setting.checkpointing,
             setting.micro_batch,
-            _gigabytes(sum(setting.memory.parts[part] for part in STATE)),
-            _gigabytes(setting.memory.activations),
-            _gigabytes(sum(setting.memory.parts[part] for part in OTHER)),
             _gigabytes(setting.memory.total),
             setting.fits,
-            f"{setting.seconds:.3g}",
+            f"{setting.seconds:.3g}" if setting.seconds < 100 else f"{setting.seconds:,.0f}",
+            _time(made.seconds(setting)) if setting.fits else "",
         ]
         for setting in made.settings
     ]
-    columns = ["kind", "recompute", "rows", "state", "kept", "other", "all", "fits", "s"]
-    console.table(f"On {title} of {gpu.memory_gb:g} GB", columns, rows)
+    recipe, name = title
+    console.table(
+        f"{recipe} on {gpus:,} x {name}, {gpu.memory_gb:g} GB each",
+        ["parallel", "checkpointing", "rows", "GB", "fits", "s/step", "time"],
+        rows,
+    )
     console.out.print(
-        "kind of parallelism, what backward computes again, rows at once; GB on each GPU:\n"
-        "state (weights, gradients, optimizer), activations kept, other; seconds per step\n",
-        style="dim",
+        "parallel.kind, train.checkpointing, rows computed at once; GB on each GPU\n", style="dim"
     )
     console.facts(
         {
-            "parameters": f"{sum(made.parameters.values()):,}",
+            **(_best(made, gpu, gpus, assumptions) if made.best.fits else _too_large(made, gpus)),
+            "memory": _memory(made.best.memory, gpu),
             "step": f"{made.rows_per_step:,} rows, {made.tokens_per_step:,.0f} tokens, "
-            f"{made.flops_per_step:.3g} FLOPs",
-            **_best(made, gpu, gpus),
-            **_length(made, gpus, assumptions),
-            **_safety(made, assumptions),
+            f"{made.flops_per_step:.3g} FLOPs; {sum(made.parameters.values()):,} parameters",
+            **(_safety(made, assumptions) if made.best.fits else {}),
             "assumed": f"{assumptions.utilisation:.0%} of {gpu.flops_per_second / 1e12:,.4g} "
-            f"TFLOP/s in {precision_name(gpu.dtype)}; communication overlaps; blocks not compiled",
+            f"TFLOP/s in {precision_name(gpu.dtype)} (--utilisation), communication while "
+            "computing, no compiled blocks",
             "numbers": gpu.source,
         }
     )
@@ -163,24 +167,65 @@ def _gigabytes(count: int) -> str:
     return f"{size:,.0f}" if size >= 100 else f"{size:.1f}" if size >= 1 else f"{size:.2f}"
 
 
-def _best(made: Plan, gpu: GPU, gpus: int) -> dict[str, str]:
-    """Return the lines about the best setting: its memory by part, or that none fits."""
-    best = made.best
-    what = f"{best.kind}, recompute {best.recompute}, {best.micro_batch:,} rows at once"
-    if not best.fits:
-        what = f"none fits; the least memory: {what}"
-    lines = {"best": what, "memory": _memory(best.memory, gpu)}
+def _time(seconds: float) -> str:
+    """Return a time as days, from two days on; else as hours, minutes or seconds."""
+    from foreword.formatting import duration
+
+    days = seconds / 86_400
+    if days < 2:
+        return duration(seconds)
+    return (
+        "no end"
+        if days == math.inf
+        else f"{days:,.3g} days"
+        if days < 1000
+        else f"{days:,.0f} days"
+    )
+
+
+def _best(made: Plan, gpu: GPU, gpus: int, assumptions: Assumptions) -> dict[str, str]:
+    """Return the lines about the best setting: what to set, how long it takes, what it costs."""
+    from foreword.formatting import quantity
+
+    best, hours = made.best, made.seconds(made.best) / 3600
+    settings: dict[str, str] = {"parallel.kind": best.kind} if gpus > 1 else {}
+    settings |= {"train.checkpointing": best.checkpointing}
+    settings |= {"train.micro_batch": f"{best.micro_batch}"}
+    lines = {
+        "best": " ".join(f"--set {name}={value}" for name, value in settings.items()),
+        "time": f"{_time(3600 * hours)} for {made.steps:,} steps, "
+        f"{quantity(made.steps * made.tokens_per_step)} tokens, "
+        f"{made.flops_per_step * made.steps:.3g} FLOPs",
+        "cost": f"{hours * gpus:,.3g} GPU-hours"
+        if hours * gpus < 10
+        else f"{hours * gpus:,.0f} GPU-hours",
+        "speed": f"{quantity(made.tokens_per_second)} tokens/s, "
+        f"{quantity(made.tokens_per_second / gpus)} of each GPU",
+    }
+    if made.dollars is not None:
+        lines["cost"] += f", {made.dollars:,.0f} dollars at {assumptions.price:g} each"
     if best.network_seconds > best.compute_seconds:
         lines["network"] = (
             f"decides: {best.network_seconds:.3g} s per step to send, "
             f"{best.compute_seconds:.3g} s to compute"
         )
-    if gpus > made.rows_per_step:
-        lines["idle"] = (
-            f"{gpus - made.rows_per_step:,} GPUs: a step has {made.rows_per_step:,} rows; "
-            "set a larger train.batch"
+    if missing := -made.rows_per_step % gpus:
+        lines["uneven"] = (
+            f"{made.rows_per_step:,} rows on {gpus:,} GPUs: some compute "
+            f"{-(-made.rows_per_step // gpus):,}, others one less; "
+            f"train.batch={made.rows_per_step + missing} would keep all busy"
         )
     return lines
+
+
+def _too_large(made: Plan, gpus: int) -> dict[str, str]:
+    """Return the lines of a plan that does not fit: what is nearest, and on how many it would."""
+    best = made.best
+    least = f"{best.kind} with checkpointing {best.checkpointing}"
+    more = f"on no number of them up to the {made.rows_per_step:,} rows of a step"
+    if made.fits_on is not None:
+        more = f"on {made.fits_on:,} of them"
+    return {"fits": f"none of these; {least} takes the least memory", "would fit": more}
 
 
 def _memory(memory: GpuMemory, gpu: GPU) -> str:
@@ -190,29 +235,18 @@ def _memory(memory: GpuMemory, gpu: GPU) -> str:
     return f"{byte_size(memory.total)} of {gpu.memory_gb:g} GB: {parts}"
 
 
-def _length(made: Plan, gpus: int, assumptions: Assumptions) -> dict[str, str]:
-    from foreword.formatting import quantity
-
-    hours = 24 * made.days
-    time = f"{made.days:,.3g} days" if hours >= 48 else f"{hours:,.3g} hours"
-    lines = {
-        "speed": f"{quantity(made.tokens_per_second)} tokens/s, "
-        f"{quantity(made.tokens_per_second / gpus)} of each GPU",
-        "time": f"{time} for {made.steps:,} steps, "
-        f"{quantity(made.steps * made.tokens_per_step)} tokens, "
-        f"{made.flops_per_step * made.steps:.3g} FLOPs: {hours * gpus:,.0f} GPU-hours",
-    }
-    if made.dollars is not None:
-        lines["price"] = f"{made.dollars:,.0f} dollars, at {assumptions.price:g} for a GPU-hour"
-    return lines
-
-
 def _safety(made: Plan, assumptions: Assumptions) -> dict[str, str]:
     from foreword.formatting import byte_size, duration, figure
 
+    if made.slowdown == math.inf:
+        cost = "there would be no end: a checkpoint takes longer than runs go without failure"
+    else:
+        cost = (
+            f"with a checkpoint every {duration(made.checkpoint_interval)} they cost "
+            f"{made.slowdown - 1:.2%} more time, which is counted"
+        )
     return {
         "checkpoint": f"{byte_size(made.checkpoint_bytes)}, written in "
         f"{duration(made.checkpoint_seconds)} at {assumptions.storage_gb_s:g} GB/s",
-        "failures": f"one in {figure(made.hours_between_failures, 3)} hours; with a checkpoint "
-        f"every {duration(made.checkpoint_interval)} they cost {made.slowdown - 1:.2%} more time",
+        "failures": f"one in {figure(made.hours_between_failures, 3)} hours; {cost}",
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,7 @@ from foreword.nn.cache import LayerCache
 from foreword.nn.dropout import repeated_draws
 
 Checkpointing = Literal["none", "selective", "full"]
+AMOUNTS: tuple[Checkpointing, ...] = get_args(Checkpointing)
 Contexts = tuple[AbstractContextManager[Any], AbstractContextManager[Any]]
 
 # What `selective` keeps, by the names of torch's operations: linear maps and fused attention. Not
@@ -140,7 +141,11 @@ class _Both(AbstractContextManager[None]):
 
 
 def _policy(context: Any, operation: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
-    """Keep the results of linear maps and fused attention."""
-    name = operation.name().partition("::")[2].partition(".")[0]
-    is_kept = name in KEPT or "attention" in name
-    return CheckpointPolicy.MUST_SAVE if is_kept else CheckpointPolicy.PREFER_RECOMPUTE
+    """Say what to do with the results of an operation."""
+    return CheckpointPolicy.MUST_SAVE if is_kept(operation) else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def is_kept(operation: Any) -> bool:
+    """Return whether `selective` keeps an operation's results: linear maps, fused attention."""
+    name: str = operation.name().rpartition("::")[2].partition(".")[0]
+    return name in KEPT or "attention" in name

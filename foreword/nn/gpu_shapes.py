@@ -58,13 +58,29 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return cast(Tensor, _FusedAttention.apply(q, k, v))  # type: ignore[no-untyped-call]
 
 
+@torch.library.custom_op(
+    "foreword::fused_attention",
+    mutates_args=(),
+    schema="(Tensor q, Tensor k, Tensor v) -> (Tensor, Tensor)",
+)
+def _fused_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the output and a number per query, without values, as one operation.
+
+    Kernels write (batch, length, heads, width), as the output projection reads it.
+    """
+    batch, heads, length, _ = q.shape
+    out = q.new_empty(batch, length, heads, v.shape[3]).transpose(1, 2)
+    return out, q.new_empty(batch, heads, length, dtype=torch.float32)
+
+
+_fused_attention.register_fake(_fused_attention._init_fn)  # the same: it has no values
+
+
 class _FusedAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        # Kernels write (batch, length, heads, width), as the output projection reads it.
-        batch, heads, length, _ = q.shape
-        out = q.new_empty(batch, length, heads, v.shape[3]).transpose(1, 2)
-        log_sums = q.new_empty(batch, heads, length, dtype=torch.float32)
+        out: Tensor
+        out, log_sums = _fused_attention(q, k, v)
         ctx.save_for_backward(q, k, v, out, log_sums)
         return out
 

@@ -22,12 +22,13 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from foreword.nn.checkpointing import AMOUNTS, Checkpointing
 from foreword.nn.gpu_shapes import gpu_shapes
 from foreword.nn.init import shapes_only
 from foreword.nn.stack_settings import StackSettings
 from foreword.objectives._model_with_loss import ModelWithLoss
 from foreword.runs.dry_run import dummy_example, dummy_vocab, shallow
-from foreword.runs.kept_bytes import RECOMPUTE, Kept, KeptBytes, Recompute
+from foreword.runs.kept_bytes import Kept, KeptBytes
 from foreword.runs.recipe import Recipe
 from foreword.train import flops
 from foreword.train.device import autocast
@@ -50,14 +51,14 @@ class Counted:
     """A step, counted. The lines are in rows: a constant, and what each row adds.
 
     Attributes:
-        kept: for each `Recompute`, the bytes kept without rows (weights in another dtype, gradient
-            of the output layer) and for each further row.
+        kept: for each amount of checkpointing, the bytes kept without rows (weights in another
+            dtype, gradient of the output layer) and for each further row.
         tokens_per_row: tokens that the model reads, source and target.
         predictions_per_row: predictions of tokens.
         flops_per_row: forward and backward, nothing recomputed.
     """
 
-    kept: dict[Recompute, tuple[Kept, Kept]]
+    kept: dict[Checkpointing, tuple[Kept, Kept]]
     tokens_per_row: float
     predictions_per_row: float
     flops_per_row: float
@@ -92,7 +93,7 @@ def count_step(
         totals = totals + (np.stack(more) - np.stack([one, two])) * ((layers - period) / period)
     first, each = totals[0], totals[1] - totals[0]
     kept = {}
-    for n, mode in enumerate(RECOMPUTE):
+    for n, mode in enumerate(AMOUNTS):
         part = slice(2 * n, 2 * n + 2)
         kept[mode] = (Kept(*(first - each)[part]), Kept(*each[part]))
     tokens, predictions, operations = totals[0][-3:]
@@ -109,7 +110,7 @@ def _period(recipe: Recipe) -> int:
 def _counts(
     recipe: Recipe, rows: int, *, dtype: torch.dtype, vocab: Vocab, on_gpu: bool
 ) -> np.ndarray:
-    """Return bytes by `Recompute` and part, then tokens, predictions and FLOPs of these rows."""
+    """Return bytes by checkpointing and part, then tokens, predictions and FLOPs of these rows."""
     example = dummy_example(recipe, vocab, rows)
     batch = recipe.layout.arrange(example, vocab)
     counts = recipe.objective.count_terms(batch)
@@ -135,7 +136,7 @@ def _counts(
         if rows == 1:
             with gpu_shapes("loops"):
                 operations = flops.count(model, batch, loss_fn)
-    kept = [getattr(tracker.kept(mode), part) for mode in RECOMPUTE for part in PARTS]
+    kept = [getattr(tracker.kept(mode), part) for mode in AMOUNTS for part in PARTS]
     return np.array([*kept, count_tokens(batch), predictions, operations], float)
 
 

@@ -12,13 +12,15 @@ from torch.optim import Optimizer
 
 from foreword.nn.model import neural_settings
 from foreword.runs.kept_bytes import KeptBytes
+from foreword.runs.recipe import Recipe
 from foreword.runs.resident import Peak
 from foreword.runs.setup import TrainingSetup
 from foreword.runs.sizes import (
     POSITION_BYTES,
     activations_at_least,
+    count_state,
     memory_of,
-    state_per_weight,
+    state_numbers,
 )
 from foreword.train import flops
 from foreword.train.device import autocast, wait
@@ -41,7 +43,8 @@ class MemoryUse:
             that were read; on a GPU, its context.
         rows: the rows of steps made ahead.
         weights: the model's weights, in float32.
-        gradients: the gradients of each worker; once more where several micro-batches are added.
+        gradients: the gradients of each worker; of several workers once more where they have more
+            than a micro-batch each.
         optimizer: the optimizer's state after a step.
         average: the second weights of a run that averages them.
         activations: what backward needs of one micro-batch.
@@ -85,9 +88,7 @@ def memory_taken(
     recipe, train = setup.recipe, setup.recipe.train
     # Weights and optimizer state are known before any step.
     weights = _bytes(setup.model.parameters())
-    state = round(
-        weights * state_per_weight(recipe.optimizer)
-    )  # measured by a step, which loads all code
+    state = 4 * state_numbers(recipe.optimizer, setup.model)  # by a step, which loads all code
     # Peaks at one or two numbers of rows, and their memory besides weights and state.
     most = min(train.micro_batch, max(rows, 2 * train.workers))
     if train.micro_batch <= 2 * most:  # two smaller ones would take as long and be less exact
@@ -111,13 +112,23 @@ def memory_taken(
         program=max(program, 0),
         rows=STEPS_OF_ROWS * nbytes(batch) * recipe.rows_per_step if on_cpu else 0,
         weights=weights,
-        gradients=weights * (train.workers + (recipe.rows_per_step > train.micro_batch)),
+        gradients=weights * gradient_copies(recipe),
         optimizer=state,
         average=weights if train.average else 0,
         activations=activations,
         allocator=max(0, all_others - activations),
         available=memory_of(setup.device),
     )
+
+
+def gradient_copies(recipe: Recipe) -> int:
+    """Return how many gradients of all weights one process holds at once.
+
+    One worker adds to them in place; of several, each has its own, beside their sum.
+    """
+    train = recipe.train
+    workers = max(1, train.workers)
+    return workers + (workers > 1 and recipe.rows_per_step > train.micro_batch)
 
 
 def extrapolate(measured: Sequence[int], counts: Sequence[int], rows: int) -> int:
@@ -186,8 +197,8 @@ def memory_at_least(setup: TrainingSetup, parameters: int) -> MemoryUse:
         program=PROGRAM,
         rows=STEPS_OF_ROWS * recipe.rows_per_step * length * POSITION_BYTES,
         weights=weights,
-        gradients=weights * (1 + (recipe.rows_per_step > recipe.train.micro_batch)),
-        optimizer=round(weights * state_per_weight(recipe.optimizer)),
+        gradients=weights * gradient_copies(recipe),
+        optimizer=4 * count_state(recipe, setup.vocab),
         average=weights if recipe.train.average else 0,
         activations=row * recipe.train.micro_batch,
         allocator=0,
@@ -208,12 +219,13 @@ def activations_of(setup: TrainingSetup, rows: int, loss_fn: Callable[[Batch], L
 
 
 def _saved_bytes(setup: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> int:
-    """Return the bytes of all tensors that forward keeps for backward, each storage once."""
+    """Return the bytes that backward needs of forward, each storage once."""
     batch = setup.feed.batch(np.arange(rows), setup.recipe.train.seed).to(setup.device)
-    tracker = KeptBytes(setup.model)
+    amount = setup.recipe.train.checkpointing
+    tracker = KeptBytes(setup.model, [amount])
     with tracker, autocast(setup.device, setup.dtype):
         loss_fn(batch)
-    kept = tracker.kept("none")
+    kept = tracker.kept(amount)
     return round(kept.activations + kept.head)
 
 

@@ -2,35 +2,39 @@
 
 The step is counted (`foreword.runs.counted`), so the plan needs neither text nor GPU. Assumed are
 the share of a GPU's peak rate, that communication overlaps with computing, and that blocks are
-not compiled; compiled ones keep less for the backward pass.
+not compiled; compiled ones keep less for the backward pass. What each process holds of weights and
+gradients is what the kinds of `train/parallel/` make (`benchmarks/parallel_memory.py` measures it).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 
+from foreword import kinds
 from foreword.errors import UserError
+from foreword.nn.checkpointing import AMOUNTS, Checkpointing
 from foreword.nn.cross_entropy import SLICE
-from foreword.nn.model import ModelSettings, neural_settings
+from foreword.nn.model import neural_settings
 from foreword.nn.stack_settings import StackSettings
 from foreword.ranges import Count, NonNegative, Positive, PositiveShare, Ranged
 from foreword.runs.counted import Counted, count_step
 from foreword.runs.estimate import steps_of
 from foreword.runs.failures import FAILURE_HOURS, best_interval, expected_time
+from foreword.runs.gpu_memory import GpuMemory
 from foreword.runs.gpus import GPU
-from foreword.runs.kept_bytes import RECOMPUTE, Recompute
 from foreword.runs.recipe import Recipe
-from foreword.runs.sizes import count_parameters, state_per_weight
+from foreword.runs.sizes import count_parameters, count_state
 from foreword.train.budget import Budget
+from foreword.train.parallel.fsdp import FSDP
+from foreword.train.parallel.hsdp import HSDP
 
 Kind = Literal["none", "ddp", "fsdp", "hsdp"]
 
-CONTEXT = 1_500_000_000  # bytes of CUDA, NCCL and kernels' work space on each GPU
 HALF, SINGLE = 2, 4  # bytes of a number
 # Bytes per parameter that AdamW moves: weight, gradient and two moments read, all but the gradient
 # written.
@@ -59,50 +63,13 @@ class Assumptions(Ranged):
 
 
 @dataclass(frozen=True)
-class GpuMemory:
-    """Bytes on each GPU at the peak of a step.
-
-    Attributes:
-        weights: in float32.
-        gradients: in float32.
-        optimizer: state of the optimizer.
-        average: the second weights of a run that averages them.
-        activations: kept for the backward pass of a micro-batch.
-        logits: a slice of scores over the vocabulary with its softmax, and the gradient of the
-            output layer.
-        buffers: weights in the precision of the products: copies of all, or with sharding two
-            blocks gathered from other GPUs and a gradient on its way to them.
-        context: CUDA, NCCL, kernels' work space.
-    """
-
-    weights: int
-    gradients: int
-    optimizer: int
-    average: int
-    activations: int
-    logits: int
-    buffers: int
-    context: int = CONTEXT
-
-    @property
-    def parts(self) -> dict[str, int]:
-        """Bytes by part."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
-
-    @property
-    def total(self) -> int:
-        """Bytes of all parts together."""
-        return sum(self.parts.values())
-
-
-@dataclass(frozen=True)
 class Division:
     """One way to divide a run.
 
     Attributes:
         kind: of parallelism: one GPU (`none`), whole copies (`ddp`), shards over all GPUs
             (`fsdp`), or over those of each node (`hsdp`).
-        recompute: what is computed again in the backward pass instead of kept.
+        checkpointing: what is computed again in the backward pass instead of kept.
         micro_batch: rows computed at once, the most that fit; 1 if none do.
         memory: of each GPU.
         fits: whether it is within the GPU's memory.
@@ -112,7 +79,7 @@ class Division:
     """
 
     kind: Kind
-    recompute: Recompute
+    checkpointing: Checkpointing
     micro_batch: int
     memory: GpuMemory
     fits: bool
@@ -138,6 +105,8 @@ class Plan:
         steps: of the whole budget, at the speed of the best setting.
         settings: the ways to divide it.
         best: the fastest that fits, the simplest of equals; the one of least memory if none does.
+        fits_on: if none fits, the least power of two of GPUs on which one does; None if there is
+            none up to the rows of a step.
         checkpoint_bytes: weights, optimizer and average.
         checkpoint_seconds: to write it.
         hours_between_failures: expected, of all GPUs.
@@ -153,6 +122,7 @@ class Plan:
     steps: int
     settings: tuple[Division, ...]
     best: Division
+    fits_on: int | None
     checkpoint_bytes: int
     checkpoint_seconds: float
     hours_between_failures: float
@@ -168,14 +138,19 @@ class Plan:
     @property
     def days(self) -> float:
         """Expected time, with failures and checkpoints."""
-        return self.steps * self.best.seconds * self.slowdown / 86_400
+        return self.seconds(self.best) / 86_400
+
+    def seconds(self, setting: Division) -> float:
+        """Return the expected time with a setting, as the best one loses to failures."""
+        return self.steps * setting.seconds * self.slowdown
 
 
 def plan(recipe: Recipe, gpu: GPU, gpus: Count, assumptions: Assumptions) -> Plan:
     """Return the plan of a run.
 
     Raises:
-        UserError: the model is trained without gradients, or its budget is in epochs.
+        UserError: the model is trained without gradients, its budget is in epochs, or a step has
+            fewer rows than there are GPUs.
     """
     recipe = replace(recipe, train=replace(recipe.train, workers=1))
     if recipe.model.trains_offline:
@@ -185,10 +160,16 @@ def plan(recipe: Recipe, gpu: GPU, gpus: Count, assumptions: Assumptions) -> Pla
         raise UserError(
             "--gpus: a plan reads no text, so a budget in epochs has no length; give --tokens"
         )
+    rows = recipe.rows_per_step
+    if gpus > rows:
+        raise UserError(
+            f"--gpus: a step of {rows:,} rows cannot be divided among {gpus:,} GPUs; plan for "
+            f"{rows:,} or fewer, or set a larger train.batch"
+        )
     # One counted step serves every setting.
     parameters = count_parameters(recipe)
     counted = count_step(recipe, gpu.dtype)
-    planner = _Planner(recipe, gpu, gpus, assumptions, parameters, counted)
+    planner = _Planner(recipe, gpu, gpus, assumptions, parameters, count_state(recipe), counted)
     settings = tuple(planner.settings())
     fitting = [setting for setting in settings if setting.fits]
     if fitting:
@@ -196,7 +177,7 @@ def plan(recipe: Recipe, gpu: GPU, gpus: Count, assumptions: Assumptions) -> Pla
         best = next(setting for setting in fitting if setting.seconds <= (1 + ABOUT) * least)
     else:
         best = min(settings, key=lambda setting: setting.memory.total)
-    rows = recipe.rows_per_step
+    fits_on = None if fitting else planner.fits_on()
     tokens, operations = counted.tokens_per_row * rows, counted.flops_per_row * rows
     steps = steps_of(budget, tokens, operations, best.seconds, epochs=0.0)
     # Checkpoints and failures.
@@ -216,6 +197,7 @@ def plan(recipe: Recipe, gpu: GPU, gpus: Count, assumptions: Assumptions) -> Pla
         steps,
         settings,
         best,
+        fits_on,
         size,
         save,
         between / 3600,
@@ -234,6 +216,7 @@ class _Planner:
     gpus: int
     assumptions: Assumptions
     parameters: Mapping[str, int]
+    state: int
     counted: Counted
 
     @property
@@ -247,27 +230,46 @@ class _Planner:
     @property
     def stored(self) -> int:
         """Bytes of a checkpoint."""
-        state = 1 + state_per_weight(self.recipe.optimizer) + bool(self.recipe.train.average)
-        return round(SINGLE * self.total * state)
+        return SINGLE * (self.total * (1 + bool(self.recipe.train.average)) + self.state)
+
+    @property
+    def outside(self) -> int:
+        """Parameters that are gathered for the whole of a step: those of no block."""
+        model = self.recipe.model
+        if not isinstance(model, StackSettings) or model.share != "none":
+            return self.total
+        return sum(self.parameters.get(part, 0) for part in HEADS_AND_EMBEDDING)
 
     def settings(self) -> Iterator[Division]:
-        """Yield the settings, from the simplest."""
-        kinds: list[Kind] = ["none"] if self.gpus == 1 else ["ddp", "fsdp"]
+        """Yield the settings, from the simplest; only those that the recipe leaves open."""
+        ways: list[Kind] = ["none"] if self.gpus == 1 else ["ddp", "fsdp"]
         if self.nodes > 1:
-            kinds.insert(1, "hsdp")
-        for kind in kinds:
-            for mode in RECOMPUTE:
-                if mode == "none" or isinstance(self.recipe.model, StackSettings):
+            ways.insert(1, "hsdp")
+        chosen, amount = kinds.name_of(self.recipe.parallel), self.recipe.train.checkpointing
+        for kind in ways:
+            if self.gpus > 1 and chosen not in ("auto", kind):
+                continue
+            for mode in AMOUNTS:
+                has_blocks = isinstance(self.recipe.model, StackSettings)
+                if mode == amount or (amount == "none" and has_blocks):
                     yield self._setting(kind, mode)
 
-    def _setting(self, kind: Kind, mode: Recompute) -> Division:
+    def fits_on(self) -> int | None:
+        """Return the least power of two of GPUs on which a setting fits; None without one."""
+        count = 1
+        while (count := 2 * count) <= self.recipe.rows_per_step:
+            if any(setting.fits for setting in replace(self, gpus=count).settings()):
+                return count
+        return None
+
+    def _setting(self, kind: Kind, mode: Checkpointing) -> Division:
         rows = -(-self.recipe.rows_per_step // self.gpus)
         most = min(rows, self.recipe.train.micro_batch or rows)
         sizes = [1 << n for n in range(most.bit_length())]
         if self.recipe.train.micro_batch:
             sizes = [most]
         room = 1e9 * self.gpu.memory_gb
-        memories = {size: self._memory(kind, mode, size) for size in sizes}
+        memories = {size: self._memory(kind, mode, size, size < rows) for size in sizes}
         micro = max((size for size in sizes if memories[size].total <= room), default=sizes[0])
         # Full recomputation repeats the forward pass, a third of the products.
         products = rows * self.counted.flops_per_row * (4 / 3 if mode == "full" else 1)
@@ -280,35 +282,65 @@ class _Planner:
 
     def _shards(self, kind: Kind) -> int:
         """Return how many GPUs share one copy of the weights."""
-        return {"fsdp": self.gpus, "hsdp": min(self.gpus, self.gpu.per_node)}.get(kind, 1)
+        group = min(self.gpus, self.gpu.per_node)
+        if isinstance(self.recipe.parallel, HSDP):
+            group = min(self.gpus, self.recipe.parallel.group or group)
+        return {"fsdp": self.gpus, "hsdp": group}.get(kind, 1)
 
-    def _memory(self, kind: Kind, mode: Recompute, rows: int) -> GpuMemory:
-        """Return the memory of each GPU with this many rows at once."""
+    @property
+    def reshards(self) -> bool:
+        """Whether shards drop a block's weights between forward and backward."""
+        kind = self.recipe.parallel
+        return kind.reshard if isinstance(kind, FSDP | HSDP) else True
+
+    def _memory(self, kind: Kind, mode: Checkpointing, rows: int, adds_up: bool) -> GpuMemory:
+        """Return the memory of each GPU with this many rows at once.
+
+        Args:
+            kind: of parallelism.
+            mode: of checkpointing.
+            rows: at once.
+            adds_up: whether a step adds up several micro-batches.
+        """
         fixed, each = self.counted.kept[mode]
         shards = self._shards(kind)
         weights = SINGLE * self.total // shards
-        size = self.gpu.dtype.itemsize
-        buffers = fixed.activations
-        if shards > 1:
-            # Two blocks gathered, the gradient of one, and all that is in no block.
-            outside = sum(self.parameters.get(part, 0) for part in HEADS_AND_EMBEDDING)
-            buffers = (2 * size + SINGLE) * self._block() + (size + SINGLE) * outside
+        buffers = fixed.activations if shards == 1 else self._gathered(fixed.activations)
         average = weights if self.recipe.train.average else 0
         return GpuMemory(
             weights=weights,
-            gradients=weights,
-            optimizer=round(weights * state_per_weight(self.recipe.optimizer)),
+            gradients=weights * (2 if kind == "ddp" and adds_up else 1),
+            optimizer=SINGLE * self.state // shards,
             average=average,
             activations=round(rows * each.activations),
             logits=round(fixed.head + rows * each.head + self._slice_bytes(rows)),
             buffers=max(0, round(buffers)),
         )
 
+    def _gathered(self, casts: float) -> float:
+        """Return the bytes of whole weights and gradients that a GPU with shards holds at once.
+
+        Of blocks, in the precision of the products: two with a buffer to gather into, and the
+        gradients of one, also as float32 to be sent. All else in float32: weights and gradients,
+        and gradients to be sent where that is all there is.
+
+        Args:
+            casts: bytes of weights that autocast keeps in another precision.
+        """
+        size, outside = self.gpu.dtype.itemsize, self.outside
+        if outside == self.total:
+            return 3 * SINGLE * outside + casts
+        block = self._block()
+        blocks = (3 * size + SINGLE + (size if size < SINGLE else 0)) * block
+        if not self.reshards:
+            blocks += size * max(0, self.total - outside - 2 * block)
+        return blocks + 2 * SINGLE * outside
+
     def _block(self) -> int:
         """Return the parameters of the largest block."""
-        model = neural_settings(self.recipe.model)
+        layers = neural_settings(self.recipe.model).layers
         inside = [n for part, n in self.parameters.items() if part not in HEADS_AND_EMBEDDING]
-        return max(inside, default=0) // max(1, _layers_of_a_stack(model))
+        return max(inside, default=0) // max(1, layers)
 
     def _slice_bytes(self, rows: int) -> int:
         """Return the bytes of logits and probabilities that exist at once, and of the weights.
@@ -325,25 +357,21 @@ class _Planner:
     def _network_seconds(self, kind: Kind, micro_batches: int) -> float:
         """Return the seconds in which a GPU sends what a step needs, by rings.
 
-        All-reduce sends twice the gradients; sharding gathers the weights before each forward and
-        backward pass and sends each gradient once.
+        All-reduce sends twice the gradients. Sharding gathers the weights of blocks before each
+        forward and backward pass, all others once, and sends each gradient, for each micro-batch.
         """
         link, network = 1e9 * self.gpu.link_gb_s, 1e9 * self.gpu.network_gb_s
         gradients, shards = SINGLE * self.total, self._shards(kind)
         around = link if self.nodes == 1 else network
-        weights = self.gpu.dtype.itemsize * self.total
-        sharded = micro_batches * (2 * weights + gradients) * (1 - 1 / shards)
+        blocks = self.gpu.dtype.itemsize * (self.total - self.outside) * (1 + self.reshards)
+        sharded = (blocks + SINGLE * self.outside + gradients) * (1 - 1 / shards)
         if kind == "fsdp":
-            return sharded / around
+            return micro_batches * sharded / around
         if kind == "hsdp":
-            return sharded / link + 2 * gradients / shards * (1 - 1 / self.nodes) / network
+            copies = self.gpus / shards
+            reduced = 2 * gradients / shards * (1 - 1 / copies)
+            return micro_batches * (sharded / link + reduced / network)
         return 2 * gradients * (1 - 1 / self.gpus) / around
-
-
-def _layers_of_a_stack(model: ModelSettings) -> int:
-    """Return the layers of the part of a model whose parameters are counted together."""
-    shared = isinstance(model, StackSettings) and model.share == "all"
-    return 1 if shared else model.layers
 
 
 def precision_name(dtype: torch.dtype) -> str:

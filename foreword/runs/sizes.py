@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from foreword.errors import UserError
 from foreword.formatting import byte_size
@@ -21,6 +21,7 @@ from foreword.runs.dry_run import FEW_LAYERS, dummy_vocab, shallow
 from foreword.runs.recipe import Recipe
 from foreword.train.device import choose_device
 from foreword.train.optimizers._contract import OptimizerSettings
+from foreword.train.optimizers.muon import hidden_matrices
 from foreword.types import Vocab
 
 TOKEN_BYTES = 100  # per token of the vocabulary, in the tokenizer and in `Vocab`
@@ -138,7 +139,7 @@ def _training(recipe: Recipe, numbers: int) -> dict[str, int]:
     return {
         "weights": weights,
         "gradients": weights,
-        "optimizer": round(weights * state_per_weight(recipe.optimizer)),
+        "optimizer": weights * min(state_per_weight(recipe.optimizer)),
         **({"average": weights} if recipe.train.average else {}),
         "activations": activations_at_least(neural_settings(model), recipe.packing.length),
     }
@@ -157,14 +158,46 @@ def _attention_numbers(model: Architecture) -> int:
 
 
 @functools.cache
-def state_per_weight(optimizer: OptimizerSettings) -> float:
-    """Return the bytes of optimizer state per byte of weights, measured on a matrix."""
-    matrix = nn.Linear(64, 64, bias=False)
-    matrix.weight.grad = torch.zeros_like(matrix.weight)
-    made = optimizer.build(matrix)
+def state_per_weight(optimizer: OptimizerSettings) -> tuple[int, int]:
+    """Return the numbers that an optimizer keeps per weight, measured by a step.
+
+    Returns:
+        Of matrices that map states to states, and of all other weights, which Muon leaves to AdamW.
+    """
+    matrix, table = nn.Linear(64, 64, bias=False), nn.Embedding(64, 64)
+    for module in (matrix, table):
+        module.weight.grad = torch.zeros_like(module.weight)
+    made = optimizer.build(nn.Sequential(matrix, table))
     made.step()
-    held = sum(v.nbytes for state in made.state.values() for v in state.values() if v is not None)
-    return float(held // matrix.weight.nbytes)
+
+    def kept(weight: Tensor) -> int:
+        numbers: int = sum(v.numel() for v in made.state[weight].values() if v is not None)
+        return numbers // weight.numel()
+
+    return kept(matrix.weight), kept(table.weight)
+
+
+def state_numbers(optimizer: OptimizerSettings, model: nn.Module) -> int:
+    """Return how many numbers an optimizer keeps for the weights of a model."""
+    of_matrix, of_other = state_per_weight(optimizer)
+    matrices = sum(p.numel() for p in set(hidden_matrices(model)))
+    return of_matrix * matrices + of_other * (sum(p.numel() for p in model.parameters()) - matrices)
+
+
+def count_state(recipe: Recipe, vocab: Vocab | None = None) -> int:
+    """Return `state_numbers` of a recipe, of which few layers are built, without weights.
+
+    Raises:
+        OverflowError: as `count_parameters`.
+        UserError: as `count_parameters`.
+    """
+
+    state_per_weight(recipe.optimizer)  # with numbers, which the context below has not
+
+    def counted(model: nn.Module) -> dict[str, int]:
+        return {"state": state_numbers(recipe.optimizer, model)}
+
+    return _counts_of_layers(recipe, vocab, counted)["state"]
 
 
 def count_parameters(recipe: Recipe, vocab: Vocab | None = None) -> dict[str, int]:
@@ -174,22 +207,31 @@ def count_parameters(recipe: Recipe, vocab: Vocab | None = None) -> dict[str, in
         OverflowError: a tensor is too large to be addressed.
         UserError: parts of the recipe do not fit.
     """
+    return _counts_of_layers(recipe, vocab, count_by_part)
+
+
+def _counts_of_layers(
+    recipe: Recipe, vocab: Vocab | None, counted: Callable[[nn.Module], dict[str, int]]
+) -> dict[str, int]:
+    """Return counts of a model, of which few layers are built, without weights."""
     vocab = vocab or dummy_vocab(recipe.tokenizer)
     few, deep = shallow(recipe)
-    first = _count(few, vocab)
+    first = _count(few, vocab, counted)
     counts = dict(first)
     for name, layers in deep.items():
         deeper: Any = replace(few.model, **{name: 2 * FEW_LAYERS})
-        more = _count(replace(few, model=deeper), vocab)
+        more = _count(replace(few, model=deeper), vocab, counted)
         for part in counts:
             counts[part] += (layers - FEW_LAYERS) * (more[part] - first[part]) // FEW_LAYERS
     return counts
 
 
-def _count(recipe: Recipe, vocab: Vocab) -> dict[str, int]:
+def _count(
+    recipe: Recipe, vocab: Vocab, counted: Callable[[nn.Module], dict[str, int]]
+) -> dict[str, int]:
     try:
         with shapes_only():
-            return count_by_part(recipe.build(vocab))
+            return counted(recipe.build(vocab))
     except (RuntimeError, TypeError) as error:
         if "overflow" not in str(error).lower():
             raise

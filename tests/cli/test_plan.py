@@ -12,11 +12,22 @@ TINY = ["gpt2_tiny", "--set", "tokenizer.vocab=400", "--set", "model.layers=1"]
 
 
 def test_a_plan_is_shown_and_is_data(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["check", *TINY, "--gpus", "64", "--gpu", "h100", "--price", "2", "--tokens", "1e9"]
+    words = [
+        "check",
+        *TINY,
+        "--gpus",
+        "8",
+        "--gpu",
+        "h100,per_node=4",
+        "--price",
+        "2",
+        "--tokens",
+        "1e9",
+    ]
     assert run(words) == 0
     shown = capsys.readouterr().out
     for part in (
-        "64 x h100 of 80 GB",
+        "gpt2_tiny on 8 x h100,per_node=4, 80 GB each",
         "hsdp",
         "weights",
         "checkpoint",
@@ -24,8 +35,9 @@ def test_a_plan_is_shown_and_is_data(capsys: pytest.CaptureFixture[str]) -> None
         "H100 datasheet",
     ):
         assert part in shown
-    assert max(map(len, shown.partition("parameters")[0].splitlines())) <= 80
-    assert run([*words, "--json"]) == 0
+    assert max(map(len, shown.partition("best ")[0].splitlines())) <= 80
+    best = shown.partition("best ")[2].splitlines()[0].split()
+    assert run([*words, *best, "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
     assert made["best"]["fits"]
     memory = made["best"]["memory"]
@@ -51,6 +63,15 @@ def test_what_makes_no_plan_is_refused(
     captured = capsys.readouterr()
     assert message in captured.err
     assert captured.err.count("\n") == 1
+
+
+def test_a_plan_without_room_gives_no_time(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["check", *TINY, "--gpus", "2", "--price", "2", "--gpu", "memory_gb=1,bf16_tflops=9"]
+    assert run(words) == 0
+    shown = capsys.readouterr().out
+    assert "none of these; " in shown
+    assert "on no number of them" in shown
+    assert "dollars" not in shown
 
 
 def test_what_has_no_steps_here_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from foreword.errors import UserError
-from foreword.nn.checkpointing import checkpoint_blocks
+from foreword.nn.checkpointing import Checkpointing, checkpoint_blocks
 from foreword.runs.corpus import corpus
 from foreword.runs.memory import _saved_bytes
 from foreword.runs.setup import TrainingSetup, set_up_training, step_flops
@@ -36,13 +36,16 @@ def test_gradients_with_dropout_are_those_without_checkpointing(
     batches = setup.feed.micro_batches(0)
     expected, flops = runs.gradient(setup, batches), step_flops(setup)
     saved = [_saved_bytes(setup, 4, setup.loss_fn)]
-    for amount in ("selective", "full"):
+    amounts: list[Checkpointing] = ["selective", "full"]
+    for amount in amounts:
         for module in setup.model.modules():
             vars(module).pop("forward", None)
-        assert checkpoint_blocks(setup.model, amount)  # type: ignore[arg-type]
+        assert checkpoint_blocks(setup.model, amount)
         assert torch.equal(runs.gradient(setup, batches), expected)
         assert step_flops(setup) == flops
-        saved.append(_saved_bytes(setup, 4, setup.loss_fn))
+        train = replace(setup.recipe.train, checkpointing=amount)
+        chosen = replace(setup, recipe=replace(setup.recipe, train=train))
+        saved.append(_saved_bytes(chosen, 4, setup.loss_fn))
     assert saved[0] > max(saved[1:])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -14,18 +15,21 @@ from foreword.models.transformer import Transformer
 from foreword.nn.attention import AttentionInputs, PreparedMask
 from foreword.nn.attentions.dense import DenseAttention
 from foreword.nn.block import Block
+from foreword.nn.checkpointing import AMOUNTS, Checkpointing
 from foreword.nn.gpu_shapes import gpu_shapes
 from foreword.nn.init import initialise, shapes_only
 from foreword.nn.positions._contract import AttentionPositions
 from foreword.objectives._model_with_loss import ModelWithLoss
 from foreword.runs.counted import count_step, fake_tensors
 from foreword.runs.dry_run import dummy_example, dummy_vocab
-from foreword.runs.kept_bytes import RECOMPUTE, KeptBytes, Recompute
+from foreword.runs.kept_bytes import KeptBytes
 from foreword.runs.recipe import Recipe, load_recipe
+from foreword.runs.setup import build_model
 from foreword.train import flops
 from foreword.train.device import autocast
 from foreword.train.flops import without_onednn
 from foreword.types import Batch, TermCounts
+from tests.held import Held
 
 ROWS = 3
 CPU = torch.device("cpu")
@@ -67,9 +71,28 @@ def test_counted_bytes_and_flops_are_those_of_real_tensors(family: str) -> None:
 
 def test_recomputing_keeps_less_activations() -> None:
     kept = count_step(load_recipe("t5_base", ["model.layers=2"])).kept
-    each = {mode: kept[mode][1].activations for mode in RECOMPUTE}
-    assert each["full"] < 0.5 * each["none"]
-    assert each["selective"] < each["none"]  # a learned bias with dropout keeps the scores
+    each = {mode: kept[mode][1].activations for mode in AMOUNTS}
+    assert each["full"] < each["selective"] < each["none"]
+
+
+@pytest.mark.parametrize("amount", AMOUNTS)
+@pytest.mark.parametrize("family", ["bert", "t5"])
+def test_counted_bytes_are_those_held_between_forward_and_backward(
+    family: str, amount: Checkpointing
+) -> None:
+    recipe = load_recipe(f"{family}_tiny", [*SMALL, f"train.checkpointing={amount}"])
+    batch = dummy_batch(recipe, ROWS).to("cpu")
+    loss_fn = build_model(recipe, dummy_vocab(recipe.tokenizer), CPU).train()
+    tracker = KeptBytes(loss_fn.model, [amount])
+    with tracker, autocast(CPU, torch.bfloat16):
+        loss_fn(batch)
+    gc.collect()
+    with Held() as held, autocast(CPU, torch.bfloat16):
+        loss = loss_fn(batch)
+    kept, store = tracker.kept(amount), tracker._stores[amount]
+    assert loss.total.requires_grad
+    counted = kept.activations + kept.head - store.most_inside  # that is computed in backward
+    assert counted == pytest.approx(held.now, rel=0.05)
 
 
 class _Unfused(nn.Module):
@@ -82,9 +105,13 @@ class _Unfused(nn.Module):
         return q.new_zeros(*q.shape[:3], k.shape[2])
 
 
-@pytest.mark.parametrize("mode", RECOMPUTE)
-def test_a_layer_keeps_what_the_formula_of_megatron_says(mode: Recompute) -> None:
-    """Korthikanti et al. 2022, section 4 and 5: s b h (34 + 5 a s / h), s b h 34 and s b h 2."""
+@pytest.mark.parametrize("mode", AMOUNTS)
+def test_a_layer_keeps_what_the_formula_of_megatron_says(mode: Checkpointing) -> None:
+    """Korthikanti et al. 2022, section 4 and 5: s b h (34 + 5 a s / h), and s b h 2 for the input.
+
+    `selective` keeps the input and what linear maps give: queries, keys and values, the outputs of
+    attention and feed-forward (2 each), and what is inside of the latter (8).
+    """
     s, b, h, a = 256, 2, 512, 8
     settings = Transformer(d_model=h, heads=a, dropout=0.1, attention_dropout=0.1)
     with ExitStack() as stack:
@@ -106,7 +133,7 @@ def test_a_layer_keeps_what_the_formula_of_megatron_says(mode: Recompute) -> Non
                 for block in blocks[:count]:
                     x = block(x, inputs)[0]
             kept.append(tracker.kept(mode).activations)
-    formula = {"none": 34 + 5 * a * s / h, "selective": 34, "full": 2}[mode]
+    formula = {"none": 34 + 5 * a * s / h, "selective": 2 + 5 * 2 + 8, "full": 2}[mode]
     # Besides: the mean and deviation of norms, and flags of dropout of the scores by rounding.
     assert kept[1] - kept[0] == pytest.approx(formula * s * b * h, rel=0.02)
 
@@ -116,7 +143,7 @@ def test_deep_models_are_counted_with_few_layers(monkeypatch: pytest.MonkeyPatch
     counted = count_step(recipe)
     monkeypatch.setattr("foreword.runs.counted._period", lambda _: 5)
     whole = count_step(recipe)
-    for mode in RECOMPUTE:
+    for mode in AMOUNTS:
         first, second = (
             sum(part.activations for part in way.kept[mode]) for way in (counted, whole)
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import typing
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,7 +15,6 @@ from torch import Tensor, distributed, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from foreword.errors import UserError
 from foreword.nn.block import Block
@@ -34,6 +32,7 @@ from foreword.train.optimizers.muon import Muon
 from foreword.train.parallel._contract import TrainingDivision
 from foreword.train.parallel.fsdp import FSDP
 from foreword.train.parallel.hsdp import HSDP
+from tests.held import Held
 from tests.tiny import TRAINED, vocab
 
 CPU = torch.device("cpu")
@@ -49,32 +48,6 @@ def process(rank: int, count: int) -> Iterator[None]:
         yield
     finally:
         distributed.destroy_process_group()
-
-
-class Held(TorchDispatchMode):
-    """The most bytes of tensors that were held at once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.most = self._now = 0
-        self._known: dict[int, int] = {}
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for tensor in result if isinstance(result, tuple | list) else [result]:
-            if isinstance(tensor, Tensor) and not own_part(tensor).is_meta:
-                self._add(own_part(tensor).untyped_storage())
-        return result
-
-    def _add(self, storage: torch.UntypedStorage) -> None:
-        if storage._cdata not in self._known:
-            self._known[storage._cdata] = storage.nbytes()
-            weakref.finalize(storage, self._remove, storage._cdata)
-            self._now += storage.nbytes()
-            self.most = max(self.most, self._now)
-
-    def _remove(self, key: int) -> None:
-        self._now -= self._known.pop(key)
 
 
 def require_rows_of(divided: nn.Module, alone: nn.Module) -> None:
