@@ -108,7 +108,8 @@ def read(path: Path, *, is_foreign: bool = False) -> dict[str, Any]:
     except RecursionError as error:
         raise DamagedError(f"{path}: damaged: nested too deeply") from error
     except ValueError as error:
-        raise DamagedError(f"{path}: damaged: not the JSON that was written") from error
+        what = "not valid JSON" if is_foreign else "damaged: not the JSON that was written"
+        raise DamagedError(f"{path}: {what}") from error
     if not isinstance(table, dict):
         raise DamagedError(f"{path}: damaged: not a JSON object")
     # Verify its checksum, or its numbers if it has none.

@@ -67,6 +67,14 @@ def test_a_file_without_a_checksum_needs_finite_numbers_of_64_bits(file: Path) -
         assert stored.read(file, is_foreign=True).keys() == {"n"}
 
 
+def test_a_file_that_others_wrote_is_not_called_damaged(file: Path) -> None:
+    file.write_text('{"n": [')
+    with pytest.raises(DamagedError, match=r"a\.json: not valid JSON$"):
+        stored.read(file, is_foreign=True)
+    with pytest.raises(DamagedError, match="damaged"):
+        stored.read(file)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     draw = random.Random(1)

@@ -90,7 +90,8 @@ class Tag(HeadedTask):
                 raise UserError(f"{source}: word {number} is empty")
         tags = _items(row.get(columns.label), source) if columns.label else []
         if tags and len(tags) != len(words):
-            raise UserError(f"{source}: {len(words):,} words, but {len(tags):,} labels")
+            counts = f"words: {len(words):,}, labels: {len(tags):,}"
+            raise UserError(f"{source}: as many labels as words are needed; {counts}")
         has_space = row.get(SPACE_AFTER) or [True] * len(words)
         if len(has_space) != len(words):
             raise UserError(

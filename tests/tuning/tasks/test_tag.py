@@ -177,9 +177,12 @@ def test_predictions_are_written_with_the_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"words": ["a", "b"], "labels": ["x"]}, "t:1: 2 words, but 1 labels"),
+        (
+            {"words": ["a", "b"], "labels": ["x"]},
+            "t:1: as many labels as words are needed; words: 2, labels: 1",
+        ),
         ({"words": ["a", ""], "labels": ["x", "y"]}, "t:1: word 2 is empty"),
-        ({"words": "a b", "labels": "x y z"}, "t:1: 2 words, but 3 labels"),
+        ({"words": "a b", "labels": "x y z"}, "needed; words: 2, labels: 3"),
     ],
 )
 def test_labels_that_do_not_fit_the_words_are_refused(row: dict[str, Any], message: str) -> None:
