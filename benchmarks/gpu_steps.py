@@ -198,7 +198,7 @@ def data_sheet(name: str) -> float | None:
 def build_setup(job: Job, name: str, rows: int, over: dict[str, Any]) -> TrainingSetup:
     """Return a recipe's set-up on made-up rows, with one micro-batch to a step."""
     # The recipe, narrow if it is only to be tried out.
-    table = config.read(config.find_recipe(name))
+    table = config.read(config.RECIPES.find(name))
     if job.is_tiny:
         narrow = {"model": {"d_model": 32, "heads": 2, "d_ff": 64, "layers": 2}}
         if name == "t5_base":

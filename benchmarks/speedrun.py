@@ -143,7 +143,7 @@ def first_below(target: float, run: Path) -> tuple[float | None, float | None]:
 def ours(name: str, text: str, options: argparse.Namespace) -> list[Finished]:
     """Return the family's runs, one a seed."""
     family, work = FAMILIES[name], options.work
-    recipe = config.load(Recipe, config.find_recipe(family.recipe))
+    recipe = config.load(Recipe, config.RECIPES.find(family.recipe))
     shards = prepare(text, recipe, work)
     finished = []
     for seed in options.seeds:
@@ -157,7 +157,7 @@ def ours(name: str, text: str, options: argparse.Namespace) -> list[Finished]:
 def references(name: str, text: str, options: argparse.Namespace) -> list[Finished]:
     """Return the runs of the family's model in `transformers`, one a learning rate."""
     family = FAMILIES[name]
-    recipe = config.load(Recipe, config.find_recipe(family.recipe))
+    recipe = config.load(Recipe, config.RECIPES.find(family.recipe))
     shards = PreparedText.load(prepare(text, recipe, options.work))
     judge, finished = judge_of(recipe, family), []
     for rate in RATES:

@@ -25,87 +25,51 @@ from foreword.errors import UserError, nearest
 Table = dict[str, Any]
 Settings = TypeVar("Settings")
 
-RECIPES = Path(__file__).parent / "recipes"
-GRIDS = RECIPES / "grids"
-SUITES = RECIPES / "suites"
-CLEANING = RECIPES / "cleaning"
 FEW_CHOICES = 6  # a message names all of them
 INDEX = re.compile(r"\[\d{1,9}\]")
 
 
-def recipe_names() -> list[str]:
-    """Return the names of the shipped recipes."""
-    return _names(RECIPES)
+@dataclasses.dataclass(frozen=True)
+class Shipped:
+    """The TOML files of one sort that come with Foreword.
 
-
-def grid_names() -> list[str]:
-    """Return the names of the shipped grids, for `foreword compare`."""
-    return _names(GRIDS)
-
-
-def suite_names() -> list[str]:
-    """Return the names of the shipped suites, for `foreword tune`."""
-    return _names(SUITES)
-
-
-def cleaning_names() -> list[str]:
-    """Return the names of the shipped recipes of cleaning, for `foreword clean`."""
-    return _names(CLEANING)
-
-
-def find_recipe(name: str) -> Path:
-    """Return the file of a recipe, given by path or by the name of a shipped one (`bert_base`).
-
-    Raises:
-        UserError: there is no such file and no such name.
+    Attributes:
+        folder: where they lie.
+        what: what messages call one of them.
     """
-    return _find(name, RECIPES, "recipe")
+
+    folder: Path
+    what: str
+
+    def names(self) -> list[str]:
+        """Return the names of the files, without `.toml`."""
+        return sorted(file.stem for file in self.folder.glob("*.toml"))
+
+    def find(self, name: str) -> Path:
+        """Return a file of this sort, given by its path or by the name of a shipped one.
+
+        Raises:
+            UserError: there is no such file and no such name.
+        """
+        names = self.names()
+        if name.endswith(".toml"):
+            if Path(name).is_file():
+                return Path(name)
+            if (shipped := Path(name).stem) in names:
+                raise UserError(f"there is no file {name}; the shipped {self.what} is '{shipped}'")
+        elif name in names:
+            return self.folder / f"{name}.toml"
+        raise UserError(
+            f"no {self.what} '{name}', neither a .toml file nor shipped"
+            f"{nearest(name.removesuffix('.toml'), names)}"
+        )
 
 
-def find_grid(name: str) -> Path:
-    """Return the file of a grid, given by path or by the name of a shipped one (`objectives`).
-
-    Raises:
-        UserError: there is no such file and no such name.
-    """
-    return _find(name, GRIDS, "grid")
-
-
-def find_suite(name: str) -> Path:
-    """Return the file of a suite, given by path or by the name of a shipped one (`glue`).
-
-    Raises:
-        UserError: there is no such file and no such name.
-    """
-    return _find(name, SUITES, "suite")
-
-
-def find_cleaning(name: str) -> Path:
-    """Return the file of a recipe of cleaning, by path or by the name of a shipped one (`c4`).
-
-    Raises:
-        UserError: there is no such file and no such name.
-    """
-    return _find(name, CLEANING, "recipe of cleaning")
-
-
-def _names(folder: Path) -> list[str]:
-    return sorted(file.stem for file in folder.glob("*.toml"))
-
-
-def _find(name: str, folder: Path, what: str) -> Path:
-    if name.endswith(".toml"):
-        if Path(name).is_file():
-            return Path(name)
-        shipped = Path(name).stem
-        if shipped in _names(folder):
-            raise UserError(f"there is no file {name}; the shipped {what} is '{shipped}'")
-    elif name in _names(folder):
-        return folder / f"{name}.toml"
-    raise UserError(
-        f"no {what} '{name}', neither a .toml file nor shipped"
-        f"{nearest(name.removesuffix('.toml'), _names(folder))}"
-    )
+FOLDER = Path(__file__).parent / "recipes"
+RECIPES = Shipped(FOLDER, "recipe")
+GRIDS = Shipped(FOLDER / "grids", "grid")
+SUITES = Shipped(FOLDER / "suites", "suite")
+CLEANING = Shipped(FOLDER / "cleaning", "recipe of cleaning")
 
 
 def load(cls: type[Settings], path: Path, *over: Mapping[str, Any]) -> Settings:
@@ -121,14 +85,14 @@ def load(cls: type[Settings], path: Path, *over: Mapping[str, Any]) -> Settings:
     except UserError as error:
         key = str(error).partition(":")[0]
         # Name the file that sets it, if it is one of the user's.
-        users = [layer for layer in layers if not layer[0].is_relative_to(RECIPES)]
+        users = [layer for layer in layers if not layer[0].is_relative_to(FOLDER)]
         if not users or any(_has_setting(table, key) for table in over):
             raise
         files = [file for file, table in users if _has_setting(table, key)] or [users[0][0]]
         raise UserError(f"{files[0]}: {error}") from error
 
 
-def read(path: Path, find: Callable[[str], Path] = find_recipe) -> Table:
+def read(path: Path, find: Callable[[str], Path] = RECIPES.find) -> Table:
     """Return the table of a TOML recipe, merged over the recipe that it `extends`.
 
     `extends` names a file next to this one, or a shipped recipe.
@@ -144,7 +108,7 @@ def read(path: Path, find: Callable[[str], Path] = find_recipe) -> Table:
 
 
 def _layers(
-    path: Path, find: Callable[[str], Path] = find_recipe, seen: tuple[Path, ...] = ()
+    path: Path, find: Callable[[str], Path] = RECIPES.find, seen: tuple[Path, ...] = ()
 ) -> list[tuple[Path, Table]]:
     """Return a file and those that it extends, in order, each with its own table."""
     if path.resolve() in seen:

@@ -246,17 +246,17 @@ def test_set_without_a_key_or_a_value_is_refused(assignment: str) -> None:
 def test_recipes_are_found_by_path_and_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert config.find_recipe("bert_base") == config.RECIPES / "bert_base.toml"
+    assert config.RECIPES.find("bert_base") == config.RECIPES.folder / "bert_base.toml"
     monkeypatch.chdir(tmp_path)
     for name in ("bert_base.toml", "my/bert_base.toml"):  # a file is not replaced by another
         message = f"there is no file {name}; the shipped recipe is 'bert_base'"
         with pytest.raises(UserError, match=message):
-            config.find_recipe(name)
+            config.RECIPES.find(name)
     own = recipe(tmp_path, "bert_base.toml", "")
-    assert config.find_recipe("bert_base.toml").resolve() == own
-    assert config.find_recipe("bert_base") == config.RECIPES / "bert_base.toml"
+    assert config.RECIPES.find("bert_base.toml").resolve() == own
+    assert config.RECIPES.find("bert_base") == config.RECIPES.folder / "bert_base.toml"
     with pytest.raises(UserError, match=r"no recipe 'bert_bse'.*did you mean 'bert_base'?"):
-        config.find_recipe("bert_bse")
+        config.RECIPES.find("bert_bse")
 
 
 def test_an_item_of_a_list_is_set_by_its_number() -> None:

@@ -35,4 +35,4 @@ def test_the_settings_of_the_page_on_recipes_can_be_set() -> None:
         assert settings
         assert load_recipe("bert_mini", settings) != load_recipe("bert_mini")
     assert len(commands) == 2
-    assert "bert_mini" in config.recipe_names()
+    assert "bert_mini" in config.RECIPES.names()

@@ -22,7 +22,7 @@ from foreword.types import Rows
 
 from .tiny import TRAINED, as_pairs, batch, build, vocab
 
-RECIPES = config.recipe_names()
+RECIPES = config.RECIPES.names()
 every_recipe = pytest.mark.parametrize("name", RECIPES)
 
 

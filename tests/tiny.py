@@ -17,7 +17,7 @@ from foreword.types import Batch, PairLabels, Rows, Vocab
 # One that is counted takes no steps; `tests/models/test_ngram.py` fits it.
 TRAINED = [
     name
-    for name in config.recipe_names()
+    for name in config.RECIPES.names()
     if name.endswith("_tiny") and not load_recipe(name).model.is_count_based
 ]
 

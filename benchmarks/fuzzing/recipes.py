@@ -13,7 +13,7 @@ from fuzzing.case import Command, Sandbox
 from fuzzing.fixtures import OFFLINE, QUICK, SMALL
 from fuzzing.values import WILD, Setting, drop, likely, put, settings
 
-TINY = [name for name in config.recipe_names() if name.endswith("_tiny")]
+TINY = [name for name in config.RECIPES.names() if name.endswith("_tiny")]
 KEPT = ("train.steps", "train.hours", "train.tokens", "train.flops", "train.epochs")
 
 

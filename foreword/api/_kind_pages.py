@@ -198,7 +198,7 @@ def _recipes(folder: str, name: str) -> list[str]:
     cls = kinds.load(folder, name)
     return [
         recipe
-        for recipe in config.recipe_names()
+        for recipe in config.RECIPES.names()
         if any(type(value) is cls for value in _values(load_recipe(recipe)))
     ]
 

@@ -20,13 +20,13 @@ from foreword.runs.sizes import MACHINES, count_parameters, require_memory
 
 def family_recipes(word: str) -> list[str]:
     """Return the recipes of the family that a word names, `gpt2` or `GPT-2`."""
-    tables = {name: config.read(config.find_recipe(name)) for name in config.recipe_names()}
+    tables = {name: config.read(config.RECIPES.find(name)) for name in config.RECIPES.names()}
     return [name for name, t in tables.items() if _letters(t.get("family", "")) == _letters(word)]
 
 
 def recipes_page(names: Sequence[str] = ()) -> Page:
     """Return the page of all shipped recipes, or of some."""
-    recipes = [_summary(name) for name in names or config.recipe_names()]
+    recipes = [_summary(name) for name in names or config.RECIPES.names()]
     columns = ("recipe", "parameters", "layers", "d_model", "description")
     rows = [[recipe[column] for column in columns] for recipe in recipes]
     shown = [["–" if cell is None else cell for cell in row] for row in rows]
@@ -37,7 +37,7 @@ def families_page() -> Page:
     """Return the page of the facts of all recipes, by family."""
     # Collect the values of each fact over the recipes of a family.
     families: dict[str, dict[str, dict[str, None]]] = {}
-    for name in config.recipe_names():
+    for name in config.RECIPES.names():
         recipe = load_recipe(name)
         facts = {
             "architecture": _architecture(recipe),
@@ -130,7 +130,7 @@ def _letters(name: str) -> str:
 
 def grids_page() -> Page:
     """Return the page of the shipped grids."""
-    tables = {name: config.read(config.find_grid(name)) for name in config.grid_names()}
+    tables = {name: config.read(config.GRIDS.find(name)) for name in config.GRIDS.names()}
     grids = [
         {
             "grid": name,
@@ -147,8 +147,8 @@ def grids_page() -> Page:
 def suites_page() -> Page:
     """Return the page of the shipped suites of fine-tuning."""
     suites = []
-    for name in config.suite_names():
-        table = config.read(config.find_suite(name))
+    for name in config.SUITES.names():
+        table = config.read(config.SUITES.find(name))
         tasks = [f"{task['name']} ({', '.join(task['metrics'])})" for task in table["tasks"]]
         about = table.get("description", "")
         suites.append({"suite": name, "tasks": tasks, "description": about})
@@ -159,7 +159,7 @@ def suites_page() -> Page:
 def cleaning_page() -> Page:
     """Return the page of the shipped recipes of cleaning."""
     rows = []
-    for name in config.cleaning_names():
+    for name in config.CLEANING.names():
         recipe = load_cleaning(name)
         steps = [kinds.name_of(step) for step in recipe.clean.steps]
         rows.append({"recipe": name, "steps": steps, "description": recipe.description})
@@ -180,7 +180,7 @@ def cleaning_recipe_page(name: str, assignments: Sequence[str]) -> Page:
 def _summary(name: str, assignments: Sequence[str] = ()) -> dict[str, Any]:
     """Return the facts of a recipe; of its model a few layers are built, without weights."""
     recipe = load_recipe(name, assignments)
-    if assignments or name not in config.recipe_names():
+    if assignments or name not in config.RECIPES.names():
         anywhere = replace(recipe, train=replace(recipe.train, device="auto"))
         require_memory(anywhere, machines=MACHINES)  # or building a part of it could take for ever
     model, vocab = recipe.model, dummy_vocab(recipe.tokenizer)

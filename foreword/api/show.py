@@ -53,9 +53,9 @@ def show(what: PathName | None = None, settings: Settings = ()) -> Page:
     what = str(what) if isinstance(what, PathLike) else what
     if not isinstance(what, str):
         raise UserError(f"what: expected a name or a file, got {what!r}")
-    if what in config.cleaning_names() or (what.endswith(".toml") and _is_cleaning(what)):
+    if what in config.CLEANING.names() or (what.endswith(".toml") and _is_cleaning(what)):
         return cleaning_recipe_page(what, assignments)
-    if what.endswith(".toml") or what in config.recipe_names():
+    if what.endswith(".toml") or what in config.RECIPES.names():
         return recipe_page(what, assignments)
     if assignments:
         raise UserError(f"--set changes a recipe, and '{what}' is not one")
@@ -95,7 +95,7 @@ def _called(what: str) -> Page:
             raise UserError(f"{what}: 'foreword report {what}' shows what was trained")
         named = [name for folder in kinds.folders() for name in kinds.names(folder)]
         folders = [folder.rpartition("/")[2] for folder in kinds.folders()]
-        recipes = [*config.recipe_names(), *config.cleaning_names()]
+        recipes = [*config.RECIPES.names(), *config.CLEANING.names()]
         words = [*folders, *_kind_pages.sections(), *named, *recipes, *FAMILIES]
         hint = nearest(what, words)
         if "did you mean" not in hint:

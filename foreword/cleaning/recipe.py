@@ -63,7 +63,7 @@ def load_cleaning(name: str, assignments: Sequence[str] = ()) -> CleaningRecipe:
     Raises:
         UserError: there is no such recipe, or a mistake in it.
     """
-    table = config.read(config.find_cleaning(name), config.find_cleaning)
+    table = config.read(config.CLEANING.find(name), config.CLEANING.find)
     for assignment in assignments:
         if assignment.partition("=")[0].strip() == "clean.steps":
             raise UserError(

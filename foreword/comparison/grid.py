@@ -179,7 +179,7 @@ class Grid(Ranged):
         """
         over = [self.set, cell.set, as_table(values or {})]
         try:
-            recipe = config.load(Recipe, config.find_recipe(cell.recipe), *over)
+            recipe = config.load(Recipe, config.RECIPES.find(cell.recipe), *over)
         except UserError as error:
             raise UserError(f"cell '{cell.name}': {error}") from error
         train = replace(recipe.train, seed=seed)
@@ -249,7 +249,7 @@ def load_grid(
     Raises:
         UserError: the grid does not exist or has a mistake; the key is named.
     """
-    path = config.find_grid(name)
+    path = config.GRIDS.find(name)
     folder = path.resolve().parent
     grid = config.load(Grid, path)
     grid = replace(

@@ -154,7 +154,7 @@ class Dial:
             for name in reversed(choice.setting.split(".")):
                 value = {name: value}
             table = config.merge(table, value)
-        small = config.find_recipe(FAMILIES[self.conditions.family].small)
+        small = config.RECIPES.find(FAMILIES[self.conditions.family].small)
         return config.load(Recipe, small, table, config.assign({}, assignments))
 
     @property

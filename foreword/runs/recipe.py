@@ -196,5 +196,5 @@ def load_recipe(name: str | Path, assignments: Sequence[str] = ()) -> Recipe:
     Raises:
         UserError: there is no such recipe, or it has an error; key and file are named.
     """
-    file = config.find_recipe(str(name))
+    file = config.RECIPES.find(str(name))
     return config.load(Recipe, file, config.assign({}, assignments))

@@ -196,7 +196,7 @@ def load_suite(name: str) -> TuningSuite:
     Raises:
         UserError: it does not exist or has a mistake; the key is named.
     """
-    return config.load(TuningSuite, config.find_suite(name))
+    return config.load(TuningSuite, config.SUITES.find(name))
 
 
 def find_files(task: SuiteTask, folder: Path) -> FoundFiles | tuple[str, ...]:

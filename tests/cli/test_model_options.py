@@ -172,16 +172,16 @@ def test_show_lists_kinds_recipes_and_families(capsys: pytest.CaptureFixture[str
     assert {"objectives", "models", "nn/attentions", "tuning/tasks"} <= set(result)
     assert not {"cli", "train", "nn", "demo"} & set(result)
     sizes = {recipe["recipe"]: recipe["parameters"] for recipe in told(capsys, "show", "recipes")}
-    assert set(sizes) == set(config.recipe_names())
+    assert set(sizes) == set(config.RECIPES.names())
     families = {family["family"]: family for family in told(capsys, "show", "families")}
     assert "" not in families, f"name their family: {families['']['recipes']}"
     assert all(all(family["paper"]) for family in families.values()), "a recipe names its paper"
     listed = [recipe for family in families.values() for recipe in family["recipes"]]
-    assert sorted(listed) == config.recipe_names()
+    assert sorted(listed) == config.RECIPES.names()
     assert families["GPT-2"]["positions"] == ["learned"]
     assert families["BERT"]["hugging_face"] == "bert"
     grids = {grid["grid"]: grid for grid in told(capsys, "show", "grids")}
-    assert set(grids) == set(config.grid_names())
+    assert set(grids) == set(config.GRIDS.names())
     assert "CoLA" in grids["objectives"]["tasks"]
     one = told(capsys, "show", "gpt2_tiny", "--set", "model.layers=3")
     assert one["settings"]["model"]["layers"] == 3 and one["parameters"] > sizes["gpt2_tiny"]

@@ -34,7 +34,7 @@ def test_names_with_a_common_start_are_grouped(names: str, message: str) -> None
 
 
 def test_grouped_names_expand_to_all_recipes() -> None:
-    names = config.recipe_names()
+    names = config.RECIPES.names()
     expanded = []
     for word in grouped(names).split("; "):
         first, brace, rest = word.partition("{")

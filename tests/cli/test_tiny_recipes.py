@@ -21,7 +21,7 @@ CAUSAL = {
     *("fixed_window", "gpt1", "gpt2", "gpt3", "gru", "lstm", "modern_decoder", "rnn"),
     *("transformer_xl", "word2vec"),
 }
-NAMES = {name.removesuffix("_tiny") for name in config.recipe_names() if name.endswith("_tiny")}
+NAMES = {name.removesuffix("_tiny") for name in config.RECIPES.names() if name.endswith("_tiny")}
 COUNTED, TRANSLATORS, DENOISERS = {"ngram"}, {"seq2seq", "translator"}, {"t5", "ul2"}
 OFFLINE = {"ngram", "word2vec"}  # these read the whole text a number of times
 NEURAL = NAMES - COUNTED

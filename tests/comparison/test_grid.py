@@ -122,7 +122,7 @@ def test_read_settings_override_those_of_all_cells() -> None:
         assert (read.documents, read.errors, read.blank_lines) == ("file", "replace", False)
 
 
-@pytest.mark.parametrize("name", config.grid_names())
+@pytest.mark.parametrize("name", config.GRIDS.names())
 def test_shipped_grids_name_recipes_that_build(name: str) -> None:
     grid = load_grid(name, ["text"], Path("tasks"), Budget("steps", 1))
     recipes = [grid.recipe(cell, 1) for cell in grid.cells]

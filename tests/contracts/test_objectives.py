@@ -169,7 +169,7 @@ def test_the_docstring_example_is_exact(name: str) -> None:
     assert any(is_shown), f"no draw gives the table; the first: {inputs[0]}, {targets[0]}"
 
 
-@pytest.mark.parametrize("recipe", [n for n in config.recipe_names() if n.endswith("_tiny")])
+@pytest.mark.parametrize("recipe", [n for n in config.RECIPES.names() if n.endswith("_tiny")])
 def test_properties_of_an_objective_match_its_examples(recipe: str) -> None:
     """What is predicted, in what order, the forms of sources and what closes them."""
     made = load_recipe(recipe)
