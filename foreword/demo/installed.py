@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import sysconfig
 import warnings
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -78,7 +79,17 @@ def docstrings(source: bytes) -> list[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # warnings concern the module's authors
         tree = ast.parse(source)
-    return [text for node in ast.walk(tree) for text in _texts(node)]
+    return [text for node in _statements(tree) for text in _texts(node)]
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield a module and all statements in it, without the many nodes of their expressions."""
+    left: deque[ast.AST] = deque([tree])
+    while left:
+        node = left.popleft()
+        yield node
+        for block in ("body", "handlers", "orelse", "finalbody", "cases"):
+            left.extend(getattr(node, block, ()))
 
 
 def _texts(node: ast.AST) -> Iterator[str]:

@@ -19,10 +19,33 @@ class A:
 async def g():
     """Function."""
 topics = {"if": "The if statement."}
+try:
+    with A() as a:
+        while a:
+            match a:
+                case 1:
+                    def g():
+                        """In a case."""
+except ValueError:
+    def h():
+        """In a handler."""
+else:
+    if a:
+        pass
+    else:
+        class B:
+            """In an else."""
+finally:
+    def i():
+        """At the end."""
 '''
     assert sorted(docstrings(source)) == [
+        "At the end.",
         "Class.",
         "Function.",
+        "In a case.",
+        "In a handler.",
+        "In an else.",
         "Method.",
         "Module.",
         "The if statement.",
