@@ -137,7 +137,9 @@ class _Search:
     def run(self) -> list[list[GeneratedTokens]]:
         """Return the texts found after each start, best first."""
         cache: Any = None
-        positions = self.batch.positions[:, -1:]
+        layout, vocab = self.prompted.recipe.layout, self.prompted.vocab
+        positions = self.batch.positions[:, -1].cpu().numpy()
+        source = None if self.batch.source is None else self.batch.source.ids.cpu().numpy()
         cross = None if self.batch.cross_mask is None else FullMask()
         stopped: Stopped = "tokens"
         for n in range(self.beams.tokens):
@@ -146,15 +148,19 @@ class _Search:
             rows = self._extend(self.prompted.logits(hidden.states[:, -1]))
             if not len(self.open):
                 break
-            positions = positions[rows] + 1
+            before = rows.cpu().numpy()
+            source = None if source is None else source[before]
+            new = self.ids[:, :, -1].reshape(-1, 1)
+            after = layout.next_positions(new.cpu().numpy(), positions[before], source, vocab)
+            positions = after[:, -1]
             limit = self.prompted.limit
             if limit is not None and int(positions.max()) >= limit:
                 stopped = "length"
                 break
             # Continue with the new tokens alone, which attend to all cached tokens of their beams.
             cache = select(hidden.cache, rows)
-            new = self.ids[:, :, -1].reshape(-1, 1)
-            self.batch = Batch(new, positions, CausalMask(self.length + n), cross_mask=cross)
+            at = torch.from_numpy(after).to(new.device)
+            self.batch = Batch(new, at, CausalMask(self.length + n), cross_mask=cross)
         # Beams without a stop token end here.
         for row in range(len(self.open)):
             for beam in torch.isfinite(self.totals[row]).nonzero()[:, 0].tolist():

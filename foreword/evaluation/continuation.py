@@ -33,6 +33,8 @@ class Continuation:
         self.states = torch.cat([one.states[:, -1:] for one in hidden])
         self.positions: Array = np.concatenate([batch.positions[:, -1] for batch in batches])
         self._cross_mask = None if batches[0].cross_mask is None else FullMask()
+        self._source = _source_ids(batches)
+        self._positions_read = self.positions[:, None]  # of the tokens read last
         self._length = batches[0].ids.shape[1]
         self._cache: Any = hidden[0].cache
         self._is_growing = prompted.recipe.model.cache_width > 0
@@ -48,7 +50,9 @@ class Continuation:
 
     def read(self, ids: Array) -> None:
         """Read some tokens of each row, (rows, tokens) int64."""
-        positions = self.positions[:, None] + np.arange(1, ids.shape[1] + 1)
+        layout, vocab = self._prompted.recipe.layout, self._prompted.vocab
+        positions = layout.next_positions(ids, self.positions, self._source, vocab)
+        self._positions_read = positions
         batch = Batch(ids, positions, self._mask(), cross_mask=self._cross_mask)
         hidden = self._prompted.run_backbone(batch, self._cache)
         self.states = hidden.states
@@ -66,7 +70,7 @@ class Continuation:
 
     def accept(self, counts: Array) -> None:
         """Keep the first of the tokens of each row that were read last, (rows,) int64."""
-        self.positions = self.positions + counts
+        self.positions = self._positions_read[np.arange(len(counts)), counts - 1]
         self._length += int(counts[0])
         if self._is_growing:
             self._cache.accept(counts)
@@ -74,8 +78,20 @@ class Continuation:
     def keep(self, rows: Array) -> None:
         """Keep these rows alone, and forget the states read last."""
         self.positions = self.positions[rows]
+        self._source = None if self._source is None else self._source[rows]
         self.states = self.states[:0]
         if self._is_growing:
             self._cache.keep(rows)
         else:
             self._cache = select(self._cache, torch.from_numpy(rows).to(self._prompted.device))
+
+
+def _source_ids(batches: Sequence[Batch]) -> Array | None:
+    """Return the ids of all sources, (rows, longest), -1 for padding; None without sources."""
+    sources = [np.asarray(batch.source.ids) for batch in batches if batch.source is not None]
+    if not sources:
+        return None
+    longest = max(ids.shape[1] for ids in sources)
+    pads = [((0, 0), (0, longest - ids.shape[1])) for ids in sources]
+    padded = [np.pad(ids, pad, constant_values=-1) for ids, pad in zip(sources, pads, strict=True)]
+    return np.concatenate(padded)

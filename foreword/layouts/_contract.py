@@ -5,7 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar, Literal
 
-from foreword.types import Batch, Example, MaxLengths, Vocab
+import numpy as np
+
+from foreword.types import Array, Batch, Example, MaxLengths, Vocab
 
 Summary = Literal["text", "extract", "last", "start"]
 
@@ -46,3 +48,18 @@ class Layout(ABC):
         Raises:
             UserError: the layout does not fit the objective's examples.
         """
+
+    def next_positions(self, ids: Array, last: Array, source: Array | None, vocab: Vocab) -> Array:
+        """Return the positions of tokens generated after others, as `arrange` gives them.
+
+        Args:
+            ids: the new tokens, (batch, new) int64.
+            last: positions of the tokens before them, (batch,) int64.
+            source: ids of the encoder's tokens, (batch, source length) int64, -1 for padding; None
+                without an encoder.
+            vocab: the vocabulary.
+
+        Returns:
+            (batch, new) int64.
+        """
+        return np.asarray(last[:, None] + np.arange(1, ids.shape[1] + 1))

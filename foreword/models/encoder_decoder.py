@@ -7,6 +7,7 @@ from typing import Any, ClassVar, cast
 
 from torch import Tensor, nn
 
+from foreword import kinds
 from foreword.nn.model import Backbone, SourceBackbone
 from foreword.nn.stack import Stack, StackOutput
 from foreword.nn.stack_settings import StackSettings
@@ -30,6 +31,7 @@ class EncoderDecoder(StackSettings):
 
     decoder_layers: Count | None = None
     tied_stacks: bool = False
+    rotates_cross: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -37,6 +39,10 @@ class EncoderDecoder(StackSettings):
             raise ValueError(
                 f"decoder_layers: tied_stacks requires as many as layers, {self.layers}, "
                 f"got {self.decoder_layers}"
+            )
+        if self.rotates_cross and kinds.name_of(self.position) != "rotary":
+            raise ValueError(
+                f"rotates_cross: requires position 'rotary', got '{kinds.name_of(self.position)}'"
             )
 
     @property
@@ -53,7 +59,7 @@ class EncoderDecoderBackbone(SourceBackbone):
 
     def __init__(self, settings: EncoderDecoder, vocab: int) -> None:
         super().__init__()
-        self.settings = settings
+        self.settings, self.rotates_cross = settings, settings.rotates_cross
         self.embedding = settings.build_embedding(vocab)
         self.encoder = Stack(settings, settings.layers, is_causal=False)
         self.decoder = Stack(
@@ -88,7 +94,14 @@ class EncoderDecoderBackbone(SourceBackbone):
             encoded = self._encode(batch.source, keeps_layers=keeps_layers)
             source, layers = encoded.states, encoded.layers
         x = self.embedding(batch, self.decoder.position)
-        output = self.decoder(x, batch.mask, cache, source=source, cross_mask=batch.cross_mask)
+        output = self.decoder(
+            x,
+            batch.mask,
+            cache,
+            source=source,
+            cross_mask=batch.cross_mask,
+            cross_at=batch.positions if self.rotates_cross else None,
+        )
         return Hidden(output.states, output.cache, layers=layers)
 
     def with_layer_gradients(self, batch: Batch) -> Hidden:

@@ -96,7 +96,10 @@ class Block(nn.Module):
         # Keys and values of cross-attention, computed once for a source.
         if self.cross is not None and cross is not None and source_kv is None:
             assert source is not None
-            source_kv = self.cross.keys_values(source)
+            k_source, v_source = self.cross.keys_values(source)
+            if cross.position is not None:
+                k_source = cross.position.rotate(k_source, from_zero(source))
+            source_kv = k_source, v_source
         # The query stream attends to the same keys through its own mask.
         g = None
         if query_stream is not None:

@@ -13,6 +13,7 @@ import torch
 from foreword import kinds
 from foreword.errors import UserError
 from foreword.layouts._contract import Layout
+from foreword.layouts.encoder_decoder import EncoderDecoder
 from foreword.testing.layouts import (
     LAYOUT_CHECKS,
     check_documents_do_not_see_each_other,
@@ -89,6 +90,22 @@ def test_a_prefix_is_bidirectional_and_its_target_causal() -> None:
         [0, 0, 0, 0, 1, 0],
         [0, 0, 0, 0, 1, 1],
     ]
+
+
+def test_positions_in_the_source_begin_at_each_sentinel() -> None:
+    layout, table = EncoderDecoder(positions="source"), vocab()
+    first, second = table.sentinels[:2].tolist()
+    source = [[107, first, 108, 109, second, 110], [111, first]]
+    target = [[first, 112, 113, second, 114, 115, 116], [first, 117, second, 118]]
+    batch = layout.arrange(example_of("source", source, target), table)
+    # The decoder reads a start token, then the target but its last token. The second document has
+    # no second sentinel in its source, so there positions go on.
+    assert batch.positions.tolist() == [[0, 1, 2, 3, 4, 5, 6, 6, 7, 8, 9]]
+    one = layout.arrange(example_of("source", source[:1], target[:1]), table)
+    after = layout.next_positions(
+        one.ids[:, 1:], one.positions[:, 0], np.asarray(source[:1]), table
+    )
+    assert after.tolist() == one.positions[:, 1:].tolist()
 
 
 def cells(text: str) -> list[list[int]]:

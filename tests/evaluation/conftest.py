@@ -34,6 +34,7 @@ FAMILIES = {
     "prefix": ("transformer", "span_corruption", "prefix"),
     "span_decoder": ("transformer", "span_corruption", "decoder"),
     "encoder_decoder": ("encoder_decoder", "span_corruption", "encoder_decoder"),
+    "placed": ("encoder_decoder", "span_corruption", "encoder_decoder"),
     "goes_on": ("encoder_decoder", "prefix", "encoder_decoder"),
     "deshuffles": ("transformer", "deshuffle", "prefix"),
     "mixture": ("encoder_decoder", "mixture", "encoder_decoder"),
@@ -42,6 +43,11 @@ FAMILIES = {
     "xlnet": ("transformer", "permutation", "two_streams"),
     "hybrid": ("transformer", "hybrid", "hybrid"),
     "electra": ("transformer", "replaced_token", "encoder"),
+}
+# A family whose decoder is at the places of its sentinels in the source.
+PLACED: dict[str, dict[str, Any]] = {
+    "model": {"position": {"kind": "rotary"}, "rotates_cross": True},
+    "layout": {"kind": "encoder_decoder", "positions": "source"},
 }
 # Families that read consecutive rows, and the settings of their memory.
 STREAMS: dict[str, dict[str, Any]] = {
@@ -69,7 +75,7 @@ def recipe_of(family: str, position: str = "learned", length: int = 32) -> Recip
         packing = {"kind": "stream", "length": length}
         position = "relative" if position == "learned" else position
     positions = 72 if objective == "deshuffle" else 64  # its rows become up to 66 tokens long
-    table = {
+    table: dict[str, Any] = {
         "description": f"a tiny {family}",
         "model": {
             "kind": model,
@@ -90,6 +96,9 @@ def recipe_of(family: str, position: str = "learned", length: int = 32) -> Recip
         "tokenizer": {"kind": "word", "min_count": 1},
         "train": {"batch": 4, "device": "cpu"},
     }
+    if family == "placed":
+        table["model"] |= PLACED["model"]
+        table["layout"] = PLACED["layout"]
     return config.build(Recipe, table)
 
 

@@ -59,7 +59,7 @@ def make(make_prompted: Callable[..., PromptedModel], tokenizer: Tokenizer) -> M
 
 
 every_family = pytest.mark.parametrize(
-    "family", ["decoder", "transformer_xl", "lstm", "goes_on", "seq2seq", "seq2seq_feeds"]
+    "family", ["decoder", "transformer_xl", "lstm", "goes_on", "placed", "seq2seq", "seq2seq_feeds"]
 )
 
 

@@ -12,11 +12,12 @@ from torch.utils._pytree import tree_leaves
 from foreword import kinds
 from foreword.errors import UserError
 from foreword.evaluation import decoder
+from foreword.evaluation.continuation import Continuation
 from foreword.evaluation.decoding import decode, generate, stops_of
 from foreword.evaluation.drafts import Drafts
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import GREEDY, Sampling, distribution, sample_tokens
-from foreword.evaluation.starts import Start
+from foreword.evaluation.starts import Start, next_token_batch
 from foreword.types import Array, Batch, Example, Tokens
 
 DECODERS = ("decoder", "prefix", "span_decoder", "encoder_decoder")
@@ -71,6 +72,23 @@ def test_decoding_with_the_cache_equals_decoding_without_it(
     decoded = decode(prompted, starts, Sampling(tokens=12, temperature=0), stops_of(prompted))
     for start, text in zip(starts, decoded, strict=True):
         assert text.ids.tolist() == greedy_without_cache(prompted, start, 12)
+
+
+def test_tokens_after_a_sentinel_are_read_at_its_place(
+    make_prompted: Callable[..., PromptedModel],
+) -> None:
+    prompted = make_prompted("placed")
+    first, second = prompted.vocab.sentinels[:2].tolist()
+    start = Start(np.array([30, first, 31, 32, 33, 34, second]), np.array([], np.int64))
+    new = np.array([first, 40, second, 41, 42])
+    continuation = Continuation(prompted, [next_token_batch(prompted, [start])])
+    for part in np.split(new, [1, 3]):
+        continuation.read(part[None])
+        continuation.accept(np.array([len(part)]))
+    batch, position = whole_batch(prompted, Start(start.source, new))
+    whole = prompted.run_backbone(batch).states[0, position]
+    torch.testing.assert_close(continuation.states[0, -1], whole, atol=1e-5, rtol=1e-4)
+    assert batch.positions[0].tolist() == [0, 1, 2, 6, 7, 8]
 
 
 def test_the_cache_holds_cache_width_numbers_per_position(
