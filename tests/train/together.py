@@ -1,8 +1,9 @@
 """A process that trains runs together with others: `RUN STOP RUN STOP ...`, 0 to train to the end.
 
-With a negative number the disk of the second process is full after that step.
+With `disk` in place of a step the disk of the second process is full after the first step, with
+`memory` it runs out of memory.
 
-Started by `start`, as torchrun starts one.
+Started by `train_together`, as torchrun starts one.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from foreword.nn.sharded import is_sharded
 from foreword.runs import run as running
 from foreword.runs.hooks import Probing
 from foreword.runs.trained_model import TrainedModel
+from foreword.testing.gradients import FirstGradient
 from foreword.train import processes, tensor_files
 from foreword.train.hooks import Hook
 from foreword.train.joining import joined
@@ -30,6 +32,7 @@ from foreword.train.loop import Loop
 from tests import forking
 from tests.train import runs
 
+GRADIENT = "gradient.safetensors"  # in a run: of its first step
 SHOWN = ("ddp", "fsdp", "hsdp")  # runs with samples
 
 
@@ -57,15 +60,18 @@ class StopAfter(Hook):
     def run(self, loop: Loop) -> None: ...
 
 
-class FullDisk(Hook):
-    """Lets the disk of the second process be full after a step."""
+class Fault(Hook):
+    """Lets something end the second process, or fail in it, after the first step."""
 
-    def __init__(self, step: int) -> None:
-        self._step = step
+    def __init__(self, fault: str) -> None:
+        self._fault = fault
 
     def after_step(self, loop: Loop) -> None:
-        if loop.state.spent.steps == self._step and processes.rank() == 1:
-            tensor_files.write = self._refuse
+        if processes.rank() != 1:
+            return
+        if self._fault == "memory":
+            raise MemoryError
+        tensor_files.write = self._refuse
 
     def _refuse(self, *_: object) -> NoReturn:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -73,8 +79,24 @@ class FullDisk(Hook):
     def run(self, loop: Loop) -> None: ...
 
 
-def train_together(count: int, orders: Sequence[tuple[Path, int]], printed: Path) -> list[int]:
-    """Train runs in this many processes, one after another, each up to a step or to its end.
+def train_run(run: Path, stop: str = "0") -> bool:
+    """Train a run in this process, and write its first gradient; return whether it is done."""
+    hooks: list[Hook] = [StopAfter(int(stop)) if stop.isdigit() else Fault(stop)]
+    if stop == "0":
+        hooks.append(FirstGradient(run / GRADIENT))
+    shows = samples if run.name in SHOWN else None
+    return running.train_run(run, runs.Quiet(), runs.stage, shows, hooks, probing_of)
+
+
+def train_together(
+    count: int, orders: Sequence[tuple[Path, int | str]], printed: Path
+) -> list[int]:
+    """Train runs in this many processes, one after another.
+
+    Args:
+        count: number of processes.
+        orders: runs, and the steps or faults at which they end; 0 for none.
+        printed: receives what the processes print.
 
     Returns:
         The exit status of each process.
@@ -98,13 +120,8 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     try:
         with joined():
-            for run, stop in zip(sys.argv[1::2], map(int, sys.argv[2::2]), strict=True):
-                hooks = [StopAfter(stop) if stop >= 0 else FullDisk(-stop)]
-                shows = samples if Path(run).name in SHOWN else None
-                is_done = running.train_run(
-                    Path(run), runs.Quiet(), runs.stage, shows, hooks, probing_of
-                )
-                assert is_done == (stop == 0)
+            for run, stop in zip(sys.argv[1::2], sys.argv[2::2], strict=True):
+                assert train_run(Path(run), stop) == (stop == "0")
     except UserError as error:
         sys.stdout.write(f"{error}\n")
         sys.exit(2)
