@@ -156,7 +156,8 @@ class Recipe:
         if self.packing.is_contiguous:
             raise UserError(
                 f"packing.kind: packing '{kinds.name_of(self.packing)}' continues one text from "
-                "row to row, so data.sources cannot be mixed; use packing 'documents'"
+                "row to row, so data.sources cannot be mixed; "
+                + ("name the text with --data" if self.model.has_memory else "use 'documents'")
             )
 
     def build(self, vocab: Vocab) -> Model:
