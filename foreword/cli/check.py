@@ -282,7 +282,10 @@ def _show(result: CheckResult) -> None:
     document = _document(result)
     total = document["parameters"]["total"]
     components = ", ".join(f"{name} {count:,}" for name, count in estimate.parameters.items())
-    micro = result.setup.recipe.train.micro_batch
+    train = result.setup.recipe.train
+    micro, amount = train.micro_batch, ""
+    if train.checkpointing != "none":
+        amount = f" with train.checkpointing={train.checkpointing}"
     console.facts(
         {
             "parameters": f"{total:,}: {components}; vocabulary {data['vocab']:,}",
@@ -290,7 +293,7 @@ def _show(result: CheckResult) -> None:
             + ", ".join(
                 f"{name} {byte_size(count)}" for name, count in memory.parts.items() if count
             ),
-            "": f"(activations: saved for the backward pass of a micro-batch of {micro} rows, "
+            "": f"(activations: what backward needs of a micro-batch of {micro} rows{amount}, "
             f"counted tensor by tensor on {estimate.rows_timed})"
             if estimate.rows_timed
             else "(by arithmetic, activations as a lower bound: too large for this machine)",
