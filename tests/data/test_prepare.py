@@ -4,8 +4,7 @@ import errno
 import json
 import os
 import random
-import subprocess
-import sys
+import signal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from foreword.text import sentences, utf8
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers.char import Char
 from foreword.text.tokenizers.word import Word
+from tests import forking
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -378,9 +378,10 @@ def stop_at(event, args):
         print("here", flush=True)
         signal.pause()
 
-sys.addaudithook(stop_at)
-shard_builder._SMALL = 0
-prepare([sys.argv[1]], Tokenizer.load(sys.argv[2]), sys.argv[3])
+if __name__ == "__main__":  # and not in its workers
+    sys.addaudithook(stop_at)
+    shard_builder._SMALL = 0
+    prepare([sys.argv[1]], Tokenizer.load(sys.argv[2]), sys.argv[3])
 """
 
 
@@ -394,11 +395,11 @@ def test_shards_are_whole_after_a_kill_at_any_moment(
     write(path, make_texts(60))
     tokenizer.save(tmp_path / "tokenizer")
     words = [str(path), str(tmp_path / "tokenizer"), str(out), str(out / name)]
-    process = subprocess.Popen([sys.executable, "-c", KILLED, *words], stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"here\n"
-    process.kill()
-    process.communicate()
+    program, output = tmp_path / "killed.py", tmp_path / "output"
+    program.write_text(KILLED)
+    process = forking.start_into(words, output, module=str(program))
+    forking.wait_until(lambda: "here\n" in output.read_text())
+    assert process.end() == -signal.SIGKILL, output.read_text()
     if name == ".part/train.bin":  # nothing was touched yet
         assert PreparedText.load(out).fingerprint == before.fingerprint
     else:
