@@ -48,6 +48,7 @@ CASES = (
     "fsdp bf16 none 1 adamw",
     "fsdp bf16 full 2 adamw",
     "fsdp bf16 selective 1 adamw",
+    "fsdp bf16 none 1 muon",
 )
 
 
