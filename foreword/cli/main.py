@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from foreword import kinds, plugins
+from foreword import kinds, launched, plugins
 from foreword.cli._help import write_commands
 from foreword.cli._options import flat
 from foreword.cli._process import (
@@ -126,6 +126,7 @@ def _take_plugins(words: list[str]) -> tuple[list[str], list[str]]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its status."""
+    launched.watch_launcher()
     words = list(sys.argv[1:] if arguments is None else arguments)
     is_debug = "--debug" in words
     words = [word for word in words if word != "--debug"]

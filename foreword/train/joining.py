@@ -20,6 +20,7 @@ import torch
 from torch import distributed
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
+from foreword import launched
 from foreword.errors import PeerError, UserError
 from foreword.train import processes
 
@@ -298,7 +299,7 @@ class _Pulse(threading.Thread):
                 self._store.set(f"beat/{self._rank}", str(beats))
                 last = self._store.get(key) if self._store.check([key]) else b""
             except RuntimeError:
-                self._end("the launcher of the processes is gone")
+                self._end(launched.LAUNCHER_GONE)
             still = still + 1 if last == seen and seen else 0
             seen = last
             if still * BEAT >= PATIENCE:
@@ -310,7 +311,5 @@ class _Pulse(threading.Thread):
     def _end(self, why: str) -> NoReturn:
         if self._is_over.is_set():
             sys.exit()
-        if _claim(self._store) and (self._rank == 0 or why.startswith("rank")):
-            sys.stderr.write(f"foreword: {why}\n")
-            sys.stderr.flush()
-        os._exit(2)
+        tells = _claim(self._store) and (self._rank == 0 or why.startswith("rank"))
+        launched.end(why if tells else "")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import queue
 import re
 import shutil
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from foreword import config, kinds
+from foreword import config, kinds, launched
 from foreword.errors import UserError
 from foreword.nn.precision import widest
 from foreword.runs.override import override
@@ -251,7 +253,23 @@ def test_a_process_that_stands_still_is_named(
     store.set("beat/1", "12")
     monkeypatch.setattr(joining, "BEAT", 0.001)
     monkeypatch.setattr(joining, "PATIENCE", 0.01)
-    monkeypatch.setattr(joining.os, "_exit", leave)
+    monkeypatch.setattr(launched.os, "_exit", leave)
+    monkeypatch.setattr(launched, "_ending", threading.Lock())
     with pytest.raises(Left, match="2"):
         joining._Pulse(store, 2, 3).run()
     assert "foreword: rank 1: no sign of life" in capsys.readouterr().err
+
+
+def test_a_process_ends_when_its_launcher_has(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    statuses: queue.SimpleQueue[int] = queue.SimpleQueue()
+    parents = iter([7, 7, 1])
+    monkeypatch.setattr(launched.os, "getppid", lambda: next(parents))
+    monkeypatch.setattr(launched.os, "_exit", statuses.put)
+    monkeypatch.setattr(launched, "_ending", threading.Lock())
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "one")
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    launched.watch_launcher(interval=0.001)
+    assert statuses.get(timeout=10) == 2
+    assert capsys.readouterr().err == "foreword: the launcher of the processes is gone\n"
