@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -137,15 +137,17 @@ class BigBirdAttention(AttentionMechanism):
     def __init__(self, settings: BigBird, heads: int, layer: int) -> None:
         super().__init__()
         self.settings, self.heads, self.layer = settings, heads, layer
+        self._prepare = _uncompiled_prepare()
 
     def mask(self, queries: int, keys: int) -> Mask | None:
         """Return the mask of window, end and random blocks; the full mask in a short row."""
         s = self.settings
         if keys <= s.least_blocks * s.block:
             return FullMask()
-        return self._mask(keys, torch.device("cpu"))
+        return self.mask_of(keys, torch.device("cpu"))
 
-    def _mask(self, length: int, device: torch.device) -> Mask:
+    def mask_of(self, length: int, device: torch.device) -> Mask:
+        """Return the mask of window, end and random blocks of rows of `length` tokens."""
         s = self.settings
         count = -(-length // s.block)
         block_mask = attended_blocks(s, count, self.layer, self.heads)
@@ -159,7 +161,8 @@ class BigBirdAttention(AttentionMechanism):
             table[:, :, end] = True
         return BlockSparseMask(torch.from_numpy(table).to(device), s.block)
 
-    def _block_layout(self, length: int, device: torch.device) -> BlockLayout:
+    def block_layout(self, length: int, device: torch.device) -> BlockLayout:
+        """Return the blocks that each block of queries attends to, and the ends of the row."""
         s = self.settings
         count = -(-length // s.block)
         blocks = torch.from_numpy(attended_blocks(s, count, self.layer, self.heads)).to(device)
@@ -179,7 +182,7 @@ class BigBirdAttention(AttentionMechanism):
     ) -> Tensor:
         """Return (batch, heads, queries, d_head), by `_blocks.attend` or densely."""
         prepared = (
-            self._prepare(prepared_mask)
+            self._prepare(self, prepared_mask)
             if isinstance(prepared_mask, DeferredMask)
             else prepared_mask
         )
@@ -187,16 +190,29 @@ class BigBirdAttention(AttentionMechanism):
             return attend(q, k, v, prepared, scale, dropout, position_scores)
         return attend_densely(q, k, v, prepared, scale, dropout, position_scores)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # it samples with numpy
-    def _prepare(self, pending: DeferredMask) -> PreparedMask | BlockMask:
-        """Return the mask of this layer's blocks, prepared for the engine in use."""
-        mask, bias, like, length = pending.mask, pending.bias, pending.like, pending.length
-        if uses_flex(pending.flex):
-            whole = mask & self._mask(length, like.device)
-            shape = (pending.batch, length, length)
-            return prepare_mask(whole, bias, shape, like, flex=True, heads=self.heads)
-        layout = self._block_layout(length, like.device)
-        return prepare_block_mask(layout, mask, mask, bias, (pending.batch, length), like)
+
+Prepare = Callable[[BigBirdAttention, DeferredMask], PreparedMask | BlockMask]
+
+
+@functools.cache
+def _uncompiled_prepare() -> Prepare:
+    """Return `_prepare` as torch's compiler leaves it alone, since it samples with numpy.
+
+    The compiler takes seconds to import, so only a model that has this attention does.
+    """
+    function: Prepare = torch.compiler.disable(_prepare)  # type: ignore[no-untyped-call]
+    return function
+
+
+def _prepare(attention: BigBirdAttention, pending: DeferredMask) -> PreparedMask | BlockMask:
+    """Return the mask of a layer's blocks, prepared for the engine in use."""
+    mask, bias, like, length = pending.mask, pending.bias, pending.like, pending.length
+    if uses_flex(pending.flex):
+        whole = mask & attention.mask_of(length, like.device)
+        shape = (pending.batch, length, length)
+        return prepare_mask(whole, bias, shape, like, flex=True, heads=attention.heads)
+    layout = attention.block_layout(length, like.device)
+    return prepare_block_mask(layout, mask, mask, bias, (pending.batch, length), like)
 
 
 @functools.lru_cache(maxsize=256)
