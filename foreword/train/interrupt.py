@@ -19,20 +19,24 @@ from foreword.train.loop import STOPPING, Loop
 def stops_on_signals(loop: Loop) -> Iterator[None]:
     """Let the first signal end the loop after its step; a second Ctrl-C or SIGTERM leaves at once.
 
-    A closed terminal may send SIGHUP several times, so that one never leaves at once.
+    A closed terminal may send SIGHUP several times, so that one never leaves at once. Neither does
+    the first that this process gets if another had one before and all stop already.
 
     Raises:
         UserError: a signal came, and another process had ended, so the step cannot be finished.
     """
     # A thread prints the message, since a handler may interrupt a print. The queue is reentrant.
     requests: SimpleQueue[bool] = SimpleQueue()
+    is_asked = False
 
     def announce() -> None:
         if requests.get() and processes.count() == 1:  # several have to agree first
             loop.warn(STOPPING)
 
     def stop(number: signal.Signals) -> None:
-        if not loop.is_stopping:
+        nonlocal is_asked
+        if not is_asked:
+            is_asked = True
             loop.stop()
             requests.put(True)
         elif number in (signal.SIGINT, signal.SIGTERM):

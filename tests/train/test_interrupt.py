@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from foreword import signals
 from foreword.errors import UserError
 from foreword.train.interrupt import stops_on_signals
 
@@ -17,7 +18,7 @@ LOST = RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer"
 class Loop:
     """What of a loop the handler uses."""
 
-    is_stopping = False
+    is_stopping = is_saved = False
 
     def stop(self) -> None:
         self.is_stopping = True
@@ -50,3 +51,16 @@ def test_a_fault_of_its_own_while_stopping_stays_its_own() -> None:
     ):
         os.kill(os.getpid(), signal.SIGTERM)
         raise RuntimeError("a fault of ours")
+
+
+def test_the_first_signal_after_another_process_had_one_does_not_leave_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(signals, "TOGETHER", 0.0)
+    loop = Loop()
+    loop.stop()  # as the others agreed
+    with pytest.raises(KeyboardInterrupt), stops_on_signals(cast(Any, loop)):
+        os.kill(os.getpid(), signal.SIGINT)
+        loop.is_saved = True
+        os.kill(os.getpid(), signal.SIGINT)
+    assert loop.is_saved
