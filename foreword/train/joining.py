@@ -8,11 +8,12 @@ before it.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import NoReturn
 
@@ -296,17 +297,25 @@ class _Pulse(threading.Thread):
         while not self._is_over.wait(BEAT):
             beats += 1
             try:
-                self._store.set(f"beat/{self._rank}", str(beats))
+                self._store.set(f"beat/{self._rank}", f"{beats} {os.getpid()}")
                 last = self._store.get(key) if self._store.check([key]) else b""
             except RuntimeError:
                 self._end(launched.LAUNCHER_GONE)
             still = still + 1 if last == seen and seen else 0
             seen = last
             if still * BEAT >= PATIENCE:
+                self._wake(int(last.split()[1]))
                 self._end(
                     f"rank {self._watched}: no sign of life for {PATIENCE:.0f} seconds: it was "
                     "stopped, or its machine is gone; 'foreword resume' continues"
                 )
+
+    def _wake(self, process: int) -> None:
+        """Let the one that stands still end with this one: a launcher may wait until it has."""
+        local = _number("LOCAL_WORLD_SIZE", 1)
+        if self._rank // local == self._watched // local:  # on this machine
+            with suppress(OSError):
+                os.kill(process, signal.SIGCONT)
 
     def _end(self, why: str) -> NoReturn:
         if self._is_over.is_set():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import re
 import shutil
+import signal
 import threading
 from pathlib import Path
 
@@ -243,20 +244,24 @@ class Left(BaseException):
     """In place of the end of the process."""
 
 
-def test_a_process_that_stands_still_is_named(
+def test_a_process_that_stands_still_is_named_and_woken(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def leave(status: int) -> None:
         raise Left(status)
 
     store = torch.distributed.HashStore()
-    store.set("beat/1", "12")
+    store.set("beat/1", "12 4711")
+    woken: list[tuple[int, int]] = []
+    monkeypatch.setattr(joining.os, "kill", lambda *order: woken.append(order))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
     monkeypatch.setattr(joining, "BEAT", 0.001)
     monkeypatch.setattr(joining, "PATIENCE", 0.01)
     monkeypatch.setattr(launched.os, "_exit", leave)
     monkeypatch.setattr(launched, "_ending", threading.Lock())
     with pytest.raises(Left, match="2"):
         joining._Pulse(store, 2, 3).run()
+    assert woken == [(4711, signal.SIGCONT)]
     assert "foreword: rank 1: no sign of life" in capsys.readouterr().err
 
 
