@@ -54,7 +54,8 @@ def texts(own: str) -> list[str]:
     data = own.encode()
     sizes = [int(size) for size in totals(*(len(data) * (n == rank()) for n in range(count())))]
     padded = torch.zeros(max(sizes), dtype=torch.uint8)
-    padded[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else padded
+    if data:
+        padded[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
     parts = [torch.empty_like(padded) for _ in sizes]
     distributed.all_gather(parts, padded)
     return [bytes(part[:n].tolist()).decode() for part, n in zip(parts, sizes, strict=True)]

@@ -194,6 +194,21 @@ def test_processes_share_the_rows_of_a_step_in_order(
             assert [piece for share in shares for piece in share] == pieces(0, 1)
 
 
+def test_what_one_process_says_reaches_one_that_says_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where one of them finds a damaged file."""
+
+    def gather(parts: list[torch.Tensor], own: torch.Tensor) -> None:
+        parts[0].copy_(own)
+        parts[1].copy_(torch.tensor(list(b"damaged")))
+
+    monkeypatch.setattr(processes, "count", lambda: 2)
+    monkeypatch.setattr(processes, "totals", lambda *_: [0.0, 7.0])
+    monkeypatch.setattr(processes.distributed, "all_gather", gather)
+    assert processes.texts("") == ["", "damaged"]
+
+
 def test_dropout_depends_on_the_micro_batch_and_not_on_the_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
