@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from foreword.cli import console
 from foreword.cli._process import INTERRUPTED
 from foreword.display.lines import program
+from foreword.errors import PeerError
 
 if TYPE_CHECKING:
     from foreword.api.pretrain import PretrainingResult
@@ -22,13 +23,14 @@ def finish(run: Path, work: Callable[[], PretrainingResult], *, as_json: bool) -
         work: trains.
         as_json: whether to print one JSON document.
     """
-    from foreword.train.joining import is_launched, launched_rank
+    from foreword.train.joining import launched_rank
 
     try:
         result = work()
-    except KeyboardInterrupt:
-        if not run.exists() or is_launched():  # it has not begun, or the launcher says so
-            raise
+    except (KeyboardInterrupt, PeerError) as error:
+        is_interrupt = isinstance(error.__cause__ or error, KeyboardInterrupt)
+        if not is_interrupt or not run.exists() or launched_rank():
+            raise  # the launcher or the first process says so, or it has not begun
         console.say(f"interrupted; '{program()} resume {run}' continues")
         return INTERRUPTED
     if launched_rank():  # the first process tells

@@ -84,7 +84,7 @@ def launch(processes: int, run: Path) -> int:
         except ChildFailedError as error:
             return _status_of(error.failures, run)
         except SignalException:
-            if not run.exists():  # else the processes have said that it is saved
+            if not run.exists():  # else the first of the processes has said it
                 raise KeyboardInterrupt from None
             return INTERRUPTED
     return 0

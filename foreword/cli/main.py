@@ -155,7 +155,7 @@ def run(words: list[str], *, is_debug: bool = False) -> int:
     except typer.Exit as error:
         return error.exit_code
     except (KeyboardInterrupt, _InterruptedError, typer.Abort):
-        if "TORCHELASTIC_RUN_ID" in os.environ:  # the launcher tells
+        if "TORCHELASTIC_RUN_ID" in os.environ:  # the launcher tells, or the first process has
             return INTERRUPTED
         return _fail("interrupted", INTERRUPTED, is_debug=is_debug)
     except PeerError as error:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from foreword.api.pretrain import PretrainingResult
+from foreword.cli._finished import finish
 from foreword.cli.main import run as run_cli
+from foreword.errors import PeerError
 from foreword.train import checkpoint, joining
 from tests import forking
 from tests.train import runs
@@ -88,3 +92,19 @@ def test_variables_that_torchrun_left_behind_are_named(
         monkeypatch.setenv(name, value)
     assert run_cli(["resume", "run"]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_first_of_the_processes_says_that_they_were_interrupted(
+    rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before training: a step is finished and saved."""
+
+    def interrupted() -> PretrainingResult:
+        raise PeerError from KeyboardInterrupt()
+
+    monkeypatch.setenv("RANK", str(rank))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with nullcontext() if rank == 0 else pytest.raises(PeerError):
+        assert finish(tmp_path, interrupted, as_json=False) == 130
+    assert ("interrupted; '" in "".join(capsys.readouterr())) == (rank == 0)
