@@ -23,8 +23,11 @@ class EncoderDecoder(StackSettings):
         decoder_layers: blocks of the decoder; default `layers`, those of the encoder.
         tied_stacks: make block n of the decoder block n of the encoder, plus a cross-attention
             of its own (T5's "enc-dec, shared", section 3.2.2).
+        rotates_cross: rotate queries and keys of cross-attention, as position `rotary` does in
+            self-attention, by the batch's positions; layout `encoder_decoder` counts these in the
+            source with `positions = "source"`.
 
-    Reference: Vaswani et al. 2017; Raffel et al. 2020.
+    Reference: Vaswani et al. 2017; Raffel et al. 2020; Du et al. 2022 ("GLM"), section 2.2.
     """
 
     reads_source: ClassVar[bool] = True

@@ -300,7 +300,7 @@ def test_special_tokens_are_found_by_role(tmp_path) -> None:
         ("tokenizer.json", "{", "not a tokenizer that can be read"),
         ("tokenizer.json", '{"model": {"type": "Magic"}}', "not a tokenizer that can be read"),
         ("tokenizer.json", b"\xff\xfe", "not a tokenizer that can be read"),
-        ("tokenizer_config.json", "[1", r"tokenizer_config\.json: damaged"),
+        ("tokenizer_config.json", "[1", r"tokenizer_config\.json: not valid JSON"),
         ("tokenizer_config.json", '{"pad_token": [1]}', r"tokenizer_config\.json: not a tokenizer"),
     ],
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from foreword.errors import TrainingStoppedError
 from foreword.objectives.causal import Causal
@@ -27,7 +28,7 @@ def test_a_run_learns_in_each_precision(precision: str, text: Path, tmp_path: Pa
     assert sum(losses[-5:]) / 5 < losses[0] - 0.8
     assert heldout[-1] < heldout[0]
     assert any(f"{precision} on cpu" in note for note in reporter.notes)
-    stored = checkpoint.load_file(checkpoint.all_in(run)[-1] / "weights.safetensors")
+    stored = load_file(checkpoint.all_in(run)[-1] / "weights.safetensors")
     assert {tensor.dtype for tensor in stored.values()} == {torch.float32}
 
 
