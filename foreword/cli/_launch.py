@@ -21,8 +21,8 @@ from foreword.ranges import Count
 Processes = Annotated[
     Count, typer.Option(help="Processes that share each step; a GPU each where there are GPUs.")
 ]
-STATED = (1, 2, INTERRUPTED)  # exit statuses of a process that has said why it ended
-FOLLOWED = (PEER_ENDED, -signal.SIGTERM)  # of those that ended after it
+STATED = (1, 2)  # exit statuses of a process that has said why it ended
+FOLLOWED = (PEER_ENDED, INTERRUPTED, -signal.SIGTERM)  # of those that others or a signal ended
 
 
 def starts_others(processes: int) -> bool:
@@ -82,7 +82,7 @@ def launch(processes: int, run: Path) -> int:
         try:
             elastic_launch(config, sys.executable)(*program, *sys.argv[1:])
         except ChildFailedError as error:
-            return _status_of(error.failures, run)
+            return status_of(error.failures, run)
         except SignalException:
             if not run.exists():  # else the first of the processes has said it
                 raise KeyboardInterrupt from None
@@ -116,7 +116,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _status_of(failures: dict[int, Any], run: Path) -> int:
+def status_of(failures: dict[int, Any], run: Path) -> int:
     """Return the exit status of processes of which some failed, by rank.
 
     Raises:
@@ -127,6 +127,8 @@ def _status_of(failures: dict[int, Any], run: Path) -> int:
         return stated[0]
     first = min(statuses, key=lambda rank: (statuses[rank] in FOLLOWED, rank))
     status = statuses[first]
+    if status in FOLLOWED and INTERRUPTED in statuses.values():
+        return INTERRUPTED
     why = f"ended with status {status}"
     if status < 0:
         why = f"was killed ({signal.Signals(-status).name})"

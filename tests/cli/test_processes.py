@@ -7,13 +7,16 @@ import signal
 from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from foreword.api.pretrain import PretrainingResult
 from foreword.cli._finished import finish
+from foreword.cli._launch import status_of
+from foreword.cli._process import INTERRUPTED, PEER_ENDED
 from foreword.cli.main import run as run_cli
-from foreword.errors import PeerError
+from foreword.errors import PeerError, UserError
 from foreword.train import checkpoint, joining
 from tests import forking
 from tests.train import runs
@@ -51,6 +54,20 @@ def test_a_process_that_is_killed_as_all_save_ends_all_and_is_named(tmp_path: Pa
     assert not Path(f"/proc/{other}").exists()
     assert checkpoint.newest(run, damaged := []).joinpath("weights-2-of-2.safetensors").is_file()
     assert not damaged
+
+
+@pytest.mark.parametrize("other", [INTERRUPTED, PEER_ENDED, -signal.SIGTERM])
+def test_a_killed_process_is_named_whatever_the_launchers_signal_made_of_the_others(
+    other: int,
+) -> None:
+    failures = {0: SimpleNamespace(exitcode=other), 1: SimpleNamespace(exitcode=-signal.SIGKILL)}
+    with pytest.raises(UserError, match=r"rank 1 was killed \(SIGKILL\)"):
+        status_of(failures, Path("run"))
+
+
+def test_processes_that_a_signal_ended_are_interrupted() -> None:
+    failures = {0: SimpleNamespace(exitcode=PEER_ENDED), 1: SimpleNamespace(exitcode=INTERRUPTED)}
+    assert status_of(failures, Path("run")) == INTERRUPTED
 
 
 def test_another_number_than_torchruns_is_refused(
