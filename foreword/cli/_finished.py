@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ from foreword.errors import PeerError
 
 if TYPE_CHECKING:
     from foreword.api.pretrain import PretrainingResult
+
+INTERRUPTION = "FOREWORD_INTERRUPTION"  # names the file that tells the launcher of one
 
 
 def finish(run: Path, work: Callable[[], PretrainingResult], *, as_json: bool) -> int:
@@ -31,7 +34,10 @@ def finish(run: Path, work: Callable[[], PretrainingResult], *, as_json: bool) -
         is_interrupt = isinstance(error.__cause__ or error, KeyboardInterrupt)
         if not is_interrupt or not run.exists() or launched_rank():
             raise  # the launcher or the first process says so, or it has not begun
-        console.say(f"interrupted; '{program()} resume {run}' continues")
+        if INTERRUPTION in os.environ:  # the launcher knows whether a person sent the signal
+            Path(os.environ[INTERRUPTION]).touch()
+        else:
+            say_interrupted(run)
         return INTERRUPTED
     if launched_rank():  # the first process tells
         return 0 if result.is_done else INTERRUPTED
@@ -42,3 +48,8 @@ def finish(run: Path, work: Callable[[], PretrainingResult], *, as_json: bool) -
     else:
         console.say(f"stopped and saved; '{program()} resume {run}' continues")
     return 0 if result.is_done else INTERRUPTED
+
+
+def say_interrupted(run: Path) -> None:
+    """Print that a run was interrupted before it saved."""
+    console.say(f"interrupted; '{program()} resume {run}' continues")

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from foreword.cli._finished import INTERRUPTION, say_interrupted
 from foreword.cli._process import INTERRUPTED, PEER_ENDED
 from foreword.display import lines
 from foreword.errors import UserError
@@ -67,6 +68,8 @@ def launch(processes: int, run: Path) -> int:
     is_script = Path(sys.argv[0]).name == "foreword" and Path(sys.argv[0]).is_file()
     program = [sys.argv[0]] if is_script else ["-m", "foreword"]
     with tempfile.TemporaryDirectory(prefix="foreword-") as folder:
+        interruption = Path(folder) / "interruption"
+        os.environ[INTERRUPTION] = str(interruption)  # for the processes
         config = LaunchConfig(
             min_nodes=1,
             max_nodes=1,
@@ -84,8 +87,10 @@ def launch(processes: int, run: Path) -> int:
         except ChildFailedError as error:
             return status_of(error.failures, run)
         except SignalException:
-            if not run.exists():  # else the first of the processes has said it
+            if not run.exists():
                 raise KeyboardInterrupt from None
+            if interruption.exists():  # else the first of the processes has said that it is saved
+                say_interrupted(run)
             return INTERRUPTED
     return 0
 

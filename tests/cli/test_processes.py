@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from foreword.api.pretrain import PretrainingResult
-from foreword.cli._finished import finish
+from foreword.cli._finished import INTERRUPTION, finish
 from foreword.cli._launch import status_of
 from foreword.cli._process import INTERRUPTED, PEER_ENDED
 from foreword.cli.main import run as run_cli
@@ -125,3 +125,16 @@ def test_the_first_of_the_processes_says_that_they_were_interrupted(
     with nullcontext() if rank == 0 else pytest.raises(PeerError):
         assert finish(tmp_path, interrupted, as_json=False) == 130
     assert ("interrupted; '" in "".join(capsys.readouterr())) == (rank == 0)
+
+
+def test_a_launcher_is_told_of_an_interruption_and_decides_what_to_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> PretrainingResult:
+        raise PeerError from KeyboardInterrupt()
+
+    note = tmp_path / "interruption"
+    monkeypatch.setenv(INTERRUPTION, str(note))
+    assert finish(tmp_path, interrupted, as_json=False) == INTERRUPTED
+    assert note.exists()
+    assert "".join(capsys.readouterr()) == ""
