@@ -1,7 +1,7 @@
 """Work on a Ray cluster, here of one machine of one core, of which a worker dies.
 
 Ray takes seconds to start, so one test does all that needs it. `benchmarks/cluster.py` kills whole
-machines.
+machines while shards are made and while recipes are compared.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ next stage reads what was saved.
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from foreword.data.fingerprint import digest, file_state
 from foreword.data.read_documents import find_files, reader_of
 from foreword.data.text_files import ReadCounts, ReadSettings, sum_counts
 from foreword.errors import UserError
+from foreword.extras import require_packages
 
 VERSION = 1
 PACKAGES = ("datatrove", "py3langid", "regex")
@@ -74,7 +74,7 @@ def clean(
     Raises:
         UserError: a source cannot be read, a package is missing, or `out` holds something else.
     """
-    require_packages()
+    require_packages(PACKAGES, "cleaning requires", "data")
     counts = ReadCounts()
     files = find_files(sources, counts, recipe.read)
     for source in map(Path, sources):
@@ -112,17 +112,6 @@ def _run(executor: Executor, stage: CleaningStage, notes: Path) -> None:
         for note in sorted(notes.glob(f"*{ERROR}")):
             raise UserError(note.read_text("utf-8")) from error
         raise
-
-
-def require_packages() -> None:
-    """Check that the packages of the extra `data` are installed.
-
-    Raises:
-        UserError: one is missing.
-    """
-    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UserError(f"cleaning requires {', '.join(missing)}: pip install 'foreword[data]'")
 
 
 def tasks_of(

@@ -84,15 +84,18 @@ def launch(processes: int, run: Path) -> int:
         )
         try:
             elastic_launch(config, sys.executable)(*program, *sys.argv[1:])
+            status = 0
         except ChildFailedError as error:
-            return status_of(error.failures, run)
+            status = status_of(error.failures, run)
         except SignalException:
             if not run.exists():
                 raise KeyboardInterrupt from None
-            if interruption.exists():  # else the first of the processes has said that it is saved
-                say_interrupted(run)
-            return INTERRUPTED
-    return 0
+            status = INTERRUPTED
+        finally:
+            del os.environ[INTERRUPTION]
+        if status == INTERRUPTED and interruption.exists():
+            say_interrupted(run)  # else the first of the processes has said that it is saved
+        return status
 
 
 def _require_room(processes: int) -> None:

@@ -7,12 +7,8 @@ By `resiliparse`, whose extraction of the main content DataComp-LM chose for its
 from __future__ import annotations
 
 import functools
-import importlib.util
 from typing import Any
 
-from foreword.errors import UserError
-
-PACKAGES = ("fastwarc", "resiliparse")
 DEEPEST = 1000  # elements within each other; the time to extract text grows with their square
 WRONG = 0.1  # share of a page's bytes beyond ASCII that do not fit a charset which is the page's
 ESCAPE = b"\x1b"  # of ISO-2022-JP, which is valid UTF-8 and not meant as such
@@ -20,17 +16,6 @@ ESCAPE = b"\x1b"  # of ISO-2022-JP, which is valid UTF-8 and not meant as such
 
 class UnreadablePageError(Exception):
     """A page whose text cannot be had; the message says why in a few words."""
-
-
-def require_packages() -> None:
-    """Check that the packages that read web archives are installed.
-
-    Raises:
-        UserError: one is missing.
-    """
-    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UserError(f"web archives require {', '.join(missing)}: pip install 'foreword[data]'")
 
 
 def decode(data: bytes, declared: str | None) -> tuple[str, int]:

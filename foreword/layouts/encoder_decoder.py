@@ -39,7 +39,12 @@ class EncoderDecoder(Layout):
     positions: Literal["target", "source"] = "target"
 
     def max_length(self, lengths: MaxLengths) -> int:
-        """Return the greatest length of a sequence: encoder and decoder have one each."""
+        """Return the greatest length of a sequence: encoder and decoder have one each.
+
+        Positions in the source may go on past its end, by as much as the target is long.
+        """
+        if self.positions == "source":
+            return lengths.source + lengths.target
         return max(lengths.source, lengths.target)
 
     def arrange(self, example: Example, vocab: Vocab) -> Batch:

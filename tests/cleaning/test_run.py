@@ -182,7 +182,7 @@ def test_cleaning_killed_at_any_moment_ends_with_the_same_bytes(
     words = ["clean", str(planted), "--out", str(out), "--workers", "1", "--quiet"]
     words += ["--set", "clean.part=3000"]
     work = out / ".work"
-    for reached in ("read/00002.json", "step-03/texts"):
+    for reached in ("read/00002.json", "step-00/found", "step-03/texts", "step-03/removed"):
         command = forking.start_into(words, output)
         forking.wait_until(lambda name=reached: (work / name).exists(), 60)  # type: ignore[misc]
         assert command.end() == -signal.SIGKILL, output.read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from contextlib import nullcontext
@@ -10,10 +11,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+from torch.distributed.launcher import api
 
 from foreword.api.pretrain import PretrainingResult
 from foreword.cli._finished import INTERRUPTION, finish
-from foreword.cli._launch import status_of
+from foreword.cli._launch import launch, status_of
 from foreword.cli._process import INTERRUPTED, PEER_ENDED
 from foreword.cli.main import run as run_cli
 from foreword.errors import PeerError, UserError
@@ -63,6 +66,25 @@ def test_a_killed_process_is_named_whatever_the_launchers_signal_made_of_the_oth
     failures = {0: SimpleNamespace(exitcode=other), 1: SimpleNamespace(exitcode=-signal.SIGKILL)}
     with pytest.raises(UserError, match=r"rank 1 was killed \(SIGKILL\)"):
         status_of(failures, Path("run"))
+
+
+def test_a_launcher_says_that_a_signal_to_one_process_interrupted_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failures = {
+        0: ProcessFailure(0, 1, PEER_ENDED, "none"),
+        1: ProcessFailure(1, 2, INTERRUPTED, "none"),
+    }
+
+    def end(*_: object) -> None:
+        Path(os.environ[INTERRUPTION]).touch()  # as rank 1 does
+        raise ChildFailedError("foreword", failures)
+
+    monkeypatch.setattr(api, "elastic_launch", lambda *_: end)
+    monkeypatch.setattr(logging, "disable", lambda: None)
+    assert launch(2, tmp_path) == INTERRUPTED
+    assert "interrupted; '" in capsys.readouterr().err
+    assert INTERRUPTION not in os.environ
 
 
 def test_processes_that_a_signal_ended_are_interrupted() -> None:

@@ -20,7 +20,15 @@ from foreword.testing.layouts import (
     example_of,
     tokens,
 )
-from foreword.types import Backward, Batch, CausalRows, Example, PredictionOrder, Queries
+from foreword.types import (
+    Backward,
+    Batch,
+    CausalRows,
+    Example,
+    MaxLengths,
+    PredictionOrder,
+    Queries,
+)
 
 from .cases import CASES, is_scored, vocab
 
@@ -90,6 +98,13 @@ def test_a_prefix_is_bidirectional_and_its_target_causal() -> None:
         [0, 0, 0, 0, 1, 0],
         [0, 0, 0, 0, 1, 1],
     ]
+
+
+def test_positions_in_the_source_go_on_past_its_end_within_the_greatest_length() -> None:
+    layout, table = EncoderDecoder(positions="source"), vocab()
+    source, target = [[107, 108, table.sentinels[0]]], [[table.sentinels[0], 109, 110, 111, 112]]
+    batch = layout.arrange(example_of("source", source, target), table)
+    assert max(3, 5) <= batch.positions.max() < layout.max_length(MaxLengths(3, 5, 8))
 
 
 def test_positions_in_the_source_begin_at_each_sentinel() -> None:

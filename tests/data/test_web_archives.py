@@ -133,6 +133,6 @@ def test_an_archive_that_is_cut_or_is_none_is_refused(
 def test_archives_without_the_extra_are_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(web_page, "PACKAGES", ("fastwarcs",))
+    monkeypatch.setattr(warc, "PACKAGES", ("fastwarcs",))
     with pytest.raises(UserError, match=r"require fastwarcs: pip install 'foreword\[data\]'"):
         read(tmp_path / "a.warc", record())

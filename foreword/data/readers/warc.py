@@ -8,10 +8,12 @@ from typing import IO, Any, ClassVar
 
 from foreword.data.readers._contract import Reader
 from foreword.data.text_files import TextFile
-from foreword.data.web_page import UnreadablePageError, decode, extract, require_packages
+from foreword.data.web_page import UnreadablePageError, decode, extract
 from foreword.errors import UserError
+from foreword.extras import require_packages
 from foreword.types import Document
 
+PACKAGES = ("fastwarc", "resiliparse")
 BEGINNING = b"WARC/"  # of a record
 LINE, BLOCK = 1 << 16, 1 << 20  # bytes read at once
 LARGEST = 32 << 20  # bytes of a record, and of its page, that is read
@@ -38,7 +40,7 @@ class WARC(Reader):
         Raises:
             UserError: it is not a web archive, or is cut short.
         """
-        require_packages()
+        require_packages(PACKAGES, "web archives require", "data")
         with source.open() as stream:
             for number, headers, block in _records(source, stream):
                 if headers.get("warc-type") not in ("response", "resource", "conversion"):
