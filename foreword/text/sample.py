@@ -3,6 +3,9 @@
 Every piece of text gets a hash of its index in the stream; the sample is the pieces whose hash is
 below a threshold, which sinks whenever the sample exceeds its bytes. So each piece has the same
 probability wherever it stands, and the same stream gives the same sample.
+
+Training takes memory for each different word, and some text has little else: text without spaces,
+lists of keys. So the threshold sinks further until their bytes are bounded too.
 """
 
 from __future__ import annotations
@@ -21,8 +24,11 @@ from foreword.types import Array
 
 _PIECE = 1 << 20  # characters; a whole book must not be all of the sample, nor be lost
 _BLOCK = 1 << 15  # characters; the engine takes a hundred times as much of each thread's text
+_WORDS = 1 << 24  # bytes of different words; training takes about 130 times as much
 
 _BETWEEN = re.compile(r"(?<=[^\W_])[ ](?=[^\W_])")
+
+_Entry = tuple[int, int, int, bytes]  # hash, negated; number of the piece; its document; the piece
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,7 @@ class TrainingSample:
         bytes_kept: bytes of the sample.
         characters_left_out: different characters that were too rare for the vocabulary.
         share_left_out: their share of the sample's characters.
+        is_cut_by_words: whether the sample is smaller than allowed, for its different words.
     """
 
     documents_seen: int
@@ -44,10 +51,12 @@ class TrainingSample:
     bytes_kept: int
     characters_left_out: int = 0
     share_left_out: float = 0.0
+    is_cut_by_words: bool = False
 
     def __str__(self) -> str:
         """Return a summary: `60 of 60 documents, 0.3 of 0.3 MB`."""
         unit, name = (1e6, "MB") if self.bytes_seen >= 1e5 else (1e3, "kB")
+        cut = f"; no more, as training has memory for {_WORDS / 1e6:.0f} MB of different words"
         left_out = (
             f"; {self.characters_left_out:,} rare characters ({self.share_left_out:.2g} of the "
             "text) are [UNK]"
@@ -55,6 +64,7 @@ class TrainingSample:
         return (
             f"{self.documents_kept:,} of {self.documents_seen:,} documents, "
             f"{self.bytes_kept / unit:,.1f} of {self.bytes_seen / unit:,.1f} {name}"
+            f"{cut if self.is_cut_by_words else ''}"
             f"{left_out if self.characters_left_out else ''}"
         )
 
@@ -114,13 +124,18 @@ class Sample:
         return count_characters(piece.decode() for piece in self.pieces)
 
 
-def draw_sample(texts: Iterable[str], limit_bytes: int) -> Sample:
+def draw_sample(texts: Iterable[str], limit_bytes: int, *, has_words: bool = True) -> Sample:
     """Draw a sample of at most `limit_bytes` from the whole of `texts`, read once.
+
+    Args:
+        texts: the documents.
+        limit_bytes: the most bytes.
+        has_words: whether training takes memory for different words, which are then bounded too.
 
     Raises:
         UserError: there is no text, or a text is not valid Unicode.
     """
-    sampled: list[tuple[int, int, int, bytes]] = []  # a heap, the highest hash first
+    sampled: list[_Entry] = []  # a heap, the highest hash first
     threshold = 1 << 64
     documents = seen = size = index = 0
     for text in texts:
@@ -140,9 +155,33 @@ def draw_sample(texts: Iterable[str], limit_bytes: int) -> Sample:
                 size -= len(highest[3])
     if not seen:
         raise UserError("there is no text to train a tokenizer on")
-    sampled.sort(key=lambda entry: entry[1])
-    counts = TrainingSample(documents, len({entry[2] for entry in sampled}), seen, size)
-    return Sample([entry[3] for entry in sampled], counts)
+    kept = _within_words(sampled) if has_words and size > _WORDS else sampled
+    kept.sort(key=lambda entry: entry[1])
+    pieces = [entry[3] for entry in kept]
+    counts = TrainingSample(
+        documents,
+        len({entry[2] for entry in kept}),
+        seen,
+        sum(map(len, pieces)),
+        is_cut_by_words=len(kept) < len(sampled),
+    )
+    return Sample(pieces, counts)
+
+
+def _within_words(sampled: list[_Entry]) -> list[_Entry]:
+    """Return the entries of the lowest hashes whose different words have at most `_WORDS` bytes.
+
+    Words are cut at spaces; those of each kind of tokenizer are these or parts of them.
+    """
+    words, size = set[bytes](), 0
+    lowest_first = sorted(sampled, reverse=True)
+    for number, entry in enumerate(lowest_first):
+        new = set(entry[3].split()) - words
+        size += sum(map(len, new))
+        if size > _WORDS:
+            return lowest_first[:number]
+        words |= new
+    return lowest_first
 
 
 def count_characters(texts: Iterable[str]) -> Array:

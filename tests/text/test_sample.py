@@ -82,6 +82,22 @@ def test_one_long_document_is_sampled_in_parts() -> None:
     )
 
 
+def test_a_sample_has_a_bounded_amount_of_different_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "_WORDS", 50_000)
+    texts = [" ".join(f"key{n}" for n in range(at, at + 100)) for at in range(0, 20_000, 100)]
+    sample = draw_sample(texts, 1_000_000)
+    size = sum(len(word) for word in {word for text in sample.texts() for word in text.split()})
+    assert 45_000 < size <= 50_000
+    assert sample.counts.is_cut_by_words
+    assert "different words" in str(sample.counts)
+    assert draw_sample(texts, 1_000_000) == sample
+    assert draw_sample(texts, 1_000_000, has_words=False).counts.documents_kept == 200
+    # Of words that repeat nothing is left out.
+    repeated = draw_sample(texts[:30] * 10, 1_000_000)
+    assert repeated.counts.bytes_kept == repeated.counts.bytes_seen > 3 * 50_000
+    assert not repeated.counts.is_cut_by_words
+
+
 def test_characters_are_counted() -> None:
     counts = count_characters(["abba", "가a" * 3000, "\U0010ffff"])
     assert [counts[ord(c)] for c in "ab가"] == [3002, 2, 3000]

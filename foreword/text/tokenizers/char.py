@@ -39,7 +39,7 @@ class Char(TokenizerKind):
         Raises:
             UserError: there is no text.
         """
-        sample = draw_sample(texts, self.sample_bytes)
+        sample = draw_sample(texts, self.sample_bytes, has_words=False)
         note("counting characters")
         counts = count_characters(sample.texts())
         order = np.argsort(-counts, kind="stable")[: self.vocab - len(special.ALL)]

@@ -39,7 +39,7 @@ class Utf8Bytes(TokenizerKind):
         Raises:
             UserError: there is no text.
         """
-        sample = draw_sample(texts, self.sample_bytes)
+        sample = draw_sample(texts, self.sample_bytes, has_words=False)
         names = [*special.ALL, *sorted(pre_tokenizers.ByteLevel.alphabet())]
         engine = training.assemble(
             models.BPE({name: i for i, name in enumerate(names)}, []),  # without merges
