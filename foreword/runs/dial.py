@@ -21,7 +21,6 @@ from foreword.nn.model import neural_settings
 from foreword.runs.dial_sizes import BYTES_PER_TOKEN, ModelSize, sizes
 from foreword.runs.recipe import Recipe, load_recipe
 
-TRAINING_SHARE = 0.5  # of the speed of matrix products, reached in training
 SMALL_FLOPS = 1e14  # the least budget that the small recipe's size is chosen for
 TOKENS_PER_PARAMETER = 10  # at least, in any model larger than the small recipe's
 GOOD_EPOCHS, USEFUL_EPOCHS, MOST_EPOCHS = 4, 16, 40  # readings of the text
@@ -57,12 +56,14 @@ class DialFamily:
     Attributes:
         small: the recipe that it starts from.
         large: the one whose vocabulary and row length are the largest chosen.
+        speed: share of the speed of matrix products that training reaches.
         longest: most tokens of a row.
         measured: losses of sizes that the dial chooses at such budgets.
     """
 
     small: str
     large: str
+    speed: float
     longest: int = 1 << 30
     measured: tuple[MeasuredLoss, ...] = ()
 
@@ -72,15 +73,26 @@ FAMILIES: Mapping[str, DialFamily] = MappingProxyType(
         "encoder": DialFamily(
             "modern_encoder_mini",
             "modern_encoder",
-            measured=(MeasuredLoss(128, 2e13, "4.9 nats per prediction"),),
+            speed=0.4,
+            measured=(
+                MeasuredLoss(128, 2e13, "4.9 nats per prediction"),
+                MeasuredLoss(256, 2.4e14, "4.0 nats per prediction"),
+            ),
         ),
         "decoder": DialFamily(
             "modern_decoder_mini",
             "modern_decoder",
+            speed=0.5,
             measured=(MeasuredLoss(256, 2.8e14, "1.6 bits per byte"),),
         ),
         # Rows that are masked in single tokens, 30 % of them, have 100 sentinels for these.
-        "encoder_decoder": DialFamily("modern_encoder_decoder_mini", "t5_1.1_base", longest=333),
+        "encoder_decoder": DialFamily(
+            "modern_encoder_decoder_mini",
+            "t5_1.1_base",
+            speed=0.28,
+            longest=333,
+            measured=(MeasuredLoss(256, 1.4e14, "2.9 nats per token of the targets"),),
+        ),
     }
 )
 
@@ -108,9 +120,14 @@ class Conditions:
     vocab_reason: str = ""
 
     @property
+    def training_flops_per_second(self) -> float:
+        """Speed of training, about."""
+        return self.flops_per_second * FAMILIES[self.family].speed
+
+    @property
     def flops(self) -> float:
         """FLOPs of the budget, about."""
-        return self.hours * 3600 * self.flops_per_second * TRAINING_SHARE
+        return self.hours * 3600 * self.training_flops_per_second
 
     @property
     def text_tokens(self) -> float:
@@ -302,7 +319,7 @@ def _training(
     # The batch: the small recipe's, times a power of two.
     first = small.rows_per_step * small.packing.length
     growth = math.sqrt(tokens / SMALL_BATCH_TOKENS)
-    speed = conditions.flops_per_second * TRAINING_SHARE / size.flops_per_token
+    speed = conditions.training_flops_per_second / size.flops_per_token
     busy = speed * LAYER_SECONDS * size.layers / first
     wanted = first * 2.0 ** math.floor(math.log2(max(1.0, growth, busy)))
     rows = max(1, math.floor(min(wanted, tokens / LEAST_STEPS) / size.length))
