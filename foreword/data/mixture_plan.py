@@ -5,6 +5,9 @@ would exceed its limit of epochs its weight is lowered, so that it is spread ove
 segment is cut into blocks of one step, and each block holds every source by its share, rounded so
 that errors never add up; within the block the order is random. So a row is found without a table
 and without the rows before it: resuming, and any number of processes, see the same rows.
+
+Where a row continues the one before it in its stream, what is drawn is not a row but a stretch of
+them: the stream reads one source for that long, then goes on where another source was left.
 """
 
 from __future__ import annotations
@@ -19,20 +22,20 @@ from foreword.data.rng import mix, permute
 from foreword.errors import UserError
 from foreword.types import Array
 
-_ENDLESS = 1 << 52  # rows
+_ENDLESS = 1 << 52  # stretches
 _ROUNDS = 100  # of lowering weights, which converge
 
 
 @dataclass(frozen=True)
 class _Segment:
-    """Rows in which the same sources are read.
+    """Stretches in which the same sources are read; unless rows continue, a stretch is a row.
 
     Attributes:
-        begin: its first row.
-        end: the row after its last.
+        begin: its first stretch.
+        end: the stretch after its last.
         sources: the numbers of the sources that are read, (active,) int64.
         weights: their weights, (active,) float64.
-        before: rows drawn from each source of the mixture before the segment, (sources,) int64.
+        before: stretches of each source of the mixture before the segment, (sources,) int64.
     """
 
     begin: int
@@ -41,13 +44,13 @@ class _Segment:
     weights: Array
     before: Array
 
-    def drawn(self, rows: Array) -> Array:
-        """Return the rows that the segment's first `rows` draw, (..., active) int64.
+    def drawn(self, stretches: Array) -> Array:
+        """Return how many of the segment's first `stretches` each draws, (..., active) int64.
 
         Each source takes its share of what the ones before it left, rounded. So counts sum to
-        `rows` and never fall as it grows.
+        `stretches` and never fall as it grows.
         """
-        rest = np.asarray(rows, dtype=np.int64)
+        rest = np.asarray(stretches, dtype=np.int64)
         left = np.cumsum(self.weights[::-1])[::-1]
         counts = []
         for weight, of in zip(self.weights[:-1], left[:-1], strict=True):
@@ -66,6 +69,7 @@ class MixturePlan:
         rows_total: rows of the whole training; None if its budget does not tell.
         block: rows of a step.
         seed: seed of the order.
+        stretch: steps for which a row of the batch reads one source.
 
     Raises:
         UserError: no source is left to read before training ends.
@@ -79,12 +83,16 @@ class MixturePlan:
         rows_total: int | None,
         block: int,
         seed: int,
+        stretch: int = 1,
     ) -> None:
-        self._settings, self._block, self._total = settings, block, rows_total
-        self._rows_per_epoch = np.array(rows_per_epoch, dtype=np.float64)
+        self._settings, self._block, self._stretch = settings, block, stretch
+        self._total = None if rows_total is None else -(-rows_total // (block * stretch)) * block
+        self._per_epoch = np.array(rows_per_epoch, dtype=np.float64) / stretch
         self._limits = np.array(
             [
-                _ENDLESS if source.epochs is None else max(1, int(source.epochs * rows + 1e-9))
+                _ENDLESS
+                if source.epochs is None
+                else -(-max(1, int(source.epochs * rows + 1e-9)) // stretch)
                 for source, rows in zip(settings.sources, rows_per_epoch, strict=True)
             ]
         )
@@ -96,14 +104,20 @@ class MixturePlan:
 
     def locate(self, numbers: Array) -> tuple[Array, Array]:
         """Return the source of each row of the mixture, and the number of the row in it."""
-        numbers = np.asarray(numbers, dtype=np.int64)
-        sources, rows = np.zeros_like(numbers), np.zeros_like(numbers)
+        steps, streams = np.divmod(np.asarray(numbers, dtype=np.int64), self._block)
+        stretches, inside = np.divmod(steps, self._stretch)
+        sources, found = self._locate(stretches * self._block + streams)
+        return sources, found * self._stretch + inside
+
+    def _locate(self, numbers: Array) -> tuple[Array, Array]:
+        """Return the source of each stretch of the mixture, and the stretch's number in it."""
+        sources, found = np.zeros_like(numbers), np.zeros_like(numbers)
         which = np.searchsorted(self._begins, numbers, side="right") - 1
         blocks = (numbers - self._begins[which]) // self._block
         for n, block in np.unique(np.stack([which, blocks]), axis=1).T:
             segment = self._segments[n]
             is_in = (which == n) & (blocks == block)
-            # The block's rows of each source, and a random order of all.
+            # The block's stretches of each source, and a random order of all.
             begin = int(block) * self._block
             size = min(self._block, segment.end - segment.begin - begin)
             first, stop = segment.drawn(np.array([begin, begin + size]))
@@ -113,20 +127,20 @@ class MixturePlan:
             active = np.searchsorted(ends, slots, side="right")
             sources[is_in] = segment.sources[active]
             inside = slots - (ends - (stop - first))[active]
-            rows[is_in] = segment.before[segment.sources[active]] + first[active] + inside
-        return sources, rows
+            found[is_in] = segment.before[segment.sources[active]] + first[active] + inside
+        return sources, found
 
     def rows_read(self, rows: int | None = None) -> Array:
-        """Return the rows of each source among the first `rows`, (sources,) int64.
+        """Return the rows of each source among the first `rows`, to a stretch; (sources,) int64.
 
         Default: all of training; one reading of everything if its budget does not tell.
         """
-        if rows is None:
-            rows = self._total or int(self._rows_per_epoch.sum())
-        segment = self._segments[int(np.searchsorted(self._begins, rows, side="right")) - 1]
+        end = -(-rows // self._stretch) if rows is not None else self._total
+        end = end or max(self._block, int(self._per_epoch.sum()))
+        segment = self._segments[int(np.searchsorted(self._begins, end, side="right")) - 1]
         counts: Array = segment.before.copy()
-        counts[segment.sources] += segment.drawn(np.array(rows - segment.begin))
-        return counts
+        counts[segment.sources] += segment.drawn(np.array(end - segment.begin))
+        return counts * self._stretch
 
     def shares(self) -> Array:
         """Return the share of each source in training, (sources,) float64."""
@@ -135,7 +149,7 @@ class MixturePlan:
 
     def epochs(self) -> Array:
         """Return how many times training reads each source, (sources,) float64."""
-        return np.asarray(self.rows_read() / self._rows_per_epoch)
+        return np.asarray(self.rows_read() / (self._per_epoch * self._stretch))
 
     def _limited(self, weights: Array) -> Array:
         """Return the weights, lowered so that sources with limits last as long as their stages.
@@ -147,11 +161,11 @@ class MixturePlan:
         edges = np.unique(self._spans)
         middles = (edges[1:] + edges[:-1]) / 2
         is_read = (self._spans[:, 0] < middles[:, None]) & (middles[:, None] < self._spans[:, 1])
-        rows = np.diff(edges) * self._total  # of each stage
+        stretches = np.diff(edges) * self._total  # of each stage
         for _ in range(_ROUNDS):
             read = weights * is_read
             of_stage = read.sum(1, keepdims=True)
-            drawn = (rows[:, None] * read / np.maximum(of_stage, 1e-300)).sum(0)
+            drawn = (stretches[:, None] * read / np.maximum(of_stage, 1e-300)).sum(0)
             if (drawn <= self._limits * (1 + 1e-9)).all() or of_stage.min() < 1e-30:
                 break  # within the limits, or nothing else to read, which is an error
             weights = weights * np.minimum(1.0, self._limits / np.maximum(drawn, 1e-9))
@@ -188,17 +202,18 @@ class MixturePlan:
                 "data.sources: every source has a limit of epochs, and a budget in hours or flops "
                 "may exceed them all; take one limit away, or give --steps, --tokens or --epochs"
             )
-        steps = f"{at // self._block:,} of {-(-self._total // self._block):,} steps"
+        steps, total = (n // self._block * self._stretch for n in (at, self._total))
+        after = f"after {steps:,} of {total:,} steps"
         if (before >= self._limits).all():
-            most = self._limits.sum() / self._rows_per_epoch.sum()
+            most = self._limits.sum() / self._per_epoch.sum()
             return (
-                f"data.sources: all sources reach their limits of epochs after {steps}; raise a "
+                f"data.sources: all sources reach their limits of epochs {after}; raise a "
                 f"limit, or train for at most --epochs {most:.3g}"
             )
         if is_staged.any():
             return (
-                f"data.sources: the sources of this stage reach their limits of epochs after "
-                f"{steps}; raise a limit, or give another source a longer stage"
+                f"data.sources: the sources of this stage reach their limits of epochs {after}; "
+                f"raise a limit, or give another source a longer stage"
             )
         return (
             f"data.sources: no source is read at {at / self._total:.0%} of training; give one a "
@@ -206,9 +221,9 @@ class MixturePlan:
         )
 
 
-def _most(segment: _Segment, left: Array, rows: int) -> int:
-    """Return the most rows, at most `rows`, that draw no more than is left of each source."""
-    low, high = 0, rows  # the counts never fall, so the answer is found by bisection
+def _most(segment: _Segment, left: Array, stretches: int) -> int:
+    """Return the most stretches, at most these, that draw no more than is left of each source."""
+    low, high = 0, stretches  # the counts never fall, so the answer is found by bisection
     while low < high:
         middle = (low + high + 1) // 2
         if (segment.drawn(np.array(middle)) <= left).all():

@@ -145,19 +145,11 @@ class Recipe:
             raise UserError(f"objective.{error}") from error
 
     def _require_mixable(self) -> None:
-        """Raise a UserError if there are sources, and text that is read without rows of its own."""
-        if not self.data.sources:
-            return
-        if self.model.trains_offline:
+        """Raise a UserError if there are sources, and a model that does not read rows."""
+        if self.data.sources and self.model.trains_offline:
             raise UserError(
                 "data.sources: a model that is trained offline reads all of its text, without "
                 "weights; name the text with --data"
-            )
-        if self.packing.is_contiguous:
-            raise UserError(
-                f"packing.kind: packing '{kinds.name_of(self.packing)}' continues one text from "
-                "row to row, so data.sources cannot be mixed; "
-                + ("name the text with --data" if self.model.has_memory else "use 'documents'")
             )
 
     def build(self, vocab: Vocab) -> Model:

@@ -120,6 +120,9 @@ def load_sources(recipe: Recipe, texts: Sequence[str], made: Path) -> PreparedTe
     return PreparedText.mixture(made, sources)
 
 
+STRETCH = 64  # steps for which a stream reads one source, in training of 64 times as many
+
+
 def plan_of(recipe: Recipe, sizes: Sequence[float], rows_per_epoch: Sequence[float]) -> MixturePlan:
     """Return the source of each row.
 
@@ -140,10 +143,14 @@ def plan_of(recipe: Recipe, sizes: Sequence[float], rows_per_epoch: Sequence[flo
         "epochs": float(sum(rows_per_epoch)),
         "tokens": 1 / recipe.packing.length,
     }
-    total = None
+    steps = None
     if budget.unit in rows_of_unit:
-        total = math.ceil(budget.amount * rows_of_unit[budget.unit] / rows - 1e-9) * rows
-    return MixturePlan(recipe.data, sizes, rows_per_epoch, total, rows, recipe.train.seed)
+        steps = math.ceil(budget.amount * rows_of_unit[budget.unit] / rows - 1e-9)
+    stretch = 1
+    if recipe.packing.is_contiguous:  # shares and stages are exact to a stretch
+        stretch = STRETCH if steps is None else min(max(1, steps // STRETCH), STRETCH)
+    total = None if steps is None else steps * rows
+    return MixturePlan(recipe.data, sizes, rows_per_epoch, total, rows, recipe.train.seed, stretch)
 
 
 def mixed_rows(recipe: Recipe, prepared: PreparedText, vocab: Vocab) -> MixedRows:
@@ -157,10 +164,10 @@ def mixed_rows(recipe: Recipe, prepared: PreparedText, vocab: Vocab) -> MixedRow
     Raises:
         UserError: a source is shorter than a row, or none is left before training ends.
     """
+    # Streams read stretches of a source one after the other, so it is one stream of its own.
+    batch = 1 if recipe.packing.is_contiguous else recipe.rows_per_step
     packed = {
-        name: recipe.packing.open(
-            source.train, vocab, (recipe.train.seed + n) % 2**32, recipe.rows_per_step
-        )
+        name: recipe.packing.open(source.train, vocab, (recipe.train.seed + n) % 2**32, batch)
         for n, (name, source) in enumerate(prepared.sources.items())
     }
     sizes = [source.train.tokens_total for source in prepared.sources.values()]

@@ -15,6 +15,7 @@ from foreword.data.mixture import DECAY, DataSettings, effective_epochs
 from foreword.data.mixture_plan import MixturePlan
 from foreword.data.packing.documents import Documents
 from foreword.data.packing.pairs import Pairs
+from foreword.data.packing.stream import Stream
 from foreword.data.shards import Shards
 from foreword.data.text_files import ReadSettings
 from foreword.errors import UserError
@@ -168,6 +169,39 @@ def test_a_mixed_row_is_the_row_of_its_source(packing: Any, tmp_path: Path) -> N
         for kind, name in ((NextToken, "ids"), (PairLabels, "labels")):
             if (part := alone.part(kind)) is not None:
                 assert (getattr(together.require(kind), name)[n] == getattr(part, name)[0]).all()
+
+
+def test_streams_of_a_mixture_read_stretches_of_its_sources(tmp_path: Path) -> None:
+    vocab, batch, stretch, steps = corpora.vocab(), 4, 5, 60
+    each = [shards_in(tmp_path / name, [330, 300, 310]) for name in ("a", "b")]
+    packed = {str(n): Stream(length=8).open(one, vocab, 0, 1) for n, one in enumerate(each)}
+    rows = [float(one.rows_per_epoch) for one in packed.values()]
+    sources = settings({"weight": 3}, {"weight": 1})
+    made = MixturePlan(sources, rows, rows, steps * batch, batch, seed=1, stretch=stretch)
+    mixed = MixedRows(packed, made)
+    numbers = np.arange(steps * batch)
+    read = mixed.rows(numbers)
+    source, row = made.locate(numbers)
+    assert (np.bincount(source) == [180, 60]).all() and (made.rows_read() == [180, 60]).all()
+    # Within a stretch each stream of the batch continues its source's text.
+    whole = (steps // stretch, stretch, batch)
+    ids, following = read.ids.reshape(*whole, 8), read.require(NextToken).ids.reshape(whole)
+    assert (np.diff(source.reshape(whole), axis=1) == 0).all()
+    assert (np.diff(row.reshape(whole), axis=1) == 1).all()
+    assert (following[:, :-1] == ids[:, 1:, :, 0]).all()
+    # Together the stretches are the text of each source, and a row is found without the others.
+    for n, one in enumerate(packed.values()):
+        assert (np.sort(row[source == n]) == np.arange((source == n).sum())).all()
+        assert (read.ids[source == n] == one.rows(row[source == n]).ids).all()
+    some = np.array([33, 7, 200])
+    assert (mixed.rows(some).ids == read.ids[some]).all()
+
+
+def test_limits_of_epochs_end_with_a_stretch() -> None:
+    sources = settings({"weight": 1, "epochs": 1}, {"weight": 1, "epochs": 1})
+    made = MixturePlan(sources, [1, 1], [101.0, 157.0], 260, 4, seed=1, stretch=7)
+    assert made.rows_read().sum() >= 258
+    assert made.epochs().max() < 1 + 2 * 7 / 101
 
 
 def test_chained_shards_are_the_documents_of_all(tmp_path: Path) -> None:

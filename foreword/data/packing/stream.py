@@ -30,6 +30,8 @@ class Stream(Packing):
         step 1   [4 5 6] [10 11 12]
         step 2   [1 2 3] [7  8  9]
 
+    In a mixture each source is one stream, and stream b of the batch reads stretches of them.
+
     Attributes:
         length: tokens in a row.
         eos: the special token after each document, "" for none.
@@ -76,7 +78,8 @@ class PackedStream(Packed):
     def __init__(
         self, length: int, stream: DocumentStream, batch: int, padding: int | None = None
     ) -> None:
-        stream.require_tokens(length * batch, f"a row for each of the {batch} streams")
+        purpose = f"a row for each of the {batch} streams" if batch > 1 else "a row"
+        stream.require_tokens(length * batch, purpose)
         self._length = length
         self._stream = stream
         self._padding = padding
