@@ -247,6 +247,7 @@ def _safety(made: Plan, assumptions: Assumptions) -> dict[str, str]:
         )
     return {
         "checkpoint": f"{byte_size(made.checkpoint_bytes)}, written in "
-        f"{duration(made.checkpoint_seconds)} at {assumptions.storage_gb_s:g} GB/s",
+        f"{duration(made.checkpoint_seconds)} at {assumptions.storage_gb_s:g} GB/s, from copies "
+        f"of up to {byte_size(made.copy_bytes)} in the memory of a node",
         "failures": f"one in {figure(made.hours_between_failures, 3)} hours; {cost}",
     }

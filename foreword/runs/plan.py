@@ -109,6 +109,7 @@ class Plan:
             none up to the rows of a step.
         checkpoint_bytes: weights, optimizer and average.
         checkpoint_seconds: to write it.
+        copy_bytes: memory of a node, most of all, for the copy that is written as training goes on.
         hours_between_failures: expected, of all GPUs.
         checkpoint_interval: seconds of work between checkpoints that lose the least time.
         slowdown: expected time with failures and checkpoints over that without.
@@ -125,6 +126,7 @@ class Plan:
     fits_on: int | None
     checkpoint_bytes: int
     checkpoint_seconds: float
+    copy_bytes: int
     hours_between_failures: float
     checkpoint_interval: float
     slowdown: float
@@ -200,6 +202,7 @@ def plan(recipe: Recipe, gpu: GPU, gpus: Count, assumptions: Assumptions) -> Pla
         fits_on,
         size,
         save,
+        planner.copied(best.kind),
         between / 3600,
         interval,
         slowdown,
@@ -231,6 +234,11 @@ class _Planner:
     def stored(self) -> int:
         """Bytes of a checkpoint."""
         return SINGLE * (self.total * (1 + bool(self.recipe.train.average)) + self.state)
+
+    def copied(self, kind: Kind) -> int:
+        """Return the bytes of a checkpoint that a node copies at most: one copy is written."""
+        shards = self._shards(kind)
+        return round(self.stored * min(shards, self.gpu.per_node) / shards)
 
     @property
     def outside(self) -> int:

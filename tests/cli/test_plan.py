@@ -31,6 +31,7 @@ def test_a_plan_is_shown_and_is_data(capsys: pytest.CaptureFixture[str]) -> None
         "hsdp",
         "weights",
         "checkpoint",
+        "in the memory of a node",
         "dollars",
         "H100 datasheet",
     ):

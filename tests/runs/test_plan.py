@@ -39,6 +39,7 @@ def test_gpt3_takes_the_published_operations_and_state(gpt3: Plan) -> None:
     assert copies[0].weights + copies[0].optimizer == pytest.approx(12 * 174.6e9, rel=0.001)
     assert copies[0].gradients == 2 * copies[0].weights  # of DDP's buckets, and their sum
     assert gpt3.checkpoint_bytes == pytest.approx(12 * 174.6e9, rel=0.001)
+    assert gpt3.copy_bytes == pytest.approx(gpt3.checkpoint_bytes / 128)  # nodes of 8
 
 
 def test_gpt3_fits_only_as_shards_with_blocks_computed_again(gpt3: Plan) -> None:
@@ -54,6 +55,7 @@ def test_a_small_model_needs_no_shards() -> None:
     assert (alone.best.checkpointing, alone.best.micro_batch) == ("none", recipe.rows_per_step)
     many = plan(recipe, gpu, 4, Assumptions())
     assert many.best.kind == "ddp"
+    assert many.copy_bytes == many.checkpoint_bytes  # the first process writes
     shards = {setting.kind: setting.memory.optimizer for setting in many.settings}
     assert shards["fsdp"] == pytest.approx(shards["ddp"] / 4, abs=4)
     nodes = plan(recipe, gpu, 16, Assumptions())
