@@ -20,8 +20,8 @@ FIRST = """\
 First steps:
   foreword demo                                    the whole road in minutes
   foreword show recipes                            what can be trained
-  foreword check bert_mini --data TEXT             size, memory, time beforehand
-  foreword pretrain bert_mini --data TEXT --out RUN --hours 1
+  foreword check encoder --data TEXT --hours 1     size, memory, time beforehand
+  foreword pretrain encoder --data TEXT --out RUN --hours 1
   foreword COMMAND --help                          the options of a command
 """
 

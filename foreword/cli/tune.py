@@ -167,14 +167,16 @@ def _show(result: TuningResult) -> None:
             console.say(f"{row['start']}, {row['strategy']}: {layers}")
     count = result.content["examples"]
     first = rows[0]
-    same = "trained" not in settings[0] and "trained_parameters" in first
-    trained = f"{quantity(first['trained_parameters'])} parameters trained; " if same else ""
+    same = "trained parameters" not in settings[0] and "trained_parameters" in first
+    trained = f"; {quantity(first['trained_parameters'])} parameters trained" if same else ""
+    deviates = first["seeds"] > 1
     console.say(
         f"{train_count(count)}, {count['dev']:,} dev examples; "
         f"{count['cut']:,} cut to {result.content['max_tokens']} tokens, "
         f"{count['skipped']:,} rows skipped (no text or no label); "
-        f"{_count(first['seeds'], 'seed')}, {_scored_when(first)}; {trained}"
-        "± is the standard deviation over seeds"
+        f"{_count(first['seeds'], 'seed')}, {_scored_when(first)}{trained}"
+        + "; ± is the standard deviation over seeds"
+        * deviates
     )
     for note in result.content.get("notes", ()):
         if not note.startswith("warning: "):  # which was shown before the work

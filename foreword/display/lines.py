@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 
 from rich.console import Console
@@ -14,6 +15,8 @@ from rich.text import Text
 
 from foreword.display.bar import Bar, fit_parts
 from foreword.display.notebook import NotebookBar, is_notebook
+
+LEAD = 12  # characters shown of what two texts share
 
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -40,12 +43,17 @@ def program() -> str:
 def prompt_and_text(before: str, after: str) -> str:
     """Return two texts as one line, in a terminal cut to the window.
 
-    The first keeps half of the room, or what the second leaves.
+    The first keeps half of the room, or what the second leaves. Texts that begin alike and do not
+    fit, as a text with blanks and the same text filled, begin shortly before they differ.
     """
     indent, arrow = "    ", "  ->  "
     texts = [Text(one_line(text)) for text in (before, after)]
     if err.is_terminal:
         room = err.width - len(indent) - len(arrow) - 1
+        pairs = zip(*(text.plain for text in texts), strict=False)
+        alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        if alike > LEAD and sum(text.cell_len for text in texts) > room:
+            texts = [Text(f"…{text.plain[alike - LEAD :]}") for text in texts]
         texts[0].truncate(max(room // 2, room - texts[1].cell_len), overflow="ellipsis")
         texts[1].truncate(room - texts[0].cell_len, overflow="ellipsis")
     return indent + arrow.join(text.plain for text in texts)

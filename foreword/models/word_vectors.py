@@ -141,7 +141,7 @@ class WordVectorsBackbone(NeuralBackbone, OfflineBackbone):
         output.fit(corpus, tables, self.training_settings(inputs), inputs.progress)
         self.counts, self._score = corpus.counts, None
         distinct = int((corpus.counts > 0).sum())
-        note = f"{corpus.total:,} words, {distinct:,} different ones, {inputs.epochs} times"
+        note = f"{corpus.total:,} words, {distinct:,} different ones; epochs: {inputs.epochs}"
         return FitResult(corpus.total * inputs.epochs, (note,))
 
     def training_settings(self, inputs: OfflineInputs) -> VectorTraining:

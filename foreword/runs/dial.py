@@ -190,10 +190,8 @@ class Dial:
         ends = ""
         if budget.setting == "train.epochs":
             ends = f"; ends after {budget.value:g} readings of the text, since more add nothing"
-        return (
-            f"{self.title}: {quantity(size.parameters)} parameters, {size.layers} layers of "
-            f"{size.d_model}, vocabulary {size.vocab:,}{ends}; 'foreword check' says why"
-        )
+        model = f"{size.layers} layers of {size.d_model}, vocabulary {size.vocab:,}"
+        return f"{self.title}: {model}{ends}; 'foreword check' says why"
 
     @property
     def facts(self) -> dict[str, Any]:

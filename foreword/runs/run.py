@@ -409,7 +409,8 @@ def _resume(run: Path, loop: Loop, setup: TrainingSetup, reporter: ProgressRepor
     loop.memory = processes.redivide(memory, int(pieces[0][0]), tuple(map(len, pieces)))
     loop.average.restore(checkpoint.load_unaveraged(folder, setup.model))
     loop.last_finite_step = loop.state.spent.steps
-    reporter.note(f"resuming from step {loop.state.spent.steps:,}")
+    spent = ", after which nothing of the budget is left" if loop.progress >= 1 else ""
+    reporter.note(f"resuming from step {loop.state.spent.steps:,}{spent}")
 
 
 def _run_loop(run: Path, loop: Loop, setup: TrainingSetup, saver: Saver) -> bool:

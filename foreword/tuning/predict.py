@@ -199,6 +199,8 @@ def load_tuned(folder: str | Path, device: str = "auto", precision: str = "fp32"
         UserError: the folder holds no fine-tuned model, or a damaged one.
     """
     folder = Path(folder)
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder")
     if not is_tuned(folder):
         is_run = (folder / "recipe.toml").is_file()
         hint = "; it is a run, which 'foreword tune' fine-tunes" if is_run else ""

@@ -136,7 +136,7 @@ def setting_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
     cells = [{"lr": f"{row['lr']:.2g}" if "lr" in row else ""} for row in rows]
     if len(set(trained) - {None}) > 1:
         for one, number in zip(cells, trained, strict=True):
-            one["trained"] = "" if number is None else quantity(number)
+            one["trained parameters"] = "" if number is None else quantity(number)
     return cells
 
 

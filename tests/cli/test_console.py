@@ -94,6 +94,15 @@ def test_samples_are_shown_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert console.prompt_and_text("short", "text") == "    short  ->  text"
 
 
+def test_a_sample_of_a_long_text_shows_its_first_blank(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "one of a great many words before the sea and the {} of the sea " + "and more " * 9
+    monkeypatch.setattr(console.err, "_force_terminal", True)
+    monkeypatch.setattr(console.err, "width", 81)
+    line = console.prompt_and_text(text.format("[MASK]"), text.format("«ship»"))
+    assert line.startswith("    …sea and the [MASK] of the sea") and cell_len(line) == 80
+    assert "  ->  …sea and the «ship» of the sea" in line
+
+
 def test_a_narrow_window_shows_the_loss_first(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

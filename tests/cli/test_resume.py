@@ -42,6 +42,8 @@ def test_resume_sets_another_learning_rate(
     assert "to change anything else, start a new run" in capsys.readouterr().err
     assert run(["resume", str(stopped), "--set", "optimizer.lr=1e-7", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["last"]["train"]["lr"] <= 1e-7
+    assert run(["resume", str(stopped)]) == 0
+    assert "from step 12, after which nothing of the budget is left" in capsys.readouterr().err
 
 
 def test_a_damaged_checkpoint_is_named_and_the_previous_one_used(

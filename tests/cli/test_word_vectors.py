@@ -163,7 +163,7 @@ def test_losses_and_samples_are_printed(text: Path, capsys: pytest.CaptureFixtur
     words = pretrain(text, text.parent / "shown", "train.epochs=1", "prepare.heldout=0.1")
     assert command(words) == 0
     error = capsys.readouterr().err
-    for part in ("words, 12 different ones, 1 times", "training loss", "held-out loss", "  ->  "):
+    for part in ("words, 12 different ones; epochs: 1", "training loss", "held-out loss", "  ->  "):
         assert part in error
 
 

@@ -167,7 +167,7 @@ def test_notes_report_what_was_read_and_how_fast(done: Done, kind: str) -> None:
     first, trained, second, *_, last = reporter.notes
     assert "tokens to train on" in first
     assert "tokenizer trained on 240 of 240 documents" in trained
-    assert {"ngram": "3-grams: ", "word_vectors": "different ones, 2 times"}[kind] in second
+    assert {"ngram": "3-grams: ", "word_vectors": "different ones; epochs: 2"}[kind] in second
     assert "tokens/s in" in last
 
 

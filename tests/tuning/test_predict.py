@@ -70,3 +70,5 @@ def numbered(example: Labelled, task: Task) -> Labelled:
 def test_folders_without_a_tuned_model_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not a fine-tuned model"):
         load_tuned(make_run(tmp_path))
+    with pytest.raises(UserError, match="missing: no such folder"):
+        load_tuned(tmp_path / "missing")

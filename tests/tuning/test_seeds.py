@@ -250,4 +250,8 @@ def test_trained_parameters_stand_in_the_table_where_they_differ() -> None:
     rows: list[Row] = [{"lr": 1e-3, "trained_parameters": n} for n in (1_000, 1_000)]
     assert setting_cells([*rows, {}]) == [{"lr": "0.001"}, {"lr": "0.001"}, {"lr": ""}]
     rows[1]["trained_parameters"] = 2_000
-    assert [one["trained"] for one in setting_cells([*rows, {}])] == ["1,000", "2,000", ""]
+    assert [one["trained parameters"] for one in setting_cells([*rows, {}])] == [
+        "1,000",
+        "2,000",
+        "",
+    ]
