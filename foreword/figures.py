@@ -54,14 +54,17 @@ def render(figure: Figure, file_format: Literal["svg", "png"], dpi: int = 150) -
     data = io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        figure.draw_without_rendering()  # makes the labels of ticks
+        if (layout := figure.get_layout_engine()) is not None:
+            layout.execute(figure)  # makes the labels of ticks
+        else:
+            figure.draw_without_rendering()
         texts = [one for one in figure.findobj(Text) if isinstance(one, Text)]
         families, missing = _fonts_for(one.get_text() for one in texts)
         if len(families) > 1:
             for one in texts:
                 one.set_fontfamily(list(families))
         else:
-            figure.set_layout_engine("none")  # the places stay: finding them takes long
+            figure.set_layout_engine(None)  # the places stay: finding them takes long
         if file_format == "svg":
             figure.savefig(data, format="svg", metadata={"Date": None, "Creator": None})
             return Rendered(data.getvalue())

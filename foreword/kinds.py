@@ -8,6 +8,7 @@ also stand in a plug-in, a folder outside the package that is laid out like it (
 from __future__ import annotations
 
 import ast
+import functools
 import keyword
 import re
 from collections.abc import Mapping
@@ -136,6 +137,7 @@ def _holds_kinds(folder: Path) -> bool:
     )
 
 
+@functools.lru_cache(512)
 def class_name(name: str) -> str:
     """Return the class name of a kind in lower case: `span_corruption` -> `spancorruption`.
 
@@ -164,9 +166,15 @@ def load(folder: str, name: str) -> Any:
             its file holds no kind.
     """
     root, file = _find(folder, name)
-    module = root.module(file)
-    lower_name = class_name(name)
-    cls = next(
+    cls = _class_in(root.module(file), class_name(name))
+    plugins.require_kind(root, file, cls, name)
+    return cls
+
+
+@functools.lru_cache(512)
+def _class_in(module: ModuleType, lower_name: str) -> Any:
+    """Return what a module itself defines by this name, in any case; None if nothing."""
+    return next(
         (
             value
             for key, value in vars(module).items()
@@ -174,8 +182,6 @@ def load(folder: str, name: str) -> Any:
         ),
         None,
     )
-    plugins.require_kind(root, file, cls, name)
-    return cls
 
 
 def name_of(value: object) -> str:

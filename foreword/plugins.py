@@ -56,8 +56,7 @@ class Root:
         Raises:
             UserError: the file belongs to a plug-in and cannot be imported.
         """
-        path = file.relative_to(self.folder).with_suffix("")
-        name = ".".join([self.package, *path.parts])
+        name = _module_name(self, file)
         if self is SHIPPED:
             return importlib.import_module(name)
         try:
@@ -73,6 +72,11 @@ def _kinds_in(folder: Path, changed: int) -> dict[str, Path]:
     """Return the files of kinds in a folder that changed last at this time."""
     files = sorted(folder.glob("*.py"))
     return {f.stem.rstrip("_"): f for f in files if not f.stem.startswith("_")}
+
+
+@functools.lru_cache(512)
+def _module_name(root: Root, file: Path) -> str:
+    return ".".join([root.package, *file.relative_to(root.folder).with_suffix("").parts])
 
 
 SHIPPED = Root(Path(__file__).parent, "foreword")

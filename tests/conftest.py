@@ -20,9 +20,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 )
 
 import pytest
-import torch
 
-torch.set_num_threads(1)
 MEMORY = Path("/dev/shm")
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4e9:
     # Tests write thousands of small files, which takes a disk most of their time.
@@ -43,6 +41,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of
 
 def pytest_collection_finish() -> None:
     """Leave what is imported out of garbage collection, which would go through it each time."""
+    import torch  # not where pytest only gathers what other processes have tested
+
+    torch.set_num_threads(1)
     if "PYTEST_XDIST_WORKER" in os.environ:  # runs tests of all rooms: also what they import late
         for name in IMPORTED_LATE:
             with suppress(ImportError):

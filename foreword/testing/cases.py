@@ -159,24 +159,24 @@ def tiny(model: str, position: str = "learned") -> Any:
 def find_cases(objective: Objective | None = None) -> list[Case]:
     """Return the cases of an objective, or of every kind, whose layout and model accept it."""
     names = kinds.names("objectives") if objective is None else [kinds.name_of(objective)]
+    models = kinds.names("models")
     cases = []
     for name in names:
         for layout in kinds.names("layouts"):
-            for model in kinds.names("models"):
-                case = Case(name, layout, model, objective)
-                if _fits(case):
-                    cases.append(case)
+            # What objective and layout make of a row is the same for all models.
+            try:
+                batch = Case(name, layout, models[0], objective).batch(rows([[12]]))
+            except UserError:
+                continue
+            every = [Case(name, layout, model, objective) for model in models]
+            cases += [case for case in every if _fits(case, batch)]
     return cases
 
 
-def _fits(case: Case) -> bool:
+def _fits(case: Case, batch: Batch) -> bool:
     model = kinds.load("models", case.model)
     if len(_directions(case)) > 1:
         return False  # all three predict both directions, or none does
-    try:
-        batch = case.batch(rows([[12]]))
-    except UserError:
-        return False
     if not model.reads_ahead and not kinds.load("layouts", case.layout).is_causal:
         return False
     if batch.part(Queries) is not None and case.model != "transformer":
