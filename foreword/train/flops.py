@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
@@ -50,13 +51,14 @@ def count(model: nn.Module, batch: Batch, loss_fn: Callable[[Batch], Loss]) -> i
 
     Compiled blocks run uncompiled here: under a dispatch mode, Dynamo would stop compiling them for
     the rest of the training. Recurrences of cuDNN and oneDNN are one operation without a formula,
-    so torch's own are counted.
+    so torch's own are counted. All else is computed with oneDNN, without which products in bf16
+    take many times as long.
     """
     device = next(model.parameters()).device
     with (
         torch.compiler.set_stance("force_eager"),
         torch.backends.cudnn.flags(enabled=False),
-        without_onednn(),
+        recurrences_without_onednn(),
         dense_only(),
         without_checkpointing(),
         _Counter() as counter,  # type: ignore[no-untyped-call]
@@ -71,14 +73,24 @@ def count(model: nn.Module, batch: Batch, loss_fn: Callable[[Batch], Loss]) -> i
 
 
 @contextmanager
-def without_onednn() -> Iterator[None]:
-    """Compute without oneDNN; `torch.backends.mkldnn.flags` warns of Intel's GPUs."""
+def recurrences_without_onednn() -> Iterator[None]:
+    """Compute recurrences, those of new modules too, by torch's own operations on the CPU."""
     was_enabled = torch._C._get_mkldnn_enabled()
-    torch._C._set_mkldnn_enabled(False)
+
+    def switch(*, is_on: bool) -> Callable[..., None]:
+        def hook(module: nn.Module, *_: Any) -> None:
+            if isinstance(module, nn.RNNBase):
+                torch._C._set_mkldnn_enabled(is_on)
+
+        return hook
+
+    before = register_module_forward_pre_hook(switch(is_on=False))
+    after = register_module_forward_hook(switch(is_on=was_enabled), always_call=True)
     try:
         yield
     finally:
-        torch._C._set_mkldnn_enabled(was_enabled)
+        before.remove()
+        after.remove()
 
 
 def _attention(q: Any, k: Any, v: Any, *_: Any, **__: Any) -> int:

@@ -27,7 +27,7 @@ from foreword.runs.recipe import Recipe, load_recipe
 from foreword.runs.setup import build_model
 from foreword.train import flops
 from foreword.train.device import autocast
-from foreword.train.flops import without_onednn
+from foreword.train.flops import recurrences_without_onednn
 from foreword.types import Batch, TermCounts
 from tests.held import Held
 
@@ -53,7 +53,7 @@ def test_counted_bytes_and_flops_are_those_of_real_tensors(family: str) -> None:
     initialise(model, 1)
     loss_fn, tracker = ModelWithLoss(model, recipe.objective), KeptBytes(model)
     batch = dummy_batch(recipe, ROWS).to("cpu")
-    with without_onednn():  # its LSTM keeps a work space of its own
+    with recurrences_without_onednn():  # its LSTM keeps a work space of its own
         for _ in range(2):  # the second time with a memory, if there is one
             with tracker, autocast(CPU, torch.bfloat16):
                 loss = loss_fn(batch)
