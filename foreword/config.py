@@ -43,7 +43,7 @@ class Shipped:
 
     def names(self) -> list[str]:
         """Return the names of the files, without `.toml`."""
-        return sorted(file.stem for file in self.folder.glob("*.toml"))
+        return list(_stems(self.folder, self.folder.stat().st_mtime_ns))
 
     def find(self, name: str) -> Path:
         """Return a file of this sort, given by its path or by the name of a shipped one.
@@ -63,6 +63,12 @@ class Shipped:
             f"no {self.what} '{name}', neither a .toml file nor shipped"
             f"{nearest(name.removesuffix('.toml'), names)}"
         )
+
+
+@functools.lru_cache(16)
+def _stems(folder: Path, changed: int) -> tuple[str, ...]:
+    """Return the names of the TOML files in a folder that changed last at this time."""
+    return tuple(sorted(file.stem for file in folder.glob("*.toml")))
 
 
 FOLDER = Path(__file__).parent / "recipes"

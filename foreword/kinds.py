@@ -99,6 +99,8 @@ def docstring(folder: str, name: str) -> str:
 
 def other_names(folder: str, name: str) -> list[str]:
     """Return what else a kind is called, by the line `Also called: RoPE.` of its docstring."""
+    if b"Also called: " not in file_of(folder, name).read_bytes():
+        return []  # without parsing it
     line = re.search(r"^Also called: (.+)\.$", docstring(folder, name), re.M)
     return line[1].split(", ") if line else []
 
