@@ -147,7 +147,6 @@ def tuned(row: Row, run: str, options: argparse.Namespace, seeds: Path) -> dict[
     settings = TuneSettings(
         seeds=options.seeds,
         epochs=options.epochs,
-        precision="fp32",
         examples=options.examples if options.examples < len(train) else None,
     )
     if options.lr:
