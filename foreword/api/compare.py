@@ -121,7 +121,8 @@ def compare(
 
     Args:
         grid: its name (`foreword.show("grids")`) or a `.toml` file.
-        data: text in place of the grid's own; or a folder of prepared text, also on object storage.
+        data: text in place of the grid's own; or a folder of prepared text, also on object storage;
+            of cells with `data.sources`, the folder that their paths start from.
         out: the folder to create, or to continue.
         heldout: held-out text in place of the grid's own.
         tasks: folder of the files of tasks and probes; default: next to the grid.

@@ -25,7 +25,11 @@ class GridOptions(Options):
 
     data: Annotated[
         list[PathText] | None,
-        typer.Option("--data", help="Text to replace the grid's own; or a prepared folder."),
+        typer.Option(
+            "--data",
+            help="Text to replace the grid's own; or a prepared folder; of cells with "
+            "data.sources, the folder that their paths start from.",
+        ),
     ] = None
     heldout: Annotated[
         list[PathText] | None,

@@ -1,18 +1,22 @@
 """Tokenizers and token shards, each made once and shared by the cells with equal settings.
 
 folder/  tokenizer-KIND.json tokenizer-KIND/   shards-KIND.json shards-KIND/   validation-.../
+
+Of a mixture there are shards of each source, and one tokenizer for the sources of all cells, of
+which it sees the same amount each: so their losses on a text are comparable, and a cell with other
+weights changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from foreword import kinds
 from foreword.comparison import results_cache
-from foreword.data.fingerprint import fingerprint_text
-from foreword.data.learning import train_tokenizer
+from foreword.data.fingerprint import digest, fingerprint_text
+from foreword.data.learning import train_on_sources, train_tokenizer
 from foreword.data.prepared_text import PreparedText
 from foreword.data.read_documents import find_files
 from foreword.data.text_files import ReadSettings
@@ -20,6 +24,7 @@ from foreword.data.validation import split_validation
 from foreword.data.write_shards import prepare
 from foreword.runs.corpus import is_prepared, require_texts
 from foreword.runs.recipe import Recipe
+from foreword.runs.sources import given_tokenizer
 from foreword.runs.stages import Stage
 from foreword.text.tokenizer import Tokenizer
 
@@ -33,6 +38,7 @@ class Corpora:
         stage: called with the name of each step.
         heldout: files, folders, patterns to hold out; default: a share of `texts`.
         read: the settings with which the cells read files.
+        sources: the path of each source of the cells, by name; then `texts` are not read.
 
     Raises:
         UserError: the held-out texts do not exist or are among `texts`.
@@ -45,11 +51,13 @@ class Corpora:
         stage: Stage,
         heldout: Sequence[str] = (),
         read: Iterable[ReadSettings] = (),
+        sources: Mapping[str, str] | None = None,
     ) -> None:
         self._texts, self._folder, self._stage, self._heldout = texts, folder, stage, heldout
+        self._sources = dict(sorted((sources or {}).items()))
         for settings in set(read) if heldout else ():
             require_texts(texts, heldout, settings)
-        self._fingerprints: dict[tuple[ReadSettings, bool], str] = {}
+        self._fingerprints: dict[tuple[ReadSettings, tuple[str, ...]], str] = {}
         self._shards: dict[Path, PreparedText] = {}
 
     def shards_for(self, recipe: Recipe) -> PreparedText:
@@ -58,31 +66,18 @@ class Corpora:
         Raises:
             UserError: there is no text or too little of it, or the disk is full.
         """
-        if is_prepared(self._texts):
-            return self._load_prepared(Path(self._texts[0]))
-        # Find the folder of these shards by what they are made of, or choose a new one.
-        text, heldout = (self._fingerprint(recipe.read, is_heldout=is_) for is_ in (False, True))
-        tokenizer = self._tokenizer_for(recipe, text)
-        settings = replace(recipe.prepare, workers=0)
-        key = results_cache.ShardsKey(settings, text, tokenizer.fingerprint, heldout)
-        file = results_cache.find(self._folder.glob("shards-*.json"), key)
-        if file is None:
-            name = f"shards-{kinds.name_of(recipe.tokenizer)}"
-            file = results_cache.store(self._folder, name, key)
-        folder = file.with_suffix("")
-        # Write the shards, unless `prepare` finds them there.
-        if folder not in self._shards:
-            progress = self._stage("cutting text into tokens")
-            self._shards[folder] = prepare(
-                self._texts,
-                tokenizer,
-                folder,
-                recipe.prepare,
-                recipe.read,
-                progress,
-                self._heldout,
-            )
-        return self._shards[folder]
+        if not recipe.data.sources:
+            return self._shards_of(recipe, self._texts)
+        each = {one.name: self.source_shards(recipe, one.name) for one in recipe.data.sources}
+        return PreparedText.mixture(self._folder, each)
+
+    def source_shards(self, recipe: Recipe, name: str) -> PreparedText:
+        """Return the token shards of a source, of any cell, for a recipe.
+
+        Raises:
+            UserError: as `shards_for`.
+        """
+        return self._shards_of(recipe, [self._sources[name]], f"-{name}")
 
     def validation_for(self, recipe: Recipe) -> PreparedText:
         """Return shards whose held-out side is a validation part of the recipe's training side.
@@ -91,31 +86,66 @@ class Corpora:
             UserError: there is too little text, or the disk is full.
         """
         shards = self.shards_for(recipe)
+        if not shards.sources:
+            return self._validation_of(shards)
+        each = {name: self._validation_of(one) for name, one in shards.sources.items()}
+        return PreparedText.mixture(self._folder, each)
+
+    def tokenizer_for(self, recipe: Recipe) -> Tokenizer:
+        """Return the tokenizer of the recipe's token shards."""
+        return Tokenizer.load(self.shards_for(recipe).tokenizer)
+
+    def _shards_of(self, recipe: Recipe, texts: Sequence[str], name: str = "") -> PreparedText:
+        """Return the token shards of some texts, whose files' names end in `name`."""
+        if is_prepared(texts):
+            return self._load_prepared(Path(texts[0]))
+        # Find the folder of these shards by what they are made of, or choose a new one.
+        text, heldout = (self._fingerprint(recipe.read, side) for side in (texts, self._heldout))
+        tokenizer = self._tokenizer_for(recipe)
+        settings = replace(recipe.prepare, workers=0)
+        key = results_cache.ShardsKey(settings, text, tokenizer.fingerprint, heldout)
+        file = results_cache.find(self._folder.glob("shards-*.json"), key)
+        if file is None:
+            kind = kinds.name_of(recipe.tokenizer)
+            file = results_cache.store(self._folder, f"shards-{kind}{name}", key)
+        folder = file.with_suffix("")
+        # Write the shards, unless `prepare` finds them there.
+        if folder not in self._shards:
+            progress = self._stage("cutting text into tokens")
+            self._shards[folder] = prepare(
+                texts, tokenizer, folder, recipe.prepare, recipe.read, progress, self._heldout
+            )
+        return self._shards[folder]
+
+    def _validation_of(self, shards: PreparedText) -> PreparedText:
         folder = self._folder / f"validation-{shards.fingerprint[:12]}"
         if folder not in self._shards:
             self._stage("drawing a validation part")
             self._shards[folder] = split_validation(shards, folder)
         return self._shards[folder]
 
-    def tokenizer_for(self, recipe: Recipe) -> Tokenizer:
-        """Return the tokenizer of the recipe's token shards."""
-        return Tokenizer.load(self.shards_for(recipe).tokenizer)
-
     def _load_prepared(self, folder: Path) -> PreparedText:
         if folder not in self._shards:
             self._shards[folder] = PreparedText.load(folder)
         return self._shards[folder]
 
-    def _fingerprint(self, read: ReadSettings, *, is_heldout: bool) -> str:
-        """Return the fingerprint of the training or the held-out texts; "" if there are none."""
-        texts = self._heldout if is_heldout else self._texts
-        if texts and (read, is_heldout) not in self._fingerprints:
+    def _fingerprint(self, read: ReadSettings, texts: Sequence[str]) -> str:
+        """Return the fingerprint of texts; "" if there are none."""
+        if texts and (read, tuple(texts)) not in self._fingerprints:
             fingerprint = fingerprint_text(find_files(texts, None, read), read)
-            self._fingerprints[read, is_heldout] = fingerprint
-        return self._fingerprints.get((read, is_heldout), "")
+            self._fingerprints[read, tuple(texts)] = fingerprint
+        return self._fingerprints.get((read, tuple(texts)), "")
 
-    def _tokenizer_for(self, recipe: Recipe, text: str) -> Tokenizer:
-        """Return the recipe's tokenizer, trained if it is new; `text`: the texts' fingerprint."""
+    def _tokenizer_for(self, recipe: Recipe) -> Tokenizer:
+        """Return the recipe's tokenizer, trained if it is new; a prepared source's if there is one.
+
+        It is trained on the texts, or on as much of each source.
+        """
+        paths = list(self._sources.values())
+        if given := given_tokenizer(paths):
+            return Tokenizer.load(given)
+        texts = self._fingerprint(recipe.read, self._texts) if not paths else ""
+        text = texts or digest([self._fingerprint(recipe.read, [path]) for path in paths])
         key = results_cache.TokenizerKey(recipe.read, text, recipe.tokenizer)
         file = results_cache.find(self._folder.glob("tokenizer-*.json"), key)
         if file is None:
@@ -124,6 +154,10 @@ class Corpora:
         folder = file.with_suffix("")
         if (folder / "tokenizer.json").is_file():
             return Tokenizer.load(folder)
-        tokenizer = train_tokenizer(recipe.tokenizer, self._texts, recipe.read, self._stage)
+        if paths:
+            weighted = [(path, 1.0) for path in paths]
+            tokenizer = train_on_sources(recipe.tokenizer, weighted, recipe.read, self._stage)
+        else:
+            tokenizer = train_tokenizer(recipe.tokenizer, self._texts, recipe.read, self._stage)
         tokenizer.save(folder)
         return tokenizer

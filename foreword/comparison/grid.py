@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from foreword import atomic, config, kinds
 from foreword.cluster import Resources
-from foreword.comparison.probing import GridProbe, named
+from foreword.comparison.probing import GridProbe, GridText, named, texts_of
 from foreword.comparison.sweep import SEED, Values, as_table, combinations, settings_of
 from foreword.errors import UserError
 from foreword.kinds import Part, part
@@ -105,7 +106,8 @@ class Grid(Ranged):
     Attributes:
         cells: the recipes to train.
         description: one line.
-        data: files, folders, patterns, relative to the grid; or one folder of token shards.
+        data: files, folders, patterns, relative to the grid; or one folder of token shards. If the
+            recipes have `data.sources`, the folder that their paths start from.
         heldout: files, folders, patterns to hold out; then all of `data` is trained on.
         budget: budget of each cell, which replaces that of its recipe.
         seeds: number of pretraining seeds: 1, 2, ...
@@ -152,10 +154,40 @@ class Grid(Ranged):
                 setting = "label" if key == "cells" else "name"
                 raise ValueError(f"{key}: two are called '{repeated[0]}'; give each a {setting}")
 
+    @cached_property
+    def sources(self) -> dict[str, str]:
+        """The path of each source of the cells' mixtures, by name; none without mixtures.
+
+        Raises:
+            UserError: a recipe has a mistake, only some have sources, or two call different paths
+                by one name.
+        """
+        recipes = {cell.name: self.recipe(cell, SEED) for cell in self.cells}
+        plain = [name for name, recipe in recipes.items() if not recipe.data.sources]
+        if plain and len(plain) < len(recipes):
+            raise UserError(
+                f"cell '{plain[0]}': data.sources: other cells have sources, and losses are "
+                "comparable if all do; one source with weight 1 is text that is not mixed"
+            )
+        paths: dict[str, str] = {}
+        for name, recipe in recipes.items():
+            for source in recipe.data.sources:
+                if (other := paths.setdefault(source.name, source.path)) != source.path:
+                    raise UserError(
+                        f"cell '{name}': data.sources: source '{source.name}' is {source.path}, "
+                        f"but that of another cell is {other}; give them two names"
+                    )
+        return paths
+
     @property
-    def measures(self) -> tuple[GridProbe | GridTask, ...]:
+    def measurements(self) -> tuple[GridText | GridProbe, ...]:
+        """What a pretrained model is measured by without training: held-out texts and probes."""
+        return (*texts_of(self.sources), *named(self.probes))
+
+    @property
+    def measures(self) -> tuple[GridText | GridProbe | GridTask, ...]:
         """All that a pretrained model is measured by, in the order of the work."""
-        return (*named(self.probes), *self.tasks)
+        return (*self.measurements, *self.tasks)
 
     def resources(self, cell: Cell) -> Resources:
         """Return what a cell takes of a cluster's machine."""
@@ -267,6 +299,13 @@ def load_grid(
         raise UserError(
             f"{path}: budget: required, one for all cells: --flops, --tokens, --epochs, --steps "
             "or --hours, or budget = { unit = ..., amount = ... } in the grid"
+        )
+    if not grid.data and grid.sources:
+        grid = replace(grid, data=(str(folder),))
+    if grid.heldout and grid.sources:
+        raise UserError(
+            f"{path}: heldout: a share of each source of data.sources is held out, so no text can "
+            "be named; set prepare.heldout to another share"
         )
     if not grid.data:
         raise UserError(f"{path}: data: required: name the text with --data, or in the grid")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from foreword.comparison.grid import GridTask, TaskExamples, read_examples
-from foreword.comparison.probing import GridProbe, measure
+from foreword.comparison.probing import GridProbe, GridText, measure, measure_loss
 from foreword.errors import TrainingStoppedError
 from foreword.evaluation.samples import samples
 from foreword.runs import run as running
@@ -46,29 +46,30 @@ class PieceOrder:
     Attributes:
         command: the command line of the comparison, for results.
         recipe: of a pretraining or a trial: the recipe.
-        shards: of those: the folder of the token shards.
+        shards: of those: the folder of the token shards, or that of each source; of a text: its.
         run: the run folder, which a pretraining and a trial fill; None for a baseline.
         is_trial: whether it is a trial of a sweep.
         task: of a fine-tuning or a baseline: the task.
         is_scratch: whether the network is fine-tuned from random weights.
-        probe: of a probe: the probe.
+        probe: of a measurement: the probe or the text.
         device: of what reads a run: the device.
     """
 
     command: str
     recipe: Recipe | None = None
-    shards: str = ""
+    shards: tuple[str, ...] = ()
     run: Path | None = None
     is_trial: bool = False
     task: GridTask | None = None
     is_scratch: bool = False
-    probe: GridProbe | None = None
+    probe: GridProbe | GridText | None = None
     device: str = "auto"
 
     def absolute(self) -> PieceOrder:
         """Return the order with absolute paths, for a process in another folder."""
         run = self.run and self.run.absolute()
-        return replace(self, run=run, shards=self.shards and str(Path(self.shards).absolute()))
+        shards = tuple(str(Path(folder).absolute()) for folder in self.shards)
+        return replace(self, run=run, shards=shards)
 
 
 def compute(
@@ -88,7 +89,10 @@ def compute(
         return _train(order, order.recipe, reporter)
     # The others are measured at once; the result has the time that they took.
     began = time.monotonic()
-    if order.probe is not None:
+    if isinstance(order.probe, GridText):
+        content = measure_loss(order.probe, order.shards[0], _trained(order))
+        content |= {"command": order.command}
+    elif order.probe is not None:
         content = measure(order.probe, _trained(order)) | {"command": order.command}
     else:
         assert order.task is not None
@@ -114,7 +118,7 @@ def _train(order: PieceOrder, recipe: Recipe, reporter: PieceProgress) -> Conten
     assert run is not None
     try:
         if not (run / "recipe.toml").is_file():
-            running.start(recipe, running.Inputs((order.shards,)), run)
+            running.start(recipe, running.Inputs(order.shards), run)
         shown = None if order.is_trial else samples
         if not running.train_run(run, reporter, reporter.stage, shown):
             return None

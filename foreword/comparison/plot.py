@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib
@@ -10,6 +11,7 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 from foreword import atomic, figures
+from foreword.comparison.probing import GridText, texts_of
 from foreword.comparison.results import Results
 from foreword.comparison.sweep import describe
 from foreword.comparison.work import BAG_OF_WORDS
@@ -28,17 +30,23 @@ def write_plot(results: Results) -> str:
     Raises:
         UserError: the disk is full or the folder cannot be written.
     """
-    tasks = [each for each in results.comparison.grid.measures if results.metric(each)]
     if not results.runs:
         return ""
-    count = 1 + len(tasks)
+    grid = results.comparison.grid
+    texts = texts_of(grid.sources)
+    measured = [text for text in texts if results.metric(text)]
+    panels: list[Any] = [measured] if measured else []  # all texts in one, each task in its own
+    panels += [each for each in grid.measures if each not in texts and results.metric(each)]
     with matplotlib.rc_context(figures.STYLE):
-        figure = Figure(figsize=(6.5 + 3.6 * len(tasks), 4.6), layout="constrained")
-        widths = [6.5, *[3.6] * len(tasks)]
-        axes = figure.subplots(1, count, width_ratios=widths, squeeze=False)[0]
+        figure = Figure(figsize=(6.5 + 3.6 * len(panels), 4.6), layout="constrained")
+        widths = [6.5, *[3.6] * len(panels)]
+        axes = figure.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0]
         _plot_losses(axes[0], results)
-        for axis, task in zip(axes[1:], tasks, strict=True):
-            _plot_scores(axis, results, task)
+        for axis, panel in zip(axes[1:], panels, strict=True):
+            if isinstance(panel, list):
+                _plot_texts(axis, results, panel)
+            else:
+                _plot_scores(axis, results, panel)
         rendered = figures.render(figure, "png")
     atomic.write_bytes(results.comparison.out / "plot.png", rendered.data)
     return rendered.note
@@ -57,10 +65,11 @@ def _plot_losses(axis: Any, results: Results) -> None:
                 if len(run.curve) == 1:  # offline training has one point: show it as a level
                     axis.axhline(losses[0], color=_colour(number), linestyle=":", linewidth=1)
     is_one = results.is_one_objective
+    own = "sources" if results.comparison.grid.sources else "objective"
     axis.set(
         xlabel=results.axis.label,
         ylabel=f"held-out loss, nats per {'token' if is_one else 'prediction'}",
-        title="Pretraining" if is_one else "Pretraining; each its own objective",
+        title="Pretraining" if is_one else f"Pretraining; each its own {own}",
     )
     amounts = [spent for run in results.runs for spent, _ in run.curve if spent > 0]
     if amounts and max(amounts) > LOG_SCALE_RATIO * min(amounts):
@@ -72,6 +81,27 @@ def _plot_losses(axis: Any, results: Results) -> None:
         axis.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     else:
         axis.legend(frameon=False)
+
+
+def _plot_texts(axis: Any, results: Results, texts: Sequence[GridText]) -> None:
+    """Plot a row of points for each text: the loss of each cell on it, in the cell's colour."""
+    cells = results.comparison.grid.cells
+    for number, cell in enumerate(cells):
+        for row, text in enumerate(texts):
+            interval = results.task_interval(cell.name, text, "pretrained")
+            if interval is not None:
+                axis.errorbar(
+                    interval.mean,
+                    row + (number - (len(cells) - 1) / 2) * BAR_WIDTH / len(cells),
+                    xerr=None if math.isnan(interval.half_width) else interval.half_width,
+                    fmt="o",
+                    color=_colour(number),
+                    capsize=2,
+                )
+    axis.set_yticks(range(len(texts)), [text.source for text in texts])
+    axis.set_ylim(len(texts) - 0.5, -0.5)
+    axis.grid(alpha=0.3)
+    axis.set(xlabel="nats per prediction", title="Held-out loss by source")
 
 
 def _plot_scores(axis: Any, results: Results, task: Any) -> None:

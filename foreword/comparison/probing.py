@@ -1,12 +1,14 @@
-"""The probes of a comparison: each measures every pretrained model, beside random weights."""
+"""What every pretrained model of a comparison is measured by: probes, and the sources' texts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from foreword.data.prepared_text import PreparedText
 from foreword.errors import UserError
+from foreword.evaluation.heldout import on_shards
 from foreword.evaluation.prompting import PromptedModel
 from foreword.kinds import name_of
 from foreword.probes._contract import Probe, ProbedModel
@@ -33,6 +35,28 @@ class GridProbe:
     scratch: bool = True
 
 
+@dataclass(frozen=True)
+class GridText:
+    """The held-out text of a source, on which the loss of every cell is measured.
+
+    Attributes:
+        name: the name in tables and plots.
+        source: name of the source.
+        metric: what is measured, known once it has been.
+        scratch: whether random weights stand beside the model; they do not.
+    """
+
+    name: str
+    source: str
+    metric: str = ""
+    scratch: bool = False
+
+
+def texts_of(sources: Iterable[str]) -> tuple[GridText, ...]:
+    """Return the held-out texts of sources with their names."""
+    return tuple(GridText(f"held-out {source}", source) for source in sources)
+
+
 def named(probes: Sequence[Probe]) -> tuple[GridProbe, ...]:
     """Return the probes with their names: the kind, and a number from the second of a kind on."""
     names: list[str] = []
@@ -41,6 +65,32 @@ def named(probes: Sequence[Probe]) -> tuple[GridProbe, ...]:
         number = 1 + sum(other.split(" #")[0] == name for other in names)
         names.append(name if number == 1 else f"{name} #{number}")
     return tuple(GridProbe(*each) for each in zip(names, probes, strict=True))
+
+
+def measure_loss(text: GridText, shards: str, trained: TrainedModel) -> dict[str, Any]:
+    """Return the loss of a model on the held-out text of a source, as `measure` does of a probe.
+
+    Args:
+        text: the text.
+        shards: folder of the source's token shards.
+        trained: the model.
+
+    Raises:
+        UserError: too little of the source is held out for a row.
+    """
+    prompted = PromptedModel.of(trained)
+    prepared, rows = PreparedText.load(shards, verify=False), trained.recipe.train.heldout_rows
+    per_token = prepared.bytes_per_token(ends=trained.recipe.ends_texts)
+    (found,) = on_shards(prompted, (prepared.heldout, per_token), rows)
+    return {
+        "name": text.name,
+        "runs": {MODEL: str(trained.source)},
+        "task": f"the loss on {text.name}",
+        "rows": [found.as_row()],
+        "measure": "loss",
+        "scores": {MODEL: found.loss},
+        "bits_per_byte": found.bits_per_byte,
+    }
 
 
 def measure(probe: GridProbe, trained: TrainedModel) -> dict[str, Any]:

@@ -12,13 +12,15 @@ from typing import Any
 from foreword import config
 from foreword.comparison.grid import Cell, GridTask
 from foreword.comparison.interval import Interval, interval
-from foreword.comparison.probing import MODEL, RANDOM, GridProbe
+from foreword.comparison.probing import MODEL, RANDOM, GridProbe, GridText
 from foreword.comparison.run import Comparison
 from foreword.comparison.sweep import Trial
 from foreword.comparison.work import BAG_OF_WORDS, Work
 from foreword.runs.provenance import read_state
 from foreword.train import checkpoint, log
 from foreword.tuning.result import is_score
+
+Measure = GridTask | GridProbe | GridText
 
 
 @dataclass(frozen=True)
@@ -144,8 +146,9 @@ class Results:
 
     @property
     def is_one_objective(self) -> bool:
-        """Whether all runs predict all of the text, so that their losses are comparable."""
-        return all(run.bits_per_byte is not None for run in self.runs)
+        """Whether all runs predict all of one text, so that their losses are comparable."""
+        predict_all = all(run.bits_per_byte is not None for run in self.runs)
+        return predict_all and not self.comparison.grid.sources
 
     def trials_of(self, cell: Cell) -> list[Trial]:
         """Return the finished trials of a cell's sweep."""
@@ -162,17 +165,17 @@ class Results:
         known = [value for value in values if value is not None]
         return interval(known) if known else None
 
-    def metric(self, task: GridTask | GridProbe) -> str:
+    def metric(self, task: Measure) -> str:
         """Return the metric shown for a task: its own or the first known; "" if none is."""
         scores = [score.scores for score in self.scores if score.task == task.name]
         return task.metric or (next(iter(scores[0]), "") if scores else "")
 
-    def task_interval(self, cell: str, task: GridTask | GridProbe, start: str) -> Interval | None:
+    def task_interval(self, cell: str, task: Measure, start: str) -> Interval | None:
         """Return the interval of a cell's scores on a task; None if there are none."""
         values = self.task_values(cell, task, start)
         return interval(values) if values else None
 
-    def task_values(self, cell: str, task: GridTask | GridProbe, start: str) -> list[float]:
+    def task_values(self, cell: str, task: Measure, start: str) -> list[float]:
         """Return a cell's scores on a task.
 
         With several seeds of pretraining there is one for each, the mean of its fine-tunings; with
@@ -290,12 +293,22 @@ def _run_result(piece: Work, run: Path, axis: Axis) -> RunResult:
 
 
 def _probe_scores(piece: Work, saved: Mapping[str, Any]) -> list[TuningScore]:
-    """Return the scores of a probe: of the model, and of random weights if it has weights."""
+    """Return the scores of a probe: of the model, and of random weights if it has weights.
+
+    The loss on a text is followed by its bits per byte if all of the text is predicted.
+    """
     assert piece.probe is not None
     starts = {MODEL: "pretrained", RANDOM: "from scratch"}
+    bits = saved.get("bits_per_byte")
+    more = {} if bits is None else {"bits_per_byte": bits}
     return [
         TuningScore(
-            piece.cell.name, piece.seed, piece.probe.name, starts[of], 0, {saved["measure"]: score}
+            piece.cell.name,
+            piece.seed,
+            piece.probe.name,
+            starts[of],
+            0,
+            {saved["measure"]: score} | more,
         )
         for of, score in saved["scores"].items()
         if score is not None

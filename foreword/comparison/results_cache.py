@@ -72,9 +72,21 @@ class ProbeKey:
     probe: Probe = part("probes")
 
 
+@dataclass(frozen=True)
+class LossKey:
+    """The key of a loss on held-out text: the fingerprint of its shards."""
+
+    heldout_of: str
+
+
+Key = TuningKey | ProbeKey | LossKey
+
+
 def without_labels(recipe: Recipe) -> Recipe:
-    """Return the recipe without description, family and paper."""
-    return replace(recipe, description="", family="", paper="")
+    """Return the recipe without description, family, paper and the paths of its sources."""
+    sources = tuple(replace(source, path=source.name) for source in recipe.data.sources)
+    data = replace(recipe.data, sources=sources)
+    return replace(recipe, description="", family="", paper="", data=data)
 
 
 def settings_of_task(task: GridTask) -> GridTask:

@@ -28,19 +28,21 @@ from foreword.comparison import results_cache
 from foreword.comparison.corpora import Corpora
 from foreword.comparison.grid import Cell, Grid, GridTask, read_examples
 from foreword.comparison.pieces import PieceOrder, compute
-from foreword.comparison.probing import named
+from foreword.comparison.probing import GridProbe, GridText
 from foreword.comparison.sweep import SEED
 from foreword.comparison.time_left import TimeLeft
 from foreword.comparison.trials import Trials
 from foreword.comparison.work import NO_CELL, ComparisonReporter, Failure, PieceReporter, Work
+from foreword.data.prepared_text import PreparedText
 from foreword.errors import UserError, is_out_of_memory
 from foreword.probes._while_training import checksums
 from foreword.runs import run as running
-from foreword.runs.corpus import is_prepared, require_form, require_sentences
+from foreword.runs.corpus import is_prepared, require_form, require_sentences, require_text
 from foreword.runs.dry_run import dry_run
 from foreword.runs.provenance import make_provenance
 from foreword.runs.recipe import Recipe
 from foreword.runs.sizes import MACHINES, require_memory
+from foreword.runs.sources import require_one_tokenizer, source_texts
 from foreword.runs.trained_model import is_finished
 from foreword.train import checkpoint
 from foreword.tuning.examples import overlap_note
@@ -81,7 +83,16 @@ class Comparison:
                 self.warnings.append(f"task '{name}': {overlap}")
                 reporter.warn(self.warnings[-1])
         read = [recipe.read for recipe in self.recipes.values()]
-        self.corpora = Corpora(grid.data, out / "data", reporter.stage, grid.heldout, read)
+        sources = {
+            source.name: text
+            for recipe in (self.recipes.values() if grid.sources else ())
+            for source, text in zip(
+                recipe.data.sources, source_texts(recipe, grid.data), strict=True
+            )
+        }
+        require_one_tokenizer(sources)
+        data, stage = out / "data", reporter.stage
+        self.corpora = Corpora(grid.data, data, stage, grid.heldout, read, sources)
         self.trials = Trials(grid, out / "sweeps", self.corpora)
         self.failures: list[Failure] = []
 
@@ -98,7 +109,7 @@ class Comparison:
                 if seed == 1:
                     pieces += [Work(cell, SEED, values=v) for v in self.grid.trials(cell)]
                 pieces.append(Work(cell, seed))
-                pieces += [Work(cell, seed, probe=probe) for probe in named(self.grid.probes)]
+                pieces += [Work(cell, seed, probe=each) for each in self.grid.measurements]
                 for task in self.tasks_of(cell):
                     pieces.append(Work(cell, seed, task))
                     if task.scratch and seed == 1:
@@ -118,7 +129,8 @@ class Comparison:
             with self.locked():
                 for cell in self.grid.cells:
                     with _naming_cell(cell.name):
-                        require_sentences(self.recipes[cell.name, 1], self.grid.data)
+                        recipe = self.recipes[cell.name, 1]
+                        require_sentences(recipe, _texts(recipe, self.grid.data))
                 for cell in self.grid.cells:
                     with _naming_cell(cell.name):
                         self.corpora.shards_for(self.recipes[cell.name, 1])
@@ -235,13 +247,14 @@ class Comparison:
         command = make_provenance()["command"]
         if piece.values is not None:
             recipe, shards, trial = self.trials.begin(piece.cell, piece.values)
-            return PieceOrder(command, recipe, str(shards), trial, is_trial=True)
+            return PieceOrder(command, recipe, _folders(shards), trial, is_trial=True)
         if piece.is_baseline:
             return PieceOrder(command, task=piece.task)
         run = self.run_folder(piece.cell, piece.seed)
         if not piece.is_pretraining:
             return PieceOrder(
                 command,
+                shards=_folders(self._text_of(piece)),
                 run=run,
                 task=piece.task,
                 is_scratch=piece.is_scratch,
@@ -254,7 +267,7 @@ class Comparison:
         if run is None:
             name, key = f"{piece.cell.name}-{piece.seed}", self._run_key(piece.cell, piece.seed)
             run = results_cache.store(self.out / "runs", name, key).with_suffix("")
-        return PieceOrder(command, chosen, str(self.corpora.shards_for(chosen).folder), run)
+        return PieceOrder(command, chosen, _folders(self.corpora.shards_for(chosen)), run)
 
     def store(self, piece: Work, content: dict[str, Any]) -> None:
         """Save the result of a piece; that of a pretraining is its run."""
@@ -282,9 +295,18 @@ class Comparison:
             results_cache.without_labels(recipe), self.corpora.shards_for(recipe).fingerprint
         )
 
-    def _key_of(self, piece: Work) -> results_cache.TuningKey | results_cache.ProbeKey | None:
+    def _text_of(self, piece: Work) -> PreparedText | None:
+        """Return the text that a piece measures the loss on; None for other pieces."""
+        if not isinstance(piece.probe, GridText):
+            return None
+        recipe = self.recipes[piece.cell.name, piece.seed]
+        return self.corpora.source_shards(recipe, piece.probe.source)
+
+    def _key_of(self, piece: Work) -> results_cache.Key | None:
         """Return the key of a piece's saved result; None as for the run."""
-        if piece.probe is not None:
+        if (text := self._text_of(piece)) is not None:
+            return results_cache.LossKey(text.fingerprint)
+        if isinstance(piece.probe, GridProbe):
             return results_cache.ProbeKey(checksums(piece.probe.probe), piece.probe.probe)
         assert piece.task is not None
         task, files = (
@@ -329,23 +351,34 @@ class Comparison:
             self.reporter.note(f"{piece}: failed: {text}")
 
 
-def _require_cell(recipe: Recipe, texts: Sequence[str]) -> None:
+def _require_cell(recipe: Recipe, data: Sequence[str]) -> None:
     """Check what is known of a cell before its text is read.
 
     Raises:
-        UserError: device, package or memory are missing, parts of the recipe do not fit, or it
-            names a text of its own.
+        UserError: device, package or memory are missing, parts of the recipe do not fit, or a
+            source is missing.
     """
-    if recipe.data.sources:
-        raise UserError(
-            "data.sources: all cells of a comparison read the same text, which the grid's data "
-            "names"
-        )
     running.require_machine(recipe)
-    require_form(recipe, texts)
+    texts = _texts(recipe, data)
+    if recipe.data.sources:
+        require_text(recipe, texts)
+    else:
+        require_form(recipe, texts)
     require_memory(recipe, machines=MACHINES)
-    if not is_prepared(texts):  # prepared text has its own vocabulary
+    if not any(is_prepared([text]) for text in texts):  # prepared text has its own vocabulary
         dry_run(recipe)
+
+
+def _texts(recipe: Recipe, data: Sequence[str]) -> Sequence[str]:
+    """Return the texts of a cell: the grid's, or the path of each of its sources."""
+    return source_texts(recipe, data) if recipe.data.sources else data
+
+
+def _folders(shards: PreparedText | None) -> tuple[str, ...]:
+    """Return the folder of shards, or that of each source of a mixture; none without shards."""
+    if shards is None:
+        return ()
+    return tuple(str(one.folder) for one in shards.sources.values()) or (str(shards.folder),)
 
 
 @contextmanager

@@ -15,8 +15,8 @@ from foreword.comparison.forecast import ComparisonForecast, Forecast
 from foreword.comparison.grid import Cell, GridTask
 from foreword.comparison.interval import LEVEL, Interval, half_width_of_share
 from foreword.comparison.power import power_notes
-from foreword.comparison.probing import RANDOM, GridProbe, named
-from foreword.comparison.results import NUMBERS, Results
+from foreword.comparison.probing import RANDOM, named, texts_of
+from foreword.comparison.results import NUMBERS, Measure, Results
 from foreword.comparison.sweep import SEED, describe, edges
 from foreword.config import to_toml
 from foreword.formatting import duration, power, quantity
@@ -51,10 +51,12 @@ class MarkdownTable:
 
 
 def tables(results: Results) -> list[MarkdownTable]:
-    """Return the tables of pretraining, probes, fine-tuning, sweeps and samples; none is empty."""
+    """Return the tables of pretraining, its measures, sweeps and samples; none is empty."""
+    grid = results.comparison.grid
     all_tables = [
         _pretraining(results),
-        _probes(results),
+        _measured(results, "Held-out loss by source", texts_of(grid.sources)),
+        _measured(results, "Probes", named(grid.probes)),
         _fine_tuning(results),
         _sweeps(results),
         _samples(results),
@@ -69,7 +71,13 @@ def notes(results: Results) -> list[str]:
     percent = f"{LEVEL:.0%}"
     # What the losses are, and whether they compare.
     lines = [f"Each cell: {grid.budget.describe()}."]
-    if results.is_one_objective:
+    if grid.sources:
+        lines.append(
+            "Held-out losses are nats per prediction. That of a cell is the mean of its own "
+            "sources by their shares in its training; between cells compare the losses by source, "
+            "which are on the same texts."
+        )
+    elif results.is_one_objective:
         lines.append("Held-out losses are nats per token, and all cells predict all of the text.")
     else:
         lines.append(
@@ -251,15 +259,14 @@ def _pretraining(results: Results) -> MarkdownTable:
     return MarkdownTable("Pretraining", columns, tuple(rows))
 
 
-def _probes(results: Results) -> MarkdownTable:
-    """Return the table of probes: a row per cell, a column per probe and for random weights."""
-    probes = named(results.comparison.grid.probes)
+def _measured(results: Results, title: str, measures: Sequence[Measure]) -> MarkdownTable:
+    """Return a table of measurements: a row per cell, a column for each, and for random weights."""
     rows = [
         (cell.name, *(str(value or MISSING) for value in row))
         for cell in results.comparison.grid.cells
-        if any(row := _scores(results, cell, probes))
+        if any(row := _scores(results, cell, measures))
     ]
-    return MarkdownTable("Probes", _columns(results, probes, RANDOM), tuple(rows))
+    return MarkdownTable(title, _columns(results, measures, RANDOM), tuple(rows))
 
 
 def _fine_tuning(results: Results) -> MarkdownTable:
@@ -284,9 +291,7 @@ def _fine_tuning(results: Results) -> MarkdownTable:
     return MarkdownTable("Fine-tuning", columns, tuple(rows))
 
 
-def _columns(
-    results: Results, measures: Sequence[GridTask | GridProbe], scratch: str
-) -> tuple[str, ...]:
+def _columns(results: Results, measures: Sequence[Measure], scratch: str) -> tuple[str, ...]:
     """Return the columns of scores: one for each measure, and one for random weights beside it."""
     columns = ["cell"]
     for each in measures:
@@ -295,9 +300,7 @@ def _columns(
     return tuple(columns)
 
 
-def _scores(
-    results: Results, cell: Cell, measures: Sequence[GridTask | GridProbe]
-) -> list[Interval | None]:
+def _scores(results: Results, cell: Cell, measures: Sequence[Measure]) -> list[Interval | None]:
     """Return a cell's scores in these columns."""
     return [
         results.task_interval(cell.name, each, start)

@@ -11,6 +11,7 @@ from foreword.comparison import results_cache
 from foreword.comparison.corpora import Corpora
 from foreword.comparison.grid import Cell, Grid
 from foreword.comparison.sweep import Trial, Values, best_of, describe
+from foreword.data.prepared_text import PreparedText
 from foreword.errors import UserError
 from foreword.runs.recipe import Recipe
 
@@ -53,8 +54,8 @@ class Trials:
             self._known[name] = Trial(cell.name, values, **fields)
         return self._known[name]
 
-    def begin(self, cell: Cell, values: Values) -> tuple[Recipe, Path, Path]:
-        """Return the recipe of a trial, the folder of its shards and that of its run.
+    def begin(self, cell: Cell, values: Values) -> tuple[Recipe, PreparedText, Path]:
+        """Return the recipe of a trial, its shards and the folder of its run.
 
         Raises:
             UserError: the validation part is shorter than a row.
@@ -69,7 +70,7 @@ class Trials:
         file = results_cache.find(self._folder.glob("*.json"), key)
         if file is None:
             file = results_cache.store(self._folder, f"{cell.name}-{describe(values)}", key)
-        return recipe, validation.folder, file.with_suffix("")
+        return recipe, validation, file.with_suffix("")
 
     def finish(self, cell: Cell, values: Values, content: dict[str, Any]) -> Trial:
         """Save what a trial measured, and remove its run.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from foreword.comparison.grid import Cell, GridTask
-from foreword.comparison.probing import GridProbe
+from foreword.comparison.probing import GridProbe, GridText
 from foreword.comparison.sweep import Values, describe
 from foreword.comparison.time_left import TimeLeft
 from foreword.runs.stages import LOOP_STAGES
@@ -28,7 +28,7 @@ class Work:
         task: the task to fine-tune on; None for the pretraining.
         is_scratch: whether the network is fine-tuned from random weights.
         values: the values that a trial tries; None for other pieces.
-        probe: the probe to measure the model with; None for other pieces.
+        probe: the probe or the text to measure the model with; None for other pieces.
     """
 
     cell: Cell
@@ -36,7 +36,7 @@ class Work:
     task: GridTask | None = None
     is_scratch: bool = False
     values: Values | None = None
-    probe: GridProbe | None = None
+    probe: GridProbe | GridText | None = None
 
     @property
     def is_pretraining(self) -> bool:

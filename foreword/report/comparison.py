@@ -112,7 +112,7 @@ def _losses(results: Mapping[str, Any]) -> str:
             lines.append(Line(label, [x / 10**power for x in amounts], losses, colour, "dots"))
     # The figure, for narrow and for wide screens.
     exponent = str(power).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    caption = "Held-out loss, nats per prediction of each cell's own objective"
+    caption = "Held-out loss, nats per prediction of each cell's own objective and sources"
     if results["is_one_objective"]:
         caption = "Held-out loss, nats per token"
     axis = results["axis"]

@@ -61,7 +61,6 @@ def require_sources(recipe: Recipe, texts: Sequence[str]) -> None:
     """
     budget = Budget.of(recipe.train)
     seen: dict[str, str] = {}
-    tokenizers: dict[str, str] = {}
     for number, (source, text) in enumerate(zip(recipe.data.sources, texts, strict=True)):
         where = f"data.sources[{number}]"
         if source.stage and budget.unit in ("hours", "flops"):
@@ -70,15 +69,29 @@ def require_sources(recipe: Recipe, texts: Sequence[str]) -> None:
                 "training; give --steps, --tokens or --epochs"
             )
         with _named(f"{where}.path"):
-            if is_prepared(text):
-                files = [Path(text)]
-                prepared = PreparedText.load(text, verify=False)
-                tokenizers[prepared.manifest["tokenizer"]["fingerprint"]] = source.name
-            else:
-                files = find_files([text], None, recipe.read)
+            is_ready = is_prepared(text)
+            files = [Path(text)] if is_ready else find_files([text], None, recipe.read)
         for file in files:
             if (other := seen.setdefault(place_of(file), source.name)) != source.name:
                 raise UserError(f"{where}.path: {file} is also read by source '{other}'")
+    names = (source.name for source in recipe.data.sources)
+    require_one_tokenizer(dict(zip(names, texts, strict=True)))
+
+
+def require_one_tokenizer(texts: Mapping[str, str]) -> None:
+    """Check that the sources that are token shards were made with one tokenizer.
+
+    Args:
+        texts: the path of each source, by name.
+
+    Raises:
+        UserError: they were not, or some are damaged.
+    """
+    tokenizers: dict[str, str] = {}
+    for name, text in texts.items():
+        if is_prepared(text):
+            prepared = PreparedText.load(text, verify=False)
+            tokenizers[prepared.manifest["tokenizer"]["fingerprint"]] = name
     if len(tokenizers) > 1:
         names = " and ".join(f"'{name}'" for name in list(tokenizers.values())[:2])
         raise UserError(
