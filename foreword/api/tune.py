@@ -20,7 +20,7 @@ from foreword.errors import UserError
 from foreword.runs.tracking import trackers_of
 from foreword.runs.trained_model import TrainedModel
 from foreword.tuning import result as results
-from foreword.tuning import run as tuning
+from foreword.tuning.encoding import added_tokens
 from foreword.tuning.examples import overlap_note
 from foreword.tuning.published_head import with_published_head
 from foreword.tuning.result import TuneResult
@@ -253,7 +253,7 @@ def tune(
 
 def _notes(trained: TrainedModel, task: Task) -> list[str]:
     """Return what is worth knowing before the work, a line each."""
-    added = tuning.added_tokens(trained, task)
+    added = added_tokens(trained, task)
     names = ", ".join(added)
     return [
         *trained.notes,

@@ -13,10 +13,11 @@ import torch
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tuning import fine_tuner
 from foreword.tuning.drawing import draw
+from foreword.tuning.encoding import encode
 from foreword.tuning.features import Features, count_chunks, fits_in_memory
 from foreword.tuning.fine_tuner import TuneSettings, predict
 from foreword.tuning.input_template import template_of
-from foreword.tuning.run import _encode, tune
+from foreword.tuning.run import tune
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
@@ -60,7 +61,7 @@ ONE_STACK = [layout for layout in LAYOUTS if layout != "encoder_decoder"]
 def test_cached_features_equal_computed_ones(tmp_path: Path, layout: str, task: Task) -> None:
     trained = open_run(make_run(tmp_path, layout), "cpu")
     template = template_of(trained.recipe, trained.vocab, None)
-    data = _encode(trained, task, draw(reviews(300, 1), None, 1, task), reviews(7, 2), template)
+    data = encode(trained, task, draw(reviews(300, 1), None, 1, task), reviews(7, 2), template)
     network = build_network(trained, task, data.labels, None)
     network.initialise_head(1)
     chunks: list[None] = []
@@ -142,7 +143,7 @@ def test_features_too_large_for_memory_are_not_cached(
 ) -> None:
     task = Classify(mix_layers=True)
     template = template_of(trained.recipe, trained.vocab, None)
-    data = _encode(trained, task, draw(reviews(10, 1), None, 1, task), reviews(6, 2), template)
+    data = encode(trained, task, draw(reviews(10, 1), None, 1, task), reviews(6, 2), template)
     expected = 4 * 16 * 3 * 32  # bytes of 16 examples, 3 layers, a width of 32
     for memory, fits in ((8 * expected, True), (8 * expected - 8, False)):
         monkeypatch.setattr("foreword.tuning.features.memory_of", lambda _, memory=memory: memory)

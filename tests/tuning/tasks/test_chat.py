@@ -20,10 +20,10 @@ from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.conversations import Message, jinja, of_text
+from foreword.tuning.encoding import added_tokens
 from foreword.tuning.input_template import InputTemplate, template_of
 from foreword.tuning.labelled import Columns, Labelled
 from foreword.tuning.predictor import TunedTask
-from foreword.tuning.run import added_tokens
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks.chat import Chat
 from tests.tuning.runs import make_run

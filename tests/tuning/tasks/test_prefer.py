@@ -20,12 +20,11 @@ from foreword.evaluation.prompting import PromptedModel
 from foreword.nn.masks import CausalMask
 from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel, open_run
-from foreword.tuning import run as tuning_run
+from foreword.tuning import encoding
 from foreword.tuning.drawing import draw
-from foreword.tuning.fine_tuner import TuneData
+from foreword.tuning.fine_tuner import TuneData, scored_outputs
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.labelled import Columns, Labelled
-from foreword.tuning.run import added_tokens
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks.prefer import Prefer
 from foreword.types import Batch, Example, Tokens
@@ -48,15 +47,15 @@ def read(row: dict[str, Any]) -> Labelled:
 
 def opened(folder: Path, layout: str = "decoder") -> tuple[TrainedModel, InputTemplate]:
     trained = open_run(make_run(folder, layout), "cpu")
-    trained = with_special(trained, added_tokens(trained, Prefer()))
-    return trained, tuning_run.template_for(trained, Prefer(), None)
+    trained = with_special(trained, encoding.added_tokens(trained, Prefer()))
+    return trained, encoding.template_for(trained, Prefer(), None)
 
 
 def referred_data(trained: TrainedModel, template: InputTemplate, task: Prefer) -> TuneData:
     examples = [read(row) for row in ROWS]
     drawn = draw(examples, None, 1, task)
-    data = tuning_run._encode(trained, task, drawn, examples, template)
-    return tuning_run._with_reference(trained, task, data)
+    data = encoding.encode(trained, task, drawn, examples, template)
+    return encoding.with_reference(trained, task, data)
 
 
 def tokens_of(ids: np.ndarray) -> Tokens:
@@ -140,9 +139,7 @@ def test_the_reference_itself_has_no_margin(tmp_path: Path) -> None:
     task = Prefer()
     referred = referred_data(trained, template, task)
     network = build_network(trained, task, (), None)
-    scores = task.scores(
-        tuning_run.scored_outputs(task, network, referred.dev), referred.dev.targets
-    )
+    scores = task.scores(scored_outputs(task, network, referred.dev), referred.dev.targets)
     assert scores == {"accuracy": 0.5, "loss": pytest.approx(math.log(2)), "margin": 0.0}
     longest = task.baselines(referred.train.targets, referred.dev.targets, ())["longer answer"]
     assert task.scores(longest, referred.dev.targets)["accuracy"] == 0.5  # longer, equal, shorter

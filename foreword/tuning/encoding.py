@@ -1,0 +1,208 @@
+"""What fine-tuning reads: the examples of all seeds, encoded once for a model and a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from foreword import allocator
+from foreword.errors import UserError
+from foreword.evaluation.prompting import PromptedModel
+from foreword.runs.continued import with_special
+from foreword.runs.trained_model import TrainedModel
+from foreword.tuning.answers import AnswerExamples
+from foreword.tuning.backbone_dropout import has_dropout, with_dropout
+from foreword.tuning.drawing import Drawn, draw
+from foreword.tuning.examples import first_inputs
+from foreword.tuning.fine_tuner import TuneData, TuneSettings, scored_outputs
+from foreword.tuning.input_template import InputTemplate, missing_special_tokens, template_of
+from foreword.tuning.labelled import Labelled
+from foreword.tuning.rows import PackedExamples, PooledExamples
+from foreword.tuning.starting_network import build_network
+from foreword.tuning.tasks._contract import Task, Whole
+from foreword.types import Array
+
+FURTHER = "further "  # before the names of further examples, next to train and dev
+
+
+@dataclass(frozen=True)
+class TuningExamples:
+    """Examples as a model reads them.
+
+    Attributes:
+        trained: the model, with the tokens that the task adds and the dropout of the settings.
+        drawn: the training examples of all seeds.
+        template: the input template.
+        added: the tokens that the task adds.
+        data: all examples, encoded.
+    """
+
+    trained: TrainedModel
+    drawn: Drawn
+    template: InputTemplate
+    added: tuple[str, ...]
+    data: TuneData
+
+
+def draw_and_encode(
+    trained: TrainedModel,
+    task: Task,
+    variants: Sequence[TuneSettings],
+    train: Sequence[Labelled],
+    dev: Sequence[Labelled],
+    further: Mapping[str, Sequence[Labelled]] = MappingProxyType({}),
+) -> TuningExamples:
+    """Draw the training examples of each seed, and encode all, once for all variants and seeds.
+
+    Args:
+        trained: the pretrained model.
+        task: the task.
+        variants: settings of fine-tuning; those of examples are the first one's.
+        train: examples to draw from.
+        dev: examples to score.
+        further: more examples to score, by name.
+
+    Raises:
+        UserError: the examples do not fit the task or each other, or the task the model.
+    """
+    first = variants[0]
+    drawn = draw(train, first.examples, max(variant.seeds for variant in variants), task)
+    dropping = with_dropout(trained, first.dropout)
+    read = task.training_examples(drawn.examples, has_dropout=has_dropout(dropping))
+    drawn = replace(drawn, examples=read)
+    added = added_tokens(trained, task)
+    extended = with_special(dropping, added)
+    template = template_for(extended, task, first.max_length)
+    with allocator.returning_freed():
+        data = encode(extended, task, drawn, dev, template, further)
+        data = with_reference(extended, task, data) if task.has_reference else data
+        new = [int(extended.tokenizer.encode(name, special=True)[0]) for name in added]
+        data = replace(data, added=tuple(new))
+    return TuningExamples(extended, drawn, template, added, data)
+
+
+def template_for(trained: TrainedModel, task: Task, max_length: int | None) -> InputTemplate:
+    """Return the input template of a model for a task."""
+    template = template_of(trained.recipe, trained.vocab, max_length)
+    if trained.tuned_head is not None:
+        template = replace(template, fresh=())  # the first task has trained them
+    if task.continues and trained.recipe.objective.predicts == "next_and_in_place":
+        template = replace(template, is_causal=True)
+    return template.of_tokens() if task.reads_tokens else template
+
+
+def added_tokens(trained: TrainedModel, task: Task) -> tuple[str, ...]:
+    """Return the special tokens that the task or the input template needs and the model lacks."""
+    if task.special_tokens:
+        known = {*trained.tokenizer.pieces, *trained.vocab.special}
+        return tuple(name for name in task.special_tokens if name not in known)
+    return missing_special_tokens(trained.recipe, trained.vocab)
+
+
+def _require_output_layer(trained: TrainedModel, name: str) -> None:
+    """Check that a model has the output layer of pretraining, which a tuned one has no more.
+
+    Args:
+        trained: the model.
+        name: what needs it.
+
+    Raises:
+        UserError: it has none.
+    """
+    if trained.tuned_head is not None:
+        raise UserError(
+            f"{name}: requires the output layer of pretraining, which the tuned model "
+            f"{trained.name} no longer has; name the run that it was tuned from"
+        )
+
+
+def encode(
+    trained: TrainedModel,
+    task: Task,
+    drawn: Drawn,
+    dev: Sequence[Labelled],
+    template: InputTemplate,
+    further: Mapping[str, Sequence[Labelled]] = MappingProxyType({}),
+) -> TuneData:
+    """Encode examples for a task.
+
+    Args:
+        trained: the model, with the tokens that the task adds.
+        task: the task.
+        drawn: the training examples of all seeds.
+        dev: examples to score.
+        template: the input template.
+        further: more examples to score, by name.
+
+    Raises:
+        UserError: there is no dev example, or the task does not fit the model.
+    """
+    train = drawn.examples
+    if not dev:
+        raise UserError("there is no dev example to score")
+    if task.mix_layers and (template.start is not None or trained.recipe.layout.start):
+        raise UserError(
+            "task.mix_layers: is for models of one stack; an encoder-decoder's head reads the "
+            "decoder's first token"
+        )
+    if task.auxiliary and template.is_causal:
+        _require_output_layer(trained, "task.auxiliary")
+    labels = drawn.labels
+    parts = {"train": train, "dev": dev, **{FURTHER + name: p for name, p in further.items()}}
+    targets = {name: task.targets(part, labels) for name, part in parts.items()}
+    encoded = {name: task.encode(part, trained.tokenizer, template) for name, part in parts.items()}
+    numbers = drawn.numbers
+    if task.whole == "input":  # what is drawn are examples, and what is trained on their inputs
+        begins = first_inputs(encoded["train"])
+        numbers = tuple(_inputs_of(one_seeds, begins) for one_seeds in numbers)
+    if encoded["train"][0].answer is not None:
+        _require_output_layer(trained, "tasks that are answered in text")
+        prompted = PromptedModel.of(trained)
+        answered: dict[str, PackedExamples] = {}
+        for name in parts:
+            answers = AnswerExamples.of(prompted, encoded[name], template, task.whole)
+            placed = task.place(targets[name], answers.encoded)
+            answered[name] = replace(answers, targets=placed)
+        return _data_of(answered, labels, numbers)
+    # Outputs do not depend on others, so scoring never needs a batch as a whole.
+    scored_whole: Whole = "input" if task.whole == "input" else "example"
+    packed: dict[str, PackedExamples] = {
+        name: PooledExamples(
+            encoded[name],
+            task.place(targets[name], encoded[name]),
+            template,
+            task.auxiliary if name == "train" and template.is_causal else 0.0,
+            task.whole if name == "train" else scored_whole,
+        )
+        for name in parts
+    }
+    return _data_of(packed, labels, numbers)
+
+
+def with_reference(trained: TrainedModel, task: Task, data: TuneData) -> TuneData:
+    """Return the examples with what the model computes for them before it is tuned, once."""
+    network = build_network(trained, task, data.labels, None).to(trained.device)
+
+    def refer(part: PackedExamples) -> PackedExamples:
+        assert isinstance(part, PooledExamples | AnswerExamples)
+        targets = part.targets.with_reference(scored_outputs(task, network, part))
+        return replace(part, targets=targets)
+
+    further = {name: refer(part) for name, part in data.further.items()}
+    return replace(data, train=refer(data.train), dev=refer(data.dev), further=further)
+
+
+def _data_of(
+    parts: dict[str, PackedExamples], labels: tuple[str, ...], numbers: tuple[Array, ...]
+) -> TuneData:
+    train, dev = parts.pop("train"), parts.pop("dev")
+    further = {name.removeprefix(FURTHER): part for name, part in parts.items()}
+    return TuneData(train, dev, labels, numbers, further)
+
+
+def _inputs_of(examples: Array, begins: Array) -> Array:
+    """Return the inputs of some examples, whose inputs begin at `begins`."""
+    return np.concatenate([np.arange(begins[n], begins[n + 1]) for n in examples])
