@@ -163,10 +163,10 @@ def examples(row: Row, task: Task, most: int) -> tuple[Sequence[Labelled], Seque
     reader = ExampleReader(task, row.columns, [], [])
     train = [one for name in row.train for one in sources_of(name, "train", task)]
     dev = [one for name in row.dev for one in sources_of(name, "dev", task)]
-    given, scored, _ = reader.read(train, dev or train)
-    together, most = given.together, min(most, row.scored)
+    splits = reader.read(train, dev or train)
+    together, most = splits.train.together, min(most, row.scored)
     if dev:
-        return together, evenly(list(scored.together), most)
+        return together, evenly(list(splits.scored["dev"].together), most)
     first = len(together) - max(1, round(row.share * len(together)))
     return together[:first], evenly(list(together[first:]), most)
 

@@ -12,7 +12,7 @@ from typing import Any
 from foreword import kinds
 from foreword.api import _arguments
 from foreword.api._arguments import PathName
-from foreword.data.given import items_of
+from foreword.data.given import items_of, texts_of
 from foreword.errors import UserError
 from foreword.tuning.examples import LabelledTexts
 from foreword.tuning.given_tables import (
@@ -122,6 +122,24 @@ class GivenExamples:
 
 
 @dataclass(frozen=True)
+class ExampleSplits:
+    """Examples to train on, and those to score.
+
+    Attributes:
+        train: examples to train on.
+        scored: by name, `dev`, and `test` if it is given, which is scored at the end.
+    """
+
+    train: GivenExamples
+    scored: Mapping[str, GivenExamples]
+
+    @property
+    def skipped(self) -> int:
+        """The number of rows without text or label."""
+        return sum(part.skipped for part in (self.train, *self.scored.values()))
+
+
+@dataclass(frozen=True)
 class ExampleReader:
     """How files and tables become examples.
 
@@ -137,13 +155,35 @@ class ExampleReader:
     names: Sequence[str]
     prefixes: Sequence[str]
 
+    @classmethod
+    def of(
+        cls, task: Task, names: str, prefix: str | Sequence[str] | None, **columns: str | None
+    ) -> ExampleReader:
+        """Return the reader that the arguments of a call describe.
+
+        Args:
+            task: reads the examples.
+            names: of all columns, `a,b,c`, or nothing.
+            prefix: one task prefix or several, or none.
+            columns: the columns that are named, by field of `Columns`; None for the default.
+
+        Raises:
+            UserError: a prefix is not a text.
+        """
+        return cls(
+            task,
+            {field: column for field, column in columns.items() if column is not None},
+            [name.strip() for name in names.split(",")] if names else [],
+            [prefix] if isinstance(prefix, str) else list(texts_of(prefix or (), "prefix")),
+        )
+
     def read(
         self,
         train: Sequence[ExampleSource],
         dev: Sequence[ExampleSource],
         test: Sequence[ExampleSource] = (),
-    ) -> tuple[GivenExamples, GivenExamples, GivenExamples | None]:
-        """Return the examples to train on, those to score on, and those to score at the end.
+    ) -> ExampleSplits:
+        """Return the examples to train on, and those to score.
 
         Raises:
             UserError: a file cannot be read, arguments do not fit the sources, or pairs of texts
@@ -157,13 +197,13 @@ class ExampleReader:
         if self.prefixes and (not self.task.reads_texts or self.task.compares_texts):
             kind = kinds.name_of(self.task)
             raise UserError(f"--prefix: is for texts; {kind} reads its examples as they are")
-        given, scored = self._read(train), self._read(dev)
-        last = self._read(test) if test else None
-        columns = [*given.columns, *scored.columns, *(last.columns if last is not None else ())]
+        given = {"train": train, "dev": dev} | ({"test": test} if test else {})
+        parts = {name: self._read(sources) for name, sources in given.items()}
+        columns = [one for part in parts.values() for one in part.columns]
         if len({bool(one.pair) for one in columns}) > 1 and not self.task.compares_texts:
-            names = "train, dev, test" if test else "train, dev"
+            names = ", ".join(parts)
             raise UserError(f"{names}: pairs of texts in one, single texts in the other")
-        return given, scored, last
+        return ExampleSplits(parts.pop("train"), parts)
 
     def _read(self, sources: Sequence[ExampleSource]) -> GivenExamples:
         if len(self.prefixes) not in (0, len(sources)):
@@ -193,17 +233,11 @@ class ExampleReader:
         by_number = has_header and replace(self.task.columns[0], **self.columns).are_numbers
         return read_table(file, self.names, by_number, self.task.formats)
 
-    def as_table(
-        self,
-        train: GivenExamples,
-        dev: GivenExamples,
-        test: GivenExamples | None,
-        temperature: float,
-    ) -> dict[str, Any]:
+    def as_table(self, splits: ExampleSplits, temperature: float) -> dict[str, Any]:
         """Return where the examples came from, as the evaluation's settings record it."""
-        columns = train.columns[0]
-        table: dict[str, Any] = {"train": train.description, "dev": dev.description}
-        table |= {} if test is None else {"test": test.description}
+        columns = splits.train.columns[0]
+        table: dict[str, Any] = {"train": splits.train.description}
+        table |= {name: part.description for name, part in splits.scored.items()}
         table |= {"text": columns.text, "pair": columns.pair, "label": columns.label}
         if self.prefixes:
             table |= {"prefix": self.prefixes, "temperature": temperature}

@@ -12,14 +12,13 @@ from typing import Any
 from foreword import atomic, config, kinds, stored
 from foreword.api import _fine_tuning
 from foreword.api._fine_tuning import FineTuning
-from foreword.api._tune_settings import variants_of
+from foreword.api._tune_settings import GivenSettings
 from foreword.api.progress import ProgressDisplay
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.nn.model import neural_settings
 from foreword.runs.provenance import command
 from foreword.runs.trained_model import TrainedModel
 from foreword.trackers._contract import Tracker
-from foreword.train import tensor_files
 from foreword.tuning.examples import overlap_note
 from foreword.tuning.predictor import TunedOn
 from foreword.tuning.published_head import with_published_head
@@ -33,36 +32,6 @@ from foreword.tuning.written import open_tuned
 
 PREFIX = "tune-suite-"  # of the file of a suite's table
 SHOWN = ("rows", "examples", "epochs", "labels", "confusion")  # of a task's scores, in the table
-
-
-@dataclass(frozen=True)
-class SuiteSettings:
-    """How every task of a suite is fine-tuned.
-
-    Attributes:
-        strategy: its kind and settings.
-        options: of fine-tuning; None for the default.
-        assignments: `task.NAME=value` and `tune.NAME=value`, which override.
-        rates: learning rates to choose from; without values, those of the suite unless the strategy
-            has one.
-    """
-
-    strategy: Mapping[str, Any]
-    options: Mapping[str, Any]
-    assignments: Sequence[str]
-    rates: Rates
-
-    def as_table(self, trained: TrainedModel) -> dict[str, Any]:
-        """Return all that tells the results of one call from those of another."""
-        table = config.assign({"task": {}, "tune": {}}, self.assignments)
-        given = {name: value for name, value in self.options.items() if value is not None}
-        return {
-            "weights": tensor_files.checksum(trained.folder, "weights"),
-            "task": table["task"],
-            "tune": given | table["tune"] | {"strategy": dict(self.strategy)},
-            "rates": list(self.rates.values),
-            "chosen_on": self.rates.chosen_on,
-        }
 
 
 @dataclass(frozen=True)
@@ -86,7 +55,7 @@ def work_of(
     task: SuiteTask,
     files: FoundFiles,
     places: tuple[Path, Path],
-    settings: SuiteSettings,
+    settings: GivenSettings,
 ) -> TaskWork:
     """Read a task's examples and return what is to be done.
 
@@ -101,12 +70,8 @@ def work_of(
     Raises:
         UserError: a file is broken, or a setting does not exist.
     """
-    made, variants = variants_of(
-        {"kind": kinds.name_of(task.task), **config.to_table(task.task)},
-        settings.strategy,
-        {**settings.options, "metric": task.metrics[0]},
-        settings.assignments,
-    )
+    table = {"kind": kinds.name_of(task.task), **config.to_table(task.task)}
+    made, variants = settings.variants(table, metric=task.metrics[0])
     made = with_published_head(made, trained)
     rates = settings.rates
     if not rates.values and "lr" not in settings.strategy:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from foreword import config, kinds
+from foreword.api._arguments import Settings, assignments
 from foreword.errors import UserError
 from foreword.ranges import LearningRate, check
+from foreword.runs.trained_model import TrainedModel
+from foreword.train import tensor_files
 from foreword.tuning.rates import ChosenOn, Rates
 from foreword.tuning.run import TuneSettings, variants
 from foreword.tuning.tasks._contract import Task
@@ -27,7 +31,7 @@ def require_name(name: str) -> None:
         raise UserError(f"--name: must be at most {LONGEST_NAME} bytes, for names of files")
 
 
-def rates_of(lr: float | Sequence[float] | None, choose: str) -> tuple[float | None, Rates]:
+def _rates_of(lr: float | Sequence[float] | None, choose: str) -> tuple[float | None, Rates]:
     """Return the learning rate, None for the default, or several to choose from.
 
     Raises:
@@ -47,44 +51,91 @@ def rates_of(lr: float | Sequence[float] | None, choose: str) -> tuple[float | N
     return (rates[0] if rates else None), Rates((), on)
 
 
-def variants_of(
-    task: Mapping[str, Any],
-    strategy: Mapping[str, Any],
-    options: Mapping[str, Any],
-    assignments: Sequence[str],
-    *,
-    compare: bool = False,
-) -> tuple[Task, list[TuneSettings]]:
-    """Return the task, and the settings of each variant to fine-tune.
+@dataclass(frozen=True)
+class GivenSettings:
+    """How a caller of `tune` or `tune_suite` fine-tunes.
 
-    Args:
-        task: its kind and settings.
+    Attributes:
         strategy: its kind and settings.
-        options: of fine-tuning; None for the default.
+        options: of fine-tuning, those given.
         assignments: `task.NAME=value` and `tune.NAME=value`, which override.
-        compare: whether the usual variants are compared.
-
-    Raises:
-        UserError: arguments contradict each other, or a setting is unknown.
+        rates: learning rates to choose from; without values a suite has its own, unless the
+            strategy has one.
     """
-    if compare and (options["from_scratch"] or strategy["kind"] != "full"):
-        raise UserError(
-            "--compare cannot be combined with --strategy or --from-scratch: it runs them all"
+
+    strategy: Mapping[str, Any]
+    options: Mapping[str, Any]
+    assignments: Sequence[str]
+    rates: Rates
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        strategy: str,
+        lr: float | Sequence[float] | None,
+        choose: str,
+        settings: Settings,
+        **options: Any,
+    ) -> GivenSettings:
+        """Return the arguments of a call; an option that is None has its default.
+
+        Raises:
+            UserError: a learning rate is none, or occurs twice, or an argument is no choice.
+        """
+        rate, rates = _rates_of(lr, choose)
+        return cls(
+            {"kind": strategy} | ({} if rate is None else {"lr": rate}),
+            {name: value for name, value in options.items() if value is not None},
+            assignments(settings),
+            rates,
         )
-    chosen = {"task": dict(task), "tune": {"strategy": dict(strategy)}}
-    table = config.assign(chosen, assignments)
-    if unknown := sorted(table.keys() - {"task", "tune"}):
-        raise UserError(f"--set {unknown[0]}: expected task.NAME=value or tune.NAME=value")
-    made: Task = config.build_kind(kinds.Part("tuning/tasks"), table["task"], "task")
-    given = {name: value for name, value in options.items() if value is not None} | table["tune"]
-    settings = config.build(TuneSettings, given, "tune")
-    try:
-        made.require_score(settings.metric, "tune.metric")
-    except ValueError as error:
-        raise UserError(str(error)) from error
-    usual = (
-        variants(settings, has_frozen=not (made.scores_untuned or made.has_reference))
-        if compare
-        else [settings]
-    )
-    return made, usual
+
+    def variants(
+        self, task: Mapping[str, Any], *, metric: str = "", compare: bool = False
+    ) -> tuple[Task, list[TuneSettings]]:
+        """Return the task, and the settings of each variant to fine-tune.
+
+        Args:
+            task: its kind and settings.
+            metric: the score that chooses, unless the assignments name one.
+            compare: whether the usual variants are compared.
+
+        Raises:
+            UserError: arguments contradict each other, or a setting is unknown.
+        """
+        # Check what compares variants.
+        if compare and self.rates.values:
+            raise UserError("--lr: several cannot be combined with --compare")
+        if compare and (self.options["from_scratch"] or self.strategy["kind"] != "full"):
+            raise UserError(
+                "--compare cannot be combined with --strategy or --from-scratch: it runs them all"
+            )
+        # Put the assignments above the arguments.
+        chosen = {"task": dict(task), "tune": {"strategy": dict(self.strategy)}}
+        table = config.assign(chosen, self.assignments)
+        if unknown := sorted(table.keys() - {"task", "tune"}):
+            raise UserError(f"--set {unknown[0]}: expected task.NAME=value or tune.NAME=value")
+        # Build task and settings.
+        made: Task = config.build_kind(kinds.Part("tuning/tasks"), table["task"], "task")
+        given = {"metric": metric} | dict(self.options) | table["tune"]
+        settings = config.build(TuneSettings, given, "tune")
+        try:
+            made.require_score(settings.metric, "tune.metric")
+        except ValueError as error:
+            raise UserError(str(error)) from error
+        if compare:
+            has_frozen = not (made.scores_untuned or made.has_reference)
+            return made, variants(settings, has_frozen=has_frozen)
+        return made, [settings]
+
+    def as_table(self, trained: TrainedModel) -> dict[str, Any]:
+        """Return all that tells the results of one call on a suite from those of another."""
+        table = config.assign({"task": {}, "tune": {}}, self.assignments)
+        return {
+            "weights": tensor_files.checksum(trained.folder, "weights"),
+            "task": table["task"],
+            "tune": dict(self.options) | table["tune"] | {"strategy": dict(self.strategy)},
+            "rates": list(self.rates.values),
+            "chosen_on": self.rates.chosen_on,
+        }

@@ -198,7 +198,7 @@ def _examples(model: TunedModel, dev: Path | None, limit: int) -> list[Labelled]
     prefixes = list(data.get("prefix") or [])[: len(files)]
     reader = ExampleReader(model.task, columns, [], prefixes)
     sources = sources_of(files, "dev", model.task)
-    found = [one for task in reader.read((), sources)[1].tasks for one in task]
+    found = [one for task in reader.read((), sources).scored["dev"].tasks for one in task]
     if not 0 < limit < len(found):
         return found
     return [found[n * len(found) // limit] for n in range(limit)]

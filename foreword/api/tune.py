@@ -13,10 +13,8 @@ from foreword.api._arguments import PathName, Settings, Track, checked
 from foreword.api._examples import ExampleReader, Examples, name_of, sources_of
 from foreword.api._fine_tuning import FineTuning
 from foreword.api._result import Result
-from foreword.api._tune_settings import rates_of, require_name, variants_of
+from foreword.api._tune_settings import GivenSettings, require_name
 from foreword.api.progress import ProgressDisplay, progress_of
-from foreword.data.given import texts_of
-from foreword.errors import UserError
 from foreword.runs.tracking import trackers_of
 from foreword.runs.trained_model import TrainedModel
 from foreword.tuning import result as results
@@ -175,34 +173,23 @@ def tune(
         TrainingStoppedError: the loss is no longer finite.
     """
     # Check every argument.
-    options = {
-        "from_scratch": from_scratch,
-        "seeds": seeds,
-        "epochs": epochs,
-        "batch": batch,
-        "examples": examples,
-        "max_length": max_length,
-        "precision": precision,
-    }
-    rate, rates = rates_of(lr, choose)
-    if compare and rates.values:
-        raise UserError("--lr: several cannot be combined with --compare")
-    made, several = variants_of(
-        {"kind": task},
-        {"kind": strategy} | ({} if rate is None else {"lr": rate}),
-        options,
-        _arguments.assignments(settings),
-        compare=compare,
+    how = GivenSettings.of(
+        strategy=strategy,
+        from_scratch=from_scratch,
+        seeds=seeds,
+        epochs=epochs,
+        batch=batch,
+        examples=examples,
+        lr=lr,
+        choose=choose,
+        settings=settings,
+        max_length=max_length,
+        precision=precision,
     )
+    made, variants = how.variants({"kind": task}, compare=compare)
     trackers, display = trackers_of(track), progress_of(progress)
     require_name(name)
-    named = {"text": text, "label": label, "pair": pair}
-    reader = ExampleReader(
-        made,
-        {field: column for field, column in named.items() if column is not None},
-        [column.strip() for column in columns.split(",")] if columns else [],
-        [prefix] if isinstance(prefix, str) else list(texts_of(prefix or (), "prefix")),
-    )
+    reader = ExampleReader.of(made, columns, prefix, text=text, label=label, pair=pair)
     train_sources, dev_sources = sources_of(train, "train", made), sources_of(dev, "dev", made)
     test_sources = [] if test is None else sources_of(test, "test", made)
 
@@ -216,26 +203,24 @@ def tune(
 
     # Read the examples; return a result that is there already, and never overwrite another one.
     with allocator.returning_freed():
-        training, scored, last = reader.read(train_sources, dev_sources, test_sources)
-    dev_examples = scored.together
-    further = {} if last is None else {"test": last.together}
-    mixture = mix_tasks(training.tasks, temperature)
-    parts = {"dev": dev_examples, **further}
-    overlaps = [overlap_note(training.tasks, part, which) for which, part in parts.items()]
-    warnings, remarks = list(filter(None, overlaps)), made.notes(mixture, dev_examples)
+        splits = reader.read(train_sources, dev_sources, test_sources)
+    scored = {which: part.together for which, part in splits.scored.items()}
+    mixture = mix_tasks(splits.train.tasks, temperature)
+    overlaps = [overlap_note(splits.train.tasks, part, which) for which, part in scored.items()]
+    warnings, remarks = list(filter(None, overlaps)), made.notes(mixture, scored["dev"])
     wanted = FineTuning(
         made,
-        several,
+        variants,
         mixture,
-        dev_examples,
-        reader.tuned_on(training),
-        reader.as_table(training, scored, last, temperature),
+        scored.pop("dev"),
+        reader.tuned_on(splits.train),
+        reader.as_table(splits, temperature),
         name,
         evaluation,
         folder,
-        training.skipped + scored.skipped + (0 if last is None else last.skipped),
-        further,
-        rates,
+        splits.skipped,
+        further=scored,
+        rates=how.rates,
         notes=[*warnings, *remarks],
     )
     if (done := _fine_tuning.find(trained, wanted)) is not None:

@@ -12,8 +12,8 @@ from foreword import allocator
 from foreword.api import _arguments
 from foreword.api._arguments import PathName, Settings, Track, checked
 from foreword.api._result import Result
-from foreword.api._suite_work import PREFIX, SuiteRun, SuiteSettings, work_of
-from foreword.api._tune_settings import rates_of, require_name
+from foreword.api._suite_work import PREFIX, SuiteRun, work_of
+from foreword.api._tune_settings import GivenSettings, require_name
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.data.given import texts_of
 from foreword.errors import TrainingStoppedError, UserError
@@ -124,21 +124,18 @@ def tune_suite(
         TrainingStoppedError: every seed of a task diverged.
     """
     # Check every argument.
-    options = {
-        "from_scratch": from_scratch,
-        "seeds": seeds,
-        "epochs": epochs,
-        "batch": batch,
-        "examples": examples,
-        "max_length": max_length,
-        "precision": precision,
-    }
-    rate, rates = rates_of(lr, choose)
-    how = SuiteSettings(
-        {"kind": strategy} | ({} if rate is None else {"lr": rate}),
-        options,
-        _arguments.assignments(settings),
-        rates,
+    how = GivenSettings.of(
+        strategy=strategy,
+        from_scratch=from_scratch,
+        seeds=seeds,
+        epochs=epochs,
+        batch=batch,
+        examples=examples,
+        lr=lr,
+        choose=choose,
+        settings=settings,
+        max_length=max_length,
+        precision=precision,
     )
     loaded = load_suite(str(_arguments.path(suite, "--suite")))
     found, missing = found_tasks(
