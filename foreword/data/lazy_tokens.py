@@ -71,6 +71,14 @@ class ChainedTokens(LazyTokens):
     def __len__(self) -> int:
         return int(self._begins[-1])
 
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice) and key.step in (None, 1):
+            start, stop, _ = key.indices(len(self))
+            ends = zip(self._parts, self._begins, strict=False)  # not the indices of each token
+            parts = [part[max(0, start - at) : max(0, stop - at)] for part, at in ends]
+            return np.concatenate(parts, dtype=self.dtype)
+        return super().__getitem__(key)
+
     def _take(self, indices: Array) -> Array:
         which = np.searchsorted(self._begins, indices, side="right") - 1
         tokens = np.empty(len(indices), self.dtype)
