@@ -58,6 +58,11 @@ def figure(value: float, digits: int = 4) -> str:
     return f"{value:#.{digits}g}".removesuffix(".")
 
 
+def probability(value: float) -> str:
+    """Return a probability with four decimals, or two significant digits where they would be 0."""
+    return f"{value:.1e}" if 0 < value < 5e-5 else f"{value:.4f}"
+
+
 def unknown_share_note(share: float) -> str:
     """Return the note beside losses of a text of which a share of the tokens is unknown."""
     return f"{100 * share:.3g} % of the tokens are [UNK]: the figures flatter the model"

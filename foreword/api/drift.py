@@ -171,7 +171,7 @@ def _run_of(folder: Path, run: Path | None) -> Path:
     """
     if run is not None:
         return run
-    parent = folder.absolute().parent.parent
+    parent = folder.parent.parent if len(folder.parts) > 2 else folder.absolute().parent.parent
     if not is_run(parent):
         raise UserError(f"{folder}: is in no run's 'tuned'; --run names the run it was tuned from")
     return parent

@@ -9,6 +9,7 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._model_options import Device, Json, Run, open_model
+from foreword.formatting import probability
 from foreword.ranges import Count
 
 
@@ -27,7 +28,7 @@ def fill(
         return
     console.out.print(filled.text, markup=False)
     rows = [
-        [n if rank == 0 else "", candidate.text, f"{candidate.probability:.4f}"]
+        [n if rank == 0 else "", candidate.text, probability(candidate.probability)]
         for n, blank in enumerate(filled.blanks, 1)
         for rank, candidate in enumerate(blank)
     ]

@@ -81,7 +81,7 @@ def generate(
     trained = open_model(run, device).trained
     if (trained.run / "tokenizer" / CHAT_TEMPLATE).is_file():
         console.say(
-            "this model was tuned on conversations, and the prompt is none; "
+            "this model was tuned on conversations, and the prompt is not one; "
             f"'foreword predict {run} -' answers each line that it reads"
         )
     if decoding_options.beams:

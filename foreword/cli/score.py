@@ -12,6 +12,7 @@ import typer
 from foreword.cli import console
 from foreword.cli._model_options import Device, Json, Quiet, Run, open_model
 from foreword.cli._reading import Reading
+from foreword.formatting import probability, unknown_share_note
 from foreword.ranges import Count
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def _score_file(
 
 def _show_tokens(score: TextScore) -> None:
     rows = [
-        [token, f"{-value:.3f}", f"{-value / math.log(2):.3f}", f"{math.exp(value):.4f}"]
+        [token, f"{-value:.3f}", f"{-value / math.log(2):.3f}", probability(math.exp(value))]
         for token, value in zip(score.tokens[:MAX_TOKENS_SHOWN], score.log_probs, strict=False)
     ]
     console.table("", ["token", "nats", "bits", "probability"], rows)
@@ -131,8 +132,6 @@ def _show_tokens(score: TextScore) -> None:
 
 
 def _show_totals(totals: ScoreTotals) -> None:
-    from foreword.formatting import unknown_share_note
-
     bits = totals.bits_per_byte
     per_byte = {} if totals.is_pseudo else {"bits per byte": bits}
     console.facts(

@@ -154,7 +154,7 @@ class Suite(Ranged, ABC):
             notes.append(f"{model.label}: {method}{with_unknown}")
             notes += [f"{model.label}: {note}" for note in self.remarks(model.trained, questions)]
         notes += [self.caution] if self.caution else []
-        notes.append(f"low, high: {LEVEL:.0%} interval, by bootstrap over the questions")
+        notes.append(f"interval: {LEVEL:.0%}, by bootstrap over the questions")
         notes += _comparisons(taken, questions, self)
         return Finding(
             title=self.heading,

@@ -138,7 +138,7 @@ class Memorisation(Ranged):
         members, others = texts[0]
         notes = [
             f"AUC: of telling {len(members):,} training passages from {len(others):,} held-out "
-            f"ones by their loss; low, high: {LEVEL:.0%} of {DRAWS:,} bootstrap draws",
+            f"ones by their loss; interval: {LEVEL:.0%} of {DRAWS:,} bootstrap draws",
         ]
         if any(probed.trained.continues for probed in models):
             notes.insert(

@@ -92,7 +92,7 @@ class SentenceSimilarity(Ranged):
             rows.append({"run": probed.label, **own})
         notes = [
             "baseline: words in both sentences, as a share of the words in either",
-            f"low, high: {LEVEL:.0%} of {DRAWS:,} bootstrap draws over pairs",
+            f"interval: {LEVEL:.0%} of {DRAWS:,} bootstrap draws over pairs",
         ]
         return Finding(
             title="sentence similarity: rank correlation of cosines with people's ratings",

@@ -91,7 +91,7 @@ class WordInContext:
         interval = f"{LEVEL:.0%} of {DRAWS:,} bootstrap draws over words"
         notes.append(
             "mean cosines within a sense (same) and between senses (other), and their difference "
-            f"(apart); low, high: {interval}"
+            f"(apart); interval: {interval}"
         )
         title = f"the cosine of a word's vectors in two sentences ({self.words})"
         return Finding(

@@ -246,7 +246,9 @@ def stuck_notes(finals: Sequence[Row], baselines: Sequence[Row], metric: str) ->
         return []
     seeds = ", ".join(map(str, stuck))
     which = (
-        f"{len(stuck)} of {len(finals)} seeds ({seeds}) are" if len(finals) > 1 else "its seed is"
+        f"{len(stuck)} of {len(finals)} seeds ({seeds}) are"
+        if len(finals) > 1
+        else "the one seed is"
     )
     return [f"{which} no better than '{best['strategy']}' by {metric_name(name)}"]
 

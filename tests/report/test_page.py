@@ -269,6 +269,8 @@ def test_smoothing_corrects_its_start_and_keeps_nan() -> None:
         (formatting.duration(42), "42 s"),
         (formatting.duration(200), "3 min 20 s"),
         (formatting.duration(7500), "2 h 5 min"),
+        (formatting.probability(0.5), "0.5000"),
+        (formatting.probability(0.00002), "2.0e-05"),
         (formatting.figure(3.43), "3.430"),
         (formatting.figure(376.0), "376.0"),
         (formatting.figure(1234.5), "1234"),
