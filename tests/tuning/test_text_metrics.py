@@ -27,7 +27,8 @@ REFERENCES = [
     ["One town, two films!", "we saw two films in one town"],
 ]
 FAST: dict[str, Any] = {
-    "task": "text_to_text", "seeds": 1, "device": "cpu", "progress": False, "lr": 3e-3,
+    "task": "text_to_text", "seeds": 1, "device": "cpu", "precision": "fp32",
+    "progress": False, "lr": 3e-3,
 }  # fmt: skip
 
 

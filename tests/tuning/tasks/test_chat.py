@@ -29,7 +29,8 @@ from foreword.tuning.tasks.chat import Chat
 from tests.tuning.runs import make_run
 
 FAST: dict[str, Any] = {
-    "task": "chat", "seeds": 1, "epochs": 25, "lr": 3e-3, "device": "cpu", "progress": False,
+    "task": "chat", "seeds": 1, "epochs": 16, "lr": 5e-3, "device": "cpu", "precision": "fp32",
+    "progress": False,
 }  # fmt: skip
 COLUMNS = Columns("messages", "", "")
 ROLES = {"s": "system", "u": "user", "a": "assistant"}

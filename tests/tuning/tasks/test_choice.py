@@ -26,7 +26,9 @@ from foreword.tuning.tasks.choice import Choice
 from tests.tuning.runs import BAD, GOOD, LAYOUTS, make_run, reviews
 
 COLUMNS = Columns("question", "answer", "options")
-FAST: dict[str, Any] = {"task": "choice", "seeds": 1, "device": "cpu", "progress": False}
+FAST: dict[str, Any] = {
+    "task": "choice", "seeds": 1, "device": "cpu", "precision": "fp32", "progress": False,
+}  # fmt: skip
 QUESTION = {"question": "which", "options": ["one", "two", "three"], "answer": 2}
 
 
@@ -159,7 +161,7 @@ def test_every_layout_learns_to_choose_and_predicts_what_it_was_scored_by(
     layout: str, tmp_path: Path
 ) -> None:
     run, dev = make_run(tmp_path / "run", layout), questions(24, 2)
-    done = tune(run, questions(160, 1), dev, lr=3e-3, epochs=5, **FAST)
+    done = tune(run, questions(160, 1), dev, lr=5e-3, epochs=3, **FAST)
     tuned, longest, chance = done.rows
     assert [longest["strategy"], chance["strategy"]] == ["longest option", "chance"]
     assert chance["accuracy"] == pytest.approx(np.mean([1 / len(q["options"]) for q in dev]))

@@ -31,7 +31,9 @@ from foreword.types import Batch, Example, Tokens
 from tests.tuning.runs import make_run
 
 COLUMNS = Columns("prompt", "chosen", "")
-FAST: dict[str, Any] = {"seeds": 1, "lr": 3e-3, "device": "cpu", "progress": False}
+FAST: dict[str, Any] = {
+    "seeds": 1, "lr": 5e-3, "device": "cpu", "precision": "fp32", "progress": False,
+}  # fmt: skip
 ROWS = [
     {"prompt": "the day", "chosen": "was warm", "rejected": "was cold and grim"},
     {"prompt": "in town", "chosen": "fine", "rejected": "dull"},
@@ -158,9 +160,11 @@ def test_both_answers_follow_the_same_prompt(tmp_path: Path) -> None:
     assert first.ids[-1] == trained.vocab.id("</s>") != second.ids[-1]
 
 
-@pytest.mark.parametrize("layout", ["decoder", "hybrid", "encoder_decoder"])
+@pytest.mark.parametrize(
+    ("layout", "epochs"), [("decoder", 16), ("hybrid", 16), ("encoder_decoder", 32)]
+)
 def test_preferences_are_learned_after_instructions_and_answers_written(
-    layout: str, tmp_path: Path
+    layout: str, epochs: int, tmp_path: Path
 ) -> None:
     run = make_run(tmp_path / "run", layout)
     answered = [
@@ -168,7 +172,7 @@ def test_preferences_are_learned_after_instructions_and_answers_written(
     ]
     file = tmp_path / "sft.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in answered * 4))
-    sft = tune(run, file, file, task="chat", epochs=40, batch=4, name="sft", **FAST)
+    sft = tune(run, file, file, task="chat", epochs=epochs, batch=4, name="sft", **FAST)
     gentle = {**FAST, "lr": 3e-4}
     result = tune(sft.out, ROWS * 4, ROWS, task="prefer", epochs=4, batch=4, **gentle)
     tuned, longer = result.rows

@@ -22,7 +22,9 @@ from foreword.tuning.tasks.span import NO_ANSWER, Span
 from tests.tuning.runs import BAD, GOOD, LAYOUTS, make_run, reviews
 
 COLUMNS = Columns("context", "answers", "question")
-FAST: dict[str, Any] = {"task": "span", "seeds": 1, "device": "cpu", "progress": False}
+FAST: dict[str, Any] = {
+    "task": "span", "seeds": 1, "device": "cpu", "precision": "fp32", "progress": False,
+}  # fmt: skip
 
 
 def questions(count: int, seed: int, *, unanswerable: bool = True) -> list[dict[str, Any]]:
@@ -135,7 +137,7 @@ def test_every_layout_learns_to_answer_and_predicts_what_it_was_scored_by(
     layout: str, tmp_path: Path
 ) -> None:
     run, dev = make_run(tmp_path / "run", layout), questions(24, 2)
-    done = tune(run, questions(200, 1), dev, lr=1e-2, epochs=5, **FAST)
+    done = tune(run, questions(200, 1), dev, lr=1e-2, epochs=2, **FAST)
     tuned, nothing = done.rows
     assert nothing["strategy"] == "no answer"
     assert nothing["answer_f1"] == 0.5

@@ -26,7 +26,9 @@ from foreword.tuning.tasks.tag import Tag, TagTargets
 from tests.tuning.runs import BAD, GOOD, LAYOUTS, make_run, reviews
 
 COLUMNS = Columns("words", "labels")
-FAST: dict[str, Any] = {"task": "tag", "seeds": 1, "device": "cpu", "progress": False}
+FAST: dict[str, Any] = {
+    "task": "tag", "seeds": 1, "device": "cpu", "precision": "fp32", "progress": False,
+}  # fmt: skip
 CONLLU = """# text = we can't see
 1\twe\twe\tPRON\tPRP\t_\t_\t_\t_\t_
 2-3\tcan't\t_\t_\t_\t_\t_\t_\t_\t_
