@@ -74,8 +74,9 @@ def notes(results: Results) -> list[str]:
     if grid.sources:
         lines.append(
             "Held-out losses are nats per prediction. That of a cell is the mean of its own "
-            "sources by their shares in its training; between cells compare the losses by source, "
-            "which are on the same texts."
+            "sources by their shares in its training; between cells of one objective compare the "
+            "losses by source, which are on the same texts, or their bits per byte (results.csv) "
+            "if tokenizers differ."
         )
     elif results.is_one_objective:
         lines.append("Held-out losses are nats per token, and all cells predict all of the text.")

@@ -61,7 +61,9 @@ def test_every_cell_is_measured_on_the_held_out_text_of_every_source(
     assert [row[0] for row in by_source.rows] == ["wiki alone", "both"]
     assert all(float(value) > 0 for row in by_source.rows for value in row[1:])
     assert not results.is_one_objective
-    assert any("compare the losses by source" in note for note in tables.notes(results))
+    assert any(
+        "losses by source, which are on the same texts" in note for note in tables.notes(results)
+    )
     assert write_plot(results) == ""
     # The loss by source is the one that training measured at its end.
     (last,) = [run.heldout_loss for run in results.runs if run.cell == "wiki alone"]
