@@ -13,7 +13,7 @@
 The functions are verbs of the command line, with the same names, arguments and errors:
 
     show        recipes, families and kinds, with the meaning of each setting
-    clean       text without duplicates and what is no prose, and what each step dropped
+    clean       text without duplicates and what is not prose, and what each step dropped
     prepare     text to token shards, once for many runs
     pretrain    a model from a recipe and text; resume continues a run
     tune        fine-tune a pretrained model on labelled text; tune_suite on the tasks of GLUE

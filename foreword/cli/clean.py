@@ -34,7 +34,7 @@ def clean(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> int:
-    """Clean text: drop what is no prose, what repeats itself, duplicates, and more.
+    """Clean text: drop what is not prose, what repeats itself, duplicates, and more.
 
     DIR/texts is text for 'prepare' and 'pretrain'; the page DIR/clean.html shows what each step
     dropped and changed, with samples. Stopped at any moment, the same command continues.

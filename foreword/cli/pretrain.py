@@ -34,6 +34,7 @@ def pretrain(
     It trains a tokenizer if none is given, and writes token shards if there are none. Kill it at
     any moment; `foreword resume` continues. With --from, weights, architecture and tokenizer come
     from that model, the rest from the recipe. If --heldout names text, all of --data is trained on.
+    Without a budget, such as --hours, that of the recipe holds.
 
     --processes 4 divides each step among four processes, with a GPU each where there are GPUs; so
     does torchrun --nproc-per-node 4 -m foreword pretrain ... The run is the same on any number.

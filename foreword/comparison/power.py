@@ -16,7 +16,7 @@ from foreword.tuning.result import metric_name
 POWER = 0.8
 SHARES = 200  # at which an average over the Beta distribution is taken
 # Deviation between seeds before any is known: about that of CoLA's and RTE's scores over seeds of
-# fine-tuning in docs/results/objectives.md.
+# fine-tuning small models.
 ASSUMED = 0.02
 # The largest variance of a metric on one example; divided by their number, that of a score. Of
 # Matthews' and the correlation coefficients, this is the variance where there is no correlation.
