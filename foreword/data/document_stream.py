@@ -48,7 +48,8 @@ class DocumentStream:
         self._shards = shards
         self._size = vocab.size
         self._extra = (self._bos is not None) + (self._eos is not None)
-        self.bounds = shards.document_starts + self._extra * np.arange(len(shards) + 1)
+        self.bounds = shards.document_starts
+        self.bounds += self._extra * np.arange(len(shards) + 1)
 
     def __len__(self) -> int:
         """Return the number of tokens in the stream."""

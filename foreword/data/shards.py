@@ -21,6 +21,7 @@ from __future__ import annotations
 import itertools
 import mmap
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -50,6 +51,7 @@ class Shards:
         all_tokens: what `tokens` returns.
         sequence_lengths: tokens in each sequence, (sequences,) int32.
         document_index: the first sequence of each document, and the end; (documents + 1,) int64.
+            Mapped too, and not aligned: indexed and sliced, for numpy's functions copy all of it.
         mapped: the mapped files, each with its size in bytes.
     """
 
@@ -77,9 +79,10 @@ class Shards:
             raise UserError(_CUT.format(idx_path))
         index = _Mapped.of(idx_path)
         dtype, lengths, pointers, documents = _read_index(index)
-        is_whole = (
-            documents[0] == 0 and documents[-1] == len(lengths) and (np.diff(documents) >= 0).all()
-        )
+        is_whole = documents[0] == 0 and documents[-1] == len(lengths)
+        for at in range(0, len(documents), BLOCK):
+            is_whole &= bool((np.diff(documents[at : at + BLOCK + 1]) >= 0).all())
+            index.release()
         end = 0
         for at, starts in _sequence_starts(lengths):
             offsets, end = starts[:-1] * dtype.itemsize, int(starts[-1])
@@ -181,16 +184,17 @@ class Shards:
         np.cumsum(self.sequence_lengths, out=starts[1:])
         return starts
 
-    @cached_property
+    @property
     def document_starts(self) -> Array:
-        """The first token of each document, and the end; (documents + 1,) int64.
+        """The first token of each document, and the end; (documents + 1,) int64, made each time.
 
         Memory is that of the documents, not of their sequences.
         """
-        starts = np.zeros(len(self.document_index), dtype=np.int64)
+        starts, first = np.zeros(len(self.document_index), dtype=np.int64), 0
         for at, block in _sequence_starts(self.sequence_lengths):
-            first, last = np.searchsorted(self.document_index, [at, at + len(block)])
+            last = bisect_left(self.document_index, at + len(block), first)
             starts[first:last] = block[self.document_index[first:last] - at]
+            first = last
             for file in self.mapped:
                 file.release()
         return starts
@@ -272,4 +276,4 @@ def _read_index(file: _Mapped) -> tuple[np.dtype[Any], Array, Array, Array]:
     data = file.read(np.dtype(np.uint8))
     types = ("<i4", "<i8", "<i8")
     parts = [data[a:b].view(t) for a, b, t in zip(ends[:-1], ends[1:], types, strict=True)]
-    return np.dtype(TYPES[code]), parts[0], parts[1], np.array(parts[2])
+    return np.dtype(TYPES[code]), parts[0], parts[1], parts[2]

@@ -81,12 +81,13 @@ def _cuts(shards: Shards, *, is_parallel: bool) -> dict[int, int]:
         is_parallel: whether a document is a pair of texts, which is not cut.
     """
     wanted = min(MOST, SHARE * shards.tokens_total)
-    lengths: Array = np.diff(shards.document_starts)
+    starts = shards.document_starts
+    lengths: Array = np.diff(starts)
     is_whole = (lengths <= wanted) | (np.diff(shards.document_index) < 2) | is_parallel
     # The order: by hash, first those that can be drawn without drawing too much.
     order = np.full(len(shards), 3.0)  # of empty documents, which are never drawn
     for index in map(int, np.flatnonzero(lengths)):
-        tokens = shards.tokens[slice(*shards.document_starts[index : index + 2])]
+        tokens = shards.tokens[slice(*starts[index : index + 2])]
         order[index] = hash_to_unit(tokens.tobytes())
         order[index] += bool(is_whole[index] and lengths[index] > wanted)
     # Draw until there is enough, and then the copies of the last one.
@@ -97,7 +98,7 @@ def _cuts(shards: Shards, *, is_parallel: bool) -> dict[int, int]:
             break
         cuts[index] = 0 if is_whole[index] else _first_held(shards, index, wanted)
         first = shards.document_index[index] + cuts[index]
-        drawn += int(shards.document_starts[index + 1] - shards.sequence_starts[first])
+        drawn += int(starts[index + 1] - shards.sequence_starts[first])
         last = order[index]
     if drawn >= shards.tokens_total:
         raise UserError(

@@ -76,6 +76,7 @@ def test_indices_longer_than_a_block_read_back(
         writer.add(np.arange(lengths.sum()), lengths, np.full(50, 2))
     shards = Shards.open(tmp_path / "a")
     assert shards.sequence_lengths.tolist() == lengths.tolist()
+    assert shards.document_starts.tolist() == [0, *lengths.reshape(50, 2).sum(1).cumsum()]
     assert shards.tokens.tolist() == list(range(lengths.sum()))
 
 
@@ -182,3 +183,19 @@ def test_memory_does_not_grow_with_the_number_of_sequences(
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 200_000  # half a byte for each sequence of both would be as much
+
+
+def test_opened_shards_hold_nothing_for_each_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BLOCK", 1000)
+    documents = 20_000
+    with ShardWriter(tmp_path / "a", 1000) as writer:
+        ones = np.ones(documents, np.int32)
+        writer.add(ones, ones, ones)
+    tracemalloc.start()
+    shards = Shards.open(tmp_path / "a")
+    shards.document_starts  # noqa: B018 - made, and not kept
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(shards) == documents and held < documents
