@@ -28,7 +28,7 @@ from foreword.tuning.tasks.text_to_text import TextToText
 from tests.train.runs import short_spans
 from tests.tuning.runs import PARTS, make_run, reviews
 
-FAST = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=8, precision="fp32")
+FAST = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=6, precision="fp32")
 TASK = TextToText("the ", ("bad=dull grim", "good=fine"))  # one answer of two words, one of one
 
 
