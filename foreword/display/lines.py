@@ -16,7 +16,7 @@ from rich.text import Text
 from foreword.display.bar import Bar, fit_parts
 from foreword.display.notebook import NotebookBar, is_notebook
 
-LEAD = 12  # characters shown of what two texts share
+LEAD = 16  # the most characters shown of what two texts share
 
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -53,7 +53,8 @@ def prompt_and_text(before: str, after: str) -> str:
         pairs = zip(*(text.plain for text in texts), strict=False)
         alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         if alike > LEAD and sum(text.cell_len for text in texts) > room:
-            texts = [Text(f"…{text.plain[alike - LEAD :]}") for text in texts]
+            start = texts[0].plain.find(" ", alike - LEAD, alike) + 1 or alike - LEAD
+            texts = [Text(f"…{text.plain[start:]}") for text in texts]
         texts[0].truncate(max(room // 2, room - texts[1].cell_len), overflow="ellipsis")
         texts[1].truncate(room - texts[0].cell_len, overflow="ellipsis")
     return indent + arrow.join(text.plain for text in texts)
