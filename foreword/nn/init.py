@@ -37,7 +37,17 @@ def shapes_only(device: str = "meta") -> Iterator[None]:
     The initialisation that PyTorch's modules do themselves is skipped. On the meta device it would
     run in Python, after an import of torch's compiler that takes a second.
     """
-    with torch.device(device), _Unfilled():
+    with torch.device(device), unfilled():
+        yield
+
+
+@contextmanager
+def unfilled() -> Iterator[None]:
+    """Build modules whose numbers are all set later, as by a checkpoint: draw none before.
+
+    PyTorch's modules initialise themselves otherwise, which takes most of the time of building.
+    """
+    with _Unfilled():
         yield
 
 
@@ -61,7 +71,7 @@ def without_weights() -> Iterator[None]:
 
     handle = register_module_parameter_registration_hook(drop)  # type: ignore[arg-type]
     try:
-        with _Unfilled():
+        with unfilled():
             yield
     finally:
         handle.remove()

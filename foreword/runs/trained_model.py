@@ -11,6 +11,7 @@ from torch import nn
 
 from foreword import config
 from foreword.errors import DamagedError, UserError
+from foreword.nn.init import unfilled
 from foreword.nn.model import Model
 from foreword.runs.provenance import require_as_written, require_plugins
 from foreword.runs.recipe import Recipe
@@ -187,14 +188,15 @@ def open_run(path: str | Path, device: str = "auto", precision: str = "fp32") ->
     if is_checkpoint(path) and path.is_dir():
         run, folder = path.parent.parent, path
         checkpoint.verify(folder, with_training_state=False)
+        recipe = read_recipe(run)
     else:
         run = path
-        read_recipe(run)
+        recipe = read_recipe(run)
         require_run(run)
         folder = checkpoint.newest(run, notes, with_training_state=False)
-    recipe = read_recipe(run)
     tokenizer = Tokenizer.load(run / "tokenizer")
-    model = recipe.build(tokenizer.vocab)
+    with unfilled():
+        model = recipe.build(tokenizer.vocab)
     checkpoint.load_weights(folder, model)
     return TrainedModel(
         model=model.to(where).eval(),

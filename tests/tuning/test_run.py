@@ -33,6 +33,13 @@ def trained(tmp_path: Path) -> TrainedModel:
     return open_run(make_run(tmp_path), "cpu")
 
 
+def test_opening_a_run_draws_no_numbers_for_weights_that_it_has(tmp_path: Path) -> None:
+    run, before = make_run(tmp_path), torch.get_rng_state()
+    trained = open_run(run, "cpu")
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(parameter.isfinite().all() for parameter in trained.model.parameters())
+
+
 def weights(result: TuneResult) -> dict[str, torch.Tensor]:
     return dict(result.network.named_parameters())
 
