@@ -17,7 +17,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields
-from functools import reduce, wraps
+from functools import lru_cache, reduce, wraps
 from inspect import Parameter
 from operator import or_
 from pathlib import Path
@@ -51,6 +51,7 @@ class Options:
                 raise UserError(f"{_flag(parameter)}: {why}")
 
 
+@lru_cache(64)  # for programs that run many commands
 def flat(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Return `verb` with each group of options replaced by its fields, numbers and paths checked.
 
