@@ -77,6 +77,7 @@ FAMILIES: Mapping[str, DialFamily] = MappingProxyType(
             measured=(
                 MeasuredLoss(128, 2e13, "4.9 nats per prediction"),
                 MeasuredLoss(256, 2.4e14, "4.0 nats per prediction"),
+                MeasuredLoss(256, 1.2e15, "3.4 nats per prediction"),
             ),
         ),
         "decoder": DialFamily(
