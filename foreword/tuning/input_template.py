@@ -3,7 +3,7 @@
 The layout of pretraining decides, by its `summary`. `bos` and `eos` are the packing's special
 tokens.
 
-    text       bos a eos                pooled: the mean of a; bos, if pairs trained it
+    text       bos a eos                pooled: the mean of all; bos, if pairs trained it
     extract    bos a extract            pooled: extract, which has seen all
     last       bos a eos                pooled: the last token
     start      bos a eos -> start       pooled: the start token, which sees the source
@@ -44,7 +44,7 @@ class InputTemplate:
         has_segments: the model tells the texts of a pair apart, by segment embeddings or by terms
             of its scores.
         separator: ids put between the texts of a pair, at most one.
-        pooling: the default pooling: the first token's state, the mean of the text's, or the last
+        pooling: the default pooling: the first token's state, the mean of all, or the last
             token's.
         start: the decoder's first token in an encoder-decoder, else None.
         fresh: special tokens of the template that pretraining never used; their embeddings are
@@ -90,20 +90,16 @@ class InputTemplate:
         ids = left + right
         if not ids:
             raise UserError("a text has no tokens, and this model adds no special tokens to it")
-        is_text = np.zeros(len(ids), bool)
-        is_text[len(self.prefix) : len(self.prefix) + n] = True
-        if second is not None:
-            is_text[len(left) : len(left) + m] = True
         segments = np.repeat(np.arange(2), [len(left), len(right)])
-        return TemplatedText(np.asarray(ids, np.int64), segments, is_text, was_cut)
+        return TemplatedText(np.asarray(ids, np.int64), segments, was_cut)
 
     def pooled_positions(self, text: TemplatedText, pooling: Pooling | None = None) -> Array:
         """Return the positions whose states stand for a text, (pooled,) int64.
 
         Args:
             text: the text.
-            pooling: the task's; the template's if None. With `mean` and `max`, a text without
-                tokens is pooled over its special ones.
+            pooling: the task's; the template's if None. `mean` and `max` are of all states, those
+                of special tokens too.
 
         Raises:
             UserError: this model has no such state.
@@ -122,8 +118,7 @@ class InputTemplate:
                 "'mean' or 'max'"
             )
         if pooling in REDUCED:
-            positions = np.flatnonzero(text.is_text)
-            return positions if len(positions) else np.arange(len(text.ids))
+            return np.arange(len(text.ids))
         return np.asarray([0 if pooling == "first" else len(text.ids) - 1])
 
 
@@ -134,13 +129,11 @@ class TemplatedText:
     Attributes:
         ids: (length,) int64.
         segments: (length,) int64.
-        is_text: false for special tokens, (length,) bool.
         was_cut: whether it was cut to the template's length.
     """
 
     ids: Array
     segments: Array
-    is_text: Array
     was_cut: bool
 
 

@@ -19,10 +19,11 @@ class PooledTask(HeadedTask):
     """A task whose head reads one pooled state of each text or pair: dropout, then a linear layer.
 
     Attributes:
-        pooling: the `first` token's state ([CLS]), the `mean` of the text's, their greatest value
-            in each dimension (`max`), or the `last` one's; the family's by default, see
-            `hidden_layer`. With another one there is no such layer. Small encoders classify about
-            two points better by the `mean`, which, like `max`, is not exported.
+        pooling: the `first` token's state ([CLS]), the `mean` of all, their greatest value in
+            each dimension (`max`), or the `last` one's; the family's by default, see
+            `hidden_layer`. With another one there is no such layer. Small encoders learn more by
+            the `mean`, pairs above all, where pretraining did not train [CLS]; ModernBERT's class
+            alone can be exported with it, none with `max`.
     """
 
     pooling: Pooling | None = None

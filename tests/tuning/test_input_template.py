@@ -53,7 +53,7 @@ def test_pairs_are_cut_as_transformers_cuts_the_longest_first() -> None:
 @pytest.mark.parametrize(
     ("layout", "text", "pair", "positions"),
     [
-        ("encoder", "[CLS] fine [SEP]", "[CLS] fine [SEP] warm [SEP]", [1]),
+        ("encoder", "[CLS] fine [SEP]", "[CLS] fine [SEP] warm [SEP]", [0, 1, 2]),
         ("two_streams", "fine [SEP]", "fine [SEP] warm [SEP]", [0]),
         ("decoder", "<s> fine [CLS]", "<s> fine [SEP] warm [CLS]", [2]),
         ("prefix", "fine </s>", "fine </s> warm </s>", [1]),  # what ends the objective's source
@@ -102,7 +102,7 @@ def test_each_pooling_has_its_positions() -> None:
     filled = BERT.apply([10, 11], [12])  # [CLS] 10 11 [SEP] 12 [SEP]
     assert BERT.pooled_positions(filled).tolist() == [0]
     assert BERT.pooled_positions(filled, "last").tolist() == [5]
-    assert BERT.pooled_positions(filled, "mean").tolist() == [1, 2, 4]
+    assert BERT.pooled_positions(filled, "mean").tolist() == [0, 1, 2, 3, 4, 5]
     assert BERT.pooled_positions(BERT.apply([]), "mean").tolist() == [0, 1]
 
 

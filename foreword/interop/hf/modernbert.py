@@ -146,14 +146,15 @@ class ModernBERT(Family):
         yield ParameterMap(("heads.token.bias",), ("decoder.bias",))
 
     def classifier(self, design: Design) -> PublishedHead:
-        """Return the class whose head reads the first state."""
+        """Return the class whose head reads the mean of all states."""
         return PublishedHead(
             "ModernBertForSequenceClassification",
             "classifier",
+            pooling="mean",
             hidden_layer="gelu_norm",
             dense="head.dense",
             norm="head.norm",
-            config={"classifier_pooling": "cls", "classifier_activation": "gelu"},
+            config={"classifier_pooling": "mean", "classifier_activation": "gelu"},
         )
 
     def published_head(self, design: Design, auto_class: str) -> PublishedHead | None:
