@@ -40,7 +40,10 @@ def test_mean_pooling_gives_one_output_of_many_positions(tmp_path: Path) -> None
     template = template_of(trained.recipe, trained.vocab, None)
     examples = [Labelled("the day was fine", pair="we saw"), Labelled("the day", pair="warm")]
     encoded = Classify(pooling="mean").encode(examples, trained.tokenizer, template)
-    assert [e.pooled_positions.tolist() for e in encoded] == [[1, 2, 3, 4, 6, 7], [1, 2, 4]]
+    assert [e.pooled_positions.tolist() for e in encoded] == [
+        [0, 1, 2, 3, 4, 5, 6, 7, 8],
+        [0, 1, 2, 3, 4, 5],
+    ]
     assert all(e.is_pooled for e in encoded)
     encoded = Classify(pooling="first").encode(examples, trained.tokenizer, template)
     assert [e.pooled_positions.tolist() for e in encoded] == [[0], [0]]
