@@ -63,7 +63,8 @@ def test_every_layout_predicts_what_it_was_scored_by(
 ) -> None:
     trained = open_run(make_run(tmp_path / "run", layout), "cpu")
     learns = layout in LEARNING  # the others take each strategy's steps in few
-    settings = replace(FAST, strategy=strategy, epochs=4 if learns else 1)
+    epochs = 6 if isinstance(strategy, GradualUnfreezing) else 4  # its lower layers begin late
+    settings = replace(FAST, strategy=strategy, epochs=epochs if learns else 1)
     train, dev = reviews(300 if learns else 40, 1), reviews(50, 2)
     if isinstance(strategy, LoRA) and layout in ("bidirectional", "recurrent"):
         with pytest.raises(UserError, match="targets: the model's layers have no linear map"):
