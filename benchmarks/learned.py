@@ -32,7 +32,7 @@ from foreword.cli._process import configure_process
 from foreword.data.fingerprint import digest
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.probes._files import evenly
-from foreword.runs.trained_model import open_run
+from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.published_head import with_published_head
@@ -137,12 +137,9 @@ def tuned(row: Row, run: str, options: argparse.Namespace, seeds: Path) -> dict[
         options: of the command line.
         seeds: folder of finished seeds.
     """
-    task: Task = config.build_kind(
-        kinds.Part("tuning/tasks"), {"kind": row.kind, **row.settings}, "task"
-    )
     trained = open_run(run, "cpu")
     trained.require_gradients()
-    task = with_published_head(task, trained)
+    task = task_of(row, trained)
     train, dev = examples(row, task, options.scored)
     settings = TuneSettings(
         seeds=options.seeds,
@@ -156,6 +153,14 @@ def tuned(row: Row, run: str, options: argparse.Namespace, seeds: Path) -> dict[
         result = tune(trained, task, train, dev, variants, unfinished=seeds)
     shutil.rmtree(seeds, ignore_errors=True)
     return {"measure": chosen_metric(result.rows[0]), "figures": result.rows}
+
+
+def task_of(row: Row, trained: TrainedModel) -> Task:
+    """Return the task of a row, with the head that the model is tuned with by default."""
+    task: Task = config.build_kind(
+        kinds.Part("tuning/tasks"), {"kind": row.kind, **row.settings}, "task"
+    )
+    return with_published_head(task, trained)
 
 
 def examples(row: Row, task: Task, most: int) -> tuple[Sequence[Labelled], Sequence[Labelled]]:
@@ -175,8 +180,10 @@ def cell_of(row: Row, name: str, run: str, options: argparse.Namespace) -> dict[
     """Return what a model reached, as it is kept, or measured now and kept."""
     numbers = ("examples", "scored", "seeds", "epochs", "lr") if row.part == "tuned" else ("limit",)
     settings = {key: getattr(options, key) for key in numbers}
-    own = [row.kind, row.settings, row.train, row.dev, row.share, row.columns, row.scored]
-    key = digest([own, settings, str(open_run(run, "cpu").folder)])
+    trained = open_run(run, "cpu")
+    task = config.to_table(task_of(row, trained)) if row.part == "tuned" else row.settings
+    own = [row.kind, task, row.train, row.dev, row.share, row.columns, row.scored]
+    key = digest([own, settings, str(trained.folder)])
     file = options.out / "cells" / f"{row.kind}-{name}-{key[:12]}.json"
     if file.is_file():
         return stored.read(file)

@@ -55,13 +55,15 @@ class RunKey:
 class TuningKey:
     """The key of a fine-tuning: the task and the checksums of its files.
 
-    From scratch, also the network and the fingerprint of its tokenizer.
+    From scratch, also the network and the fingerprint of its tokenizer. The version is that of
+    tuned models; keys from before it was written have 1.
     """
 
     task: GridTask
     files: tuple[str, ...]
     recipe: Recipe | None = None
     tokenizer: str = ""
+    version: int = 1
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ from foreword.runs.sources import require_one_tokenizer, source_texts
 from foreword.runs.trained_model import is_finished
 from foreword.train import checkpoint
 from foreword.tuning.examples import overlap_note
+from foreword.tuning.result import VERSION
 
 GRID_FILE = "grid.toml"
 
@@ -314,7 +315,7 @@ class Comparison:
             self.examples[piece.task.name].checksums,
         )
         if not piece.is_scratch:
-            return results_cache.TuningKey(task, files)
+            return results_cache.TuningKey(task, files, version=VERSION)
         recipe = self.recipe(piece.cell, piece.seed)
         if recipe is None:
             return None
@@ -322,7 +323,9 @@ class Comparison:
             name: getattr(recipe, name) for name in ("model", "objective", "layout", "packing")
         }
         tokenizer = self.corpora.shards_for(recipe).manifest["tokenizer"]["fingerprint"]
-        return results_cache.TuningKey(task, files, type(recipe)(**fields), tokenizer)
+        return results_cache.TuningKey(
+                task, files, type(recipe)(**fields), tokenizer, version=VERSION
+            )
 
     def _folder_of(self, piece: Work) -> Path | None:
         """Return the folder of a piece's saved result; None if its run has not been begun."""

@@ -11,7 +11,7 @@ from foreword import config, kinds, stored
 from foreword.runs.trained_model import TrainedModel
 from foreword.train import tensor_files
 from foreword.tuning.labelled import Labelled
-from foreword.tuning.result import SCORES
+from foreword.tuning.result import SCORES, VERSION
 from foreword.tuning.tasks._contract import Task
 
 
@@ -21,7 +21,7 @@ def request_digest(
     settings: Sequence[Mapping[str, Any]],
     examples: Iterable[Sequence[Labelled]],
 ) -> str:
-    """Return a digest of all that decides a result: weights, task, settings and examples.
+    """Return a digest of all that decides a result: weights, task, settings, examples, and version.
 
     Args:
         trained: the pretrained model.
@@ -30,6 +30,7 @@ def request_digest(
         examples: all examples.
     """
     digest = hashlib.blake2b(digest_size=16)
+    digest.update(f"version {VERSION}".encode())
     digest.update(tensor_files.checksum(trained.folder, "weights").encode())
     tables: list[Mapping[str, Any]] = [{"kind": kinds.name_of(task), **config.to_table(task)}]
     tables += settings

@@ -32,7 +32,8 @@ from foreword.tuning.predictor import TunedOn, TunedTask
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.writing import WritingTask
 
-KIND, VERSION = "tuned", 1  # of the folder of a network with a task's head
+# Of the folder of a network with a task's head. 2: means over a text have its special tokens too.
+KIND, VERSION = "tuned", 2
 SCORES = "scores.json"  # a copy of the evaluation in that folder
 
 Row = dict[str, Any]

@@ -23,9 +23,10 @@ from foreword.tuning.fine_tuner import SeedResult, TuneSettings
 from foreword.tuning.finished import request_digest
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.network import Network
+from foreword.tuning.result import VERSION
 from foreword.tuning.tasks._contract import Task
 
-KIND, VERSION = "tuned-seed", 1
+KIND = "tuned-seed"
 SEED, WEIGHTS = "seed.json", "weights.safetensors"
 
 
