@@ -324,8 +324,8 @@ class Comparison:
         }
         tokenizer = self.corpora.shards_for(recipe).manifest["tokenizer"]["fingerprint"]
         return results_cache.TuningKey(
-                task, files, type(recipe)(**fields), tokenizer, version=VERSION
-            )
+            task, files, type(recipe)(**fields), tokenizer, version=VERSION
+        )
 
     def _folder_of(self, piece: Work) -> Path | None:
         """Return the folder of a piece's saved result; None if its run has not been begun."""

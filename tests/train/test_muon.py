@@ -13,32 +13,80 @@ from foreword.errors import UserError
 from foreword.runs.recipe import load_recipe
 from foreword.train.optimizers import muon
 from foreword.train.optimizers.adamw import AdamW
-from foreword.train.optimizers.muon import Muon, equal_shares, hidden_matrices
+from foreword.train.optimizers.muon import Muon, equal_shares, hidden_matrices, orthogonal
 from tests.tiny import build
 
 
-def test_matrices_are_updated_by_muon_and_the_rest_by_adamw() -> None:
+def test_matrices_are_updated_by_muon_and_the_rest_by_adamw(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Bit for bit as by torch, where both compute in bfloat16."""
+    monkeypatch.setattr(muon, "choose_precision", lambda name, device: torch.bfloat16)
+    ours, theirs = _both(lr=0.02)
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.equal(p, q)
+
+
+def test_without_bfloat16_the_update_is_the_same_more_exactly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(muon, "choose_precision", lambda name, device: torch.float32)
+    ours, theirs = _both(lr=0.02)
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.allclose(p, q, rtol=0, atol=1e-3)  # of updates of about 4 * 0.02 * 0.2
+
+
+def _both(lr: float) -> tuple[nn.Module, nn.Module]:
+    """Return a model after four steps of our optimizer, and its copy after torch's two."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Embedding(7, 6), nn.LayerNorm(6), nn.Linear(6, 4))
     other = copy.deepcopy(model)
-    ours = Muon(lr=0.02, decay=0.1).build(model)
+    ours = Muon(lr=lr, decay=0.1).build(model)
     matrix = other[2].weight
     assert isinstance(matrix, nn.Parameter)
-    muon = torch.optim.Muon(
-        [matrix], lr=0.02, weight_decay=0.1, momentum=0.95, adjust_lr_fn="match_rms_adamw"
+    by_torch = torch.optim.Muon(
+        [matrix], lr=lr, weight_decay=0.1, momentum=0.95, adjust_lr_fn="match_rms_adamw"
     )
     matrix.requires_grad_(False)
-    adamw = AdamW(0.02, 0.9, 0.98, 1e-8, 0.1).build(other)
+    adamw = AdamW(lr, 0.9, 0.98, 1e-8, 0.1).build(other)
     matrix.requires_grad_(True)
     for step in range(4):
         ids = torch.randint(0, 7, (5,), generator=torch.Generator().manual_seed(step))
-        for one, optimizers in ((model, [ours]), (other, [muon, adamw])):
+        for one, optimizers in ((model, [ours]), (other, [by_torch, adamw])):
             one.zero_grad()
             one(ids).square().sum().backward()
             for optimizer in optimizers:
                 optimizer.step()
-    for p, q in zip(model.parameters(), other.parameters(), strict=True):
-        assert torch.equal(p, q)
+    return model, other
+
+
+@pytest.mark.parametrize("shape", [(24, 8), (8, 24), (16, 16)])
+def test_orthogonal_matrices_have_the_directions_of_the_singular_vectors(
+    shape: tuple[int, int],
+) -> None:
+    matrix = torch.randn(shape, generator=torch.Generator().manual_seed(1)).double()
+    u, s, v = torch.linalg.svd(matrix, full_matrices=False)
+    inside = torch.diag(u.T @ orthogonal(matrix, 5) @ v.T)
+    assert torch.allclose(u @ torch.diag(inside) @ v, orthogonal(matrix, 5))
+    assert ((inside > 0.6) & (inside < 1.25))[s > 0.05 * s.norm()].all()
+
+
+@pytest.mark.parametrize(("has_bf16", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
+def test_products_are_in_the_dtype_that_the_processor_is_fast_in(
+    has_bf16: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: has_bf16)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    seen = []
+    plain = muon.orthogonal
+
+    def noted(matrix: torch.Tensor, iterations: int) -> torch.Tensor:
+        seen.append(matrix.dtype)
+        return plain(matrix, iterations)
+
+    monkeypatch.setattr(muon, "orthogonal", noted)
+    _both(lr=0.02)
+    assert set(seen) == {dtype}
 
 
 def test_embeddings_and_output_layers_are_updated_by_adamw() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,10 +15,13 @@ from torch.optim import Optimizer
 
 from foreword.nn.sharded import is_sharded, own_part, own_rows, whole
 from foreword.ranges import Decay, Epsilon, LearningRate, ShareBelowOne
+from foreword.train.device import choose_precision
 from foreword.train.optimizers._contract import ONE_RATE, OptimizerSettings, RateFactors
 from foreword.train.optimizers._decay import decay_groups, rate_groups
 from foreword.train.workers import map_in_threads
 
+RMS = 0.2  # AdamW's usual size of an update's entries, in learning rates
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # coefficients of the odd polynomial
 SHARES = 2  # groups of matrices, which threads share
 MATRICES = (nn.Linear, nn.RNNBase)  # modules whose two-dimensional weights are maps of states
 
@@ -27,9 +31,9 @@ class Muon(OptimizerSettings):
     """Steps of equal size in every direction of a matrix; AdamW for embeddings and vectors.
 
     The update of a hidden matrix is the nearest orthogonal matrix to its momentum, by five
-    Newton-Schulz iterations in bfloat16, scaled so that its entries have AdamW's usual size
-    (0.2 times the square root of the longer side), so AdamW's learning rates carry over.
-    AdamW updates embeddings, output layers, biases and norms.
+    Newton-Schulz iterations (in bfloat16 where the hardware multiplies it, else in float32), scaled
+    so that its entries have AdamW's usual size (0.2 times the square root of the longer side), so
+    AdamW's learning rates carry over. AdamW updates embeddings, output layers, biases and norms.
 
     Attributes:
         lr: peak learning rate, of the matrices and of the rest.
@@ -70,13 +74,12 @@ class Muon(OptimizerSettings):
             )
         ]
         muons: list[Optimizer] = [
-            torch.optim.Muon(
+            OrthogonalMomentum(
                 rate_groups(share, self.lr, factors),
                 lr=self.lr,
                 weight_decay=self.decay,
                 momentum=self.momentum,
-                ns_steps=self.iterations,
-                adjust_lr_fn="match_rms_adamw",
+                iterations=self.iterations,
             )
             for share in equal_shares(matrices, SHARES)
         ]
@@ -112,6 +115,72 @@ def _cost(matrix: Tensor) -> int:
     """Return the multiplications of an iteration, up to a factor."""
     short, long = sorted(matrix.shape)
     return short * short * (2 * long + short)
+
+
+class OrthogonalMomentum(Optimizer):
+    """Muon for matrices: torch's `torch.optim.Muon`, for shards too, and fast without bfloat16.
+
+    Torch's computes in bfloat16 alone, which a processor without its instructions emulates at a
+    hundredth of the speed of float32. Of a matrix of which each process holds some rows, the
+    momentum stays divided; what it would move by is gathered, and each process makes it orthogonal.
+
+    Args:
+        params: groups of matrices.
+        lr: learning rate.
+        weight_decay: share of the rate by which weights shrink.
+        momentum: decay rate of the mean of gradients.
+        iterations: of `orthogonal`.
+    """
+
+    def __init__(
+        self,
+        params: list[dict[str, Any]],
+        lr: float,
+        weight_decay: float,
+        momentum: float,
+        iterations: int,
+    ) -> None:
+        settings = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum}
+        super().__init__(params, {**settings, "iterations": iterations})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Take a step on every matrix that has a gradient."""
+        for group in self.param_groups:
+            lr, momentum = group["lr"], group["momentum"]
+            for matrix in group["params"]:
+                if (grad := matrix.grad) is None:
+                    continue
+                state = self.state[matrix]
+                if "momentum_buffer" not in state:
+                    state["momentum_buffer"] = torch.zeros_like(grad)
+                mean = state["momentum_buffer"].lerp_(grad, 1 - momentum)
+                # What the matrix would move by with Nesterov's look-ahead, whole in each process.
+                dtype = choose_precision("auto", grad.device)
+                ahead = whole(grad.lerp(mean, momentum).to(dtype))
+                move = orthogonal(ahead, group["iterations"])[own_rows(matrix)]
+                scale = RMS * math.sqrt(max(ahead.shape))
+                own_part(matrix).mul_(1 - lr * group["weight_decay"]).add_(move, alpha=-lr * scale)
+
+
+def orthogonal(matrix: Tensor, iterations: int) -> Tensor:
+    """Return about the nearest matrix with singular values of 1, in the dtype of this one.
+
+    Newton-Schulz iterations, with Jordan's coefficients: after five, singular values are between
+    0.7 and 1.2, but for the smallest.
+
+    Args:
+        matrix: (rows, columns).
+        iterations: 1, 2, ...
+    """
+    is_tall = matrix.shape[0] > matrix.shape[1]
+    x = matrix.T if is_tall else matrix
+    x = x / x.norm().clamp(min=1e-7)  # the largest singular value is at most 1
+    first, third, fifth = NEWTON_SCHULZ
+    for _ in range(iterations):
+        gram = x @ x.T
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=third, alpha=fifth), x, beta=first)
+    return x.T if is_tall else x
 
 
 class _OtherParameters(nn.Module):
@@ -157,40 +226,5 @@ class CombinedOptimizer(Optimizer):
         map_in_threads(_step, self.parts, threads)
 
 
-@torch.no_grad()
 def _step(part: Optimizer) -> None:
-    if isinstance(part, torch.optim.Muon) and is_sharded(part.param_groups[0]["params"][0]):
-        _step_of_shards(part)
-    else:
-        part.step()
-
-
-def _step_of_shards(muon: torch.optim.Muon) -> None:
-    """Take Muon's step on matrices of which each process holds some rows.
-
-    The momentum stays divided. What a matrix would move by is gathered, in the bfloat16 in which it
-    is made orthogonal, and each process does that as one alone would.
-    """
-    for group in muon.param_groups:
-        momentum, kept = group["momentum"], 1 - group["lr"] * group["weight_decay"]
-        settings = {name: group[name] for name in ("ns_steps", "ns_coefficients", "eps")}
-        for matrix in group["params"]:
-            if matrix.grad is None:
-                continue
-            mean = muon.state[matrix].setdefault("momentum_buffer", torch.zeros_like(matrix.grad))
-            mean.lerp_(matrix.grad, 1 - momentum)
-            ahead = whole(matrix.grad.lerp(mean, momentum).bfloat16()).float()
-            # A step from 0, without momentum, is the move itself.
-            move = nn.Parameter(torch.zeros_like(ahead))
-            move.grad = ahead
-            alone: Optimizer = torch.optim.Muon(
-                [move],
-                lr=group["lr"],
-                weight_decay=0.0,
-                momentum=0.0,
-                nesterov=False,
-                adjust_lr_fn=group["adjust_lr_fn"],
-                **settings,
-            )
-            alone.step()
-            own_part(matrix).mul_(kept).add_(move[own_rows(matrix)])
+    part.step()
