@@ -27,9 +27,10 @@ from foreword.evaluation.loaded import load
 from foreword.evaluation.samples import samples
 from foreword.report.page import write_page
 from foreword.runs import run as running
+from foreword.runs.conditions import machine
 from foreword.runs.hooks import ProgressReporter
 from foreword.runs.provenance import read_state
-from foreword.runs.recipe import load_recipe
+from foreword.runs.recipe import Recipe, load_recipe
 from foreword.runs.stages import Stage, unwatched
 from foreword.runs.trained_model import is_finished, open_run
 from foreword.train import log
@@ -41,7 +42,10 @@ from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks.classify import Classify
 
 DEMO_FILE = "demo.json"
-RECIPE = "demo_encoder"
+RECIPE, SMALL_RECIPE = "demo_encoder", "demo_encoder_small"
+# FLOP/s of a large matrix product from which the larger recipe is used. At 1.3e11 (two cores, fp32)
+# the small one learns far more; at 6e11 (bf16) only the larger one was measured.
+FAST = 3e11
 BLANKS = (
     "This function returns a [MASK] of strings.",
     "Return the number of [MASK] in the graph.",
@@ -134,12 +138,27 @@ class Demo:
         if self.is_pretrained():
             return True
         if not (self.run / "recipe.toml").is_file():
-            recipe = load_recipe(RECIPE, self.size.recipe)
+            recipe = self._recipe(reporter)
             if self.size.steps is not None:
                 train = replace(recipe.train, hours=None, steps=self.size.steps)
                 recipe = replace(recipe, train=train)
             running.start(recipe, running.Inputs((str(self.text / "documents.jsonl"),)), self.run)
         return running.train_run(self.run, reporter, stage, samples)
+
+    def _recipe(self, reporter: ProgressReporter) -> Recipe:
+        """Return the recipe for this machine."""
+        recipe = load_recipe(RECIPE, self.size.recipe)
+        if self.size.steps is not None:
+            return recipe
+        assert recipe.train.hours is not None
+        speed = machine("encoder", recipe.train.hours, recipe).flops_per_second
+        if speed >= FAST:
+            return recipe
+        reporter.note(
+            f"products of matrices run at {speed / 1e9:.0f} GFLOP/s here, which is slow: "
+            "a smaller network learns more in these minutes"
+        )
+        return load_recipe(SMALL_RECIPE, self.size.recipe)
 
     def measure(self, stage: Stage = unwatched) -> dict[str, Any]:
         """Return the steps, tokens and seconds of pretraining, and losses in nats per masked token.

@@ -22,7 +22,6 @@ from foreword.train.workers import map_in_threads
 
 RMS = 0.2  # AdamW's usual size of an update's entries, in learning rates
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # coefficients of the odd polynomial
-SHARES = 2  # groups of matrices, which threads share
 MATRICES = (nn.Linear, nn.RNNBase)  # modules whose two-dimensional weights are maps of states
 
 
@@ -64,26 +63,23 @@ class Muon(OptimizerSettings):
         matrices = hidden_matrices(model)
         rest = _OtherParameters(model, set(matrices))
         others = decay_groups(rest, self.decay, self.lr * self.rest, factors)
-        parts: list[Optimizer] = [
-            torch.optim.AdamW(
-                others,
-                lr=self.lr * self.rest,
-                betas=(self.beta1, self.beta2),
-                eps=self.eps,
-                fused=True,
-            )
-        ]
-        muons: list[Optimizer] = [
-            OrthogonalMomentum(
-                rate_groups(share, self.lr, factors),
-                lr=self.lr,
-                weight_decay=self.decay,
-                momentum=self.momentum,
-                iterations=self.iterations,
-            )
-            for share in equal_shares(matrices, SHARES)
-        ]
-        return CombinedOptimizer([*muons, *parts]) if muons else parts[0]
+        adamw = torch.optim.AdamW(
+            others,
+            lr=self.lr * self.rest,
+            betas=(self.beta1, self.beta2),
+            eps=self.eps,
+            fused=True,
+        )
+        if not matrices:
+            return adamw
+        muon = OrthogonalMomentum(
+            rate_groups(matrices, self.lr, factors),
+            lr=self.lr,
+            weight_decay=self.decay,
+            momentum=self.momentum,
+            iterations=self.iterations,
+        )
+        return CombinedOptimizer([muon, adamw])
 
 
 def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
@@ -95,26 +91,6 @@ def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
         for parameter in module.parameters(recurse=False)
         if parameter.ndim == 2 and parameter.requires_grad
     ]
-
-
-def equal_shares(matrices: list[nn.Parameter], shares: int) -> list[list[nn.Parameter]]:
-    """Divide matrices into groups that take about as long to make orthogonal.
-
-    The groups do not depend on the machine, for they are in checkpoints.
-    """
-    groups: list[list[nn.Parameter]] = [[] for _ in range(shares)]
-    costs = [0] * shares
-    for matrix in sorted(matrices, key=_cost, reverse=True):
-        least = costs.index(min(costs))
-        groups[least].append(matrix)
-        costs[least] += _cost(matrix)
-    return [group for group in groups if group]
-
-
-def _cost(matrix: Tensor) -> int:
-    """Return the multiplications of an iteration, up to a factor."""
-    short, long = sorted(matrix.shape)
-    return short * short * (2 * long + short)
 
 
 class OrthogonalMomentum(Optimizer):
@@ -145,22 +121,44 @@ class OrthogonalMomentum(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Take a step on every matrix that has a gradient."""
-        for group in self.param_groups:
-            lr, momentum = group["lr"], group["momentum"]
-            for matrix in group["params"]:
-                if (grad := matrix.grad) is None:
-                    continue
-                state = self.state[matrix]
-                if "momentum_buffer" not in state:
-                    state["momentum_buffer"] = torch.zeros_like(grad)
-                mean = state["momentum_buffer"].lerp_(grad, 1 - momentum)
-                # What the matrix would move by with Nesterov's look-ahead, whole in each process.
-                dtype = choose_precision("auto", grad.device)
-                ahead = whole(grad.lerp(mean, momentum).to(dtype))
-                move = orthogonal(ahead, group["iterations"])[own_rows(matrix)]
-                scale = RMS * math.sqrt(max(ahead.shape))
-                own_part(matrix).mul_(1 - lr * group["weight_decay"]).add_(move, alpha=-lr * scale)
+        """Take a step on every matrix that has a gradient.
+
+        On a CPU threads take one matrix after another, with cores of their own: products of small
+        matrices do not gain from several cores. One thread takes the step of shards, which all
+        processes must gather in the same order.
+        """
+        moved = [
+            (group, matrix)
+            for group in self.param_groups
+            for matrix in group["params"]
+            if matrix.grad is not None
+        ]
+        moved.sort(key=lambda one: _cost(one[1]), reverse=True)
+        is_threaded = moved and moved[0][1].device.type == "cpu" and not is_sharded(moved[0][1])
+        threads = min(len(moved), torch.get_num_threads()) if is_threaded else 1
+        map_in_threads(self._move, moved, threads)
+
+    @torch.no_grad()
+    def _move(self, one: tuple[dict[str, Any], Tensor]) -> None:
+        """Move one matrix, with the settings of its group."""
+        group, matrix = one
+        lr, momentum, grad, state = group["lr"], group["momentum"], matrix.grad, self.state[matrix]
+        assert grad is not None
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(grad)
+        mean = state["momentum_buffer"].lerp_(grad, 1 - momentum)
+        # What it would move by with Nesterov's look-ahead, whole in each process.
+        dtype = choose_precision("auto", grad.device)
+        ahead = whole(grad.lerp(mean, momentum).to(dtype))
+        move = orthogonal(ahead, group["iterations"])[own_rows(matrix)]
+        scale = RMS * math.sqrt(max(ahead.shape))
+        own_part(matrix).mul_(1 - lr * group["weight_decay"]).add_(move, alpha=-lr * scale)
+
+
+def _cost(matrix: Tensor) -> int:
+    """Return the multiplications of an iteration, up to a factor."""
+    short, long = sorted(matrix.shape)
+    return short * short * (2 * long + short)
 
 
 def orthogonal(matrix: Tensor, iterations: int) -> Tensor:
@@ -200,10 +198,6 @@ class _OtherParameters(nn.Module):
 class CombinedOptimizer(Optimizer):
     """Optimizers of separate parameters as one.
 
-    On a CPU threads share the step, each the optimizers of its turn, with cores of its own: the
-    products of small matrices do not gain from several cores. One thread takes the step of shards,
-    which all processes must gather in the same order.
-
     Args:
         parts: the optimizers; it has the groups and the states of all.
     """
@@ -220,11 +214,5 @@ class CombinedOptimizer(Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Take the step of each part."""
-        first = self.param_groups[0]["params"][0]
-        is_threaded = first.device.type == "cpu" and not is_sharded(first)
-        threads = min(SHARES, torch.get_num_threads()) if is_threaded else 1
-        map_in_threads(_step, self.parts, threads)
-
-
-def _step(part: Optimizer) -> None:
-    part.step()
+        for part in self.parts:
+            part.step()
