@@ -302,7 +302,7 @@ def _show(result: CheckResult) -> None:
             "time": f"{estimate.seconds_per_step:.3g} s per step, "
             f"{_duration(document['seconds']['total'])} in total, in {document['precision']} on "
             f"{document['computed_on']}",
-            " ": f"(3 steps timed after 2 warm-up steps, on {estimate.rows_timed} of "
+            " ": f"(the median of 3 steps or more, after 2 to warm up, on {estimate.rows_timed} of "
             f"{data['rows_per_step']} rows; without evaluations and checkpoints)"
             if estimate.rows_timed
             else "(if there were enough memory, at full matrix-product speed)",

@@ -27,7 +27,8 @@ from foreword.train.device import autocast, matmul_flops_per_second, wait
 from foreword.train.feed import count_tokens
 from foreword.types import Batch, Loss
 
-WARM_STEPS, TIMED_STEPS = 2, 3
+WARM_STEPS, LEAST_STEPS, MOST_STEPS = 2, 3, 20
+TIMED_SECONDS = 1.0  # short steps are timed for so long: a few are at the mercy of the machine
 STEP_SECONDS = 2.0  # a step that would take longer is timed on fewer rows
 
 
@@ -177,19 +178,26 @@ def _time(
     Forward and backward grow with the rows; the optimizer's update does not, and is timed alone.
     """
     optimizer = setup.recipe.optimizer.build(setup.model)
-    times, losses = [], []
-    for _ in range(WARM_STEPS + TIMED_STEPS):
-        start = time.perf_counter()
-        losses.append(take_step(setup, optimizer, batches, loss_fn))
-        times.append(time.perf_counter() - start)
+    losses = [take_step(setup, optimizer, batches, loss_fn) for _ in range(WARM_STEPS)]
+    step = _median_seconds(lambda: take_step(setup, optimizer, batches, loss_fn))
     for parameter in setup.model.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    start = time.perf_counter()
-    for _ in range(TIMED_STEPS):
+
+    def update_weights() -> None:
         optimizer.step()
-    wait(setup.device)
-    update = (time.perf_counter() - start) / TIMED_STEPS
-    step = median(times[WARM_STEPS:])
+        wait(setup.device)
+
+    update = _median_seconds(update_weights)
     pieces = setup.recipe.rows_per_step / sum(len(batch.ids) for batch in batches)
     optimizer.zero_grad(set_to_none=True)
     return losses[0], max(step - update, 0.0) * pieces + update
+
+
+def _median_seconds(work: Callable[[], object]) -> float:
+    """Return the median time of some work, repeated for a while."""
+    times: list[float] = []
+    while len(times) < LEAST_STEPS or (sum(times) < TIMED_SECONDS and len(times) < MOST_STEPS):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return median(times)
