@@ -36,6 +36,7 @@ from foreword.evaluation.sampling import GREEDY, Sampling
 from foreword.evaluation.starts import GeneratedTokens, Start
 from foreword.interop.exporting import export
 from foreword.runs.trained_model import open_run
+from foreword.train.device import choose_device, multiplies_bf16
 from foreword.types import Array
 
 PROMPT = 16  # tokens of a prompt, besides the one that begins a document
@@ -80,6 +81,7 @@ def measure(run: str, arguments: argparse.Namespace) -> None:
         models = {
             name: load(Path(folder) / "model", dtype=dtype).eval()
             for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16))
+            if name == "fp32" or multiplies_bf16(choose_device("cpu"))
         }
     prompts = prompts_of(prompted, arguments.text, max(arguments.batch) * arguments.rounds)
     sampling = Sampling(tokens=arguments.tokens, temperature=0.0)
@@ -117,10 +119,11 @@ def measure(run: str, arguments: argparse.Namespace) -> None:
             size = sum(len(text.ids) for text in mine)
             rates.append([size / my_seconds, *(size / s for s in seconds.values())])
             ratios.append(seconds["fp32"] / my_seconds)
-        medians = [statistics.median(column) for column in zip(*rates, strict=True)]
+        mine_median, *medians = (statistics.median(column) for column in zip(*rates, strict=True))
+        shown = "  ".join(f"{n} {rate:>7,.0f}" for n, rate in zip(models, medians, strict=True))
         print(
-            f"{Path(run).name:<16} batch {batch:>2}: Foreword {medians[0]:>7,.0f}   transformers "
-            f"fp32 {medians[1]:>7,.0f}  bf16 {medians[2]:>7,.0f} tokens/s   ratio to fp32 "
+            f"{Path(run).name:<16} batch {batch:>2}: Foreword {mine_median:>7,.0f}   transformers "
+            f"{shown} tokens/s   ratio to fp32 "
             f"{statistics.median(ratios):.2f} ({', '.join(f'{r:.2f}' for r in ratios)}; at least "
             f"{TARGETS.get(batch, 1)}); equal texts {equal} of {batch * arguments.rounds}",
             flush=True,

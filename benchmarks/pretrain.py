@@ -5,10 +5,10 @@
     python benchmarks/pretrain.py --recipe modern_decoder_mini [--set train.batch=4] [--rounds 3]
 
 Sizes, rows of tokens, batch, dropout and number of CPU cores are the same. The Trainer runs in bf16
-and in fp32, and the better counts. Both sides read their rows, corrupt them, and take optimizer
-steps; the first steps of each are not timed. Each side has a process of its own, ours set up as the
-command line does. A machine's speed changes while this runs, so with more than one round the sides
-take turns, and the ratio is the median of the rounds' ratios.
+(if the hardware multiplies it) and in fp32, and the better counts. Both sides read their rows,
+corrupt them, and take optimizer steps; the first steps of each are not timed. Each side has a
+process of its own, ours set up as the command line does. A machine's speed changes while this runs,
+so with more than one round the sides take turns, and the ratio is the median of the rounds' ratios.
 
 With `--recipe`, ours alone on made-up rows of the recipe's shape, optimizer included: the tokens
 per second, and their share of the rate that matrix products alone would have, those of forward and
@@ -42,7 +42,12 @@ from foreword.nn.init import initialise
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.runs.setup import compile_blocks, resolve_auto
 from foreword.train import flops
-from foreword.train.device import choose_device, choose_precision, matmul_flops_per_second
+from foreword.train.device import (
+    choose_device,
+    choose_precision,
+    matmul_flops_per_second,
+    multiplies_bf16,
+)
 from foreword.train.feed import Feed
 from foreword.train.step import train_step
 from foreword.train.workers import accumulate_on
@@ -326,8 +331,10 @@ def compare(
 ) -> float:
     """Measure and print one round of both sides; return our rate over their better one."""
     mine, bound = in_process(ours, family, arguments.steps, dropout, arguments.documents)
-    precisions = ["bf16"] if arguments.size == "base" else ["bf16", "fp32"]
-    rates = {"fp32": 0.0} | {
+    precisions = ["fp32"]
+    if multiplies_bf16(choose_device("auto")):
+        precisions = ["bf16"] if arguments.size == "base" else ["bf16", "fp32"]
+    rates = {"bf16": 0.0, "fp32": 0.0} | {
         precision: in_process(theirs, name, family, arguments.steps, dropout, precision == "bf16")
         for precision in precisions
     }

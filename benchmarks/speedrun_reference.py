@@ -15,6 +15,7 @@ from foreword.data.prepared_text import PreparedText
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import heldout_feed, training_feed
 from foreword.text.tokenizer import Tokenizer
+from foreword.train.device import choose_device, multiplies_bf16
 from foreword.types import Vocab
 
 RATES = (5e-5, 2e-4, 5e-4, 1e-3, 2e-3, 4e-3)  # the default of the Trainer, and five others
@@ -75,10 +76,11 @@ def train_reference(
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             control.should_training_stop = time.monotonic() >= end
 
+    has_bf16 = multiplies_bf16(choose_device("auto"))
     with tempfile.TemporaryDirectory() as folder:
         arguments = hf.TrainingArguments(
             folder, per_device_train_batch_size=BATCH, max_steps=10**7, learning_rate=rate,
-            lr_scheduler_type="constant", bf16=True, report_to=[], save_strategy="no",
+            lr_scheduler_type="constant", bf16=has_bf16, report_to=[], save_strategy="no",
             logging_strategy="no", disable_tqdm=True, use_cpu=not torch.cuda.is_available(),
         )  # fmt: skip
         collate = _Masking(vocab) if name == "masked" else _copied

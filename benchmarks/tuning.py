@@ -5,7 +5,8 @@
 
 RUN is an encoder that exports. Both sides start from its weights and take one epoch over the same
 examples, read beforehand, in batches of 32, with the same rate, schedule, decay and clipping. The
-Trainer pads each batch to its longest example; it runs in bf16 and in fp32, and the better counts.
+Trainer pads each batch to its longest example; it runs in bf16 and in fp32, and the better counts
+(in fp32 alone where the hardware has no bf16).
 The sides take turns, and the ratio is the median of the rounds' ratios. Scoring the dev examples is
 not timed; both accuracies are printed. On a busy machine `--processor-time` measures the time that
 the process itself computes, with one thread on either side.
@@ -33,6 +34,7 @@ import foreword
 from foreword.cli._process import configure_process
 from foreword.interop.exporting import export
 from foreword.runs.trained_model import open_run
+from foreword.train.device import choose_device, multiplies_bf16
 from foreword.train.loop import Loop
 
 BATCH, TARGET = 32, 3.0
@@ -137,6 +139,7 @@ def main() -> None:
             sides = {
                 name: theirs(Path(folder) / "model", train, dev, mine["lr"], clock, bf16=bf16)
                 for name, bf16 in (("bf16", True), ("fp32", False))
+                if not bf16 or multiplies_bf16(choose_device("auto"))
             }
             ratios.append(min(side["seconds"] for side in sides.values()) / mine["seconds"])
             shown = {"Foreword": mine} | {f"Trainer {name}": side for name, side in sides.items()}

@@ -52,14 +52,16 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
         raise UserError(f"precision: there is no '{name}'{nearest(name, PRECISIONS)}")
     if name != "auto":
         return torch.bfloat16 if name == "bf16" else torch.float32
+    return torch.bfloat16 if multiplies_bf16(device) else torch.float32
+
+
+def multiplies_bf16(device: torch.device) -> bool:
+    """Return whether the hardware multiplies bf16; where it is emulated it is slower than fp32."""
     if device.type == "cuda":
-        # Where it is emulated it is slower than fp32.
-        has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
-        return torch.bfloat16 if has_bf16 else torch.float32
-    has_bf16 = device.type == "cpu" and (
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return device.type == "cpu" and (
         torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     )
-    return torch.bfloat16 if has_bf16 else torch.float32
 
 
 def autocast(
