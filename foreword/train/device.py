@@ -58,7 +58,7 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
 def multiplies_bf16(device: torch.device) -> bool:
     """Return whether the hardware multiplies bf16; where it is emulated it is slower than fp32."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device.type == "cpu" and (
         torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     )
