@@ -114,11 +114,16 @@ def check(
             "'foreword pretrain' trains it"
         )
     found = None
-    with progress as shown, tempfile.TemporaryDirectory() as folder:
-        if privacy.privacy:
-            texts, read = request.inputs.texts, request.recipe.read
-            found = privacy.counts(texts, read, SAMPLE_BYTES, shown.stage)
-        result = _check(request, Path(folder), shown.stage, (rows, shown_tokens))
+    try:
+        with progress as shown, tempfile.TemporaryDirectory() as folder:
+            if privacy.privacy:
+                texts, read = request.inputs.texts, request.recipe.read
+                found = privacy.counts(texts, read, SAMPLE_BYTES, shown.stage)
+            result = _check(request, Path(folder), shown.stage, (rows, shown_tokens))
+    except UserError:
+        if found is not None and not json:
+            _privacy.show(found)  # minutes of counting, whatever else is wrong
+        raise
     dial = request.dial
     if json:
         document = _document(result) | ({} if dial is None else {"dial": dial.facts})

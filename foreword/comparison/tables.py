@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -42,6 +42,14 @@ class MarkdownTable:
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+
+    def without_empty_columns(self) -> MarkdownTable:
+        """Return the table without columns in which all is missing."""
+        kept = [n for n in range(len(self.columns)) if any(row[n] != MISSING for row in self.rows)]
+        columns = tuple(self.columns[n] for n in kept)
+        return replace(
+            self, columns=columns, rows=tuple(tuple(r[n] for n in kept) for r in self.rows)
+        )
 
     def markdown(self) -> str:
         """Return the table as Markdown."""
@@ -257,7 +265,7 @@ def _pretraining(results: Results) -> MarkdownTable:
                 str(mean["bits_per_byte"] or MISSING),
             )
         )
-    return MarkdownTable("Pretraining", columns, tuple(rows))
+    return MarkdownTable("Pretraining", columns, tuple(rows)).without_empty_columns()
 
 
 def _measured(results: Results, title: str, measures: Sequence[Measure]) -> MarkdownTable:

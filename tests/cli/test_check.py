@@ -15,6 +15,7 @@ import pytest
 
 from foreword.cli import check, console
 from foreword.cli.main import run
+from foreword.errors import UserError
 from foreword.runs.corpus import corpus
 from foreword.runs.estimate import steps_of
 from foreword.runs.preview import ROLES, preview
@@ -261,8 +262,14 @@ def test_lines_are_cut_where_the_console_ends(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_privacy_counts_what_looks_personal(
-    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    text: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def refused(*_: object) -> None:
+        raise UserError("vocab: too small")
+
     for name in ("phonenumbers", "stdnum", "detect_secrets"):
         pytest.importorskip(name)
     (text / "mail.txt").write_text(
@@ -275,6 +282,11 @@ def test_privacy_counts_what_looks_personal(
     assert run(["check", *words]) == 0
     captured = capsys.readouterr()
     assert "ja**@*******.***" in captured.out and "jane@example.org" not in captured.out
+    # What was counted is shown too where the run is refused.
+    monkeypatch.setattr(check, "_check", refused)
+    assert run(["check", *words]) == 2
+    captured = capsys.readouterr()
+    assert "ja**@*******.***" in captured.out and captured.err.endswith("too small\n")
 
 
 def test_privacy_needs_its_packages_and_text(

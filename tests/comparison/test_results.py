@@ -207,3 +207,10 @@ def test_the_sample_table_shows_every_sample_and_the_blanks_of_long_ones(
 
 def test_markdown_escapes_bars_and_tags() -> None:
     assert "a\\|b &lt;unk>" in MarkdownTable("x", ("y",), (("a|b <unk>",),)).markdown()
+
+
+def test_a_column_without_figures_is_left_out() -> None:
+    rows = (("a", "–", "1"), ("b", "–", "–"))
+    table = MarkdownTable("Losses", ("cell", "perplexity", "loss"), rows)
+    assert table.without_empty_columns().columns == ("cell", "loss")
+    assert table.without_empty_columns().rows == (("a", "1"), ("b", "–"))
