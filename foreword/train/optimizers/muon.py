@@ -133,22 +133,24 @@ class OrthogonalMomentum(Optimizer):
             for matrix in group["params"]
             if matrix.grad is not None
         ]
-        moved.sort(key=lambda one: _cost(one[1]), reverse=True)
-        is_threaded = moved and moved[0][1].device.type == "cpu" and not is_sharded(moved[0][1])
+        if not moved:
+            return
+        moved.sort(key=lambda pair: _cost(pair[1]), reverse=True)
+        first = moved[0][1]
+        is_threaded = first.device.type == "cpu" and not is_sharded(first)
         threads = min(len(moved), torch.get_num_threads()) if is_threaded else 1
-        map_in_threads(self._move, moved, threads)
+        dtype = choose_precision("auto", first.device)
+        map_in_threads(lambda pair: self._move(*pair, dtype), moved, threads)
 
     @torch.no_grad()
-    def _move(self, one: tuple[dict[str, Any], Tensor]) -> None:
+    def _move(self, group: dict[str, Any], matrix: Tensor, dtype: torch.dtype) -> None:
         """Move one matrix, with the settings of its group."""
-        group, matrix = one
         lr, momentum, grad, state = group["lr"], group["momentum"], matrix.grad, self.state[matrix]
         assert grad is not None
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = torch.zeros_like(grad)
         mean = state["momentum_buffer"].lerp_(grad, 1 - momentum)
         # What it would move by with Nesterov's look-ahead, whole in each process.
-        dtype = choose_precision("auto", grad.device)
         ahead = whole(grad.lerp(mean, momentum).to(dtype))
         move = orthogonal(ahead, group["iterations"])[own_rows(matrix)]
         scale = RMS * math.sqrt(max(ahead.shape))
