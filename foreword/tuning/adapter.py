@@ -149,11 +149,11 @@ def _change(
             changed.add(module)
             continue
         delta = tensor.double() - old[name].double()
-        found = _factors(delta.T if transposes else delta, FUSED * rank, tensor)
-        if found is None:
+        factor_pair = _factors(delta.T if transposes else delta, FUSED * rank, tensor)
+        if factor_pair is None:
             changed.add(module)
         else:
-            factors[module] = found
+            factors[module] = factor_pair
     most = max((b.shape[1] for b, _ in factors.values()), default=0)
     padded = {
         module: (F.pad(b, (0, most - b.shape[1])), F.pad(a, (0, 0, 0, most - len(a))))

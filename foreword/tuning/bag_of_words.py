@@ -43,7 +43,9 @@ def bags_of_words(
     """
     draws = drawn.numbers if len(drawn.numbers[0]) < drawn.total else drawn.numbers[:1]
     examples = list(drawn.examples)
-    scored = [bag_of_words(task, [examples[n] for n in one], test, further) for one in draws]
+    scored = [
+        bag_of_words(task, [examples[n] for n in numbers], test, further) for numbers in draws
+    ]
     return [row for row in scored if row is not None]
 
 
@@ -84,8 +86,8 @@ def bag_of_words(
     scores: dict[str, Any] = {}
     for name, part in {"": test, **{f"{name}_": part for name, part in further.items()}}.items():
         outputs = model.predict_proba([_text(example) for example in part])
-        found = task.scores(outputs, task.targets(part, labels))
-        scores |= {f"{name}{metric}": score for metric, score in found.items()}
+        part_scores = task.scores(outputs, task.targets(part, labels))
+        scores |= {f"{name}{metric}": score for metric, score in part_scores.items()}
     return {"start": "no network", "strategy": NAME, **scores}
 
 

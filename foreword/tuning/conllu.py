@@ -108,7 +108,7 @@ def word_lines(path: Path) -> Iterator[WordLines]:
     for number, line in enumerate(chain(text_lines(path), [""]), 1):
         line = line.rstrip("\r\n")
         if not line.strip():
-            if any(one.last > words for one in block):
+            if any(entry.last > words for entry in block):
                 raise UserError(f"{path}:{number}: the sentence ends within a range of words")
             if words:
                 yield _words(block, start)
@@ -154,16 +154,16 @@ def _line(cells: list[str], words: int, where: str) -> _Line | None:
 
 def _words(lines: Sequence[_Line], start: int) -> WordLines:
     """Return the words of a sentence that begins at line `start`."""
-    written_as = {line.first: line for line in lines if line.last > line.first}
+    multiword_tokens = {line.first: line for line in lines if line.last > line.first}
     words = [line for line in lines if line.last == line.first]
     # Which words have no space after them: of a range, all but the last if they spell it ("do" and
     # "n't", not "de" and "le" for "du"), and the last if the range has none.
     is_glued = [word.is_glued for word in words]
-    for one in written_as.values():
-        members = words[one.first - 1 : one.last]
-        if "".join(word.form for word in members) == one.form:
-            is_glued[one.first - 1 : one.first - 2 + len(members)] = [True] * (len(members) - 1)
-        is_glued[one.first - 2 + len(members)] = one.is_glued
+    for token in multiword_tokens.values():
+        members = words[token.first - 1 : token.last]
+        if "".join(word.form for word in members) == token.form:
+            is_glued[token.first - 1 : token.first - 2 + len(members)] = [True] * (len(members) - 1)
+        is_glued[token.first - 2 + len(members)] = token.is_glued
     return WordLines(start, [word.cells for word in words], is_glued)
 
 

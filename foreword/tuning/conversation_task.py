@@ -56,7 +56,7 @@ class ConversationTask(WritingTask):
         starts, cut = [], 0
         for example in examples:
             messages = of_text(example.text)
-            last = max(n for n, one in enumerate(messages) if one.role == USER)
+            last = max(n for n, message in enumerate(messages) if message.role == USER)
             if template.is_causal:
                 ids, was_cut = tokens.prompt(messages[: last + 1], room)
                 starts.append(Start(None, ids))

@@ -48,16 +48,16 @@ def read_messages(value: Any, source: str) -> list[Message]:
     if not isinstance(value, list | tuple | np.ndarray):
         raise UserError(f"{source}: expected a list of messages, got {value!r:.40}")
     messages = []
-    for number, one in enumerate(value, 1):
-        if not isinstance(one, Mapping) or not {"role", "content"} <= set(one):
+    for number, item in enumerate(value, 1):
+        if not isinstance(item, Mapping) or not {"role", "content"} <= set(item):
             raise UserError(
-                f"{source}: message {number}: expected 'role' and 'content', got {one!r:.40}"
+                f"{source}: message {number}: expected 'role' and 'content', got {item!r:.40}"
             )
-        if not isinstance(one["content"], str):
+        if not isinstance(item["content"], str):
             raise UserError(
-                f"{source}: message {number}: the content is no text, but {one['content']!r:.40}"
+                f"{source}: message {number}: the content is no text, but {item['content']!r:.40}"
             )
-        messages.append(Message(str(one["role"]), text_of(one["content"], source)))
+        messages.append(Message(str(item["role"]), text_of(item["content"], source)))
     _require_order(messages, source)
     return messages
 
@@ -88,7 +88,7 @@ def to_text(messages: Sequence[Message]) -> str:
 
 def of_text(text: str) -> list[Message]:
     """Return the messages of an example."""
-    return [Message(*one) for one in json.loads(text)]
+    return [Message(*fields) for fields in json.loads(text)]
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class ChatTokens:
             ids (length,) int64, which of them are answers and their ends (length,) bool, and
             whether anything was left out.
         """
-        turns, is_cut = self._kept(messages, 2, self.length - len(self.bos), has_ends=True)
+        turns, is_cut = self._recent_turns(messages, 2, self.length - len(self.bos), has_ends=True)
         ids = [*self.bos, *(i for turn in turns for i in turn)]
         is_answer = [False] * len(self.bos)
         for turn in turns:
@@ -149,7 +149,7 @@ class ChatTokens:
             messages: the conversation up to a question.
             room: the most tokens.
         """
-        turns, is_cut = self._kept(messages, 1, room - len(self.bos) - 1, has_ends=True)
+        turns, is_cut = self._recent_turns(messages, 1, room - len(self.bos) - 1, has_ends=True)
         ids = [*self.bos, *(i for turn in turns for i in turn), self.roles[ASSISTANT]]
         return np.asarray(ids[-room:], np.int64), is_cut or len(ids) > room
 
@@ -160,11 +160,11 @@ class ChatTokens:
             messages: the conversation up to a question.
             room: the most tokens.
         """
-        turns, is_cut = self._kept(messages, 1, room, has_ends=False)
+        turns, is_cut = self._recent_turns(messages, 1, room, has_ends=False)
         ids = [i for turn in turns for i in turn]
         return np.asarray(ids[-room:], np.int64), is_cut or len(ids) > room
 
-    def _kept(
+    def _recent_turns(
         self, messages: Sequence[Message], least: int, room: int, *, has_ends: bool
     ) -> tuple[list[list[int]], bool]:
         """Return the tokens of each message, without the oldest exchanges that have no room.
@@ -175,10 +175,11 @@ class ChatTokens:
             room: the most tokens.
             has_ends: whether a message has an end.
         """
-        contents = self.tokenizer.encode_batch([one.content for one in messages])
+        contents = self.tokenizer.encode_batch([message.content for message in messages])
         ends = [self.end] if has_ends else []
         turns = [
-            [self.roles[one.role], *ids, *ends] for one, ids in zip(messages, contents, strict=True)
+            [self.roles[message.role], *ids, *ends]
+            for message, ids in zip(messages, contents, strict=True)
         ]
         first = int(messages[0].role == SYSTEM)
         while sum(map(len, turns)) > room and len(turns) - first > least:

@@ -45,9 +45,9 @@ def largest_eigenvalue(
         rest = [
             h - diagonal[-1] * v - past * b for h, v, b in zip(product, vector, before, strict=True)
         ]
-        known, largest = largest, float(eigvalsh_tridiagonal(diagonal, beside)[-1])
+        previous, largest = largest, float(eigvalsh_tridiagonal(diagonal, beside)[-1])
         length = _norm(rest)
-        if abs(largest - known) <= TOLERANCE * abs(largest) or length <= 1e-9 * abs(largest):
+        if abs(largest - previous) <= TOLERANCE * abs(largest) or length <= 1e-9 * abs(largest):
             break
         beside.append(length)
         before, vector = vector, _scaled(rest, 1 / length)
@@ -63,9 +63,9 @@ def hessian_product(
     try:
         for sign in (1.0, -1.0):
             _move(parameters, at, vector, sign * STEP)
-            found = torch.autograd.grad(loss(), list(parameters), allow_unused=True)
+            grads = torch.autograd.grad(loss(), list(parameters), allow_unused=True)
             gradients.append(
-                [torch.zeros_like(p) if g is None else g for p, g in zip(at, found, strict=True)]
+                [torch.zeros_like(p) if g is None else g for p, g in zip(at, grads, strict=True)]
             )
     finally:
         _move(parameters, at, vector, 0.0)
@@ -81,8 +81,8 @@ def _move(
             parameter.copy_(start + step * direction if step else start)
 
 
-def _dot(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
-    return sum(float((a.double() * b.double()).sum()) for a, b in zip(one, other, strict=True))
+def _dot(first: Sequence[Tensor], second: Sequence[Tensor]) -> float:
+    return sum(float((a.double() * b.double()).sum()) for a, b in zip(first, second, strict=True))
 
 
 def _norm(vector: Sequence[Tensor]) -> float:

@@ -61,8 +61,10 @@ def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task
         )
     draws = _draws(groups, count, range(1, seeds + 1))
     used = np.unique(np.concatenate(draws))
-    kept = LabelledTexts.of(examples[int(n)] for n in used)
-    return Drawn(kept, tuple(np.sort(np.searchsorted(used, one)) for one in draws), total, labels)
+    subset = LabelledTexts.of(examples[int(n)] for n in used)
+    return Drawn(
+        subset, tuple(np.sort(np.searchsorted(used, numbers)) for numbers in draws), total, labels
+    )
 
 
 def hold_out(
@@ -121,10 +123,10 @@ def _groups(labels: Iterable[str]) -> list[Array]:
 
 def _shares(sizes: Sequence[int], count: int) -> list[int]:
     """Return how many of `count` each group has: by its size, at least one, at most all."""
-    wanted = count * np.asarray(sizes) / sum(sizes)
-    shares = np.maximum(1, np.floor(wanted)).astype(int)
+    quotas = count * np.asarray(sizes) / sum(sizes)
+    shares = np.maximum(1, np.floor(quotas)).astype(int)
     while shares.sum() < count:
-        shares[np.argmax(np.where(shares < sizes, wanted - shares, -np.inf))] += 1
+        shares[np.argmax(np.where(shares < sizes, quotas - shares, -np.inf))] += 1
     while shares.sum() > count:
-        shares[np.argmax(np.where(shares > 1, shares - wanted, -np.inf))] -= 1
+        shares[np.argmax(np.where(shares > 1, shares - quotas, -np.inf))] -= 1
     return [int(share) for share in shares]

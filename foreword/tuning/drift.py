@@ -225,7 +225,7 @@ def plane(way: TunedWay, other: TunedWay, xs: Sequence[float], ys: Sequence[floa
     Raises:
         UserError: the two are different networks.
     """
-    shapes = [{key: weight.shape for key, weight in one.end.items()} for one in (way, other)]
+    shapes = [{key: weight.shape for key, weight in tuned.end.items()} for tuned in (way, other)]
     if shapes[0] != shapes[1]:
         raise UserError(f"{other.name}: is another network than {way.name}, so no plane has both")
     losses = np.zeros((len(ys), len(xs)))
@@ -247,10 +247,10 @@ def loss_of(way: TunedWay) -> DevLoss:
     with torch.inference_mode():
         for batch in way.examples.scoring_batches(way.device.type):
             on_device = batch.to(way.device)
-            found = way.network.outputs(on_device.features(way.network))
-            loss = way.task.loss(found, on_device.targets, on_device.numbers)
+            batch_outputs = way.network.outputs(on_device.features(way.network))
+            loss = way.task.loss(batch_outputs, on_device.targets, on_device.numbers)
             total, count = total + float(loss.total), count + float(loss.count)
-            outputs.append(found.cpu().numpy())
+            outputs.append(batch_outputs.cpu().numpy())
             numbers.append(batch.numbers)
     order = np.argsort(np.concatenate(numbers), kind="stable")
     scores = way.task.scores(np.concatenate(outputs)[order], way.examples.targets)
@@ -264,8 +264,8 @@ def mean_loss(way: TunedWay, numbers: Array) -> Tensor:
     count: Any = 0.0
     for batch in way.examples.batches(numbers, way.device.type):
         on_device = batch.to(way.device)
-        found = way.network.outputs(on_device.features(way.network))
-        loss = way.task.loss(found, on_device.targets, on_device.numbers)
+        outputs = way.network.outputs(on_device.features(way.network))
+        loss = way.task.loss(outputs, on_device.targets, on_device.numbers)
         total, count = total + loss.total, count + loss.count
     mean: Tensor = total / count
     return mean

@@ -38,14 +38,17 @@ def entity_scores(
         right: the labels of each sentence.
         predicted: those predicted for it.
     """
-    found = given = correct = 0
+    predicted_count = gold_count = correct = 0
     for gold, labels in zip(right, predicted, strict=True):
         expected, ours = set(entities(gold)), set(entities(labels))
-        given, found, correct = (
-            given + len(expected),
-            found + len(ours),
+        gold_count, predicted_count, correct = (
+            gold_count + len(expected),
+            predicted_count + len(ours),
             correct + len(expected & ours),
         )
-    precision, recall = correct / found if found else 0.0, correct / given if given else 0.0
-    f1 = 2 * correct / (found + given) if found + given else 0.0
+    precision, recall = (
+        correct / predicted_count if predicted_count else 0.0,
+        correct / gold_count if gold_count else 0.0,
+    )
+    f1 = 2 * correct / (predicted_count + gold_count) if predicted_count + gold_count else 0.0
     return {"entity_f1": f1, "entity_precision": precision, "entity_recall": recall}

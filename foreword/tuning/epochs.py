@@ -42,7 +42,7 @@ class ScoreEachEpoch(Hook):
 
     Attributes:
         curve: a row for each epoch so far.
-        kept: the number of the row whose weights the network has at the end.
+        kept_row: the number of the row whose weights the network has at the end.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ScoreEachEpoch(Hook):
     ) -> None:
         self.times = epochs
         self.curve: list[Row] = []
-        self.kept = -1
+        self.kept_row = -1
         self._network, self._train_parts, self._score = network, train_parts, score
         self._step_done, self._scored, self._best = step_done, scored, best
         self._losses: list[float] = []
@@ -92,19 +92,19 @@ class ScoreEachEpoch(Hook):
         """Keep the weights of the last epoch or of the best, and stop when it is long ago."""
         now, best = len(self.curve) - 1, self._best
         if best is None:
-            self.kept = now
+            self.kept_row = now
             return
         metric = chosen_metric(self.curve[now], best.metric)
         scores = [as_gain(metric, row[metric]) for row in self.curve]
-        if self.kept < 0 or scores[now] > scores[self.kept]:
-            self.kept = now
+        if self.kept_row < 0 or scores[now] > scores[self.kept_row]:
+            self.kept_row = now
             self._weights = [p.detach().clone() for p in _parameters(loop)]
-        elif best.patience is not None and now - self.kept >= best.patience:
+        elif best.patience is not None and now - self.kept_row >= best.patience:
             loop.stop()
 
     def end(self, loop: Loop) -> None:
         """Give the network the weights of the epoch that is kept."""
-        if self._weights and self.kept < len(self.curve) - 1:
+        if self._weights and self.kept_row < len(self.curve) - 1:
             for parameter, weights in zip(_parameters(loop), self._weights, strict=True):
                 parameter.data.copy_(weights)
         self._weights = []

@@ -221,13 +221,13 @@ def first_inputs(encoded: Sequence[EncodedExample]) -> Array:
     Args:
         encoded: the inputs of all examples.
     """
-    is_first = [not one.is_further for one in encoded]
+    is_first = [not example.is_further for example in encoded]
     return np.append(np.flatnonzero(is_first), len(encoded))
 
 
 def output_counts(encoded: Sequence[EncodedExample]) -> Array:
     """Return how many outputs each input has, (inputs,) int64."""
-    counts = [1 if one.is_pooled else len(one.pooled_positions) for one in encoded]
+    counts = [1 if example.is_pooled else len(example.pooled_positions) for example in encoded]
     return np.asarray(counts, np.int64)
 
 
@@ -261,8 +261,8 @@ def _joined(parts: Sequence[Ragged]) -> Ragged:
 def batched(items: Iterable[Item]) -> Iterator[list[Item]]:
     """Yield the items in order, at most AT_ONCE at a time."""
     items = iter(items)
-    while some := list(itertools.islice(items, AT_ONCE)):
-        yield some
+    while chunk := list(itertools.islice(items, AT_ONCE)):
+        yield chunk
 
 
 def _strings(values: Sequence[str | None], examples: Sequence[Labelled]) -> Any:

@@ -44,9 +44,9 @@ def check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
     # Compute both on examples that both encode.
     template = replace(tuned.template, length=length)
     short = replace(tuned, template=template, device=torch.device("cpu"), dtype=torch.float32)
-    found = short.outputs_of(_examples(tuned, length))
-    groups = [found] if tokenizer.pad_token_id is not None else [[one] for one in found]
-    expected = np.concatenate([one.outputs.ravel() for one in found])
+    results = short.outputs_of(_examples(tuned, length))
+    groups = [results] if tokenizer.pad_token_id is not None else [[result] for result in results]
+    expected = np.concatenate([result.outputs.ravel() for result in results])
     read = [each for group in groups for each in _theirs(theirs, tokenizer, tuned, group, length)]
     distance = float(np.abs(np.concatenate([each.ravel() for each in read]) - expected).max())
     largest = float(np.abs(expected).max())
@@ -87,7 +87,7 @@ def _theirs(
     model: Any, tokenizer: Any, tuned: TunedModel, group: Sequence[ExampleOutputs], length: int
 ) -> list[Array]:
     """Return their outputs for each example of a group."""
-    texts = [text for one in group for text in tuned.task.plain_texts(one.example)]
+    texts = [text for result in group for text in tuned.task.plain_texts(result.example)]
     batch = tokenizer(
         *map(list, zip(*texts, strict=True)),
         return_tensors="pt",
@@ -98,13 +98,13 @@ def _theirs(
     if tuned.task.whole == "example":  # (examples, inputs, length)
         batch = {name: ids.unflatten(0, (len(group), -1)) for name, ids in batch.items()}
     with torch.no_grad():
-        result = model(**batch)
+        output = model(**batch)
     width = batch["input_ids"].shape[-1]
     is_left = getattr(tokenizer, "padding_side", "right") == "left"
     read = READ[tuned.task.auto_class]
     return [
-        read(result, row, one.inputs[0], width - len(one.inputs[0].ids) if is_left else 0)
-        for row, one in enumerate(group)
+        read(output, row, result.inputs[0], width - len(result.inputs[0].ids) if is_left else 0)
+        for row, result in enumerate(group)
     ]
 
 
@@ -150,8 +150,8 @@ def _examples(tuned: TunedModel, length: int) -> LabelledTexts:
     ordinary = np.flatnonzero(~vocab.is_special)
 
     def text(tokens: int) -> str:
-        made = tuned.tokenizer.decode(random.choice(ordinary, tokens))
-        return made if made.strip() else text(tokens)  # an empty one has no outputs
+        decoded = tuned.tokenizer.decode(random.choice(ordinary, tokens))
+        return decoded if decoded.strip() else text(tokens)  # an empty one has no outputs
 
     def long_text() -> str:
         # Tokens that are decoded and encoded again may become fewer.
@@ -165,5 +165,5 @@ def _examples(tuned: TunedModel, length: int) -> LabelledTexts:
 
     firsts = texts()
     seconds: Sequence[str | None] = texts() if tuned.tuned_on.is_pair else [None] * len(firsts)
-    made = map(tuned.task.example_of_texts, firsts, seconds)
-    return LabelledTexts.of(made)
+    examples = map(tuned.task.example_of_texts, firsts, seconds)
+    return LabelledTexts.of(examples)

@@ -21,7 +21,7 @@ from foreword.tuning import sentence_export
 from foreword.tuning.export_check import check
 from foreword.tuning.headed import hidden_layer_of
 from foreword.tuning.predict import TunedModel
-from foreword.tuning.published_head import head_settings, own_settings
+from foreword.tuning.published_head import current_settings, head_settings
 from foreword.tuning.tasks.regress import Scale
 
 SENTENCES = "sentence_transformers reads the folder: SentenceTransformer(FOLDER).encode(texts)"
@@ -113,8 +113,8 @@ def _family_with_head(tuned: TunedModel, trained: TrainedModel, family_name: str
 
 def _has_head(tuned: TunedModel, classifier: PublishedHead) -> bool:
     task = tuned.task
-    own = own_settings(task, classifier, tuned.template.pooling)
-    return not task.mix_layers and own == head_settings(task, classifier)
+    current = current_settings(task, classifier, tuned.template.pooling)
+    return not task.mix_layers and current == head_settings(task, classifier)
 
 
 def _require_same_head(tuned: TunedModel, family: str, classifier: PublishedHead | None) -> None:
@@ -143,10 +143,10 @@ def _require_same_head(tuned: TunedModel, family: str, classifier: PublishedHead
             f"{tuned.source}: {classifier.architecture} reads the last layer alone; tune with "
             "--set task.mix_layers=false"
         )
-    found = own_settings(tuned.task, classifier, tuned.template.pooling)
+    current = current_settings(tuned.task, classifier, tuned.template.pooling)
     needed = head_settings(tuned.task, classifier)
-    if found != needed:
-        has = " and ".join(f"{key} {value}" for key, value in found.items())
+    if current != needed:
+        has = " and ".join(f"{key} {value}" for key, value in current.items())
         options = " ".join(f"--set task.{key}={value}" for key, value in needed.items())
         raise UserError(
             f"{tuned.source}: has {has}, and {classifier.architecture} computes something else; "

@@ -160,7 +160,7 @@ class FineTuner:
     ) -> None:
         self.task, self.data, self.settings, self.seed = task, data, settings, seed
         # Of each epoch: the task with what its outputs chose, and how labels were confused.
-        self._found: list[tuple[Task, list[list[int]] | None]] = []
+        self._fitted_tasks: list[tuple[Task, list[list[int]] | None]] = []
         self._trained: list[bool] = []  # whether each parameter is trained in the next step
         self.start = "from scratch" if settings.from_scratch else start_name(trained)
         self.strategy = kinds.name_of(settings.strategy)
@@ -264,8 +264,8 @@ class FineTuner:
             raise TrainingStoppedError(
                 f"fine-tuning, seed {self.seed}: {error}; a lower --lr than {self.lr:g} may help"
             ) from error
-        fitted, confusion = self._found[scores.kept]
-        final = scores.curve[scores.kept] | self._score_further(fitted)
+        fitted, confusion = self._fitted_tasks[scores.kept_row]
+        final = scores.curve[scores.kept_row] | self._score_further(fitted)
         return SeedResult(scores.curve, final, fitted, confusion)
 
     @property
@@ -297,7 +297,7 @@ class FineTuner:
         """Return the scores on the dev examples, as a row of results."""
         outputs, targets = self._outputs(self.dev), self.data.dev.targets
         fitted = self.task.fitted(outputs, targets)
-        self._found.append((fitted, fitted.confusion(outputs, targets)))
+        self._fitted_tasks.append((fitted, fitted.confusion(outputs, targets)))
         return {
             "start": self.start,
             "strategy": self.strategy,
@@ -359,8 +359,8 @@ def predict(
         for batch in examples.scoring_batches(device.type):
             with autocast(device, dtype):
                 moved = batch.to(device)
-                made = network.scored_outputs(moved.features(network), moved.targets)
-                outputs.append(made.cpu().numpy())
+                batch_outputs = network.scored_outputs(moved.features(network), moved.targets)
+                outputs.append(batch_outputs.cpu().numpy())
             numbers.append(batch.numbers)
             if done is not None:
                 done(np.unique(batch.numbers))

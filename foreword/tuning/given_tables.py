@@ -19,20 +19,20 @@ from foreword.tuning.table import ExampleTable, Row
 TEXT, LABEL, PAIR = "text", "label", "pair"  # columns of tables made of tuples
 
 
-def given_table(given: Any, name: str) -> ExampleTable | None:
+def given_table(data: Any, name: str) -> ExampleTable | None:
     """Return an object with named columns, such as a DataFrame, as a table; None for another one.
 
     Raises:
         UserError: Arrow cannot hold it.
     """
-    table = table_of(given, name)
+    table = table_of(data, name)
     if table is None:
         return None
 
     def rows(names: Sequence[str] | None = None) -> Iterator[Row]:
-        chosen = table if names is None else table.select(list(names))
-        for start in range(0, len(chosen), AT_ONCE):
-            yield from enumerate(chosen.slice(start, AT_ONCE).to_pylist(), start)
+        selected = table if names is None else table.select(list(names))
+        for start in range(0, len(selected), AT_ONCE):
+            yield from enumerate(selected.slice(start, AT_ONCE).to_pylist(), start)
 
     types = dict(zip(table.schema.names, table.schema.types, strict=True))
     columns = tuple(table.schema.names)
@@ -40,12 +40,12 @@ def given_table(given: Any, name: str) -> ExampleTable | None:
 
 
 def texts_or_table(
-    given: Any, name: str, columns: Columns, pairs: Any = None, *, are_texts: bool = True
+    data: Any, name: str, columns: Columns, pairs: Any = None, *, are_texts: bool = True
 ) -> tuple[ExampleTable, Columns]:
     """Return texts, pairs or a table as rows to predict for, and the columns of their texts.
 
     Args:
-        given: texts, pairs in tuples, or an object with named columns.
+        data: texts, pairs in tuples, or an object with named columns.
         name: of the argument, for messages.
         columns: those of a table.
         pairs: the second text of each text, or None.
@@ -54,22 +54,22 @@ def texts_or_table(
     Raises:
         UserError: it is something else; see `texts_table`.
     """
-    table = given_table(given, name)
+    table = given_table(data, name)
     if table is None and not are_texts:
-        table = records_table(list(items_of(given, name)), name, (columns.text,))
+        table = records_table(list(items_of(data, name)), name, (columns.text,))
     elif table is None:
-        table = texts_table(given, name, pairs)
+        table = texts_table(data, name, pairs)
         return table, Columns(TEXT, "", PAIR if PAIR in table.columns else "")
     if pairs is not None:
         raise UserError("pairs: second texts of a table are one of its columns")
     return table, columns
 
 
-def texts_table(given: Any, name: str, pairs: Any = None) -> ExampleTable:
+def texts_table(data: Any, name: str, pairs: Any = None) -> ExampleTable:
     """Return texts or pairs of texts as a table with the columns `text` and `pair`.
 
     Args:
-        given: texts, or pairs in tuples.
+        data: texts, or pairs in tuples.
         name: of the argument, for messages.
         pairs: the second text of each, or None.
 
@@ -77,11 +77,11 @@ def texts_table(given: Any, name: str, pairs: Any = None) -> ExampleTable:
         UserError: an item is something else, or the numbers of texts and second texts differ.
     """
     if pairs is not None:
-        texts, seconds = list(texts_of(given, name)), list(texts_of(pairs, "pairs"))
+        texts, seconds = list(texts_of(data, name)), list(texts_of(pairs, "pairs"))
         if len(texts) != len(seconds):
             raise UserError(f"{len(texts)} texts, but {len(seconds)} second texts")
         return _table_of_rows([TEXT, PAIR], list(zip(texts, seconds, strict=True)), name)
-    items = list(items_of(given, name))
+    items = list(items_of(data, name))
     if not any(_is_sequence(item) for item in items[:1]):
         for number, item in enumerate(items):
             if _is_sequence(item):
@@ -156,8 +156,8 @@ def examples_table(items: Sequence[Any], name: str, *, needs_label: bool = True)
                 some, others = others, some
             raise UserError(f"{some} has a second text, and {others} has none")
         text, label, *pair = item
-        for one in (text, *pair):
-            require_text(one, where)
+        for value in (text, *pair):
+            require_text(value, where)
         label = label.item() if isinstance(label, np.generic) else label
         if not isinstance(label, str | int | float):  # a boolean is an int
             raise UserError(f"{where}: expected a text or a number as label, got {_short(label)}")

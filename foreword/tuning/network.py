@@ -61,11 +61,11 @@ class Network(nn.Module, ABC):
         Parameters that several layers share are those of the lowest.
         """
         layers = [dict.fromkeys(module.parameters()) for module in self.layer_modules()]
-        found = {parameter for layer in layers for parameter in layer}
-        depths = [[p for p in self.backbone.parameters() if p not in found]]
+        in_layers = {parameter for layer in layers for parameter in layer}
+        depths = [[p for p in self.backbone.parameters() if p not in in_layers]]
         for layer in layers:
-            depths.append([p for p in layer if p in found])
-            found -= layer.keys()
+            depths.append([p for p in layer if p in in_layers])
+            in_layers -= layer.keys()
         return depths
 
     def require_layers(self, layers: int, setting: str) -> None:

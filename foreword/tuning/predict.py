@@ -98,15 +98,15 @@ class TunedModel:
             UserError: an item is not a text, the numbers of texts and second texts differ, or the
                 task is regression.
         """
-        given = self.tuned_on.examples(texts, pairs, self.task)
+        inputs = self.tuned_on.examples(texts, pairs, self.task)
         if PROBABILITY not in self.task.answer_types(self.labels, probabilities=False):
             raise UserError("this model was tuned to predict numbers, not labels; use `outputs`")
-        found = self.outputs_of(given.examples)
+        results = self.outputs_of(inputs.examples)
         if not self.task.has_classes:
-            answers = iter(self.task.answers(found, self.labels, probabilities=False))
-            rows = [next(answers) if known else {} for known in given.has_text]
+            answers = iter(self.task.answers(results, self.labels, probabilities=False))
+            rows = [next(answers) if has_text else {} for has_text in inputs.has_text]
             return [r.get(PREDICTION) for r in rows], [r.get(PROBABILITY) for r in rows]
-        outputs = self._in_place(found, given.has_text)
+        outputs = self._in_place(results, inputs.has_text)
         best = [None if np.isnan(row).all() else self.labels[row.argmax()] for row in outputs]
         return best, softmax(outputs, axis=1)
 
@@ -120,22 +120,22 @@ class TunedModel:
         Raises:
             UserError: an item is not a text, or the numbers of texts and second texts differ.
         """
-        given = self.tuned_on.examples(texts, pairs, self.task)
-        found = self.outputs_of(given.examples)
-        if self.task.reads_texts and all(len(one.outputs) == 1 for one in found):
-            return self._in_place(found, given.has_text)
-        each = iter(one.outputs for one in found)
-        return [next(each) if known else None for known in given.has_text]
+        inputs = self.tuned_on.examples(texts, pairs, self.task)
+        results = self.outputs_of(inputs.examples)
+        if self.task.reads_texts and all(len(result.outputs) == 1 for result in results):
+            return self._in_place(results, inputs.has_text)
+        each = iter(result.outputs for result in results)
+        return [next(each) if has_text else None for has_text in inputs.has_text]
 
     def outputs_of(self, examples: LabelledTexts) -> list[ExampleOutputs]:
         """Return what the network computes for each example."""
-        return self._found(self._encode(examples), examples)
+        return self._compute(self._encode(examples), examples)
 
-    def _in_place(self, found: Sequence[ExampleOutputs], has_text: Array) -> Array:
+    def _in_place(self, results: Sequence[ExampleOutputs], has_text: Array) -> Array:
         """Return the output of each text, (texts, outputs) float32; nan where there is none."""
         outputs: Array = np.full((len(has_text), self.width), np.nan, np.float32)
-        if found:
-            outputs[has_text] = np.concatenate([one.outputs for one in found])
+        if results:
+            outputs[has_text] = np.concatenate([result.outputs for result in results])
         return outputs
 
     @property
@@ -152,14 +152,14 @@ class TunedModel:
     ) -> Answers:
         """See `Predictor`."""
         encoded = self._encode(examples)
-        found = self._found(encoded, examples, done)
-        rows = self.task.answers(found, self.labels, probabilities=probabilities)
-        return Answers(rows, sum(one.was_cut for one in encoded))
+        results = self._compute(encoded, examples, done)
+        rows = self.task.answers(results, self.labels, probabilities=probabilities)
+        return Answers(rows, sum(example.was_cut for example in encoded))
 
     def _encode(self, examples: LabelledTexts) -> Sequence[EncodedExample]:
         return self.task.encode(examples, self.tokenizer, self.template) if examples else []
 
-    def _found(
+    def _compute(
         self,
         encoded: Sequence[EncodedExample],
         examples: LabelledTexts,
@@ -168,7 +168,7 @@ class TunedModel:
         """Return what the network computes for each example."""
         if not encoded:
             return []
-        is_first = np.asarray([not one.is_further for one in encoded])
+        is_first = np.asarray([not example.is_further for example in encoded])
 
         def examples_done(inputs: Array) -> None:
             if done is not None:

@@ -66,10 +66,10 @@ def output_types(table: ExampleTable, model: Predictor, how: HowToPredict) -> di
     if how.prefix is not None and model.task.compares_texts:
         raise UserError("--prefix: this model reads texts as they are")
     types = model.answer_types(probabilities=how.probabilities, is_pair=bool(how.columns.pair))
-    if taken := [name for name in types if name in table.columns]:
+    if existing := [name for name in types if name in table.columns]:
         raise UserError(
-            f"{table.path}: has a column '{taken[0]}' already, and predictions would overwrite it; "
-            "rename it"
+            f"{table.path}: has a column '{existing[0]}' already, and predictions would "
+            "overwrite it; rename it"
         )
     return {**table.types, **types}
 
@@ -150,16 +150,16 @@ def _answered(
     is_pair = bool(how.columns.pair)
     types = model.answer_types(probabilities=how.probabilities, is_pair=is_pair)
     none = dict.fromkeys(types)
-    answered = iter(answers.rows)
+    answer_rows = iter(answers.rows)
     counts.cut += answers.cut
     for (_, row), example, source in zip(rows, examples, sources, strict=True):
-        answer = none if example is None else next(answered)
+        answer = none if example is None else next(answer_rows)
         counts.rows += 1
         if example is None:
             counts.empty += 1
             counts.empty_sources += [source] * (len(counts.empty_sources) < SHOWN)
         elif PROBABILITY in answer:
-            given = answer[PREDICTION]
-            each = given if isinstance(given, list) else [given]
+            prediction = answer[PREDICTION]
+            each = prediction if isinstance(prediction, list) else [prediction]
             counts.labels.update(label for label in each if label in model.labels)
         yield SourcedRow(source, {**row, **answer})

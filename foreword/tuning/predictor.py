@@ -65,8 +65,10 @@ class TunedOn:
             UserError: an item is not a text, the numbers of texts and second texts differ, second
                 texts are missing or too many, or there are several prefixes to choose from.
         """
-        given = Columns(self.text, "", self.pair)
-        table, columns = texts_or_table(texts, "texts", given, pairs, are_texts=task.reads_texts)
+        tuned_columns = Columns(self.text, "", self.pair)
+        table, columns = texts_or_table(
+            texts, "texts", tuned_columns, pairs, are_texts=task.reads_texts
+        )
         require_columns(table, columns)
         self.require_form(is_pair=bool(columns.pair))
         read = [task.reader(row, columns, table.source_of(n)) for n, row in table.rows()]
@@ -95,7 +97,7 @@ class TunedOn:
             UserError: there are several to choose from.
         """
         if prefix is None and len(set(self.prefixes)) > 1:
-            names = ", ".join(repr(one) for one in self.prefixes)
+            names = ", ".join(map(repr, self.prefixes))
             raise UserError(f"--prefix: this model was tuned with several; choose one of {names}")
         chosen = next(iter(self.prefixes), None) if prefix is None else prefix
         return example if chosen is None else with_prefix(example, chosen)

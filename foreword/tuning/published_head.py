@@ -33,8 +33,10 @@ def with_published_head(task: Task, trained: TrainedModel) -> Task:
     pooling = settings.get("pooling")
     if pooling is not None and getattr(task, "pooling", None) not in (None, pooling):
         return task
-    own = {name: getattr(task, name) for name in settings}
-    return replace(task, **{k: v if own[k] is None else own[k] for k, v in settings.items()})
+    current = {name: getattr(task, name) for name in settings}
+    return replace(
+        task, **{k: v if current[k] is None else current[k] for k, v in settings.items()}
+    )
 
 
 def published_head(trained: TrainedModel, auto_class: str) -> PublishedHead | None:
@@ -59,7 +61,7 @@ def head_settings(task: Task, published: PublishedHead) -> dict[str, str | bool]
     return {name: value for name, value in settings.items() if name in names}
 
 
-def own_settings(
+def current_settings(
     task: Task, published: PublishedHead, default_pooling: str
 ) -> dict[str, str | bool]:
     """Return the settings of a task's head as they are, `default_pooling` being the template's."""
@@ -68,7 +70,7 @@ def own_settings(
         "hidden_layer": NO_LAYER,
         "output_bias": True,
     }
-    own: dict[str, str | bool | None] = {
+    settings: dict[str, str | bool | None] = {
         name: getattr(task, name) for name in head_settings(task, published)
     }
-    return {name: defaults[name] if value is None else value for name, value in own.items()}
+    return {name: defaults[name] if value is None else value for name, value in settings.items()}

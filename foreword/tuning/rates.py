@@ -115,19 +115,21 @@ def tune_at_best_rate(
     """
     on_dev = rates.chosen_on == "dev"
     if on_dev:
-        held, tried = dev, settings
-        learned: Sequence[Labelled] = train
+        trial_dev, trial_settings = dev, settings
+        trial_train: Sequence[Labelled] = train
     else:
-        learned, held = _split(train, settings, task)
-        tried = replace(settings, seeds=1, examples=None)
+        trial_train, trial_dev = _split(train, settings, task)
+        trial_settings = replace(settings, seeds=1, examples=None)
     # Try each rate.
     results: list[TuneResult | None] = []
     for number, rate in enumerate(rates.values, 1):
         report = stage(f"learning rate {rate:.2g}, {number} of {len(rates.values)}")
         try:
-            given = with_rate(tried, rate)
+            rate_settings = with_rate(trial_settings, rate)
             more = {"further": further} if on_dev else {}
-            results.append(tune(trained, task, learned, held, given, report, **more))
+            results.append(
+                tune(trained, task, trial_train, trial_dev, rate_settings, report, **more)
+            )
         except TrainingStoppedError:
             results.append(None)
     # Choose; of equal ones the first.
@@ -140,18 +142,20 @@ def tune_at_best_rate(
     metric = chosen_metric(known[0].rows[0], settings.metric)
     scores = [None if result is None else float(result.rows[0][metric]) for result in results]
     gains = [-math.inf if score is None else as_gain(metric, score) for score in scores]
-    best = next(n for n, one in enumerate(results) if one is not None and gains[n] == max(gains))
+    best = next(
+        n for n, candidate in enumerate(results) if candidate is not None and gains[n] == max(gains)
+    )
     choice = RateChoice(
         rates.values[best],
         rates.chosen_on,
         metric,
-        0 if on_dev else len(held),
+        0 if on_dev else len(trial_dev),
         tuple(zip(rates.values, scores, strict=True)),
     )
     result = results[best]
     if not on_dev or result is None:
-        given = with_rate(settings, choice.chosen)
-        result = tune(trained, task, train, dev, given, stage("tuning"), further=further)
+        rate_settings = with_rate(settings, choice.chosen)
+        result = tune(trained, task, train, dev, rate_settings, stage("tuning"), further=further)
     return result, choice
 
 

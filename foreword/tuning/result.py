@@ -136,8 +136,8 @@ def setting_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
     trained = [row.get("trained_parameters") for row in rows]
     cells = [{"lr": f"{row['lr']:.2g}" if "lr" in row else ""} for row in rows]
     if len(set(trained) - {None}) > 1:
-        for one, number in zip(cells, trained, strict=True):
-            one["trained parameters"] = "" if number is None else quantity(number)
+        for row_cells, number in zip(cells, trained, strict=True):
+            row_cells["trained parameters"] = "" if number is None else quantity(number)
     return cells
 
 

@@ -91,28 +91,34 @@ def tune(
         for variant in variants
     ]
     prepared = task.prepared(data.train.targets, data.labels)
-    found = SeedTrainer(read.trained, prepared, data, seeds_of, caches, report, scored).train()
+    trained_seeds = SeedTrainer(
+        read.trained, prepared, data, seeds_of, caches, report, scored
+    ).train()
     # Put the rows that were not trained below those that were.
-    stuck = stuck_notes(found.finals, baselines, variants[0].metric)
+    stuck = stuck_notes(trained_seeds.finals, baselines, variants[0].metric)
     if task.scores_untuned:
         baselines = [_untuned_row(read.trained, task, data), *baselines]
     if len(variants) > 1 and task.has_classes:
         words = bags_of_words(task, read.drawn, dev)
         baselines = [*([summarise(words)] if words else []), *baselines]
     return TuneResult(
-        task=found.task,
+        task=trained_seeds.task,
         labels=data.labels,
         template=read.template,
         recipe=trained.recipe,
         tokenizer=read.trained.tokenizer,
-        network=found.network,
-        rows=[*found.rows, *baselines],
-        epochs=found.epochs,
+        network=trained_seeds.network,
+        rows=[*trained_seeds.rows, *baselines],
+        epochs=trained_seeds.epochs,
         settings={"task": {"kind": kinds.name_of(task), **to_table(task)}, **to_table(variants[0])},
         examples=_counts(read, len(dev), is_drawn=variants[0].examples is not None),
-        notes=(*found.notes, *stuck, *_untrained_notes(found.network, read.added, variants[0])),
-        confusion=found.confusion,
-        resumed=found.resumed,
+        notes=(
+            *trained_seeds.notes,
+            *stuck,
+            *_untrained_notes(trained_seeds.network, read.added, variants[0]),
+        ),
+        confusion=trained_seeds.confusion,
+        resumed=trained_seeds.resumed,
     )
 
 
@@ -168,8 +174,8 @@ def _baseline_rows(task: Task, data: TuneData) -> list[Row]:
     parts = {"": data.dev, **{f"{name}_": part for name, part in data.further.items()}}
     rows: dict[str, Row] = {}
     for prefix, part in parts.items():
-        found = task.baselines(data.train.targets, part.targets, data.labels)
-        for name, outputs in found.items():
+        outputs_by_name = task.baselines(data.train.targets, part.targets, data.labels)
+        for name, outputs in outputs_by_name.items():
             row = rows.setdefault(name, {"start": "no model", "strategy": name})
             scores = task.scores(outputs, part.targets)
             row |= {f"{prefix}{metric}": score for metric, score in scores.items()}

@@ -123,10 +123,10 @@ class SeedTrainer:
 
     def _result(self, variant: Variant, seed: int, is_kept: bool) -> SeedResult:
         """Return the result of a seed, found or trained; its network becomes the one to save."""
-        known = variant.finished.find(seed, self._build if is_kept else None)
-        if known is not None:
+        finished = variant.finished.find(seed, self._build if is_kept else None)
+        if finished is not None:
             self._resumed += 1
-            result, self._network = known[0], self._network or known[1]
+            result, self._network = finished[0], self._network or finished[1]
             return result
         result, tuner = self._trained_seed(variant.settings, seed)
         network = tuner.finish() if is_kept and not result.has_diverged else None
@@ -240,7 +240,7 @@ def stuck_notes(finals: Sequence[Row], baselines: Sequence[Row], metric: str) ->
     gains = [as_gain(name, row.get(name, np.nan)) for row in baselines]
     best = baselines[int(np.argmax(gains))] if gains else {}
     stuck = [
-        one["seed"] for one in finals if as_gain(name, one[name]) <= max(gains, default=-np.inf)
+        row["seed"] for row in finals if as_gain(name, row[name]) <= max(gains, default=-np.inf)
     ]
     if not stuck:
         return []

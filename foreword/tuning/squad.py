@@ -23,12 +23,14 @@ def right_answers(answers: Sequence[str]) -> list[str]:
 
 def exact_match(answer: str, right: Sequence[str]) -> float:
     """Return 1 if a normalised answer is one of the right ones, else 0."""
-    return float(any(normalised(answer) == normalised(one) for one in right))
+    return float(any(normalised(answer) == normalised(reference) for reference in right))
 
 
 def f1(answer: str, right: Sequence[str]) -> float:
     """Return the F1 of an answer's words with those of the right answer that fits best."""
-    return max(_f1(normalised(answer).split(), normalised(one).split()) for one in right)
+    return max(
+        _f1(normalised(answer).split(), normalised(reference).split()) for reference in right
+    )
 
 
 def _f1(words: Sequence[str], right: Sequence[str]) -> float:
@@ -50,10 +52,10 @@ def best_threshold(
     """
     order = sorted(range(len(margins)), key=lambda n: margins[n])
     total = best = float(sum(not answerable for answerable in are_answerable))
-    chosen = margins[order[0]] - 1.0 if order else 0.0
+    threshold = margins[order[0]] - 1.0 if order else 0.0
     for place, n in enumerate(order):
         total += scores[n] if are_answerable[n] else -1.0
         follows = margins[order[place + 1]] if place + 1 < len(order) else margins[n] + 2.0
         if total > best and follows > margins[n]:
-            best, chosen = total, (margins[n] + follows) / 2
-    return chosen
+            best, threshold = total, (margins[n] + follows) / 2
+    return threshold

@@ -115,8 +115,8 @@ def reinitialise_layers(network: Network, untrained: Network, layers: int) -> No
     setting = "tune.reinit_layers"
     network.require_layers(layers, setting)
     pairs = list(zip(network.layer_modules(), untrained.layer_modules(), strict=True))[-layers:]
-    own = network.parameters_by_depth()[-layers:]
-    for (module, new), parameters in zip(pairs, own, strict=True):
+    layer_parameters = network.parameters_by_depth()[-layers:]
+    for (module, new), parameters in zip(pairs, layer_parameters, strict=True):
         if len(parameters) < len(list(module.parameters())):
             raise UserError(f"{setting}: the layers of this model share weights")
         module.load_state_dict(new.state_dict())

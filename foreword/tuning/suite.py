@@ -169,8 +169,8 @@ class TuningSuite(Ranged):
             if name.lower() not in known:
                 spelled = [task.name for task in self.tasks]
                 raise UserError(f"--tasks: no task '{name}'{nearest(name, spelled)}")
-        wanted = {name.lower() for name in names}
-        return tuple(t for t in self.tasks if not wanted or t.name.lower() in wanted)
+        lower_names = {name.lower() for name in names}
+        return tuple(t for t in self.tasks if not lower_names or t.name.lower() in lower_names)
 
 
 @dataclass(frozen=True)
@@ -217,15 +217,15 @@ def find_files(task: SuiteTask, folder: Path) -> FoundFiles | tuple[str, ...]:
     return min(missing, key=len)
 
 
-def _are_scores(given: Any) -> bool:
-    return isinstance(given, Mapping) and all(
-        isinstance(score, int | float) and not isinstance(score, bool) for score in given.values()
+def _are_scores(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(score, int | float) and not isinstance(score, bool) for score in value.values()
     )
 
 
 def _present(folder: Path, parts: Sequence[NamedFiles], name: str) -> dict[str, tuple[Path, ...]]:
-    found = {part.name or name: _all_of(folder, part.files) for part in parts}
-    return {name: files for name, files in found.items() if files is not None}
+    files_by_part = {part.name or name: _all_of(folder, part.files) for part in parts}
+    return {name: files for name, files in files_by_part.items() if files is not None}
 
 
 def _all_of(folder: Path, names: Sequence[str]) -> tuple[Path, ...] | None:

@@ -53,8 +53,8 @@ def read_unlabelled(
         columns = replace(_columns(task, table, needs_label=False), label="")
         index = next((name for name in INDICES if name in table.columns), None)
         for line, row in table.rows():
-            given = row.get(index) if index else None
-            name = str(number if given in (None, "") else given)
+            cell = row.get(index) if index else None
+            name = str(number if cell in (None, "") else cell)
             yield name, task.task.reader(row, columns, table.source_of(line))
             number += 1
 
@@ -68,7 +68,7 @@ def _table(task: SuiteTask, file: Path) -> ExampleTable:
     numbered = read_table(file, are_numbers=True, formats=TEXT_FORMATS, skips_broken=True)
     first: Mapping[str, Any] = next((row for _, row in numbered.rows()), {})
     known = {str(cell).strip() for cell in first.values()}
-    return read() if any(_texts_of(one) <= known for one in task.columns) else read(task.names)
+    return read() if any(_texts_of(c) <= known for c in task.columns) else read(task.names)
 
 
 def _columns(task: SuiteTask, table: ExampleTable, *, needs_label: bool) -> Columns:
@@ -82,14 +82,16 @@ def _columns(task: SuiteTask, table: ExampleTable, *, needs_label: bool) -> Colu
         has_label = columns.label in ("", *known)
         if _texts_of(columns) <= known and (has_label or not needs_label):
             return columns
-    wanted = " or ".join(
+    expected = " or ".join(
         ", ".join(
-            f"'{name}'" for name in (one.text, one.pair, one.label if needs_label else "") if name
+            f"'{name}'"
+            for name in (choice.text, choice.pair, choice.label if needs_label else "")
+            if name
         )
-        for one in task.columns
+        for choice in task.columns
     )
     raise UserError(
-        f"{table.path}: {task.name} has the columns {wanted}; this file has: "
+        f"{table.path}: {task.name} has the columns {expected}; this file has: "
         f"{', '.join(table.columns)}"
     )
 

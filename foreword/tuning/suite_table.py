@@ -57,7 +57,7 @@ def score_rows(
                     "lr": ours["lr"],
                     str(baseline["strategy"]): baseline.get(key),
                     WORDS: words.get(key),
-                    **{title(one): one.score(name, metric) for one in suite.published},
+                    **{title(model): model.score(name, metric) for model in suite.published},
                 }
             )
     return rows

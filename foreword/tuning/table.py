@@ -123,11 +123,11 @@ def chosen_columns(
             format that names them itself.
     """
     if table.usual is None:
-        made = [replace(columns, **chosen) for columns in usual]
+        candidates = [replace(columns, **chosen) for columns in usual]
         known = {"", *table.columns}
         return next(
-            (columns for columns in made if known >= {columns.text, columns.pair, columns.label}),
-            next((columns for columns in made if known >= {columns.text, columns.pair}), made[0]),
+            (c for c in candidates if known >= {c.text, c.pair, c.label}),
+            next((c for c in candidates if known >= {c.text, c.pair}), candidates[0]),
         )
     names = {
         field: table.columns[int(name)]
@@ -308,24 +308,24 @@ def _squad(path: Path) -> ExampleTable:
     try:
         data = json.loads("".join(text_lines(path)))
         questions = [
-            (article.get("title"), paragraph["context"], question)
+            (article.get("title"), paragraph["context"], qa)
             for article in data["data"]
             for paragraph in article["paragraphs"]
-            for question in paragraph["qas"]
+            for qa in paragraph["qas"]
         ]
-        made = [
-            {"id": one["id"], "title": title, "context": context, "question": one["question"]}
-            | {"answers": one.get("answers")}
-            for title, context, one in questions
+        rows = [
+            {"id": qa["id"], "title": title, "context": context, "question": qa["question"]}
+            | {"answers": qa.get("answers")}
+            for title, context, qa in questions
         ]
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise UserError(f"{path}: not JSON in SQuAD's layout: {reason}") from None
-    if not made:
+    if not rows:
         raise UserError(f"{path}: no question in it")
-    types = dict.fromkeys(made[0], pa.string())
+    types = dict.fromkeys(rows[0], pa.string())
     usual = Columns("context", "answers", "question")
-    return ExampleTable(path, tuple(types), lambda: enumerate(made, 1), types, usual=usual)
+    return ExampleTable(path, tuple(types), lambda: enumerate(rows, 1), types, usual=usual)
 
 
 def _sentences(path: Path, kind: str) -> ExampleTable:

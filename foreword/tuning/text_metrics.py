@@ -52,7 +52,9 @@ def text_scores(
     if metric == "rouge":
         scorer = _rouge_scorer()
         scored = [scorer.score_multi(r, a) for a, r in zip(answers, references, strict=True)]
-        return {name: float(np.mean([one[name].fmeasure for one in scored])) for name in ROUGE}
+        return {
+            name: float(np.mean([scores[name].fmeasure for scores in scored])) for name in ROUGE
+        }
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
@@ -70,7 +72,9 @@ def share_known(references: Sequence[Sequence[str]], known: Sequence[str]) -> fl
     Reference: Lewis et al. 2021, "Question and Answer Test-Train Overlap", section 3.
     """
     answers = set(map(squad.normalised, known))
-    are_known = [any(squad.normalised(one) in answers for one in each) for each in references]
+    are_known = [
+        any(squad.normalised(reference) in answers for reference in group) for group in references
+    ]
     return float(np.mean(are_known))
 
 

@@ -53,9 +53,11 @@ class TunedWriter(LoadedModel):
         Raises:
             UserError: an item is not a text, or the numbers of texts and second texts differ.
         """
-        given = self.tuned_on.examples(texts, pairs, self.task)
-        answers = iter(self.answer(given.examples, probabilities=False, done=lambda _: None).rows)
-        return [str(next(answers)[PREDICTION]) if known else None for known in given.has_text]
+        inputs = self.tuned_on.examples(texts, pairs, self.task)
+        answers = iter(self.answer(inputs.examples, probabilities=False, done=lambda _: None).rows)
+        return [
+            str(next(answers)[PREDICTION]) if has_text else None for has_text in inputs.has_text
+        ]
 
     def outputs(self, texts: Iterable[Any], pairs: Iterable[str] | None = None) -> NoReturn:
         """Refuse: there is no head, whose outputs these would be.
@@ -92,12 +94,12 @@ class TunedWriter(LoadedModel):
         rows: list[dict[str, Any]] = [{}] * len(starts)
         greedy, stops = replace(GREEDY, tokens=tokens), stops_of(prompted)
         for at in range(0, len(order), CHUNK):
-            some = order[at : at + CHUNK]
-            written = decode(prompted, [starts[n] for n in some], greedy, stops)
-            for n, new in zip(some, written, strict=True):
+            chunk = order[at : at + CHUNK]
+            outputs = decode(prompted, [starts[n] for n in chunk], greedy, stops)
+            for n, new in zip(chunk, outputs, strict=True):
                 text = text_of(prompted, starts[n], new.ids).strip()
                 rows[n] = {PREDICTION: self.task.answer_of(text, self.labels)}
-            done(len(some))
+            done(len(chunk))
         return Answers(rows, cut)
 
 

@@ -59,8 +59,8 @@ class LoRA(Strategy):
         Raises:
             UserError: the layers have no such maps, or the rank is that of a whole map.
         """
-        found = _linear_maps(network)
-        names = {name for _, name, _ in found}
+        linear_maps = _linear_maps(network)
+        names = {name for _, name, _ in linear_maps}
         unknown = [name for name in self.targets if name not in names]
         if unknown or not self.targets:
             has = f"they have {', '.join(sorted(names))}" if names else "they have none"
@@ -70,7 +70,7 @@ class LoRA(Strategy):
             )
         freeze_backbone(network)
         random = torch.Generator().manual_seed(seed)
-        for parent, name, linear in found:
+        for parent, name, linear in linear_maps:
             if name not in self.targets:
                 continue
             most = min(linear.in_features, linear.out_features)

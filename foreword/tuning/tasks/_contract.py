@@ -328,7 +328,7 @@ class Task(Ranged, ABC):
         """
         if not found:
             return []
-        outputs = np.concatenate([one.outputs for one in found])
+        outputs = np.concatenate([result.outputs for result in found])
         if not self.has_classes:
             return [{PREDICTION: shortest(row[0])} for row in outputs]
         rows = []

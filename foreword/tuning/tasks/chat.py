@@ -73,9 +73,9 @@ class Chat(ConversationTask):
             messages = [Message(USER, value), *[Message(ASSISTANT, answer)] * bool(answer.strip())]
         else:
             messages = read_messages(value, source) if value is not None else []
-        if not any(one.role == USER for one in messages):
+        if not any(message.role == USER for message in messages):
             return None
-        answers = sum(one.role == ASSISTANT for one in messages)
+        answers = sum(message.role == ASSISTANT for message in messages)
         return Labelled(to_text(messages), str(answers) if answers else "", source=source)
 
     def example_of_texts(self, text: str, pair: str | None) -> Labelled:
@@ -88,18 +88,20 @@ class Chat(ConversationTask):
         """Return each conversation as one input, or an input for each answer."""
         tokens = ChatTokens.of(tokenizer, template)
         each = self._whole if template.is_causal else self._answers
-        return EncodedTexts.of(one for e in examples for one in each(of_text(e.text), tokens))
+        return EncodedTexts.of(
+            encoded for e in examples for encoded in each(of_text(e.text), tokens)
+        )
 
     def _whole(self, messages: Sequence[Message], tokens: ChatTokens) -> Iterator[EncodedExample]:
         """Yield what a decoder reads, with the positions before those of answers."""
-        last = max(n for n, one in enumerate(messages) if one.role == ASSISTANT)
+        last = max(n for n, message in enumerate(messages) if message.role == ASSISTANT)
         ids, is_answer, was_cut = tokens.whole(messages[: last + 1])
         before = np.flatnonzero(is_answer[1:])
         yield EncodedExample(ids, np.zeros_like(ids), before, was_cut)
 
     def _answers(self, messages: Sequence[Message], tokens: ChatTokens) -> Iterator[EncodedExample]:
         """Yield a source and its answer, for each answer."""
-        answered = [n for n, one in enumerate(messages) if one.role == ASSISTANT]
+        answered = [n for n, message in enumerate(messages) if message.role == ASSISTANT]
         for n in answered:
             ids, was_cut = tokens.source(messages[:n], tokens.length - SOURCE_ENDS)
             answer = np.asarray(tokens.tokenizer.encode(messages[n].content), np.int64)
@@ -114,7 +116,7 @@ class Chat(ConversationTask):
 
     def place(self, targets: Any, encoded: Sequence[EncodedExample]) -> Ragged:
         """Return the tokens of answers in each conversation."""
-        return Ragged.of(one.written for one in encoded)
+        return Ragged.of(example.written for example in encoded)
 
     # -- learning ----------------------------------------------------------------------------------
 

@@ -81,24 +81,24 @@ class Choice(PooledTask):
         Raises:
             UserError: there are fewer than two options, one is empty, or the answer is none.
         """
-        given, names = _options(row, columns, source)
+        options, names = _options(row, columns, source)
         question = row.get(columns.text)
         question = question.get("stem") if isinstance(question, Mapping) else question
         if columns.pair == "choice1":  # COPA asks in another column
-            asked = text_of(row.get("question"), source)
-            question = f"{text_of(question, source)} {COPA.get(asked, asked)}".strip()
+            relation = text_of(row.get("question"), source)
+            question = f"{text_of(question, source)} {COPA.get(relation, relation)}".strip()
         text = text_of(question, source)
         if not text.strip():
             return None
-        if len(given) < 2:
-            raise UserError(f"{source}: expected at least two options, got {len(given)}")
-        for number, option in enumerate(given):
+        if len(options) < 2:
+            raise UserError(f"{source}: expected at least two options, got {len(options)}")
+        for number, option in enumerate(options):
             if not option.strip():
                 raise UserError(f"{source}: option {number} is empty")
         context = " ".join(text_of(row[c], source) for c in CONTEXTS if row.get(c) is not None)
         answer = label_of(row.get(columns.label), source).strip() if columns.label else ""
-        label = str(_number_of(answer, given, names, source)) if answer else ""
-        pair = stored.to_json([context, *given])
+        label = str(_number_of(answer, options, names, source)) if answer else ""
+        pair = stored.to_json([context, *options])
         return Labelled(text, label, pair, source)
 
     def example_of_texts(self, text: str, pair: str | None) -> Labelled:
@@ -109,8 +109,8 @@ class Choice(PooledTask):
     def plain_texts(self, example: Labelled) -> list[tuple[str, ...]]:
         """Return context and question, and the option, for each option."""
         question = question_of(example)
-        asked = f"{question.context} {question.text}" if question.context else question.text
-        return [(asked, option) for option in question.options]
+        first = f"{question.context} {question.text}" if question.context else question.text
+        return [(first, option) for option in question.options]
 
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
         """Return nothing: an option is scored, whatever it is called."""
@@ -136,23 +136,23 @@ class Choice(PooledTask):
         is_pooled = self.is_reduced(template)
 
         def encoded() -> Iterator[EncodedExample]:
-            for some in batched(examples):
-                questions = [question_of(example) for example in some]
+            for chunk in batched(examples):
+                questions = [question_of(example) for example in chunk]
                 contexts = tokenizer.encode_batch([q.context for q in questions])
-                asked = tokenizer.encode_batch(
+                texts = tokenizer.encode_batch(
                     [f" {q.text}" if q.context else q.text for q in questions]
                 )
                 options = iter(tokenizer.encode_batch([o for q in questions for o in q.options]))
-                for question, context, text in zip(questions, contexts, asked, strict=True):
+                for question, context, text in zip(questions, contexts, texts, strict=True):
                     for number in range(len(question.options)):
                         option = next(options)
                         room = max(template.room - len(text) - len(option), 0)
-                        made = template.apply([*context[:room], *text], option)
+                        inputs = template.apply([*context[:room], *text], option)
                         yield EncodedExample(
-                            made.ids,
-                            made.segments,
-                            template.pooled_positions(made, self.pooling),
-                            made.was_cut or len(context) > room,
+                            inputs.ids,
+                            inputs.segments,
+                            template.pooled_positions(inputs, self.pooling),
+                            inputs.was_cut or len(context) > room,
                             is_pooled,
                             is_further=number > 0,
                         )
@@ -215,10 +215,10 @@ class Choice(PooledTask):
     ) -> list[dict[str, Any]]:
         """Return the likeliest option of each question."""
         rows = []
-        for one in found:
-            shares = softmax(one.outputs[:, 0])
+        for result in found:
+            shares = softmax(result.outputs[:, 0])
             best = int(shares.argmax())
-            option = question_of(one.example).options[best]
+            option = question_of(result.example).options[best]
             row = {PREDICTION: option, OPTION: best, PROBABILITY: shortest(shares[best])}
             more = {PROBABILITIES: [shortest(share) for share in shares]} if probabilities else {}
             rows.append(row | more)
@@ -272,17 +272,17 @@ def _options(
     if columns.pair == "choice1":
         numbered = [row.get(f"choice{n}") for n in range(1, 10)]
         return [text_of(option, source) for option in numbered if option is not None], None
-    given = row.get(columns.pair)
-    given = given.get("choices", given) if isinstance(given, Mapping) else given
-    if isinstance(given, Mapping):  # {"text": [...], "label": [...]}
-        names = [label_of(name, source) for name in given.get("label") or ()]
-        return [text_of(text, source) for text in given.get("text") or ()], names
-    if not isinstance(given, list | tuple | np.ndarray):
+    options = row.get(columns.pair)
+    options = options.get("choices", options) if isinstance(options, Mapping) else options
+    if isinstance(options, Mapping):  # {"text": [...], "label": [...]}
+        names = [label_of(name, source) for name in options.get("label") or ()]
+        return [text_of(text, source) for text in options.get("text") or ()], names
+    if not isinstance(options, list | tuple | np.ndarray):
         raise UserError(f"{source}: '{columns.pair}' is not a list of options")
-    if all(isinstance(option, Mapping) for option in given):
-        names = [label_of(option.get("label"), source) for option in given]
-        return [text_of(option.get("text"), source) for option in given], names
-    return [text_of(option, source) for option in given], None
+    if all(isinstance(option, Mapping) for option in options):
+        names = [label_of(option.get("label"), source) for option in options]
+        return [text_of(option.get("text"), source) for option in options], names
+    return [text_of(option, source) for option in options], None
 
 
 def _number_of(answer: str, options: Sequence[str], names: list[str] | None, source: str) -> int:

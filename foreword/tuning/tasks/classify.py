@@ -54,10 +54,10 @@ class Classify(PooledTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for given in () if self.weights == "balanced" else self.weights:
-            label, _, weight = given.rpartition("=")
+        for entry in () if self.weights == "balanced" else self.weights:
+            label, _, weight = entry.rpartition("=")
             if not label or not _is_positive(weight):
-                raise ValueError(f"weights: must be label=weight each, above 0, got {given!r}")
+                raise ValueError(f"weights: must be label=weight each, above 0, got {entry!r}")
 
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
         """Return the labels of the training examples, sorted; a `positive` one is the last.
@@ -116,7 +116,7 @@ class Classify(PooledTask):
             by_label = dict(zip(labels, len(targets) / (len(labels) * counts), strict=True))
         elif self.weights:
             by_label = dict.fromkeys(labels, 1.0)
-            for label, _, weight in (given.rpartition("=") for given in self.weights):
+            for label, _, weight in (entry.rpartition("=") for entry in self.weights):
                 if label not in by_label:
                     raise UserError(
                         f"task.weights: no label '{label}'; training has: "
@@ -133,7 +133,7 @@ class Classify(PooledTask):
         if not self.weights:
             total = F.cross_entropy(outputs, targets, reduction="sum")
             return Loss(total, total.new_tensor(float(len(targets))))
-        numbers_by_class = [float(given.rpartition("=")[2]) for given in self.weights]
+        numbers_by_class = [float(entry.rpartition("=")[2]) for entry in self.weights]
         weights = outputs.new_tensor(numbers_by_class)
         total = F.cross_entropy(outputs, targets, weights, reduction="sum")
         return Loss(total, weights[targets].sum())
@@ -149,13 +149,13 @@ class Classify(PooledTask):
             outputs: (examples, labels).
             targets: (examples,) int64.
         """
-        chosen = outputs.argmax(axis=1)
+        predicted = outputs.argmax(axis=1)
         last = outputs.shape[1] - 1
-        positive = f1_score(targets == last, chosen == last, zero_division=0)
+        positive = f1_score(targets == last, predicted == last, zero_division=0)
         return {
-            "accuracy": float(accuracy_score(targets, chosen)),
-            "f1": float(f1_score(targets, chosen, average="macro", zero_division=0)),
-            "matthews": _matthews(targets, chosen),
+            "accuracy": float(accuracy_score(targets, predicted)),
+            "f1": float(f1_score(targets, predicted, average="macro", zero_division=0)),
+            "matthews": _matthews(targets, predicted),
             **({"positive_f1": float(positive)} if self.positive else {}),
         }
 
@@ -187,11 +187,11 @@ def _are_measurements(labels: Sequence[str]) -> bool:
     return not all(number.is_integer() for number in numbers)
 
 
-def _matthews(targets: Array, chosen: Array) -> float:
+def _matthews(targets: Array, predicted: Array) -> float:
     """Return the Matthews correlation, 0 if all targets and outputs are one label."""
-    if (targets == targets[0]).all() and (chosen == targets[0]).all():
+    if (targets == targets[0]).all() and (predicted == targets[0]).all():
         return 0.0  # as scikit-learn returns, with a warning
-    return float(matthews_corrcoef(targets, chosen))
+    return float(matthews_corrcoef(targets, predicted))
 
 
 def _short(text: str, limit: int = 200) -> str:

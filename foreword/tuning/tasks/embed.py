@@ -93,13 +93,13 @@ class Embed(Task):
             UserError: some are pairs and some are not, some have scores and some have not, all
                 scores are equal, or texts alone cannot be told apart.
         """
-        forms = {(one.pair is not None, bool(one.label)) for one in train}
+        forms = {(example.pair is not None, bool(example.label)) for example in train}
         if len(forms) > 1:
             raise UserError(
                 "the training examples are of several forms; expected pairs alone, pairs with "
                 "scores alone, or texts alone"
             )
-        if forms == {(True, True)} and len({one.label for one in train}) == 1:
+        if forms == {(True, True)} and len({example.label for example in train}) == 1:
             raise UserError(
                 f"all scores are {train[0].label}; pairs that are simply alike need none "
                 '(--label "")'
@@ -111,7 +111,7 @@ class Embed(Task):
                 "training on texts without pairs requires dropout, which tells two readings of a "
                 "text apart, and this model has none; add --set tune.dropout=0.1"
             )
-        return LabelledTexts.of(one._replace(pair=one.text) for one in train)
+        return LabelledTexts.of(example._replace(pair=example.text) for example in train)
 
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
         """Return nothing: vectors have no labels."""
@@ -124,17 +124,20 @@ class Embed(Task):
         is_pooled = self.pooling == "mean"
 
         def encoded() -> Iterator[EncodedExample]:
-            for some in batched(examples):
-                texts = [(one.text,) if one.pair is None else (one.text, one.pair) for one in some]
+            for chunk in batched(examples):
+                texts = [
+                    (example.text,) if example.pair is None else (example.text, example.pair)
+                    for example in chunk
+                ]
                 ids = iter(tokenizer.encode_batch([text for each in texts for text in each]))
                 for each in texts:
                     for number in range(len(each)):
-                        made = template.apply(next(ids))
-                        at = np.arange(len(made.ids))
+                        inputs = template.apply(next(ids))
+                        positions = np.arange(len(inputs.ids))
                         if not is_pooled:
-                            at = template.pooled_positions(made, self.pooling)
+                            positions = template.pooled_positions(inputs, self.pooling)
                         yield EncodedExample(
-                            made.ids, made.segments, at, made.was_cut, is_pooled,
+                            inputs.ids, inputs.segments, positions, inputs.was_cut, is_pooled,
                             is_further=number > 0,
                         )  # fmt: skip
 
@@ -146,16 +149,16 @@ class Embed(Task):
         Raises:
             UserError: one is not a pair, or a score is not a number.
         """
-        for one in examples:
-            if one.pair is None:
-                raise UserError(f"{one.source}: has no second text, and dev examples are pairs")
-        if len({bool(one.label) for one in examples}) > 1:
-            bare = next(one for one in examples if not one.label)
+        for example in examples:
+            if example.pair is None:
+                raise UserError(f"{example.source}: has no second text, and dev examples are pairs")
+        if len({bool(example.label) for example in examples}) > 1:
+            bare = next(example for example in examples if not example.label)
             raise UserError(f"{bare.source}: has no score, but other pairs have one")
         numbers: dict[str, int] = {}
-        texts = [text for one in examples for text in (one.text, one.pair or "")]
+        texts = [text for example in examples for text in (example.text, example.pair or "")]
         ids = [numbers.setdefault(text, len(numbers)) for text in texts]
-        scores = np.repeat([_score(one) for one in examples], 2)
+        scores = np.repeat([_score(example) for example in examples], 2)
         return PairTargets(examples, np.stack([scores, np.asarray(ids, np.float64)], axis=1))
 
     # -- learning ----------------------------------------------------------------------------------
@@ -224,7 +227,7 @@ class Embed(Task):
         self, train: PairTargets, dev: PairTargets, labels: tuple[str, ...]
     ) -> Mapping[str, Array]:
         """Return the counts of each text's words as its vector."""
-        texts = [text for one in dev.examples for text in (one.text, one.pair or "")]
+        texts = [text for example in dev.examples for text in (example.text, example.pair or "")]
         counts = HashingVectorizer(
             n_features=WORDS, alternate_sign=False, norm=None, dtype=np.float32
         )
@@ -245,13 +248,13 @@ class Embed(Task):
     ) -> list[dict[str, Any]]:
         """Return the cosine of each pair, or the vector of each text."""
         rows = []
-        for one in found:
-            vectors = _normalised(one.outputs)
+        for result in found:
+            vectors = _normalised(result.outputs)
             is_pair = len(vectors) > 1
             answer = (
                 shortest(np.clip(vectors[0] @ vectors[1], -1, 1))  # rounded, it may exceed 1
                 if is_pair
-                else list(map(shortest, one.outputs[0]))
+                else list(map(shortest, result.outputs[0]))
             )
             rows.append({PREDICTION: answer})
         return rows
@@ -308,13 +311,13 @@ def _retrieval(first: Array, second: Array, numbers: Array) -> dict[str, float]:
         second: those to be found.
         numbers: of the second texts, (pairs,).
     """
-    _, kept, which = np.unique(numbers, return_index=True, return_inverse=True)
-    texts = second[kept]
+    _, unique_rows, which = np.unique(numbers, return_index=True, return_inverse=True)
+    texts = second[unique_rows]
     hits, reciprocals = [], []
     for begin in range(0, len(first), AT_ONCE):
-        some = slice(begin, begin + AT_ONCE)
-        cosines = first[some] @ texts.T
-        right = np.take_along_axis(cosines, which[some, None], axis=1)
+        rows = slice(begin, begin + AT_ONCE)
+        cosines = first[rows] @ texts.T
+        right = np.take_along_axis(cosines, which[rows, None], axis=1)
         above, ties = (cosines > right).sum(1), (cosines == right).sum(1)
         hits.append((above == 0) / ties)
         reciprocals.append(1 / (above + (ties + 1) / 2))

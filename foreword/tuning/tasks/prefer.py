@@ -101,7 +101,7 @@ class Prefer(ConversationTask):
         """Return the prompt with the chosen answer, and with the rejected one."""
         tokens = ChatTokens.of(tokenizer, template)
         pair = _pair if template.is_causal else _pair_with_source
-        return EncodedTexts.of(one for e in examples for one in pair(e, tokens))
+        return EncodedTexts.of(encoded for e in examples for encoded in pair(e, tokens))
 
     def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
         """Return zeros: the targets are the tokens of the inputs."""
@@ -109,9 +109,9 @@ class Prefer(ConversationTask):
 
     def place(self, targets: Any, encoded: Sequence[EncodedExample]) -> PairedAnswers:
         """Return the tokens of the answers."""
-        ids = [one.written for one in encoded]
+        ids = [example.written for example in encoded]
         lengths = np.asarray(list(map(len, ids)))
-        is_rejected = np.repeat([one.is_further for one in encoded], lengths)
+        is_rejected = np.repeat([example.is_further for example in encoded], lengths)
         columns = np.zeros((int(lengths.sum()), 3))
         columns[:, 0], columns[:, 1] = np.concatenate(ids), is_rejected
         return PairedAnswers(columns, np.concatenate([[0], lengths.cumsum()]))
@@ -198,10 +198,10 @@ def _pair(example: Labelled, tokens: ChatTokens) -> Iterator[EncodedExample]:
     room = max(tokens.length - longest, tokens.length // 2)
     prompt, prompt_was_cut = tokens.prompt(of_text(example.text), room)
     for number, answer in enumerate(answers):
-        kept = answer[: tokens.length - len(prompt)]
-        ids = np.concatenate([prompt, np.asarray(kept, np.int64)])
+        cut_answer = answer[: tokens.length - len(prompt)]
+        ids = np.concatenate([prompt, np.asarray(cut_answer, np.int64)])
         before = np.arange(len(prompt) - 1, len(ids) - 1)
-        was_cut = prompt_was_cut or len(kept) < len(answer)
+        was_cut = prompt_was_cut or len(cut_answer) < len(answer)
         yield EncodedExample(ids, np.zeros_like(ids), before, was_cut, is_further=number > 0)
 
 
@@ -210,10 +210,10 @@ def _pair_with_source(example: Labelled, tokens: ChatTokens) -> Iterator[Encoded
     ids, source_was_cut = tokens.source(of_text(example.text), tokens.length - SOURCE_ENDS)
     for number, text in enumerate((example.label, example.pair or "")):
         answer = np.asarray(tokens.tokenizer.encode(text), np.int64)
-        kept = answer[: tokens.length]
-        was_cut = source_was_cut or len(kept) < len(answer)
+        cut_answer = answer[: tokens.length]
+        was_cut = source_was_cut or len(cut_answer) < len(answer)
         yield EncodedExample(
-            ids, np.zeros_like(ids), ids[:0], was_cut, answer=kept, is_further=number > 0
+            ids, np.zeros_like(ids), ids[:0], was_cut, answer=cut_answer, is_further=number > 0
         )
 
 

@@ -156,23 +156,23 @@ class Span(HeadedTask):
         self, question: Sequence[int], ids: Array, offsets: Array, template: InputTemplate
     ) -> Iterator[EncodedExample]:
         """Yield a question with each window of its passage; a long question is cut."""
-        asked = list(question[: template.room // 2])
-        room = template.room - len(asked)
+        cut_question = list(question[: template.room // 2])
+        room = template.room - len(cut_question)
         step = min(self.stride or max(room // 2, 1), room)
         for begin in range(0, max(len(ids) - room, 0) + step, step):
             part = slice(begin, begin + room)
             if begin and begin - step + room >= len(ids):
                 return
-            made = template.apply(asked, ids[part].tolist())
-            first = len(template.prefix) + len(asked) + len(template.separator)
+            inputs = template.apply(cut_question, ids[part].tolist())
+            first = len(template.prefix) + len(cut_question) + len(template.separator)
             count = len(ids[part])
             spans = np.concatenate([[[0, 0]], offsets[part]])
-            positions = np.append(_none(template, len(made.ids), first), first + np.arange(count))
+            positions = np.append(_none(template, len(inputs.ids), first), first + np.arange(count))
             yield EncodedExample(
-                made.ids,
-                made.segments,
+                inputs.ids,
+                inputs.segments,
                 positions,
-                len(asked) < len(question),
+                len(cut_question) < len(question),
                 is_further=begin > 0,
                 spans=spans,
             )
@@ -214,10 +214,12 @@ class Span(HeadedTask):
             targets: of the same positions.
         """
         threshold = self._threshold(outputs, targets)
-        found = by_example(targets.examples, targets.windows, outputs)
-        answers = [self._found(one, 1) for one in found]
-        given = [one.candidates[0].text if one.margin <= threshold else "" for one in answers]
-        pairs = list(zip(given, map(_right, targets.examples), strict=True))
+        results = by_example(targets.examples, targets.windows, outputs)
+        answers = [self._best_spans(result, 1) for result in results]
+        texts = [
+            answer.candidates[0].text if answer.margin <= threshold else "" for answer in answers
+        ]
+        pairs = list(zip(texts, map(_right, targets.examples), strict=True))
         return {
             "answer_f1": float(np.mean([f1(answer, right) for answer, right in pairs])),
             "exact_match": float(np.mean([exact_match(answer, right) for answer, right in pairs])),
@@ -232,14 +234,15 @@ class Span(HeadedTask):
             return self.threshold
         if NO_ANSWER not in targets.labels:
             return ALWAYS_ANSWER
-        found = by_example(targets.examples, targets.windows, outputs)
-        answers = [self._found(one, 1) for one in found]
+        results = by_example(targets.examples, targets.windows, outputs)
+        answers = [self._best_spans(result, 1) for result in results]
         right = [_right(example) for example in targets.examples]
         scored = [
-            f1(one.candidates[0].text, answer) for one, answer in zip(answers, right, strict=True)
+            f1(answer.candidates[0].text, expected)
+            for answer, expected in zip(answers, right, strict=True)
         ]
-        margins = [one.margin for one in answers]
-        return best_threshold(scored, margins, [answer != [""] for answer in right])
+        margins = [answer.margin for answer in answers]
+        return best_threshold(scored, margins, [expected != [""] for expected in right])
 
     def baselines(
         self, train: SpanTargets, dev: SpanTargets, labels: tuple[str, ...]
@@ -265,8 +268,8 @@ class Span(HeadedTask):
     ) -> list[dict[str, Any]]:
         """Return the answer to each question; with `probabilities` the best ones too."""
         rows = []
-        for one in found:
-            best = self._found(one, 20)
+        for result in found:
+            best = self._best_spans(result, 20)
             scores = np.array([best.none, *(each.score for each in best.candidates)])
             shares = softmax(scores) if NO_ANSWER in labels else [0.0, *softmax(scores[1:])]
             assert self.threshold is not None
@@ -285,13 +288,13 @@ class Span(HeadedTask):
             rows.append(row)
         return rows
 
-    def _found(self, one: ExampleOutputs, count: int) -> Found:
+    def _best_spans(self, result: ExampleOutputs, count: int) -> BestSpans:
         """Return the best spans of all windows of a question, each text once."""
-        candidates: dict[tuple[int, int], float] = {}
+        scores: dict[tuple[int, int], float] = {}
         none, at = np.inf, 0
-        for window in one.inputs:
+        for window in result.inputs:
             size = len(window.pooled_positions)
-            starts, ends = one.outputs[at : at + size].astype(np.float64).T
+            starts, ends = result.outputs[at : at + size].astype(np.float64).T
             at += size
             none = min(none, starts[0] + ends[0])
             spans = window.spans
@@ -306,10 +309,10 @@ class Span(HeadedTask):
                 if np.isfinite(table[more, start]):
                     key = int(spans[1 + start, 0]), int(spans[1 + start + more, 1])
                     score = float(table[more, start])
-                    candidates[key] = max(candidates.get(key, -np.inf), score)
-        ranked = sorted(candidates.items(), key=lambda item: (-item[1], item[0]))[:count]
-        made = [_candidate(one.example.text, *key, score) for key, score in ranked]
-        return Found(made, float(none))
+                    scores[key] = max(scores.get(key, -np.inf), score)
+        ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:count]
+        candidates = [_candidate(result.example.text, *key, score) for key, score in ranked]
+        return BestSpans(candidates, float(none))
 
 
 class SpanCandidate(NamedTuple):
@@ -320,7 +323,7 @@ class SpanCandidate(NamedTuple):
     score: float
 
 
-class Found(NamedTuple):
+class BestSpans(NamedTuple):
     """The best spans, and the score of no answer."""
 
     candidates: list[SpanCandidate]
@@ -366,7 +369,7 @@ def _answers(cell: Any, source: str) -> list[tuple[str, int]]:
         if isinstance(cell, Mapping):
             pairs = list(zip(cell["text"], cell["answer_start"], strict=True))
         else:
-            pairs = [(one["text"], one["answer_start"]) for one in cell]
+            pairs = [(answer["text"], answer["answer_start"]) for answer in cell]
         return [(str(text), int(start)) for text, start in pairs]
     except (TypeError, KeyError, ValueError):
         raise UserError(

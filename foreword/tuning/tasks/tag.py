@@ -157,10 +157,12 @@ class Tag(HeadedTask):
         """
 
         def encoded() -> Iterator[EncodedExample]:
-            for some in batched(examples):
-                forms = list(dict.fromkeys(form for one in some for form in _forms(one.text)))
+            for chunk in batched(examples):
+                forms = list(
+                    dict.fromkeys(form for example in chunk for form in _forms(example.text))
+                )
                 pieces = dict(zip(forms, tokenizer.encode_words(forms), strict=True))
-                for example in some:
+                for example in chunk:
                     words = [
                         _known(pieces[form], form, tokenizer, example.source)
                         for form in _forms(example.text)
@@ -193,15 +195,17 @@ class Tag(HeadedTask):
             outputs: (words, labels).
             targets: of the same words.
         """
-        chosen, right = outputs.argmax(axis=1), np.concatenate(targets.arrays)
+        predicted, right = outputs.argmax(axis=1), np.concatenate(targets.arrays)
         is_scored = right != UNTAGGED
-        scores = {"accuracy": float((chosen == right)[is_scored].mean()) if is_scored.any() else 0}
+        scores = {
+            "accuracy": float((predicted == right)[is_scored].mean()) if is_scored.any() else 0
+        }
         if not are_entity_labels(targets.labels):
             return scores
         sizes = [len(_forms(sentence.text)) for sentence in targets.sentences]
         edges = np.cumsum([0, *sizes])
         names = np.asarray([*targets.labels, "O"])  # a word without a label is outside of entities
-        both = ([names[n[a:b]].tolist() for a, b in pairwise(edges)] for n in (right, chosen))
+        both = ([names[n[a:b]].tolist() for a, b in pairwise(edges)] for n in (right, predicted))
         return {**entity_scores(*both), **scores}
 
     def baselines(
@@ -217,12 +221,12 @@ class Tag(HeadedTask):
         overall: Counter[int] = sum(by_word.values(), Counter())
         usual = overall.most_common(1)[0][0]
         best = {word: counts.most_common(1)[0][0] for word, counts in by_word.items()}
-        chosen = [
+        predicted = [
             best.get(form.strip(), usual)
             for sentence in dev.sentences
             for form in _forms(sentence.text)
         ]
-        return {"most frequent label of each word": np.eye(len(labels))[chosen]}
+        return {"most frequent label of each word": np.eye(len(labels))[predicted]}
 
     def answer_types(
         self, labels: tuple[str, ...], *, probabilities: bool, is_pair: bool = False
@@ -237,8 +241,8 @@ class Tag(HeadedTask):
     ) -> list[dict[str, Any]]:
         """Return the labels of each sentence's words, and their probabilities."""
         rows = []
-        for one in found:
-            shares = softmax(one.outputs, axis=1)
+        for result in found:
+            shares = softmax(result.outputs, axis=1)
             row = {
                 PREDICTION: [labels[n] for n in shares.argmax(axis=1)],
                 PROBABILITY: [shortest(share) for share in shares.max(axis=1)],

@@ -94,9 +94,11 @@ class TextToText(WritingTask):
         text, label = row.get(columns.text), row.get(columns.label)
         joined = dict(row)
         if isinstance(text, LIST):
-            joined[columns.text] = " ".join(text_of(one, source) for one in text)
+            joined[columns.text] = " ".join(text_of(sentence, source) for sentence in text)
         if isinstance(label, LIST):
-            joined[columns.label] = BETWEEN.join(label_of(one, source).strip() for one in label)
+            joined[columns.label] = BETWEEN.join(
+                label_of(answer, source).strip() for answer in label
+            )
         return example_of(joined, columns, source)
 
     def notes(self, train: Sequence[Labelled], dev: Sequence[Labelled]) -> list[str]:
@@ -148,12 +150,12 @@ class TextToText(WritingTask):
 
     def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> WrittenTargets:
         """Return the right answers as texts; their ids are those of `encode`."""
-        references = [[self.word_of(one) for one in answers_of(e)] for e in examples]
+        references = [[self.word_of(answer) for answer in answers_of(e)] for e in examples]
         return WrittenTargets((), references, [e.text for e in examples])
 
     def place(self, targets: Any, encoded: Sequence[EncodedExample]) -> Any:
         """Return the tokens of the answers, with their texts if the model is to write them."""
-        ids = Ragged.of(one.written for one in encoded)
+        ids = Ragged.of(example.written for example in encoded)
         return replace(targets, ids=ids) if self.writes else ids
 
     def prepared(self, targets: Any, labels: tuple[str, ...]) -> Task:
@@ -200,7 +202,7 @@ class TextToText(WritingTask):
         edges = np.cumsum([len(target) for target in targets])[:-1]
         is_right = outputs[:, 0].astype(np.int64) == np.concatenate(list(targets))
         return {
-            "accuracy": float(np.mean([one.all() for one in np.split(is_right, edges)])),
+            "accuracy": float(np.mean([answer.all() for answer in np.split(is_right, edges)])),
             "tokens": float(np.mean(is_right)),
         }
 
