@@ -99,31 +99,31 @@ def _plain(hint: Any) -> Any:
     return hint if hint in (bool, int, float, str) else None
 
 
-def paths(given: Paths | None, name: str = DATA) -> tuple[str, ...]:
+def paths(value: Paths | None, name: str = DATA) -> tuple[str, ...]:
     """Return one path or several as texts; none for None.
 
     Raises:
         UserError: one is empty, or is not a path; `name` names the argument.
     """
-    if given is None:
+    if value is None:
         return ()
-    several = [given] if isinstance(given, str | PathLike) else items_of(given, name, "paths")
-    return tuple(_not_empty(one, name) for one in several)
+    items = [value] if isinstance(value, str | PathLike) else items_of(value, name, "paths")
+    return tuple(_not_empty(item, name) for item in items)
 
 
-def path(given: PathName, name: str) -> Path:
+def path(value: PathName, name: str) -> Path:
     """Return a path.
 
     Raises:
         UserError: it is empty, or is not a path; `name` names the argument.
     """
-    return Path(_not_empty(given, name))
+    return Path(_not_empty(value, name))
 
 
-def _not_empty(given: PathName, name: str) -> str:
-    if not isinstance(given, str | PathLike):
-        raise UserError(f"{name}: expected a path, got {reprlib.repr(given)}")
-    text = fspath(given)
+def _not_empty(value: PathName, name: str) -> str:
+    if not isinstance(value, str | PathLike):
+        raise UserError(f"{name}: expected a path, got {reprlib.repr(value)}")
+    text = fspath(value)
     if not isinstance(text, str):
         raise UserError(f"{name}: expected a path in text, got {text!r}")
     if not text:
@@ -142,20 +142,22 @@ def _may_exist(text: str) -> bool:
     return any(sign in text for sign in "*?[") or os.path.lexists(Path(text).expanduser())
 
 
-def assignments(given: Settings) -> list[str]:
+def assignments(settings: Settings) -> list[str]:
     """Return settings as `--set` takes them: `{"model.layers": 6}` as `["model.layers=6"]`.
 
     Raises:
         UserError: they are neither a table nor such texts, or a setting is None.
     """
-    if isinstance(given, Mapping):
-        if nones := [name for name, value in given.items() if value is None]:
+    if isinstance(settings, Mapping):
+        if nones := [name for name, value in settings.items() if value is None]:
             raise UserError(f"settings: {nones[0]} is None; leave it out for its default")
-        return [f"{name}={config.to_toml(value)}" for name, value in given.items()]
-    is_list = isinstance(given, Sequence) and not isinstance(given, str)
-    if not is_list or not all(isinstance(one, str) for one in given):
-        raise UserError(f'settings: expected a table, such as {{"model.layers": 6}}, got {given!r}')
-    return list(given)
+        return [f"{name}={config.to_toml(value)}" for name, value in settings.items()]
+    is_list = isinstance(settings, Sequence) and not isinstance(settings, str)
+    if not is_list or not all(isinstance(item, str) for item in settings):
+        raise UserError(
+            f'settings: expected a table, such as {{"model.layers": 6}}, got {settings!r}'
+        )
+    return list(settings)
 
 
 def read_recipe(recipe: PathName | Recipe, settings: Sequence[str]) -> Recipe:
@@ -175,11 +177,11 @@ def budget_of(**amounts: float | None) -> Budget | None:
     Raises:
         UserError: more than one is given, or its amount is impossible.
     """
-    given = {unit: amount for unit, amount in amounts.items() if amount is not None}
-    if len(given) > 1:
-        flags = ", ".join(f"--{unit}" for unit in given)
-        raise UserError(f"give one budget, not {len(given)}: {flags}")
-    for unit, amount in given.items():
+    budgets = {unit: amount for unit, amount in amounts.items() if amount is not None}
+    if len(budgets) > 1:
+        flags = ", ".join(f"--{unit}" for unit in budgets)
+        raise UserError(f"give one budget, not {len(budgets)}: {flags}")
+    for unit, amount in budgets.items():
         try:
             return config.build(Budget, {"unit": unit, "amount": amount})
         except UserError as error:
@@ -189,10 +191,10 @@ def budget_of(**amounts: float | None) -> Budget | None:
 
 def given_reading(**settings: str | None) -> dict[str, Any]:
     """Return the settings of reading text that are given, as a recipe has them."""
-    given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
-    if given.get("documents", "line") != "line":
-        given["blank_lines"] = False  # there are none to count
-    return given
+    reading: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+    if reading.get("documents", "line") != "line":
+        reading["blank_lines"] = False  # there are none to count
+    return reading
 
 
 def given_reading_of(texts: Iterable[str] | None, **settings: str | None) -> dict[str, Any]:
@@ -201,52 +203,52 @@ def given_reading_of(texts: Iterable[str] | None, **settings: str | None) -> dic
     Raises:
         UserError: there are such settings for texts given in Python.
     """
-    given = given_reading(**settings)
-    if texts is not None and given:
-        refuse(given, "cannot be combined with texts, which are documents as they are")
-    return given
+    reading = given_reading(**settings)
+    if texts is not None and reading:
+        refuse(reading, "cannot be combined with texts, which are documents as they are")
+    return reading
 
 
-def refuse(given: Mapping[str, Any], why: str) -> NoReturn:
+def refuse(reading: Mapping[str, Any], why: str) -> NoReturn:
     """Refuse settings of reading where no text is read.
 
     Raises:
         UserError: always; it names the first.
     """
-    raise UserError(f"--{next(iter(given))}: {why}")
+    raise UserError(f"--{next(iter(reading))}: {why}")
 
 
-def read_as(settings: ReadSettings, given: Mapping[str, Any]) -> ReadSettings:
+def read_as(settings: ReadSettings, reading: Mapping[str, Any]) -> ReadSettings:
     """Return `settings` with those given.
 
     Raises:
         UserError: a value is not a choice.
     """
     try:
-        return replace(settings, **given)
+        return replace(settings, **reading)
     except ValueError as error:
         raise UserError(f"--{error}") from None
 
 
-def heldout(given: Paths | float | None) -> tuple[str, ...]:
+def heldout(value: Paths | float | None) -> tuple[str, ...]:
     """Return a share, or one path or several, as texts."""
-    return (str(given),) if isinstance(given, numbers.Real) else paths(given, "--heldout")  # type: ignore[arg-type]
+    return (str(value),) if isinstance(value, numbers.Real) else paths(value, "--heldout")  # type: ignore[arg-type]
 
 
 def hold_out(
-    settings: PrepareSettings, given: Sequence[str]
+    settings: PrepareSettings, values: Sequence[str]
 ) -> tuple[PrepareSettings, tuple[str, ...]]:
     """Return the settings with the share of documents given, and the texts given.
 
     Raises:
         UserError: both were given, or several shares, or an impossible one.
     """
-    if not any(map(is_share, given)):
-        return settings, tuple(given)
-    if len(given) > 1:
-        raise UserError(f"--heldout: expected one share, or texts; got {' and '.join(given)}")
+    if not any(map(is_share, values)):
+        return settings, tuple(values)
+    if len(values) > 1:
+        raise UserError(f"--heldout: expected one share, or texts; got {' and '.join(values)}")
     try:
-        return replace(settings, heldout=float(given[0])), ()
+        return replace(settings, heldout=float(values[0])), ()
     except ValueError as error:
         raise UserError(f"--{error}") from None
 

@@ -48,11 +48,11 @@ class ExampleSource:
     columns: Columns | None = None
 
 
-def sources_of(given: Examples, name: str, task: Task) -> list[ExampleSource]:
+def sources_of(examples: Examples, name: str, task: Task) -> list[ExampleSource]:
     """Return the files or tables of an argument, or its examples as one table.
 
     Args:
-        given: a file or a table, or several; or examples, each `(text, label)` or `(text, label,
+        examples: a file or a table, or several; or examples, each `(text, label)` or `(text, label,
             second text)`.
         name: of the argument.
         task: reads the examples.
@@ -60,9 +60,9 @@ def sources_of(given: Examples, name: str, task: Task) -> list[ExampleSource]:
     Raises:
         UserError: it is something else, or an example is.
     """
-    if (one := _source_of(given, name)) is not None:
-        return [one]
-    items = list(items_of(given, name, "examples"))
+    if (source := _source_of(examples, name)) is not None:
+        return [source]
+    items = list(items_of(examples, name, "examples"))
     if not items:
         raise UserError(f"{name}: is empty")
     if not task.reads_texts and isinstance(items[0], tuple | list | Mapping):
@@ -74,19 +74,19 @@ def sources_of(given: Examples, name: str, task: Task) -> list[ExampleSource]:
         return [ExampleSource("", table, Columns(TEXT, label, pair))]
     sources = []
     for number, item in enumerate(items):
-        if (one := _source_of(item, f"{name}[{number}]")) is None:
+        if (source := _source_of(item, f"{name}[{number}]")) is None:
             raise UserError(
                 f"{name}[{number}]: expected (text, label), or a file or table for each task; got "
                 f"{reprlib.repr(item)}"
             )
-        sources.append(one)
+        sources.append(source)
     return sources
 
 
-def _source_of(given: Any, name: str) -> ExampleSource | None:
-    if isinstance(given, str | PathLike):
-        return ExampleSource(str(_arguments.path(given, f"--{name}")))
-    table = given_table(given, name)
+def _source_of(value: Any, name: str) -> ExampleSource | None:
+    if isinstance(value, str | PathLike):
+        return ExampleSource(str(_arguments.path(value, f"--{name}")))
+    table = given_table(value, name)
     return None if table is None else ExampleSource("", table)
 
 
@@ -197,10 +197,10 @@ class ExampleReader:
         if self.prefixes and (not self.task.reads_texts or self.task.compares_texts):
             kind = kinds.name_of(self.task)
             raise UserError(f"--prefix: is for texts; {kind} reads its examples as they are")
-        given = {"train": train, "dev": dev} | ({"test": test} if test else {})
-        parts = {name: self._read(sources) for name, sources in given.items()}
-        columns = [one for part in parts.values() for one in part.columns]
-        if len({bool(one.pair) for one in columns}) > 1 and not self.task.compares_texts:
+        named_sources = {"train": train, "dev": dev} | ({"test": test} if test else {})
+        parts = {name: self._read(part) for name, part in named_sources.items()}
+        columns = [c for part in parts.values() for c in part.columns]
+        if len({bool(c.pair) for c in columns}) > 1 and not self.task.compares_texts:
             names = ", ".join(parts)
             raise UserError(f"{names}: pairs of texts in one, single texts in the other")
         return ExampleSplits(parts.pop("train"), parts)

@@ -65,7 +65,7 @@ class FineTuning:
 
     def request(self, trained: TrainedModel) -> str:
         """Return a digest of all that decides the result."""
-        tables: list[Mapping[str, Any]] = [config.to_table(one) for one in self.variants]
+        tables: list[Mapping[str, Any]] = [config.to_table(variant) for variant in self.variants]
         if len(self.rates.values) > 1:
             tables.append(config.to_table(self.rates))
         if self.further or self.has_words:
@@ -74,22 +74,22 @@ class FineTuning:
         return finished.request_digest(trained, self.task, tables, examples)
 
 
-def find(trained: TrainedModel, wanted: FineTuning) -> dict[str, Any] | None:
+def find(trained: TrainedModel, job: FineTuning) -> dict[str, Any] | None:
     """Return the scores if the same fine-tuning is done already; None if nothing is in its way.
 
     Raises:
         UserError: another result is there, which is not overwritten.
     """
-    place = wanted.folder, wanted.evaluation
-    done = finished.find(*place, wanted.name, wanted.request(trained))
+    place = job.folder, job.evaluation
+    done = finished.find(*place, job.name, job.request(trained))
     if done is None:
-        results.require_free(wanted.evaluation, wanted.folder)
+        results.require_free(job.evaluation, job.folder)
     return done
 
 
 def fine_tune(
     trained: TrainedModel,
-    wanted: FineTuning,
+    job: FineTuning,
     display: ProgressDisplay,
     trackers: Sequence[Tracker] = (),
 ) -> tuple[TuneResult, dict[str, Any]]:
@@ -97,64 +97,64 @@ def fine_tune(
 
     Args:
         trained: the pretrained model.
-        wanted: what to do.
+        job: what to fine-tune, and where its results go.
         display: shows the progress; entered.
         trackers: receive the scores of each epoch.
 
     Returns:
         The result, and the scores as they are written.
     """
-    kept, request = unfinished.folder_for(wanted.folder), wanted.request(trained)
+    seeds_folder, request = unfinished.folder_for(job.folder), job.request(trained)
     with atomic.guarded(trained.run):
-        tracking = _tracking(trained, wanted, display)
+        tracking = _tracking(trained, job, display)
         with closing(tracking, trackers):
-            tune = partial(tuning.tune, unfinished=kept)
-            parts = trained, wanted.task, wanted.train, wanted.dev
+            tune = partial(tuning.tune, unfinished=seeds_folder)
+            parts = trained, job.task, job.train, job.dev
             choice = None
-            if len(wanted.rates.values) > 1:
+            if len(job.rates.values) > 1:
                 result, choice = tune_at_best_rate(
-                    tune, *parts, wanted.variants[0], wanted.rates, display.stage, wanted.further
+                    tune, *parts, job.variants[0], job.rates, display.stage, job.further
                 )
             else:
                 result = tune(
-                    *parts, wanted.variants, display.stage("tuning"),
-                    lambda row: tracking.record(_record(row)), further=wanted.further,
+                    *parts, job.variants, display.stage("tuning"),
+                    lambda row: tracking.record(_record(row)), further=job.further,
                 )  # fmt: skip
         if result.resumed:
             seeds = "1 seed was" if result.resumed == 1 else f"{result.resumed} seeds were"
             display.note(f"{seeds} trained by an earlier call")
-        if wanted.has_words and len(wanted.variants) == 1 and wanted.task.has_classes:
-            result = replace(result, rows=_with_words(result.rows, wanted))
+        if job.has_words and len(job.variants) == 1 and job.task.has_classes:
+            result = replace(result, rows=_with_words(result.rows, job))
         result = replace(
             result,
-            examples=result.examples | {"skipped": wanted.skipped},
+            examples=result.examples | {"skipped": job.skipped},
             settings=result.settings
-            | {"data": dict(wanted.data)}
+            | {"data": dict(job.data)}
             | ({} if trained.tuned_head is None else {"tuned_from": str(trained.folder)}),
-            notes=(*result.notes, *([] if choice is None else [choice.note()]), *wanted.notes),
+            notes=(*result.notes, *([] if choice is None else [choice.note()]), *job.notes),
         )
-        content = results.as_json(result, wanted.name, command())
+        content = results.as_json(result, job.name, command())
         content |= {"request": request}
         content |= {} if choice is None else {"rate": choice.as_json()}
-        results.save_network(result, wanted.folder, wanted.tuned_on, content)
-        stored.write(wanted.evaluation, content)
-        unfinished.remove(kept)
+        results.save_network(result, job.folder, job.tuned_on, content)
+        stored.write(job.evaluation, content)
+        unfinished.remove(seeds_folder)
     return result, content
 
 
-def _tracking(trained: TrainedModel, wanted: FineTuning, display: ProgressDisplay) -> Tracking:
-    task = {"kind": kinds.name_of(wanted.task), **config.to_table(wanted.task)}
-    used = {"task": task, **config.to_table(wanted.variants[0])}
-    file = wanted.evaluation.relative_to(trained.run / "evaluations").with_suffix("")
+def _tracking(trained: TrainedModel, job: FineTuning, display: ProgressDisplay) -> Tracking:
+    task = {"kind": kinds.name_of(job.task), **config.to_table(job.task)}
+    used = {"task": task, **config.to_table(job.variants[0])}
+    file = job.evaluation.relative_to(trained.run / "evaluations").with_suffix("")
     name = "-".join(file.parts)
     return Tracking(trained.run / "tracking" / name, name, display.warn, lambda: used)
 
 
-def _with_words(rows: Sequence[Row], wanted: FineTuning) -> list[Row]:
+def _with_words(rows: Sequence[Row], job: FineTuning) -> list[Row]:
     """Return the rows with those of a bag of words before the baselines without a text."""
-    first = wanted.variants[0]
-    drawn = draw(wanted.train, first.examples, first.seeds, wanted.task)
-    words = bags_of_words(wanted.task, drawn, wanted.dev, wanted.further)
+    first = job.variants[0]
+    drawn = draw(job.train, first.examples, first.seeds, job.task)
+    words = bags_of_words(job.task, drawn, job.dev, job.further)
     at = next(n for n, row in enumerate([*rows, {}]) if "lr" not in row)
     return [*rows[:at], *([summarise(words)] if words else []), *rows[at:]]
 

@@ -73,7 +73,7 @@ def kinds_named(word: str) -> list[tuple[str, str]]:
     folder, slash, name = word.rpartition("/")
     if slash:
         return [(folder, kind) for kind in kinds.called(folder, name)]
-    return [(one, name) for one in kinds.folders() for name in kinds.called(one, word)]
+    return [(parent, name) for parent in kinds.folders() for name in kinds.called(parent, word)]
 
 
 def folder_page(folder: str) -> Page:
@@ -93,16 +93,16 @@ def folder_page(folder: str) -> Page:
 def kind_pages(names: Sequence[tuple[str, str]]) -> Page:
     """Return the page of kinds: their settings, where they may be used, recipes that have them."""
     described = [describe.kind(folder, name, _roots()) for folder, name in names]
-    recipes = [_recipes(one.folder, one.name) for one in described]
+    recipes = [_recipes(kind.folder, kind.name) for kind in described]
 
     def draw() -> None:
-        for number, one in enumerate(described):
+        for number, kind in enumerate(described):
             if number:
                 out.print("\n")
-            _draw_kind(one, recipes[number])
+            _draw_kind(kind, recipes[number])
 
     pairs = zip(described, recipes, strict=True)
-    return Page([{**asdict(one), "recipes": names} for one, names in pairs], draw)
+    return Page([{**asdict(kind), "recipes": users} for kind, users in pairs], draw)
 
 
 def _draw_kind(page: KindDescription, recipes: Sequence[str]) -> None:
@@ -116,7 +116,7 @@ def _draw_kind(page: KindDescription, recipes: Sequence[str]) -> None:
         out.print()
         _draw_settings(page.settings)
     out.print()
-    settable = next((one for one in page.settings if one.default is not None), None)
+    settable = next((setting for setting in page.settings if setting.default is not None), None)
     lines = {"chosen by": _chosen_by(page.folder, page.name, page.set_by)}
     if page.set_by and settable is not None:
         lines["set by"] = f"--set {page.set_by[0]}.{settable.name}={_shown(settable.default)}"
@@ -134,14 +134,19 @@ def section_page(name: str, cls: type) -> Page:
         places = " of 'foreword tune'" if name == "tune" else f", or [{name}] in a recipe"
         _definitions({"set by": f"--set {name}.NAME=VALUE{places}"})
 
-    return Page({"section": name, "settings": [asdict(one) for one in settings]}, draw)
+    return Page({"section": name, "settings": [asdict(setting) for setting in settings]}, draw)
 
 
 def _draw_settings(settings: Sequence[Setting]) -> None:
     """Print settings with their defaults, possible values and meaning."""
     rows = [
-        [one.name, "required" if one.is_required else _shown(one.default), one.values, one.meaning]
-        for one in settings
+        [
+            setting.name,
+            "required" if setting.is_required else _shown(setting.default),
+            setting.values,
+            setting.meaning,
+        ]
+        for setting in settings
     ]
     table("", ["setting", "default", "values", "meaning"], rows)
 

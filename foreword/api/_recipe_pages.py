@@ -29,8 +29,8 @@ def recipes_page(names: Sequence[str] = ()) -> Page:
     recipes = [_summary(name) for name in names or config.RECIPES.names()]
     columns = ("recipe", "parameters", "layers", "d_model", "description")
     rows = [[recipe[column] for column in columns] for recipe in recipes]
-    shown = [["–" if cell is None else cell for cell in row] for row in rows]
-    return Page.of_table(recipes, columns, shown)
+    cells = [["–" if cell is None else cell for cell in row] for row in rows]
+    return Page.of_table(recipes, columns, cells)
 
 
 def families_page() -> Page:
@@ -63,12 +63,12 @@ def families_page() -> Page:
     keys = ("architecture", "objective", "positions", "paper")
     rows = [
         [
-            one["family"],
-            *("; ".join(one[key]) for key in keys),
-            grouped(one["recipes"]),
-            one["hugging_face"] or "–",
+            summary["family"],
+            *("; ".join(summary[key]) for key in keys),
+            grouped(summary["recipes"]),
+            summary["hugging_face"] or "–",
         ]
-        for one in summaries
+        for summary in summaries
     ]
     return Page.of_table(summaries, ["family", *keys, "recipes", "import, export"], rows)
 
@@ -140,7 +140,7 @@ def grids_page() -> Page:
         }
         for name, table in tables.items()
     ]
-    rows = [[", ".join(v) if isinstance(v, list) else v for v in one.values()] for one in grids]
+    rows = [[", ".join(v) if isinstance(v, list) else v for v in grid.values()] for grid in grids]
     return Page.of_table(grids, ["grid", "cells", "tasks", "description"], rows)
 
 
@@ -152,7 +152,10 @@ def suites_page() -> Page:
         tasks = [f"{task['name']} ({', '.join(task['metrics'])})" for task in table["tasks"]]
         about = table.get("description", "")
         suites.append({"suite": name, "tasks": tasks, "description": about})
-    rows = [[str(one["suite"]), ", ".join(one["tasks"]), str(one["description"])] for one in suites]
+    rows = [
+        [str(suite["suite"]), ", ".join(suite["tasks"]), str(suite["description"])]
+        for suite in suites
+    ]
     return Page.of_table(suites, ["suite", "tasks", "description"], rows)
 
 
@@ -163,8 +166,8 @@ def cleaning_page() -> Page:
         recipe = load_cleaning(name)
         steps = [kinds.name_of(step) for step in recipe.clean.steps]
         rows.append({"recipe": name, "steps": steps, "description": recipe.description})
-    shown = [[str(r["recipe"]), ", ".join(r["steps"]), str(r["description"])] for r in rows]
-    return Page.of_table(rows, ["recipe", "steps", "description"], shown)
+    cells = [[str(r["recipe"]), ", ".join(r["steps"]), str(r["description"])] for r in rows]
+    return Page.of_table(rows, ["recipe", "steps", "description"], cells)
 
 
 def cleaning_recipe_page(name: str, assignments: Sequence[str]) -> Page:

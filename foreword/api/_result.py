@@ -28,8 +28,8 @@ class Result:
         return [rows] if (rows := self._rows()) else []
 
     def __repr__(self) -> str:
-        given = {name: value for name, value in self._facts().items() if value is not None}
-        facts = {name: _line(value, LONGEST_FACT) for name, value in given.items()}
+        values = {name: value for name, value in self._facts().items() if value is not None}
+        facts = {name: _line(value, LONGEST_FACT) for name, value in values.items()}
         width = max(map(len, facts), default=0)
         lines = [type(self).__name__, *(f"  {n:<{width}}  {v}" for n, v in facts.items())]
         for rows in self._tables():
@@ -56,7 +56,7 @@ class Result:
             head = "".join(f"<th>{html.escape(column)}</th>" for column in _cells(columns))
             body = "".join(
                 "<tr>"
-                + "".join(f"<td>{html.escape(one)}</td>" for one in _cells(map(row.get, columns)))
+                + "".join(f"<td>{html.escape(text)}</td>" for text in _cells(map(row.get, columns)))
                 + "</tr>"
                 for row in rows
             )

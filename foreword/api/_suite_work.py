@@ -41,12 +41,12 @@ class TaskWork:
     Attributes:
         task: the task.
         files: its files.
-        wanted: the fine-tuning.
+        job: the fine-tuning.
     """
 
     task: SuiteTask
     files: FoundFiles
-    wanted: FineTuning
+    job: FineTuning
 
 
 def work_of(
@@ -71,12 +71,12 @@ def work_of(
         UserError: a file is broken, or a setting does not exist.
     """
     table = {"kind": kinds.name_of(task.task), **config.to_table(task.task)}
-    made, variants = settings.variants(table, metric=task.metrics[0])
-    made = with_published_head(made, trained)
+    tuning_task, variants = settings.variants(table, metric=task.metrics[0])
+    tuning_task = with_published_head(tuning_task, trained)
     rates = settings.rates
     if not rates.values and "lr" not in settings.strategy:
-        own = variants[0].strategy.peak_lr(neural_settings(trained.recipe.model))
-        values = (float(f"{own * factor:.2g}") for factor in suite.rate_factors)
+        peak_lr = variants[0].strategy.peak_lr(neural_settings(trained.recipe.model))
+        values = (float(f"{peak_lr * factor:.2g}") for factor in suite.rate_factors)
         rates = Rates(tuple(dict.fromkeys(values)), rates.chosen_on)
     # Read the examples.
     train, skipped, columns = read_examples(task, files.train)
@@ -93,8 +93,8 @@ def work_of(
         "pair": columns.pair,
         "label": columns.label,
     }
-    wanted = FineTuning(
-        made,
+    job = FineTuning(
+        tuning_task,
         variants,
         train,
         dev[first],
@@ -109,7 +109,7 @@ def work_of(
         has_words=True,
         notes=[overlap] if overlap else [],
     )
-    return TaskWork(task, files, wanted)
+    return TaskWork(task, files, job)
 
 
 class SuiteRun:
@@ -141,7 +141,7 @@ class SuiteRun:
         self.failures: list[str] = []
         self._tasks: dict[str, Any] = self._known()
         for read in works:
-            _fine_tuning.find(trained, read().wanted)
+            _fine_tuning.find(trained, read().job)
 
     def _known(self) -> dict[str, Any]:
         """Return the tasks of a table that is there.
@@ -175,26 +175,26 @@ class SuiteRun:
             number: of the task among all, for people.
             trackers: receive the scores of each epoch.
         """
-        task, wanted = work.task, work.wanted
-        shown = TaskDisplay(display, f"{task.name} ({number})")
-        content = _fine_tuning.find(self._trained, wanted)
+        task, job = work.task, work.job
+        task_display = TaskDisplay(display, f"{task.name} ({number})")
+        content = _fine_tuning.find(self._trained, job)
         if content is None:
-            for note in wanted.notes:
-                shown.warn(note)
+            for note in job.notes:
+                task_display.warn(note)
             try:
-                _, content = _fine_tuning.fine_tune(self._trained, wanted, shown, trackers)
+                _, content = _fine_tuning.fine_tune(self._trained, job, task_display, trackers)
             except TrainingStoppedError as error:
                 self.failures.append(f"{task.name}: {error}")
-                shown.warn(str(error))
+                task_display.warn(str(error))
                 return
         else:
-            shown.note("done already, with the same model, settings and examples")
-        submissions = self._submitted(work, content["request"], shown)
+            task_display.note("done already, with the same model, settings and examples")
+        submissions = self._submitted(work, content["request"], task_display)
         self._tasks[task.name] = {
             **{name: content[name] for name in SHOWN if name in content},
             "dev": list(work.files.dev),
             "notes": [*content["notes"], *_skipped_note(content)],
-            "evaluation": str(wanted.evaluation.relative_to(self._trained.run)),
+            "evaluation": str(job.evaluation.relative_to(self._trained.run)),
             "submissions": submissions,
         }
         self.write()
@@ -216,7 +216,7 @@ class SuiteRun:
             if out.is_file() and made_of.items() <= before.items():
                 submissions[name] = before
                 continue
-            model = open_tuned(work.wanted.folder, self._trained.device.type)
+            model = open_tuned(work.job.folder, self._trained.device.type)
             stage = display.stage(f"predicting {name}")
             rows, empty = write_submission(model, work.task, files, out, stage)
             submissions[name] = {**made_of, "file": str(out), "rows": rows, "without_text": empty}
@@ -238,7 +238,7 @@ class SuiteRun:
                 rows += score_rows(self._suite, task, done, done["dev"])
                 notes += [f"{task.name}: {note}" for note in done["notes"]]
                 notes += _submission_notes(done["submissions"])
-        sources = {one.name: one.source for one in self._suite.published}
+        sources = {model.name: model.source for model in self._suite.published}
         return {
             "name": self._evaluation.stem,
             "title": f"Fine-tuning: {self._evaluation.stem.removeprefix(PREFIX)}",
@@ -261,10 +261,10 @@ def _skipped_note(content: Mapping[str, Any]) -> list[str]:
 def _submission_notes(submissions: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return a line for each file of predictions."""
     lines = []
-    for name, made in submissions.items():
-        empty = f", {made['without_text']:,} without a text" * bool(made["without_text"])
+    for name, entry in submissions.items():
+        empty = f", {entry['without_text']:,} without a text" * bool(entry["without_text"])
         lines.append(
-            f"{name}: {made['rows']:,} predictions of seed 1's model{empty}: {made['file']}"
+            f"{name}: {entry['rows']:,} predictions of seed 1's model{empty}: {entry['file']}"
         )
     return lines
 

@@ -38,9 +38,9 @@ def _rates_of(lr: float | Sequence[float] | None, choose: str) -> tuple[float | 
         UserError: one is no rate, or occurs twice, or `choose` is neither train nor dev.
     """
     on = config.convert(ChosenOn, choose, "--choose")
-    given: Any = lr
-    is_list = isinstance(given, Sequence) and not isinstance(given, str)
-    values = [] if given is None else list(given) if is_list else [given]
+    rate_or_rates: Any = lr
+    is_list = isinstance(rate_or_rates, Sequence) and not isinstance(rate_or_rates, str)
+    values = [] if rate_or_rates is None else list(rate_or_rates) if is_list else [rate_or_rates]
     rates = tuple(config.convert(float, value, "--lr") for value in values)
     for rate in rates:
         check(LearningRate, rate, "--lr")
@@ -112,22 +112,22 @@ class GivenSettings:
                 "--compare cannot be combined with --strategy or --from-scratch: it runs them all"
             )
         # Put the assignments above the arguments.
-        chosen = {"task": dict(task), "tune": {"strategy": dict(self.strategy)}}
-        table = config.assign(chosen, self.assignments)
+        arguments = {"task": dict(task), "tune": {"strategy": dict(self.strategy)}}
+        table = config.assign(arguments, self.assignments)
         if unknown := sorted(table.keys() - {"task", "tune"}):
             raise UserError(f"--set {unknown[0]}: expected task.NAME=value or tune.NAME=value")
         # Build task and settings.
-        made: Task = config.build_kind(kinds.Part("tuning/tasks"), table["task"], "task")
-        given = {"metric": metric} | dict(self.options) | table["tune"]
-        settings = config.build(TuneSettings, given, "tune")
+        tuning_task: Task = config.build_kind(kinds.Part("tuning/tasks"), table["task"], "task")
+        tune_table = {"metric": metric} | dict(self.options) | table["tune"]
+        settings = config.build(TuneSettings, tune_table, "tune")
         try:
-            made.require_score(settings.metric, "tune.metric")
+            tuning_task.require_score(settings.metric, "tune.metric")
         except ValueError as error:
             raise UserError(str(error)) from error
         if compare:
-            has_frozen = not (made.scores_untuned or made.has_reference)
-            return made, variants(settings, has_frozen=has_frozen)
-        return made, [settings]
+            has_frozen = not (tuning_task.scores_untuned or tuning_task.has_reference)
+            return tuning_task, variants(settings, has_frozen=has_frozen)
+        return tuning_task, [settings]
 
     def as_table(self, trained: TrainedModel) -> dict[str, Any]:
         """Return all that tells the results of one call on a suite from those of another."""

@@ -107,15 +107,15 @@ def clean(
         assigned.append(f"clean.executor.workers={workers}")
     if isinstance(recipe, CleaningRecipe):
         table = config.assign(config.to_table(recipe), assigned)
-        wanted = config.build(CleaningRecipe, table)
+        cleaning = config.build(CleaningRecipe, table)
     else:
-        wanted = load_cleaning(str(_arguments.path(recipe, "--recipe")), assigned)
-    given = _arguments.given_reading_of(texts, field=field, documents=documents, errors=errors)
-    wanted = replace(wanted, read=_arguments.read_as(wanted.read, given))
+        cleaning = load_cleaning(str(_arguments.path(recipe, "--recipe")), assigned)
+    reading = _arguments.given_reading_of(texts, field=field, documents=documents, errors=errors)
+    cleaning = replace(cleaning, read=_arguments.read_as(cleaning.read, reading))
     sources = list(_arguments.paths(data)) if texts is None else [_arguments.texts_file(folder)]
     display = progress_of(progress)
     with _arguments.kept(texts, folder), display:
-        report, reused = clean_texts(sources, folder, wanted, display.stage)
+        report, reused = clean_texts(sources, folder, cleaning, display.stage)
     result = CleaningResult(folder, report, reused)
     write_page(report, result.page)
     return result

@@ -144,17 +144,19 @@ def compare(
     Raises:
         UserError: a mistake in the grid, or the folder holds something else.
     """
-    given = _arguments.given_reading(field=field, target=target, documents=documents, errors=errors)
+    reading = _arguments.given_reading(
+        field=field, target=target, documents=documents, errors=errors
+    )
     loaded = load_grid(
         str(grid if isinstance(grid, str) else _arguments.path(grid, "GRID")),
         [local(text) for text in _arguments.paths(data)],
         None if tasks is None else _arguments.path(tasks, "--tasks"),
         _arguments.budget_of(hours=hours, tokens=tokens, epochs=epochs, steps=steps, flops=flops),
         list(_arguments.paths(heldout, "--heldout")),
-        given,
+        reading,
     )
-    if is_prepared(loaded.data) and given:
-        _arguments.refuse(given, f"{loaded.data[0]} holds prepared text, which was read already")
+    if is_prepared(loaded.data) and reading:
+        _arguments.refuse(reading, f"{loaded.data[0]} holds prepared text, which was read already")
     folder = _arguments.path(out, "--out")
     with on_cluster(ray) as cluster, progress_of(progress, announces=True) as display:
         comparison = Comparison(loaded, folder, ComparisonProgress(display))

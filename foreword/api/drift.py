@@ -87,8 +87,8 @@ def drift(
         way_of(model, trained, _examples(model, dev, examples), _name(folder, folders))
         for folder, model in zip(folders, models, strict=True)
     ]
-    with progress_of(progress) as shown:
-        advance = shown.stage("measuring")
+    with progress_of(progress) as display:
+        advance = display.stage("measuring")
         count = len(ways) * (len(LINE) + 3) + (len(ways) > 1) * len(PLANE)
         done = 0
 
@@ -114,8 +114,8 @@ def _measured(ways: Sequence[TunedWay], step: Callable[[str], None]) -> dict[str
         moved = distances(way)
         changes += [{**labels, "layer": layer, "distance": d} for layer, d in moved.items()]
         step(f"{way.name}: states")
-        kept = similarities(way)
-        states += [{**labels, "layer": layer, "cka": cka} for layer, cka in enumerate(kept)]
+        layer_cka = similarities(way)
+        states += [{**labels, "layer": layer, "cka": cka} for layer, cka in enumerate(layer_cka)]
         losses = []
         for x in LINE:
             step(f"{way.name}: line")
@@ -133,7 +133,7 @@ def _measured(ways: Sequence[TunedWay], step: Callable[[str], None]) -> dict[str
             {
                 **labels,
                 "distance": moved["all"],
-                "CKA, last layer": kept[-1] if kept else None,
+                "CKA, last layer": layer_cka[-1] if layer_cka else None,
                 "loss at start": at[0.0].value,
                 "loss": at[1.0].value,
                 metric_name(at[1.0].metric): at[1.0].score,
@@ -178,7 +178,7 @@ def _run_of(folder: Path, run: Path | None) -> Path:
 
 
 def _name(folder: Path, folders: Sequence[Path]) -> str:
-    names = [one.absolute().name for one in folders]
+    names = [f.absolute().name for f in folders]
     name = folder.absolute().name
     return name if names.count(name) == 1 else str(folder)
 
@@ -198,7 +198,9 @@ def _examples(model: TunedModel, dev: Path | None, limit: int) -> list[Labelled]
     prefixes = list(data.get("prefix") or [])[: len(files)]
     reader = ExampleReader(model.task, columns, [], prefixes)
     sources = sources_of(files, "dev", model.task)
-    found = [one for task in reader.read((), sources).scored["dev"].tasks for one in task]
-    if not 0 < limit < len(found):
-        return found
-    return [found[n * len(found) // limit] for n in range(limit)]
+    examples = [
+        example for task in reader.read((), sources).scored["dev"].tasks for example in task
+    ]
+    if not 0 < limit < len(examples):
+        return examples
+    return [examples[n * len(examples) // limit] for n in range(limit)]

@@ -101,9 +101,11 @@ def evaluate(
     """
     memories = None if memory is None else _memories(memory)
     files = _arguments.paths(data)
-    given = _arguments.given_reading(field=field, target=target, documents=documents, errors=errors)
-    if given and not files:
-        _arguments.refuse(given, "requires --data")
+    reading = _arguments.given_reading(
+        field=field, target=target, documents=documents, errors=errors
+    )
+    if reading and not files:
+        _arguments.refuse(reading, "requires --data")
 
     # Open the model and the text.
     display = progress_of(progress)
@@ -111,7 +113,7 @@ def evaluate(
     for note in loaded.trained.notes:
         display.note(note)
     recipe = loaded.trained.recipe
-    recipe = replace(recipe, read=_arguments.read_as(recipe.read, given))
+    recipe = replace(recipe, read=_arguments.read_as(recipe.read, reading))
     prompted = replace(loaded.trained, recipe=recipe)
     folder, max_rows = loaded.trained.run, rows or heldout.ALL
     atomic.require_writable(folder / "evaluations", is_folder=True, remedy=atomic.MOVE_AWAY)
@@ -133,7 +135,7 @@ def evaluate(
             losses = heldout.on_prepared(prompted, text, max_rows, streams, display.stage)
         if prompted.is_count_based and memory is None:
             display.stage("counting n-grams")
-            by_order = [one.as_row() for one in sparsity.by_order(prompted, shards[0])]
+            by_order = [order.as_row() for order in sparsity.by_order(prompted, shards[0])]
 
         # Save the results.
         name = f"evaluate-{Path(files[0]).name if files else 'heldout'}"
@@ -152,18 +154,18 @@ def evaluate(
     return EvaluationResult(file, content, orders)
 
 
-def _memories(given: str | Sequence[int]) -> list[int]:
+def _memories(memory: str | Sequence[int]) -> list[int]:
     """Return lengths of memory, each once.
 
     Raises:
         UserError: there is none, or one is not a number of tokens.
     """
     try:
-        numbers = list(map(int, given.split(","))) if isinstance(given, str) else list(given)
+        numbers = list(map(int, memory.split(","))) if isinstance(memory, str) else list(memory)
     except (TypeError, ValueError):
         numbers = []
     if not numbers:
-        raise UserError(f"--memory {given}: expected numbers of tokens, such as 0,64,128")
+        raise UserError(f"--memory {memory}: expected numbers of tokens, such as 0,64,128")
     for number in numbers:
         check(CountOrZero, number, "--memory")
     return list(dict.fromkeys(map(int, numbers)))
@@ -181,7 +183,7 @@ def _content(
         "name": name,
         "task": "held-out loss by memory" if by_memory else "held-out loss",
         **about,
-        "rows": [one.as_row() for one in losses],
+        "rows": [loss.as_row() for loss in losses],
         "command": command(),
     }
     first = losses[0]
@@ -192,10 +194,12 @@ def _content(
 
 def _notes(losses: Sequence[HeldOut | MemoryLoss]) -> list[str]:
     """Return remarks on the figures, a line each."""
-    notes = [f"{one.what}: {one.about}" for one in losses if isinstance(one, HeldOut) and one.about]
+    notes = [
+        f"{loss.what}: {loss.about}" for loss in losses if isinstance(loss, HeldOut) and loss.about
+    ]
     if losses[0].unknown:
         notes.append(unknown_share_note(losses[0].unknown))
-    if any(one.as_row()["loss"] is None for one in losses):
+    if any(loss.as_row()["loss"] is None for loss in losses):
         notes.append("the model gives some of the text probability 0: its loss is infinite")
     return notes
 

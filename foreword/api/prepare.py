@@ -118,10 +118,10 @@ def prepare(
         raise UserError(_arguments.DATA_OR_TEXTS)
     folder = _arguments.path(out, "--out")
     paths = list(_arguments.paths(data)) if texts is None else [str(_arguments.texts_file(folder))]
-    given = _arguments.given_reading_of(
+    reading = _arguments.given_reading_of(
         texts, field=field, target=target, documents=documents, errors=errors
     )
-    read = _arguments.read_as(ReadSettings(), given)
+    read = _arguments.read_as(ReadSettings(), reading)
     how = PrepareSettings(sentences=sentences, workers=workers)
     how, heldout_texts = _arguments.hold_out(how, _arguments.heldout(heldout))
     if tokenizer is not None and (kind is not None or vocab is not None or settings):
@@ -130,32 +130,32 @@ def prepare(
         raise UserError("--workers cannot be combined with --ray, which uses all of the cluster")
     require_not_a_run(folder)
     require_free(folder)
-    wanted = _wanted_tokenizer(tokenizer, kind, vocab, settings)
+    tokenizer_or_kind = _tokenizer_or_settings(tokenizer, kind, vocab, settings)
 
     # Train the tokenizer, unless there is one, and write the shards.
     display = progress_of(progress)
     with on_cluster(ray) as cluster, _arguments.kept(texts, folder), display:
         files = find_files(paths, None, read)
         held = find_apart(heldout_texts, files, None, read)
-        existing = _existing_tokenizer(folder, files, held, read, how, wanted)
-        if isinstance(wanted, Tokenizer):
-            made = wanted
+        existing = _existing_tokenizer(folder, files, held, read, how, tokenizer_or_kind)
+        if isinstance(tokenizer_or_kind, Tokenizer):
+            shards_tokenizer = tokenizer_or_kind
         elif existing is not None:
-            made = existing
+            shards_tokenizer = existing
         else:
-            made = train_tokenizer(wanted, files, read, display.stage)
+            shards_tokenizer = train_tokenizer(tokenizer_or_kind, files, read, display.stage)
         advance = display.stage("cutting text into tokens")
 
         def show(done: int, total: int) -> None:
             advance(done, total, f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
 
         prepared = write_shards.prepare(
-            paths, made, folder, how, read, show, heldout_texts, cluster
+            paths, shards_tokenizer, folder, how, read, show, heldout_texts, cluster
         )
-    return PreparationResult(prepared, made)
+    return PreparationResult(prepared, shards_tokenizer)
 
 
-def _wanted_tokenizer(
+def _tokenizer_or_settings(
     tokenizer: PathName | None, kind: str | None, vocab: int | None, settings: Settings
 ) -> Tokenizer | TokenizerKind:
     """Return the tokenizer in a folder, or the settings to train one with."""
@@ -185,7 +185,7 @@ def _existing_tokenizer(
     held: Sequence[Path],
     read: ReadSettings,
     how: PrepareSettings,
-    wanted: Tokenizer | TokenizerKind,
+    tokenizer_or_kind: Tokenizer | TokenizerKind,
 ) -> Tokenizer | None:
     """Return the tokenizer of the shards in `out`; None if there are no whole ones.
 
@@ -195,7 +195,7 @@ def _existing_tokenizer(
         held: the text to hold out, if it is given apart.
         read: how files become documents.
         how: how documents become shards.
-        wanted: the tokenizer, or the settings to train it with.
+        tokenizer_or_kind: the tokenizer, or the settings to train it with.
 
     Raises:
         UserError: the shards are of other text, settings or tokenizer, and would be lost to the
@@ -207,9 +207,9 @@ def _existing_tokenizer(
     except UserError:  # nothing there, or nothing whole
         return None
     is_same = (
-        existing.fingerprint == wanted.fingerprint
-        if isinstance(wanted, Tokenizer)
-        else _settings_of(existing) == wanted
+        existing.fingerprint == tokenizer_or_kind.fingerprint
+        if isinstance(tokenizer_or_kind, Tokenizer)
+        else _settings_of(existing) == tokenizer_or_kind
     )
     how = replace(how, heldout=0.0) if held else how
     texts = fingerprint_text(list(files), read), fingerprint_text(list(held), read) if held else ""

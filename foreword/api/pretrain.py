@@ -162,7 +162,7 @@ def pretrain(
         running.require_free(run)
         trackers_of(track)
         tables = tables_of(probes)
-        wanted = request(
+        run_request = request(
             recipe,
             _arguments.paths(data) if texts is None else [str(_arguments.texts_file(run))],
             settings=_arguments.assignments(settings),
@@ -178,13 +178,13 @@ def pretrain(
             extend_vocabulary=extend_vocabulary,
             note=display.note,
         )
-        wanted = replace(wanted, inputs=replace(wanted.inputs, probes=tables))
+        run_request = replace(run_request, inputs=replace(run_request.inputs, probes=tables))
         with _arguments.kept(texts, run):
-            return _start(wanted, run, display, hooks=hooks, track=track)
+            return _start(run_request, run, display, hooks=hooks, track=track)
 
 
 def _start(
-    wanted: RunRequest,
+    run_request: RunRequest,
     run: Path,
     progress: ProgressDisplay,
     *,
@@ -194,16 +194,23 @@ def _start(
     """Create a run folder and train; nothing is left of a run that could not begin."""
     before = running.names_in(run)
     running.require_free(run)
-    wanted = wanted.extended(progress.note)
+    run_request = run_request.extended(progress.note)
     try:
         facts = None
-        if wanted.dial is not None:
-            facts = wanted.dial.facts
-            progress.note(wanted.dial.summary)
-        device = choose_device(wanted.recipe.train.device, "train.device")
-        machines = processes.memories(device) if wanted.recipe.parallel.may_shard else 1
+        if run_request.dial is not None:
+            facts = run_request.dial.facts
+            progress.note(run_request.dial.summary)
+        device = choose_device(run_request.recipe.train.device, "train.device")
+        machines = processes.memories(device) if run_request.recipe.parallel.may_shard else 1
         with first_alone():
-            running.start(wanted.recipe, wanted.inputs, run, wanted.starting_model, machines, facts)
+            running.start(
+                run_request.recipe,
+                run_request.inputs,
+                run,
+                run_request.starting_model,
+                machines,
+                facts,
+            )
         return _train(run, progress, hooks=hooks, track=track)
     except UserError:
         fail_first()  # others would miss what is undone

@@ -93,15 +93,17 @@ def probe(
     Raises:
         UserError: no such run or probe, a model does not support it, or a file cannot be read.
     """
-    given = _arguments.given_reading(field=field, target=target, documents=documents, errors=errors)
+    reading = _arguments.given_reading(
+        field=field, target=target, documents=documents, errors=errors
+    )
     texts = _arguments.paths(data)
-    if given and not texts:
-        _arguments.refuse(given, "requires --data")
+    if reading and not texts:
+        _arguments.refuse(reading, "requires --data")
     return measure(
         _arguments.paths(runs),
         kind if not isinstance(kind, str) else built(kind, settings),
         texts=tuple(texts),
-        reading=given,
+        reading=reading,
         untrained=untrained,
         out=None if out is None else _arguments.path(out, "--out"),
         device=device,
@@ -135,15 +137,15 @@ def suite(name: str, settings: Settings) -> Suite:
     if kind in known and not issubclass(kinds.load("probes", kind), Suite):
         raise UserError(f"--suite {name}: it asks no questions; run 'foreword probe --kind {kind}'")
     if kind not in known:
-        suites = [one for one in known if issubclass(kinds.load("probes", one), Suite)]
+        suites = [k for k in known if issubclass(kinds.load("probes", k), Suite)]
         raise UserError(f"--suite: no suite '{name}'{nearest(name, [*suites, *SUITES])}")
     questions = {field.name: field for field in fields(kinds.load("probes", kind))}.get("files")
-    given = config.assign({}, _arguments.assignments(settings))
-    if questions is not None and questions.default is MISSING and "files" not in given:
+    table = config.assign({}, _arguments.assignments(settings))
+    if questions is not None and questions.default is MISSING and "files" not in table:
         raise UserError(f"--suite {name}: requires --data, the files of its questions")
-    found = built(kind, settings)
-    assert isinstance(found, Suite)
-    return found
+    built_suite = built(kind, settings)
+    assert isinstance(built_suite, Suite)
+    return built_suite
 
 
 def measure(
@@ -179,22 +181,22 @@ def measure(
         raise UserError(f"--data: '{name}' brings its own sentences; see its settings")
     models = _opened(runs, dict(reading or {}), texts, device, display, untrained=untrained)
     folders = (
-        [out] if out else list(dict.fromkeys(one.trained.run / "evaluations" for one in models))
+        [out] if out else list(dict.fromkeys(model.trained.run / "evaluations" for model in models))
     )
     for folder in folders:
         remedy = atomic.OTHER_OUT if out else atomic.MOVE_AWAY
         atomic.require_writable(folder, is_folder=True, remedy=remedy)
     with ExitStack() as stack:
-        for one in models:
-            stack.enter_context(atomic.guarded(one.trained.run))
+        for model in models:
+            stack.enter_context(atomic.guarded(model.trained.run))
         stack.enter_context(display)
-        stage = display.stage(f"probing {', '.join(one.label for one in models)}")
+        stage = display.stage(f"probing {', '.join(model.label for model in models)}")
         finding = probe.measure(_shown(models, stage))
     saved = f"{prefix}-{name}"
     content: dict[str, Any] = {
         "name": saved,
         "task": finding.title,
-        "runs": {one.label: str(one.trained.run) for one in models},
+        "runs": {model.label: str(model.trained.run) for model in models},
         "settings": config.to_table(probe),
         "rows": list(finding.rows),
         "details": list(finding.details),
@@ -217,7 +219,7 @@ def _shown(models: Sequence[ProbedModel], stage: Callable[..., None]) -> list[Pr
     def part(before: int) -> Callable[[int, int], None]:
         return lambda done, total: stage(before * total + done, len(models) * total)
 
-    return [replace(one, progress=part(n)) for n, one in enumerate(models)]
+    return [replace(model, progress=part(n)) for n, model in enumerate(models)]
 
 
 def _opened(

@@ -153,9 +153,9 @@ def _turn(
     """
     recipe = FAMILIES[family].small
     if budget is None or budget.unit != "hours":
-        given = "" if budget is None else f", not --{budget.unit}"
+        instead = "" if budget is None else f", not --{budget.unit}"
         raise UserError(
-            f"{family}: chooses a model by the time that it has; give --hours{given}, as in "
+            f"{family}: chooses a model by the time that it has; give --hours{instead}, as in "
             f"--hours 1, or name a recipe, such as {recipe}"
         )
     if from_ is not None:

@@ -82,12 +82,12 @@ def _called(what: str) -> Page:
     Raises:
         UserError: there are neither.
     """
-    found = _kind_pages.kinds_named(what)
-    is_importer = all(folder == "interop/hf" for folder, _ in found)
+    matches = _kind_pages.kinds_named(what)
+    is_importer = all(folder == "interop/hf" for folder, _ in matches)
     family = family_recipes(what) if is_importer else []
     if family:
         return recipes_page(family)
-    if not found:
+    if not matches:
         from foreword.report.comparison import is_comparison
         from foreword.runs.trained_model import is_run
 
@@ -101,4 +101,4 @@ def _called(what: str) -> Page:
         if "did you mean" not in hint:
             hint = "; 'foreword show' lists what there is"
         raise UserError(f"nothing is called '{what}'{hint}")
-    return _kind_pages.kind_pages(found)
+    return _kind_pages.kind_pages(matches)

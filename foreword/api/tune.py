@@ -74,11 +74,11 @@ class TuningResult(Result):
     def _rows(self) -> Sequence[Mapping[str, Any]]:
         metrics = [key for key in self.rows[0] if results.is_score(key) and key[-4:] != "_std"]
         rows = []
-        for row, own in zip(self.rows, results.setting_cells(self.rows), strict=True):
+        for row, settings in zip(self.rows, results.setting_cells(self.rows), strict=True):
             name = f"{row['start']}, {row['strategy']}" if "lr" in row else row["strategy"]
             names = map(results.metric_name, metrics)
             scores = dict(zip(names, results.score_cells(row, metrics), strict=True))
-            rows.append({"": name, **scores, **own})
+            rows.append({"": name, **scores, **settings})
         return rows
 
 
@@ -186,17 +186,18 @@ def tune(
         max_length=max_length,
         precision=precision,
     )
-    made, variants = how.variants({"kind": task}, compare=compare)
+    tuning_task, variants = how.variants({"kind": task}, compare=compare)
     trackers, display = trackers_of(track), progress_of(progress)
     require_name(name)
-    reader = ExampleReader.of(made, columns, prefix, text=text, label=label, pair=pair)
-    train_sources, dev_sources = sources_of(train, "train", made), sources_of(dev, "dev", made)
-    test_sources = [] if test is None else sources_of(test, "test", made)
+    reader = ExampleReader.of(tuning_task, columns, prefix, text=text, label=label, pair=pair)
+    train_sources = sources_of(train, "train", tuning_task)
+    dev_sources = sources_of(dev, "dev", tuning_task)
+    test_sources = [] if test is None else sources_of(test, "test", tuning_task)
 
     # Open the model.
     trained = open_start(_arguments.path(run, "RUN"), device)
     trained.require_gradients()
-    made = with_published_head(made, trained)
+    tuning_task = with_published_head(tuning_task, trained)
     name = name or name_of(train_sources)
     evaluation = trained.run / "evaluations" / f"tune-{task}-{name}.json"
     folder = trained.run / "tuned" / name if out is None else _arguments.path(out, "--out")
@@ -207,9 +208,9 @@ def tune(
     scored = {which: part.together for which, part in splits.scored.items()}
     mixture = mix_tasks(splits.train.tasks, temperature)
     overlaps = [overlap_note(splits.train.tasks, part, which) for which, part in scored.items()]
-    warnings, remarks = list(filter(None, overlaps)), made.notes(mixture, scored["dev"])
-    wanted = FineTuning(
-        made,
+    warnings, remarks = list(filter(None, overlaps)), tuning_task.notes(mixture, scored["dev"])
+    job = FineTuning(
+        tuning_task,
         variants,
         mixture,
         scored.pop("dev"),
@@ -223,16 +224,16 @@ def tune(
         rates=how.rates,
         notes=[*warnings, *remarks],
     )
-    if (done := _fine_tuning.find(trained, wanted)) is not None:
+    if (done := _fine_tuning.find(trained, job)) is not None:
         return TuningResult(folder, evaluation, done["title"], done["rows"], done)
-    for note in _notes(trained, made):
+    for note in _notes(trained, tuning_task):
         display.note(note)
     for warning in warnings:
         display.warn(warning)
 
     # Fine-tune, and write the model and its scores.
     with display:
-        result, content = _fine_tuning.fine_tune(trained, wanted, display, trackers)
+        result, content = _fine_tuning.fine_tune(trained, job, display, trackers)
     return TuningResult(folder, evaluation, content["title"], result.rows, content, result)
 
 

@@ -138,7 +138,7 @@ def tune_suite(
         precision=precision,
     )
     loaded = load_suite(str(_arguments.path(suite, "--suite")))
-    found, missing = found_tasks(
+    present, missing = found_tasks(
         loaded, _arguments.path(data, "--data"), list(texts_of(tasks, "--tasks"))
     )
     trackers, display = trackers_of(track), progress_of(progress)
@@ -152,7 +152,7 @@ def tune_suite(
     target = trained.run / "tuned" / name if out is None else _arguments.path(out, "--out")
     evaluations = trained.run / "evaluations"
     places = target, evaluations / name
-    works = [partial(work_of, trained, loaded, task, files, places, how) for task, files in found]
+    works = [partial(work_of, trained, loaded, task, files, places, how) for task, files in present]
     table = evaluations / f"{PREFIX}{name}.json"
     with allocator.returning_freed():
         started = SuiteRun(trained, loaded, works, target, table, how.as_table(trained), missing)
@@ -192,12 +192,12 @@ def found_tasks(
     """
     if not folder.is_dir():
         raise UserError(f"--data: {folder}: no such folder")
-    found: list[tuple[SuiteTask, FoundFiles]] = []
+    present: list[tuple[SuiteTask, FoundFiles]] = []
     notes, missing = [], {}
     for task in suite.choose([name.strip() for name in names]):
         files = find_files(task, folder)
         if isinstance(files, FoundFiles):
-            found.append((task, files))
+            present.append((task, files))
             if files.missing:
                 notes.append(f"{task.name}: not there: {', '.join(files.missing)}")
         else:
@@ -205,8 +205,8 @@ def found_tasks(
     lines = [f"{name} ({', '.join(files)})" for name, files in missing.items()]
     if names and missing:
         raise UserError(f"--data {folder}: files are missing: {'; '.join(lines)}")
-    if not found:
+    if not present:
         raise UserError(f"--data {folder}: no task of the suite; it has no {'; '.join(lines)}")
     if lines:
         notes.append(f"left out, since files are not there: {'; '.join(lines)}")
-    return found, notes
+    return present, notes
