@@ -74,11 +74,11 @@ class TuningResult(Result):
     def _rows(self) -> Sequence[Mapping[str, Any]]:
         metrics = [key for key in self.rows[0] if results.is_score(key) and key[-4:] != "_std"]
         rows = []
-        for row, settings in zip(self.rows, results.setting_cells(self.rows), strict=True):
+        for row, row_settings in zip(self.rows, results.setting_cells(self.rows), strict=True):
             name = f"{row['start']}, {row['strategy']}" if "lr" in row else row["strategy"]
             names = map(results.metric_name, metrics)
             scores = dict(zip(names, results.score_cells(row, metrics), strict=True))
-            rows.append({"": name, **scores, **settings})
+            rows.append({"": name, **scores, **row_settings})
         return rows
 
 

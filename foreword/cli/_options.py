@@ -164,7 +164,7 @@ def _with_paths(hint: Any, value: Any, flag: str) -> Any:
         raise UserError(f"{flag}: the path is empty; '.' is the current folder")
     if PathText in leaves or value is None:
         return value
-    return [Path(one) for one in value] if isinstance(value, list) else Path(value)
+    return [Path(text) for text in value] if isinstance(value, list) else Path(value)
 
 
 def _leaves(hint: Any) -> Iterator[Any]:

@@ -58,11 +58,13 @@ class PlanOptions(Options):
         """Return what to assume, with defaults for what is not given."""
         from foreword.runs.plan import Assumptions
 
-        given = {n: v for n, v in asdict(self).items() if n not in ("gpus", "gpu")}
-        return Assumptions(**{name: value for name, value in given.items() if value is not None})
+        options = {n: v for n, v in asdict(self).items() if n not in ("gpus", "gpu")}
+        return Assumptions(**{name: value for name, value in options.items() if value is not None})
 
 
-def run(options: RunOptions, budget: Budget | None, asked: PlanOptions, *, as_json: bool) -> None:
+def run(
+    options: RunOptions, budget: Budget | None, planning: PlanOptions, *, as_json: bool
+) -> None:
     """Plan a run and show it.
 
     Raises:
@@ -80,32 +82,32 @@ def run(options: RunOptions, budget: Budget | None, asked: PlanOptions, *, as_js
             f"{options.recipe}: is sized to this machine; with --gpus name a recipe, such as "
             f"{FAMILIES[options.recipe].small}"
         )
-    name, gpu = find_gpu(asked.gpu or "h100")
+    name, gpu = find_gpu(planning.gpu or "h100")
     recipe = read_recipe(options.recipe, options.assign or ())
     if budget is not None:
         recipe = replace(recipe, train=budget.applied_to(recipe.train))
-    assumptions, gpus = asked.assumptions(), asked.gpus or 1
-    made = plan(recipe, gpu, gpus, assumptions)
+    assumptions, gpus = planning.assumptions(), planning.gpus or 1
+    run_plan = plan(recipe, gpu, gpus, assumptions)
     if as_json:
-        console.emit(document(made, name, gpu, gpus, assumptions))
+        console.emit(document(run_plan, name, gpu, gpus, assumptions))
     else:
-        show(made, (options.recipe, name), gpu, gpus, assumptions)
+        show(run_plan, (options.recipe, name), gpu, gpus, assumptions)
 
 
 def document(
-    made: Plan, name: str, gpu: GPU, gpus: int, assumptions: Assumptions
+    plan: Plan, name: str, gpu: GPU, gpus: int, assumptions: Assumptions
 ) -> dict[str, Any]:
     """Return a plan as a JSON document."""
-    settings = [_as_json(setting) for setting in made.settings]
+    settings = [_as_json(setting) for setting in plan.settings]
     return {
-        **asdict(made),
+        **asdict(plan),
         "settings": settings,
-        "best": _as_json(made.best),
+        "best": _as_json(plan.best),
         "gpu": {"name": name, "count": gpus, **asdict(gpu)},
         "assumptions": asdict(assumptions),
-        "tokens_per_second": made.tokens_per_second,
-        "days": made.days,
-        "flops": made.flops_per_step * made.steps,
+        "tokens_per_second": plan.tokens_per_second,
+        "days": plan.days,
+        "flops": plan.flops_per_step * plan.steps,
     }
 
 
@@ -114,11 +116,11 @@ def _as_json(setting: Division) -> dict[str, Any]:
     return {**asdict(setting), "memory": memory, "seconds": setting.seconds}
 
 
-def show(made: Plan, title: tuple[str, str], gpu: GPU, gpus: int, assumptions: Assumptions) -> None:
+def show(plan: Plan, title: tuple[str, str], gpu: GPU, gpus: int, assumptions: Assumptions) -> None:
     """Print a plan: the ways to divide the run, then the best in detail.
 
     Args:
-        made: the plan.
+        plan: the plan.
         title: names of the recipe and the GPU.
         gpu: to plan for.
         gpus: how many.
@@ -134,9 +136,9 @@ def show(made: Plan, title: tuple[str, str], gpu: GPU, gpus: int, assumptions: A
             _gigabytes(setting.memory.total),
             setting.fits,
             f"{setting.seconds:.3g}" if setting.seconds < 100 else f"{setting.seconds:,.0f}",
-            _time(made.seconds(setting)) if setting.fits else "",
+            _time(plan.seconds(setting)) if setting.fits else "",
         ]
-        for setting in made.settings
+        for setting in plan.settings
     ]
     recipe, name = title
     console.table(
@@ -149,11 +151,11 @@ def show(made: Plan, title: tuple[str, str], gpu: GPU, gpus: int, assumptions: A
     )
     console.facts(
         {
-            **(_best(made, gpu, gpus, assumptions) if made.best.fits else _too_large(made, gpus)),
-            "memory": _memory(made.best.memory, gpu),
-            "step": f"{made.rows_per_step:,} rows, {made.tokens_per_step:,.0f} tokens, "
-            f"{made.flops_per_step:.3g} FLOPs; {sum(made.parameters.values()):,} parameters",
-            **(_safety(made, assumptions) if made.best.fits else {}),
+            **(_best(plan, gpu, gpus, assumptions) if plan.best.fits else _too_large(plan, gpus)),
+            "memory": _memory(plan.best.memory, gpu),
+            "step": f"{plan.rows_per_step:,} rows, {plan.tokens_per_step:,.0f} tokens, "
+            f"{plan.flops_per_step:.3g} FLOPs; {sum(plan.parameters.values()):,} parameters",
+            **(_safety(plan, assumptions) if plan.best.fits else {}),
             "assumed": f"{assumptions.utilisation:.0%} of {gpu.flops_per_second / 1e12:,.4g} "
             f"TFLOP/s in {precision_name(gpu.dtype)} (--utilisation), communication while "
             "computing, no compiled blocks",
@@ -183,48 +185,48 @@ def _time(seconds: float) -> str:
     )
 
 
-def _best(made: Plan, gpu: GPU, gpus: int, assumptions: Assumptions) -> dict[str, str]:
+def _best(plan: Plan, gpu: GPU, gpus: int, assumptions: Assumptions) -> dict[str, str]:
     """Return the lines about the best setting: what to set, how long it takes, what it costs."""
     from foreword.formatting import quantity
 
-    best, hours = made.best, made.seconds(made.best) / 3600
+    best, hours = plan.best, plan.seconds(plan.best) / 3600
     settings: dict[str, str] = {"parallel.kind": best.kind} if gpus > 1 else {}
     settings |= {"train.checkpointing": best.checkpointing}
     settings |= {"train.micro_batch": f"{best.micro_batch}"}
     lines = {
         "best": " ".join(f"--set {name}={value}" for name, value in settings.items()),
-        "time": f"{_time(3600 * hours)} for {made.steps:,} steps, "
-        f"{quantity(made.steps * made.tokens_per_step)} tokens, "
-        f"{made.flops_per_step * made.steps:.3g} FLOPs",
+        "time": f"{_time(3600 * hours)} for {plan.steps:,} steps, "
+        f"{quantity(plan.steps * plan.tokens_per_step)} tokens, "
+        f"{plan.flops_per_step * plan.steps:.3g} FLOPs",
         "cost": f"{hours * gpus:,.3g} GPU-hours"
         if hours * gpus < 10
         else f"{hours * gpus:,.0f} GPU-hours",
-        "speed": f"{quantity(made.tokens_per_second)} tokens/s, "
-        f"{quantity(made.tokens_per_second / gpus)} of each GPU",
+        "speed": f"{quantity(plan.tokens_per_second)} tokens/s, "
+        f"{quantity(plan.tokens_per_second / gpus)} of each GPU",
     }
-    if made.dollars is not None:
-        lines["cost"] += f", {made.dollars:,.0f} dollars at {assumptions.price:g} each"
+    if plan.dollars is not None:
+        lines["cost"] += f", {plan.dollars:,.0f} dollars at {assumptions.price:g} each"
     if best.network_seconds > best.compute_seconds:
         lines["network"] = (
             f"decides: {best.network_seconds:.3g} s per step to send, "
             f"{best.compute_seconds:.3g} s to compute"
         )
-    if missing := -made.rows_per_step % gpus:
+    if missing := -plan.rows_per_step % gpus:
         lines["uneven"] = (
-            f"{made.rows_per_step:,} rows on {gpus:,} GPUs: some compute "
-            f"{-(-made.rows_per_step // gpus):,}, others one less; "
-            f"train.batch={made.rows_per_step + missing} would keep all busy"
+            f"{plan.rows_per_step:,} rows on {gpus:,} GPUs: some compute "
+            f"{-(-plan.rows_per_step // gpus):,}, others one less; "
+            f"train.batch={plan.rows_per_step + missing} would keep all busy"
         )
     return lines
 
 
-def _too_large(made: Plan, gpus: int) -> dict[str, str]:
+def _too_large(plan: Plan, gpus: int) -> dict[str, str]:
     """Return the lines of a plan that does not fit: what is nearest, and on how many it would."""
-    best = made.best
+    best = plan.best
     least = f"{best.kind} with checkpointing {best.checkpointing}"
-    more = f"on no number of them up to the {made.rows_per_step:,} rows of a step"
-    if made.fits_on is not None:
-        more = f"on {made.fits_on:,} of them"
+    more = f"on no number of them up to the {plan.rows_per_step:,} rows of a step"
+    if plan.fits_on is not None:
+        more = f"on {plan.fits_on:,} of them"
     return {"fits": f"none of these; {least} takes the least memory", "would fit": more}
 
 
@@ -235,19 +237,19 @@ def _memory(memory: GpuMemory, gpu: GPU) -> str:
     return f"{byte_size(memory.total)} of {gpu.memory_gb:g} GB: {parts}"
 
 
-def _safety(made: Plan, assumptions: Assumptions) -> dict[str, str]:
+def _safety(plan: Plan, assumptions: Assumptions) -> dict[str, str]:
     from foreword.formatting import byte_size, duration, figure
 
-    if made.slowdown == math.inf:
+    if plan.slowdown == math.inf:
         cost = "there would be no end: a checkpoint takes longer than runs go without failure"
     else:
         cost = (
-            f"with a checkpoint every {duration(made.checkpoint_interval)} they cost "
-            f"{made.slowdown - 1:.2%} more time, which is counted"
+            f"with a checkpoint every {duration(plan.checkpoint_interval)} they cost "
+            f"{plan.slowdown - 1:.2%} more time, which is counted"
         )
     return {
-        "checkpoint": f"{byte_size(made.checkpoint_bytes)}, written in "
-        f"{duration(made.checkpoint_seconds)} at {assumptions.storage_gb_s:g} GB/s, from copies "
-        f"of up to {byte_size(made.copy_bytes)} in the memory of a node",
-        "failures": f"one in {figure(made.hours_between_failures, 3)} hours; {cost}",
+        "checkpoint": f"{byte_size(plan.checkpoint_bytes)}, written in "
+        f"{duration(plan.checkpoint_seconds)} at {assumptions.storage_gb_s:g} GB/s, from copies "
+        f"of up to {byte_size(plan.copy_bytes)} in the memory of a node",
+        "failures": f"one in {figure(plan.hours_between_failures, 3)} hours; {cost}",
     }

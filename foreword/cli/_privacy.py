@@ -70,15 +70,15 @@ class PrivacyOptions(Options):
         )
 
 
-def as_json(found: PersonalCounts) -> dict[str, Any]:
+def as_json(personal: PersonalCounts) -> dict[str, Any]:
     """Return the counts as a part of a JSON document."""
-    return asdict(found)
+    return asdict(personal)
 
 
-def show(found: PersonalCounts) -> None:
+def show(personal: PersonalCounts) -> None:
     """Print the counts as a table."""
     rows = []
-    for count in found.counts:
+    for count in personal.counts:
         first = count.first.rpartition("/")[2]
         numbers = (f"{count.found:,}", f"{count.documents:,}")
         rows.append([count.kind, *numbers, count.example, first])
@@ -86,6 +86,6 @@ def show(found: PersonalCounts) -> None:
         "Strings that look personal", ["kind", "found", "documents", "such as", "first in"], rows
     )
     console.say(
-        f"in {found.documents:,} documents, {found.bytes / 1e6:.3g} MB; a count of forms, so some "
-        "are none and others are missed; names and postal addresses are not looked for"
+        f"in {personal.documents:,} documents, {personal.bytes / 1e6:.3g} MB; a count of forms, so "
+        "some are none and others are missed; names and postal addresses are not looked for"
     )

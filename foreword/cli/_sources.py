@@ -59,17 +59,17 @@ def sample(
     counts = ReadCounts()
     files = find_files(texts, counts, read)
     total = sum(path.stat().st_size for path in files)
-    written, kept, share, is_parallel = 0, 0, 1.0, bool(read.target)
+    characters, bytes_written, share, is_parallel = 0, 0, 1.0, bool(read.target)
     with file.open("w", encoding="utf-8") as out:
         for document in read_documents(files, read, counts):
             text = document.text
             if not is_parallel:
-                text = text[: most - written]
-            written, kept = written + len(text), kept + utf8.size(text)
+                text = text[: most - characters]
+            characters, bytes_written = characters + len(text), bytes_written + utf8.size(text)
             sides = text.split("\n") if is_parallel else [text]
             out.write(stored.to_json(dict(zip(("text", "target"), sides, strict=False))) + "\n")
-            if written >= most:
-                share = kept / counts.total_bytes(total)
+            if characters >= most:
+                share = bytes_written / counts.total_bytes(total)
                 break
     return min(share, 1.0), asdict(counts)
 
@@ -104,7 +104,7 @@ def shares_read(prepared: PreparedText, sampled: Mapping[str, float]) -> tuple[f
     """Return the shares of all training text, and of all held-out text, that the samples are."""
     shares = []
     for side in ("train", "heldout"):
-        read = {name: one.counts[side].tokens for name, one in prepared.sources.items()}
+        read = {name: source.counts[side].tokens for name, source in prepared.sources.items()}
         whole = sum(count / sampled[name] for name, count in read.items())
         shares.append(sum(read.values()) / whole if whole else 1.0)
     return shares[0], shares[1]
@@ -167,22 +167,22 @@ def show_sources(sources: Sequence[SourceEstimate]) -> None:
     columns = ("source", "tokens", "share", "stage", "epochs", "worth", "effective tokens")
     rows = [
         (
-            one.name,
-            quantity(one.tokens),
-            f"{one.share:.2%}",
-            one.stage or "all",
-            f"{one.epochs:,.3g}",
-            f"{one.worth:,.3g}",
-            quantity(one.effective_tokens),
+            source.name,
+            quantity(source.tokens),
+            f"{source.share:.2%}",
+            source.stage or "all",
+            f"{source.epochs:,.3g}",
+            f"{source.worth:,.3g}",
+            quantity(source.effective_tokens),
         )
-        for one in sources
+        for source in sources
     ]
     console.table("sources", columns, rows)
     for line in _ABOUT:
         console.out.print(line)
-    for one in sources:
-        if one.epochs > one.worth_it:
+    for source in sources:
+        if source.epochs > source.worth_it:
             console.out.print(
-                f"{one.name}: {one.epochs:,.3g} epochs are more than the {one.worth_it:g} that are "
-                "worth it; lower its weight, or set its epochs"
+                f"{source.name}: {source.epochs:,.3g} epochs are more than the {source.worth_it:g} "
+                "that are worth it; lower its weight, or set its epochs"
             )

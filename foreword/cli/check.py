@@ -113,31 +113,35 @@ def check(
             f"{options.recipe}: trains offline, and has no steps to estimate by; "
             "'foreword pretrain' trains it"
         )
-    found = None
+    personal = None
     try:
-        with progress as shown, tempfile.TemporaryDirectory() as folder:
+        with progress as display, tempfile.TemporaryDirectory() as folder:
             if privacy.privacy:
                 texts, read = request.inputs.texts, request.recipe.read
-                found = privacy.counts(texts, read, SAMPLE_BYTES, shown.stage)
-            result = _check(request, Path(folder), shown.stage, (rows, shown_tokens))
+                personal = privacy.counts(texts, read, SAMPLE_BYTES, display.stage)
+            result = _check(request, Path(folder), display.stage, (rows, shown_tokens))
     except UserError:
-        if found is not None and not json:
-            _privacy.show(found)  # minutes of counting, whatever else is wrong
+        if personal is not None and not json:
+            _privacy.show(personal)  # minutes of counting, whatever else is wrong
         raise
     dial = request.dial
     if json:
         document = _document(result) | ({} if dial is None else {"dial": dial.facts})
-        console.emit(document | ({} if found is None else {"privacy": _privacy.as_json(found)}))
+        console.emit(
+            document | ({} if personal is None else {"privacy": _privacy.as_json(personal)})
+        )
     else:
         if dial is not None:
             _show_dial(dial, result.setup.recipe)
         _show(result)
-        if found is not None:
-            _privacy.show(found)
+        if personal is not None:
+            _privacy.show(personal)
 
 
-def _check(request: RunRequest, folder: Path, stage: Stage, shown: tuple[int, int]) -> CheckResult:
-    """Check a run in a temporary folder; `shown` is how many rows, and tokens of each, to show."""
+def _check(
+    request: RunRequest, folder: Path, stage: Stage, preview_size: tuple[int, int]
+) -> CheckResult:
+    """Check a run in a temporary folder; `preview_size` is the rows to show, and tokens of each."""
     from foreword.errors import UserError
     from foreword.runs import run as running
     from foreword.runs.continued import load_start
@@ -174,7 +178,7 @@ def _check(request: RunRequest, folder: Path, stage: Stage, shown: tuple[int, in
         raise UserError(part + str(error).replace(f"{run}/", "")) from error
 
     # Decode some rows, and measure a few steps.
-    rows = preview(setup.feed, tokenizer, *shown)
+    rows = preview(setup.feed, tokenizer, *preview_size)
     if next(setup.model.parameters()).is_meta:
         stage("too large for this machine: no steps are taken")
     else:
@@ -249,19 +253,19 @@ def _document(result: CheckResult) -> dict[str, Any]:
         "precision": train.precision,
         "computed_on": describe(result.setup.device),
         "data": result.data,
-        **({"sources": [asdict(one) for one in result.sources]} if result.sources else {}),
+        **({"sources": [asdict(source) for source in result.sources]} if result.sources else {}),
         "batch": [asdict(row) for row in result.rows],
     }
 
 
 def _show_dial(dial: Dial, recipe: Recipe) -> None:
     """Print what a dial chose, with reasons; `recipe` has what `--set` overruled."""
-    chosen = dial.recipe()
+    dial_recipe = dial.recipe()
     rows = []
     for choice in dial.choices:
-        value, given = (_setting(one, choice.setting) for one in (chosen, recipe))
-        reason = choice.reason if value == given else f"--set; the dial has {_value(value)}"
-        rows.append([choice.setting, _value(given), reason])
+        value, actual = (_setting(r, choice.setting) for r in (dial_recipe, recipe))
+        reason = choice.reason if value == actual else f"--set; the dial has {_value(value)}"
+        rows.append([choice.setting, _value(actual), reason])
     console.table(dial.title, ["setting", "value", "why"], rows)
     console.facts({"expected loss": dial.expected})
     console.out.print()

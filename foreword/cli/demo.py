@@ -53,8 +53,8 @@ def _walk(
     say = (lambda text: None) if is_quiet else print_line
     walkthrough = Demo(out, is_quick=is_quick)
     say("1  The text: English documentation of the Python packages on this machine")
-    with progress_of(not is_quiet) as shown:
-        counts, was_there = walkthrough.read(shown.stage("reading text"))
+    with progress_of(not is_quiet) as display:
+        counts, was_there = walkthrough.read(display.stage("reading text"))
     _say_text(say, counts, was_there=was_there)
 
     say("2  Pretraining: an encoder learns to predict masked words")
@@ -62,19 +62,19 @@ def _walk(
         command = _command(out, is_quick=is_quick)
         print_line(f"   stopped and saved; the same command continues: {command}")
         return 130
-    with progress_of(not is_quiet) as shown:
-        measured = walkthrough.measure(shown.stage)
+    with progress_of(not is_quiet) as display:
+        measured = walkthrough.measure(display.stage)
     _say_learned(say, measured)
 
     say("3  Blanks: how it fills masked words in sentences it has not seen")
     filled = walkthrough.fill()
-    for one in filled:
-        say(f"   {one.text}   ({_others(one)})")
+    for sentence in filled:
+        say(f"   {sentence.text}   ({_others(sentence)})")
 
     say(f"4  Fine-tuning: which of {len(counts.labels)} packages is a passage about?")
     say(f"   {', '.join(counts.labels)}; their names are removed from the passages")
-    with progress_of(not is_quiet) as shown:
-        tuned, was_there = walkthrough.tune(shown.stage("tuning"))
+    with progress_of(not is_quiet) as display:
+        tuned, was_there = walkthrough.tune(display.stage("tuning"))
     if was_there:
         say("   done before; its scores:")
     if not as_json:
@@ -88,7 +88,8 @@ def _walk(
         say(f"   {command}")
     if as_json:
         blanks = [
-            {"text": one.text, "blanks": [asdict(b[0]) for b in one.blanks]} for one in filled
+            {"text": sentence.text, "blanks": [asdict(b[0]) for b in sentence.blanks]}
+            for sentence in filled
         ]
         document = {"out": str(out), "text": asdict(counts), "pretraining": measured}
         console.emit(document | {"blanks": blanks, "tuning": tuned, "report": str(page)})

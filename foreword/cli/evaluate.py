@@ -73,8 +73,8 @@ def evaluate(
         files = data or []
         if len(files) > 1:
             raise UserError("--data: with --suite, one file, folder or pattern")
-        given = [*(settings or []), *(f"files={to_json(str(file))}" for file in files)]
-        _ask(runs, suite, given, out, untrained=untrained, device=device, quiet=quiet, json=json)
+        assign = [*(settings or []), *(f"files={to_json(str(file))}" for file in files)]
+        _ask(runs, suite, assign, out, untrained=untrained, device=device, quiet=quiet, json=json)
         return
     for option, is_given in (("set", settings), ("untrained", untrained), ("out", out)):
         if is_given:

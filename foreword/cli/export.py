@@ -125,6 +125,6 @@ def open_format(name: str, **settings: Any) -> Any:
     """
     from foreword import config, kinds
 
-    given = {key: value for key, value in settings.items() if value}
+    options = {key: value for key, value in settings.items() if value}
     part = kinds.Part("interop/formats")
-    return config.build_kind(part, {"kind": name, **given}, "--format")
+    return config.build_kind(part, {"kind": name, **options}, "--format")

@@ -206,9 +206,9 @@ def _require_utf8(words: list[str]) -> None:
         try:
             word.encode()
         except UnicodeEncodeError as error:
-            shown = word.encode(errors="backslashreplace").decode()
+            escaped = word.encode(errors="backslashreplace").decode()
             raise UserError(
-                f"argument {number} ({shown}), character {error.start + 1}: not UTF-8; write it "
+                f"argument {number} ({escaped}), character {error.start + 1}: not UTF-8; write it "
                 "as UTF-8, and rename a file whose name is not"
             ) from None
 

@@ -80,9 +80,9 @@ def predict(
         progress=not quiet,
     )
     if json:
-        written = {} if result.out is None else {"out": str(result.out)}
+        out_file = {} if result.out is None else {"out": str(result.out)}
         rows = {"predictions": result.rows} if result.out is None else {}
-        console.emit({**written, **vars(result.counts), **rows})
+        console.emit({**out_file, **vars(result.counts), **rows})
         return
     if quiet:
         return

@@ -106,8 +106,8 @@ def _score_file(
             read = max(counts.bytes_read, read + len(document.text))
             yield document.text
 
-    with progress_of(not quiet) as shown:
-        advance = shown.stage("scoring")
+    with progress_of(not quiet) as display:
+        advance = display.stage("scoring")
 
         def show(tokens: int, share: float) -> None:
             advance(min(total, done + share * (read - done)), total, f"{tokens:,} tokens")

@@ -64,8 +64,10 @@ def train(
     if table:
         raise UserError(f"--set {next(iter(table))}: only tokenizer.* can be set here")
     counts = ReadCounts()
-    with progress_of(not quiet) as shown, naming(vocab="--vocab"):
-        tokenizer = train_tokenizer(trainer, files, reading.on(ReadSettings()), shown.stage, counts)
+    with progress_of(not quiet) as display, naming(vocab="--vocab"):
+        tokenizer = train_tokenizer(
+            trainer, files, reading.on(ReadSettings()), display.stage, counts
+        )
     tokenizer.save(out)
     facts = _facts(tokenizer) | {"folder": str(out)}
     if as_json:

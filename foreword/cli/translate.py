@@ -94,8 +94,8 @@ def translate(
     )
     layer = layer_of(loaded.trained, alignment_options.layer) if alignment else None
     outputs: list[str] = []
-    with progress_of(not quiet) as shown:
-        advance = shown.stage("translating")
+    with progress_of(not quiet) as display:
+        advance = display.stage("translating")
         advance(0, len(texts))
         for output in translation.translate(loaded.trained, texts, beams):
             outputs.append(output)

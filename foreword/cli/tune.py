@@ -109,16 +109,16 @@ def _tune_suite(
     from foreword.api.tune_suite import tune_suite
 
     labelled_text.refuse("cannot be combined with --suite, which names its own files")
-    given = fine_tuning.arguments()
-    task, compare = given.pop("task"), given.pop("compare")
+    arguments = fine_tuning.arguments()
+    task, compare = arguments.pop("task"), arguments.pop("compare")
     if task != "classify" or compare:
         option = "--compare" if compare else "--task"
         raise UserError(f"{option}: cannot be combined with --suite, which names its own tasks")
     if suite.data is None:
         raise UserError("--data: required with --suite, the folder of its files")
     result = tune_suite(
-        run, str(suite.suite), suite.data, **given,
-        tasks=[one for one in suite.tasks.split(",") if one.strip()],
+        run, str(suite.suite), suite.data, **arguments,
+        tasks=[t for t in suite.tasks.split(",") if t.strip()],
         name=name, out=out, device=device, track=track or (), progress=not quiet,
     )  # fmt: skip
     if json:
@@ -153,11 +153,11 @@ def _show(result: TuningResult) -> None:
     rows = result.rows
     metrics = [key for key in rows[0] if is_score(key) and not key.endswith("_std")]
     cells, settings = [], setting_cells(rows)
-    for row, own in zip(rows, settings, strict=True):
+    for row, row_settings in zip(rows, settings, strict=True):
         is_run = "lr" in row
         name = f"{row['start']}, {row['strategy']}" if is_run else row["strategy"]
         scores = score_cells(row, metrics)
-        cells.append([name, *scores, *own.values()])
+        cells.append([name, *scores, *row_settings.values()])
     heads = ["", *map(metric_name, metrics), *settings[0]]
     console.table(result.title, heads, cells)
 

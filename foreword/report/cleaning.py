@@ -73,32 +73,32 @@ def rows_of(report: Report) -> list[dict[str, Any]]:
 
 def notes(report: Report) -> list[str]:
     """Return what a reader should know that the table does not say."""
-    found = []
+    lines = []
     read = report["read"]
     if read["empty_documents"]:
-        found.append(f"{cell(read['empty_documents'])} documents had no text and were not counted")
+        lines.append(f"{cell(read['empty_documents'])} documents had no text and were not counted")
     if read["replaced_bytes"]:
-        found.append(f"{cell(read['replaced_bytes'])} bytes were not UTF-8 and were replaced")
+        lines.append(f"{cell(read['replaced_bytes'])} bytes were not UTF-8 and were replaced")
     for name, what in (
         ("skipped", "files that no reader reads were skipped"),
         ("left", "pages of web archives were not read"),
     ):
         if reasons := ", ".join(f"{cell(n)} {why}" for why, n in _most(read.get(name, {}))):
-            found.append(f"{what}: {reasons}")
+            lines.append(f"{what}: {reasons}")
     for step in report["steps"]:
         if step["not_judged"]:
             codes = ", ".join(f"{code} {cell(n)}" for code, n in _most(step["not_judged"]))
             languages = ", ".join(step["settings"].get("languages", ()))
-            found.append(
+            lines.append(
                 f"{_name(step)} judges {languages} alone; passed without being judged: {codes}"
             )
         for code, (judged, dropped) in step["languages"].items():
             if code != "en" and judged >= FEW and dropped > MANY * judged:
                 share = _percent(dropped, judged)
-                found.append(f"{_name(step)} dropped {share} of {cell(judged)} documents in {code}")
+                lines.append(f"{_name(step)} dropped {share} of {cell(judged)} documents in {code}")
     if not report["kept"]["documents"]:
-        found.append("nothing is left: every document was dropped")
-    return found
+        lines.append("nothing is left: every document was dropped")
+    return lines
 
 
 def _head(report: Report) -> str:
@@ -118,10 +118,10 @@ def _head(report: Report) -> str:
         f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
         for name, value in pairs
     )
-    said = "".join(f'<p class="note">{escape(note)}.</p>' for note in notes(report))
+    remarks = "".join(f'<p class="note">{escape(note)}.</p>' for note in notes(report))
     return (
         f'<h1>Cleaned text</h1>\n<p class="lead">{escape(description)}From {escape(sources)}.</p>\n'
-        f'<div class="tiles">{tiles}</div>\n{said}'
+        f'<div class="tiles">{tiles}</div>\n{remarks}'
     )
 
 
@@ -140,8 +140,8 @@ def _by_language(report: Report) -> str:
         row: dict[str, Any] = {"language": code}
         for number, step in steps:
             judged, dropped = step["languages"].get(code, (0, 0))
-            shown = f"{dropped:,} of {judged:,}" if judged else "not judged"
-            row[f"{number}. {_name(step)}"] = shown
+            text = f"{dropped:,} of {judged:,}" if judged else "not judged"
+            row[f"{number}. {_name(step)}"] = text
         rows.append(row)
     more = f'<p class="note">And {len(codes) - 12} more languages.</p>' if len(codes) > 12 else ""
     table = Table.of_records(rows).html()
@@ -169,16 +169,16 @@ def _step(number: int, step: Report) -> str:
         parts.append(f'<div class="card">{key_value_table(step["details"])}</div>')
     if step["settings"]:
         parts.append(_folded("Settings", key_value_table(step["settings"])))
-    samples = sorted(step["samples"], key=lambda one: list(SIDES).index(one["side"]))
-    for side, found in groupby(samples, key=lambda one: one["side"]):
-        parts.append(_folded(SIDES[side], "".join(_samples(side, list(found)))))
+    samples = sorted(step["samples"], key=lambda sample: list(SIDES).index(sample["side"]))
+    for side, group in groupby(samples, key=lambda sample: sample["side"]):
+        parts.append(_folded(SIDES[side], "".join(_samples(side, list(group)))))
     return "\n".join(parts)
 
 
-def _samples(side: str, found: Sequence[Report]) -> Iterator[str]:
+def _samples(side: str, samples: Sequence[Report]) -> Iterator[str]:
     """Yield the samples of a side, by reason, duplicates by group."""
     for name, same in groupby(
-        found, key=lambda one: one["key" if side == "duplicates" else "reason"]
+        samples, key=lambda sample: sample["key" if side == "duplicates" else "reason"]
     ):
         if side != "duplicates" and name:
             yield f"<h3>{escape(name)}</h3>"

@@ -160,5 +160,8 @@ def _tasks(results: Mapping[str, Any]) -> str:
 def _points(starts: Mapping[str, Any]) -> tuple[tuple[float, float], ...]:
     """Return (mean, half the interval's width) of each start; empty if none is known."""
     means = [starts.get(start) or {"mean": math.nan, "half": None} for start in STARTS]
-    points = tuple((one["mean"], math.nan if one["half"] is None else one["half"]) for one in means)
+    points = tuple(
+        (estimate["mean"], math.nan if estimate["half"] is None else estimate["half"])
+        for estimate in means
+    )
     return points if any(mean == mean for mean, _ in points) else ()

@@ -50,12 +50,12 @@ def _style(number: int) -> dict[str, Any]:
 
 def _plot_layers(axes: Any, content: Mapping[str, Any], part: str, value: str) -> None:
     """Plot a figure by layer, a line for each model."""
-    shown = [row for row in content[part] if row["layer"] not in ("all", "head")]
-    layers = list(dict.fromkeys(row["layer"] for row in shown))
+    rows = [row for row in content[part] if row["layer"] not in ("all", "head")]
+    layers = list(dict.fromkeys(row["layer"] for row in rows))
     for number, model in enumerate(_models(content)):
-        own = [row for row in shown if row["model"] == model["model"]]
-        at = [layers.index(row["layer"]) for row in own]
-        axes.plot(at, [row[value] for row in own], **_style(number))
+        model_rows = [row for row in rows if row["model"] == model["model"]]
+        at = [layers.index(row["layer"]) for row in model_rows]
+        axes.plot(at, [row[value] for row in model_rows], **_style(number))
     axes.set_xticks(range(len(layers)), [str(layer).removeprefix("layer ") for layer in layers])
     axes.set_xlabel("layer")
 
@@ -63,9 +63,9 @@ def _plot_layers(axes: Any, content: Mapping[str, Any], part: str, value: str) -
 def _plot_line(axes: Any, content: Mapping[str, Any]) -> None:
     """Plot the loss on the line from start to end, and past both."""
     for number, model in enumerate(_models(content)):
-        own = [row for row in content["line"] if row["model"] == model["model"]]
+        model_rows = [row for row in content["line"] if row["model"] == model["model"]]
         label = f"{model['model']} ({model['start']}): curvature {model['largest eigenvalue']:.3g}"
-        x, loss = ([row[key] for row in own] for key in ("x", "loss"))
+        x, loss = ([row[key] for row in model_rows] for key in ("x", "loss"))
         axes.plot(x, loss, label=label, markersize=4, **_style(number))
     for place in (0, 1):
         axes.axvline(place, color="gray", linestyle="--", linewidth=1)

@@ -77,7 +77,7 @@ def _text(evaluation: SavedEvaluation) -> str:
     """Return the names of the files of an evaluation's text; "" for the run's own held-out text."""
     text = evaluation.content.get("text", "")
     texts = text if isinstance(text, list) else [text]
-    return ", ".join(Path(str(one)).name for one in texts)
+    return ", ".join(Path(str(path)).name for path in texts)
 
 
 def bars_by_order(evaluation: SavedEvaluation) -> str:

@@ -174,8 +174,11 @@ def _of_tuned(run: Path, above: str, unread: list[str]) -> Iterator[SavedEvaluat
     """Yield the evaluations of the models tuned from a run, and of those tuned from these."""
     for folder in sorted(path for path in (run / "tuned").glob("*") if path.is_dir()):
         name = f"{above}{folder.name}"
-        for one in _evaluations(folder / "evaluations", unread):
-            yield replace(one, title=f"From the tuned model {name}: {one.title or one.name}")
+        for evaluation in _evaluations(folder / "evaluations", unread):
+            yield replace(
+                evaluation,
+                title=f"From the tuned model {name}: {evaluation.title or evaluation.name}",
+            )
         yield from _of_tuned(folder, f"{name}/", unread)
 
 

@@ -76,14 +76,16 @@ def held_out_loss(run: RunFolder) -> HeldOutLoss | None:
 def _evaluated(run: RunFolder) -> SavedEvaluation | None:
     """Return the evaluation of the run's own held-out text, the one with most predictions."""
     candidates = [
-        one
-        for one in run.evaluations
-        if one.task == LOSS
-        and not one.content.get("text")
-        and not math.isnan(number(one.rows[0], "loss"))
+        evaluation
+        for evaluation in run.evaluations
+        if evaluation.task == LOSS
+        and not evaluation.content.get("text")
+        and not math.isnan(number(evaluation.rows[0], "loss"))
     ]
     return max(
-        candidates, key=lambda one: _or_zero(number(one.rows[0], "predictions")), default=None
+        candidates,
+        key=lambda evaluation: _or_zero(number(evaluation.rows[0], "predictions")),
+        default=None,
     )
 
 

@@ -84,10 +84,12 @@ def body(run: RunFolder) -> str:
         source_section(run),
         probe_curves(run),
         "".join(
-            evaluation_section(one, says_meaning=loss is None or one is not loss.evaluation)
-            for one in run.evaluations
+            evaluation_section(
+                evaluation, says_meaning=loss is None or evaluation is not loss.evaluation
+            )
+            for evaluation in run.evaluations
         ),
-        *(evaluation_section(one) for one in run.of_tuned),
+        *(evaluation_section(evaluation) for evaluation in run.of_tuned),
         samples(run),
         _details("Recipe", f"<pre>{escape(run.recipe_text.strip())}</pre>"),
         _details("Where it comes from", key_value_table(run.provenance)),
@@ -124,7 +126,11 @@ def sentence(run: RunFolder) -> str:
 def meanings(run: RunFolder, loss: HeldOutLoss | None) -> list[str]:
     """Return what the most telling figures mean: the held-out loss and what pretraining adds."""
     sentences = [loss.meaning] if loss is not None and loss.meaning else []
-    sentences += [f"{one.name}: {text}" for one in run.evaluations if (text := tuning.worth(one))]
+    sentences += [
+        f"{evaluation.name}: {text}"
+        for evaluation in run.evaluations
+        if (text := tuning.worth(evaluation))
+    ]
     return sentences
 
 
@@ -162,9 +168,10 @@ def tiles(run: RunFolder, loss: HeldOutLoss | None) -> str:
     if run.probes:
         last = run.probes[-1]
         pairs += [(_spaced(name), figure(number(last, name))) for name in log.components(last)]
-    shown = [pair for pair in pairs if pair[1] != "–"]
+    known_pairs = [pair for pair in pairs if pair[1] != "–"]
     cells = [
-        f'<div class="tile"><b>{escape(v)}</b><span>{escape(k)}</span></div>' for k, v in shown
+        f'<div class="tile"><b>{escape(v)}</b><span>{escape(k)}</span></div>'
+        for k, v in known_pairs
     ]
     return f'<div class="tiles">{"".join(cells)}</div>' if cells else ""
 
@@ -252,9 +259,9 @@ def _capital(text: str) -> str:
 
 def _baseline_levels(run: RunFolder) -> list[Line]:
     """Return the losses of the count-based baselines as levels, if the loss is over all tokens."""
-    for one in run.evaluations:
-        rows = [row for row in one.rows if str(row.get("what", "")).endswith(" counts")]
-        if rows and isinstance(one.rows[0].get("bits_per_byte"), float):
+    for evaluation in run.evaluations:
+        rows = [row for row in evaluation.rows if str(row.get("what", "")).endswith(" counts")]
+        if rows and isinstance(evaluation.rows[0].get("bits_per_byte"), float):
             losses = [(str(row["what"]), number(row, "loss")) for row in rows]
             return [Line(name, [], [v], "muted", "level") for name, v in losses if v == v]
     return []
@@ -266,10 +273,10 @@ def samples(run: RunFolder) -> str:
         return ""
     parts = ["<h2>What it says</h2>"]
     for n, record in enumerate(reversed(run.samples)):
-        shown = "".join(_sample(sample) for sample in record["samples"] if isinstance(sample, dict))
+        items = "".join(_sample(sample) for sample in record["samples"] if isinstance(sample, dict))
         parts.append(
             f"<details{' open' * (n == 0)}><summary>at step {quantity(number(record, 'step'))}"
-            f"</summary><div>{shown}</div></details>"
+            f"</summary><div>{items}</div></details>"
         )
     return "\n".join(parts)
 

@@ -46,8 +46,8 @@ def _task(name: str, content: Any) -> str:
     rows = content.get("rows") if isinstance(content, Mapping) else None
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         return ""
-    one = SavedEvaluation(name, name, "", "", tuple(rows), content=content)
-    if not tuning.metrics(one):
+    evaluation = SavedEvaluation(name, name, "", "", tuple(rows), content=content)
+    if not tuning.metrics(evaluation):
         return ""
     summary = f"<summary>{escape(name)}</summary>"
-    return f"<details>{summary}<div>{tuning.section(one)}</div></details>"
+    return f"<details>{summary}<div>{tuning.section(evaluation)}</div></details>"

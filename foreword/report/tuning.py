@@ -43,8 +43,8 @@ def section(evaluation: SavedEvaluation) -> str:
     """Return the chart, the table, how the scores were made, the curves and the confusion."""
     names = metrics(evaluation)
     how = f'<p class="note">{escape(_how(evaluation))}</p>'
-    shown = chart(evaluation, names[0]) + table(evaluation, names).html() + how
-    return shown + curves(evaluation, names[0]) + confusion(evaluation)
+    overview = chart(evaluation, names[0]) + table(evaluation, names).html() + how
+    return overview + curves(evaluation, names[0]) + confusion(evaluation)
 
 
 def chart(evaluation: SavedEvaluation, metric: str) -> str:

@@ -37,11 +37,11 @@ def curves(evaluation: SavedEvaluation, metric: str) -> str:
     if max((number(row, "epoch") for row in rows), default=0) < 2:
         return ""
     name = metric_name(metric)
-    shown = (
+    columns = (
         (metric, f"{name[:1].upper()}{name[1:]} on the dev examples by epoch"),
         ("train_loss", "Training loss by epoch, a mean over the epoch"),
     )
-    plots = (_curve(rows, column, caption, evaluation.name) for column, caption in shown)
+    plots = (_curve(rows, column, caption, evaluation.name) for column, caption in columns)
     cards = "".join(f'<figure class="card">{plot}</figure>' for plot in plots if plot)
     return f'<div class="pair">{cards}</div>' if cards else ""
 
@@ -52,15 +52,15 @@ def _curve(rows: Sequence[Record], column: str, caption: str, name: str) -> str:
     lines = []
     for which, variant in enumerate(variants):
         colour = _colour(which, variant[0])
-        own = [r for r in rows if (str(r.get("start")), str(r.get("strategy"))) == variant]
-        own = [row for row in own if not math.isnan(number(row, column))]
-        seeds = list(dict.fromkeys(row.get("seed") for row in own))
+        variant_rows = [r for r in rows if (str(r.get("start")), str(r.get("strategy"))) == variant]
+        variant_rows = [row for row in variant_rows if not math.isnan(number(row, column))]
+        seeds = list(dict.fromkeys(row.get("seed") for row in variant_rows))
         for seed in seeds if len(seeds) > 1 else ():
-            points = [row for row in own if row.get("seed") == seed]
+            points = [row for row in variant_rows if row.get("seed") == seed]
             lines.append(_line(points, column, "", colour, "faint"))
         # The mean of the seeds that came as far.
         by_epoch: dict[float, list[float]] = {}
-        for row in own:
+        for row in variant_rows:
             by_epoch.setdefault(number(row, "epoch"), []).append(number(row, column))
         if by_epoch:
             label = variant[0] if variant[1] == "full" else ", ".join(variant)
@@ -135,14 +135,14 @@ def plot_confusion(
 
 def _mistakes(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
     """Return the most frequent mistakes as a table."""
-    found = [
+    mistakes = [
         (counts[n][m], label, labels[m])
         for n, label in enumerate(labels)
         for m in range(len(labels))
         if m != n and counts[n][m]
     ]
     rows = []
-    for count, label, answer in sorted(found, key=lambda one: -one[0])[:MISTAKES]:
+    for count, label, answer in sorted(mistakes, key=lambda mistake: -mistake[0])[:MISTAKES]:
         share = count / sum(counts[labels.index(label)])
         rows.append([label, answer, f"{count:,}", f"{100 * share:.0f}%"])
     if not rows:
