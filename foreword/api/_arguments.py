@@ -89,7 +89,7 @@ def _hint(function: Callable[..., Any], name: str) -> Any:
 
 
 def _plain(hint: Any) -> Any:
-    """Return a type without its range if it is of numbers, texts and truth values; else None."""
+    """Return a type without its range if it is made of numbers, texts and booleans; else None."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _plain(args[0])
@@ -138,7 +138,7 @@ def _not_empty(value: PathName, name: str) -> str:
 
 
 def _may_exist(text: str) -> bool:
-    """Return whether a path is there, or may be a pattern of some that are."""
+    """Return whether a path exists, or may be a pattern that matches some that do."""
     return any(sign in text for sign in "*?[") or os.path.lexists(Path(text).expanduser())
 
 
@@ -172,7 +172,7 @@ def read_recipe(recipe: PathName | Recipe, settings: Sequence[str]) -> Recipe:
 
 
 def budget_of(**amounts: float | None) -> Budget | None:
-    """Return the one budget that is given, of hours, tokens, epochs, steps and flops; or None.
+    """Return the budget in hours, tokens, epochs, steps or flops; None if there is none.
 
     Raises:
         UserError: more than one is given, or its amount is impossible.
@@ -190,7 +190,7 @@ def budget_of(**amounts: float | None) -> Budget | None:
 
 
 def given_reading(**settings: str | None) -> dict[str, Any]:
-    """Return the settings of reading text that are given, as a recipe has them."""
+    """Return the settings of reading text that are not None, as a recipe has them."""
     reading: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     if reading.get("documents", "line") != "line":
         reading["blank_lines"] = False  # there are none to count
@@ -219,7 +219,7 @@ def refuse(reading: Mapping[str, Any], why: str) -> NoReturn:
 
 
 def read_as(settings: ReadSettings, reading: Mapping[str, Any]) -> ReadSettings:
-    """Return `settings` with those given.
+    """Return `settings` with those in `reading` replaced.
 
     Raises:
         UserError: a value is not a choice.
@@ -238,7 +238,7 @@ def heldout(value: Paths | float | None) -> tuple[str, ...]:
 def hold_out(
     settings: PrepareSettings, values: Sequence[str]
 ) -> tuple[PrepareSettings, tuple[str, ...]]:
-    """Return the settings with the share of documents given, and the texts given.
+    """Return the settings with the share to hold out, and the held-out texts.
 
     Raises:
         UserError: both were given, or several shares, or an impossible one.

@@ -75,7 +75,7 @@ class FineTuning:
 
 
 def find(trained: TrainedModel, job: FineTuning) -> dict[str, Any] | None:
-    """Return the scores if the same fine-tuning is done already; None if nothing is in its way.
+    """Return the scores if the same fine-tuning is done already; None if it can begin.
 
     Raises:
         UserError: another result is there, which is not overwritten.

@@ -57,7 +57,7 @@ def work_of(
     places: tuple[Path, Path],
     settings: GivenSettings,
 ) -> TaskWork:
-    """Read a task's examples and return what is to be done.
+    """Read a task's examples and return its fine-tuning.
 
     Args:
         trained: the pretrained model.
@@ -144,10 +144,10 @@ class SuiteRun:
             _fine_tuning.find(trained, read().job)
 
     def _known(self) -> dict[str, Any]:
-        """Return the tasks of a table that is there.
+        """Return the tasks of the table, if it exists.
 
         Raises:
-            UserError: it is of other settings.
+            UserError: the table has other settings.
         """
         known: dict[str, Any] = {}
         if self._evaluation.exists():
@@ -202,7 +202,7 @@ class SuiteRun:
     def _submitted(
         self, work: TaskWork, request: str, display: TaskDisplay
     ) -> dict[str, dict[str, Any]]:
-        """Predict test files, but those predicted before by the same model.
+        """Predict test files, except those that the same model has predicted before.
 
         Returns:
             By the name of the submission, what it was made of, and its rows.

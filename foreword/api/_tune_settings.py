@@ -130,7 +130,7 @@ class GivenSettings:
         return tuning_task, [settings]
 
     def as_table(self, trained: TrainedModel) -> dict[str, Any]:
-        """Return all that tells the results of one call on a suite from those of another."""
+        """Return everything that the results of a call on a suite depend on."""
         table = config.assign({"task": {}, "tune": {}}, self.assignments)
         return {
             "weights": tensor_files.checksum(trained.folder, "weights"),

@@ -155,7 +155,7 @@ def evaluate(
 
 
 def _memories(memory: str | Sequence[int]) -> list[int]:
-    """Return lengths of memory, each once.
+    """Return the lengths of memory, without duplicates.
 
     Raises:
         UserError: there is none, or one is not a number of tokens.
@@ -178,7 +178,7 @@ def _content(
     *,
     by_memory: bool,
 ) -> dict[str, Any]:
-    """Return the result that is saved."""
+    """Return the result to save."""
     content: dict[str, Any] = {
         "name": name,
         "task": "held-out loss by memory" if by_memory else "held-out loss",

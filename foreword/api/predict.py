@@ -208,7 +208,7 @@ def _table(
 def _writing(
     out: PathName | None, target: Path | None, types: Mapping[str, Any], rows: list[dict[str, Any]]
 ) -> Iterator[WriteRows]:
-    """Yield what writes rows to a file, to standard output, or keeps them in `rows`."""
+    """Yield a function that writes rows to a file or standard output, or appends them to `rows`."""
     if target is not None:
         with writing_rows(target, types) as write:
             yield write

@@ -170,7 +170,7 @@ def _tokenizer_or_settings(
 
 
 def _settings_of(tokenizer: Tokenizer) -> TokenizerKind | None:
-    """Return the settings that a tokenizer was trained with; None if it was made elsewhere."""
+    """Return the settings that a tokenizer was trained with; None if another tool trained it."""
     try:
         part = kinds.Part("text/tokenizers")
         trainer: TokenizerKind = config.build_kind(part, tokenizer.kind, "tokenizer")
@@ -187,7 +187,7 @@ def _existing_tokenizer(
     how: PrepareSettings,
     tokenizer_or_kind: Tokenizer | TokenizerKind,
 ) -> Tokenizer | None:
-    """Return the tokenizer of the shards in `out`; None if there are no whole ones.
+    """Return the tokenizer of the shards in `out`; None if there are no complete shards.
 
     Args:
         out: the folder for the shards.

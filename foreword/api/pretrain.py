@@ -191,7 +191,7 @@ def _start(
     hooks: Sequence[Hook],
     track: Track,
 ) -> PretrainingResult:
-    """Create a run folder and train; nothing is left of a run that could not begin."""
+    """Create a run folder and train; a run that cannot begin leaves nothing behind."""
     before = running.names_in(run)
     running.require_free(run)
     run_request = run_request.extended(progress.note)

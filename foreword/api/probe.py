@@ -214,7 +214,7 @@ def measure(
 
 
 def _shown(models: Sequence[ProbedModel], stage: Callable[..., None]) -> list[ProbedModel]:
-    """Return models whose progress is shown as a part of that of all."""
+    """Return the models, each with its progress as a part of the whole."""
 
     def part(before: int) -> Callable[[int, int], None]:
         return lambda done, total: stage(before * total + done, len(models) * total)

@@ -80,7 +80,7 @@ def _called(what: str) -> Page:
     Importers are named for their families, which come first.
 
     Raises:
-        UserError: there are neither.
+        UserError: there is neither.
     """
     matches = _kind_pages.kinds_named(what)
     is_importer = all(folder == "interop/hf" for folder, _ in matches)

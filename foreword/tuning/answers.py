@@ -85,7 +85,7 @@ class AnswerNetwork(Network):
         """Keep the weights of pretraining."""
 
     def as_model(self) -> Model:
-        """Return the pretrained model that it is."""
+        """Return the network as a pretrained model."""
         return Model(self.backbone, nn.ModuleDict({"token": self.head}))
 
 

@@ -15,7 +15,7 @@ def has_dropout(trained: TrainedModel) -> bool:
 
 
 def with_dropout(trained: TrainedModel, rate: float | None) -> TrainedModel:
-    """Return the model with another rate of dropout; None for its own.
+    """Return the model with another dropout rate; None keeps its own.
 
     Raises:
         UserError: the model has none that could be set.

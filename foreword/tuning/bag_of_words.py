@@ -31,9 +31,9 @@ def bags_of_words(
     test: Sequence[Labelled],
     further: Mapping[str, Sequence[Labelled]] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
-    """Return a row of scores for what each seed drew, or one if all drew everything.
+    """Return a row of scores for each seed's examples, or one row if every seed uses all.
 
-    There is none if the texts have no words.
+    No row is returned if the texts have no words.
 
     Args:
         task: the task, whose labels are classes.

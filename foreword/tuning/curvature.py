@@ -27,7 +27,7 @@ def largest_eigenvalue(
     Args:
         loss: computes the loss, with a graph, from the parameters.
         parameters: where the loss is looked at; they are changed and restored.
-        steps: at most so many products.
+        steps: the most products to compute.
 
     Reference: Lanczos 1950; Pearlmutter 1994 (products without a Hessian); Yao et al. 2020.
     """

@@ -1,4 +1,4 @@
-"""A few labelled examples drawn from many, for each seed anew."""
+"""Samples of the labelled examples, drawn anew for each seed."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task
 def hold_out(
     examples: Sequence[Labelled], count: int, task: Task
 ) -> tuple[LabelledTexts, LabelledTexts]:
-    """Return the examples but for a part, and the part: `count`, each label in its proportion.
+    """Hold out `count` examples, each label in its proportion; return the others, then these.
 
-    The part has no label that only it would have.
+    Held-out examples whose label no other example has are dropped.
 
     Args:
         examples: the examples, more than `count`.
-        count: number of examples of the part.
+        count: number of examples to hold out.
         task: whether its labels are classes.
     """
     groups = _groups(example.label for example in examples)
@@ -92,7 +92,7 @@ def hold_out(
 
 
 def _draws(groups: list[Array], count: int, seeds: Sequence[int]) -> list[Array]:
-    """Return the numbers of the examples that each seed draws, if it can some of each group.
+    """Return the indices that each seed draws, from every group if `count` allows.
 
     Args:
         groups: the numbers of the examples of each label.

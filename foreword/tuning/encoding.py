@@ -103,7 +103,7 @@ def added_tokens(trained: TrainedModel, task: Task) -> tuple[str, ...]:
 
 
 def _require_output_layer(trained: TrainedModel, name: str) -> None:
-    """Check that a model has the output layer of pretraining, which a tuned one has no more.
+    """Check that a model still has the output layer of pretraining, which tuning removes.
 
     Args:
         trained: the model.
@@ -183,7 +183,7 @@ def encode(
 
 
 def with_reference(trained: TrainedModel, task: Task, data: TuneData) -> TuneData:
-    """Return the examples with what the model computes for them before it is tuned, once."""
+    """Return the examples with the untuned model's outputs as reference, computed once."""
     network = build_network(trained, task, data.labels, None).to(trained.device)
 
     def refer(part: PackedExamples) -> PackedExamples:

@@ -89,7 +89,7 @@ class ScoreEachEpoch(Hook):
         self._choose(loop)
 
     def _choose(self, loop: Loop) -> None:
-        """Keep the weights of the last epoch or of the best, and stop when it is long ago."""
+        """Keep the weights of the last or best epoch; stop after `patience` epochs without gain."""
         now, best = len(self.curve) - 1, self._best
         if best is None:
             self.kept_row = now

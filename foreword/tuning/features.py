@@ -37,7 +37,7 @@ class FeatureBatch:
 
     @property
     def token_count(self) -> int:
-        """0: the backbone reads nothing."""
+        """0, since the backbone reads nothing."""
         return 0
 
     def to(self, device: Any) -> FeatureBatch:

@@ -117,7 +117,7 @@ class TuneData:
 
 
 class SeedResult(NamedTuple):
-    """What fine-tuning with one seed gave.
+    """The result of fine-tuning with one seed.
 
     Attributes:
         curve: a row for each epoch.
@@ -274,7 +274,7 @@ class FineTuner:
         return f"{self.start}, {self.strategy}"
 
     def _train_parts(self, progress: float) -> None:
-        """Train the parts of the next step, the others without gradients and dropout."""
+        """Choose what the next step trains; other parts have no gradients and no dropout."""
         self.settings.strategy.advance(self.network, progress)
         trained = [parameter.requires_grad for parameter in self.network.parameters()]
         if trained != self._trained:
@@ -329,7 +329,7 @@ def count_steps(data: TuneData, settings: TuneSettings) -> int:
 
 
 def scored_outputs(task: Task, network: Network, examples: ExampleSet) -> Array:
-    """Return what a network computes for examples, or writes if the task has it write."""
+    """Return a network's outputs for examples, or the texts that it writes if the task writes."""
     if task.writes:
         assert isinstance(task, WritingTask) and isinstance(examples, AnswerExamples)
         return examples.write(network, task.most_tokens((), examples.prompted))

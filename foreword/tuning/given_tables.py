@@ -20,7 +20,7 @@ TEXT, LABEL, PAIR = "text", "label", "pair"  # columns of tables made of tuples
 
 
 def given_table(data: Any, name: str) -> ExampleTable | None:
-    """Return an object with named columns, such as a DataFrame, as a table; None for another one.
+    """Return an object with named columns, such as a DataFrame, as a table; None for others.
 
     Raises:
         UserError: Arrow cannot hold it.

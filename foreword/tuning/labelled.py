@@ -75,7 +75,7 @@ def example_of(row: Mapping[str, Any], columns: Columns, source: str) -> Labelle
 
 
 def text_of(value: Any, where: str) -> str:
-    """Return a cell as text: booleans as JSON writes them, nan, which pandas leaves, as nothing."""
+    """Return a cell as text: booleans as in JSON, None and nan (pandas' missing value) as ""."""
     if value is None or value != value:
         return ""
     if isinstance(value, bool):
@@ -86,6 +86,6 @@ def text_of(value: Any, where: str) -> str:
 
 
 def label_of(value: Any, where: str) -> str:
-    """Return a label as text; a number that is whole without its decimals, so 1.0 is 1."""
+    """Return a label as text; whole numbers lose their decimals, so 1.0 becomes 1."""
     is_whole = isinstance(value, float) and value.is_integer()
     return text_of(int(value) if is_whole else value, where)

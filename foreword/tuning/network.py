@@ -87,7 +87,7 @@ class Network(nn.Module, ABC):
             raise UserError(f"{setting}: the layers of this model share their weights")
 
     def train_parts(self) -> None:
-        """Put what has trained parameters into training mode, all else into evaluation mode."""
+        """Put modules with trained parameters into training mode, others into evaluation mode."""
         self.train()
         parts = list(self.children())
         while parts:
@@ -104,7 +104,7 @@ class Network(nn.Module, ABC):
 
     @property
     def selects_positions(self) -> bool:
-        """Whether it can do with the last states of the positions that its head reads."""
+        """Whether the last layer's states at the positions that the head reads are enough."""
         is_all_read = self.scalar_mix is not None or self.token_head is not None
         return self.backbone.selects_positions and not is_all_read
 

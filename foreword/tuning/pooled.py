@@ -34,7 +34,7 @@ class PooledTask(HeadedTask):
         return "max" if self.pooling == "max" else "mean"
 
     def is_reduced(self, template: InputTemplate) -> bool:
-        """Return whether an output is of several states."""
+        """Return whether an output reduces several states to one."""
         return (self.pooling or template.pooling) in REDUCED
 
     def encode(

@@ -37,7 +37,7 @@ class HowToPredict:
 
 @dataclass
 class PredictionCounts:
-    """The counts of what was predicted.
+    """Counts of rows, cut texts and predicted labels.
 
     Attributes:
         rows: rows read.
@@ -75,7 +75,7 @@ def output_types(table: ExampleTable, model: Predictor, how: HowToPredict) -> di
 
 
 def count_rows(model: Predictor, table: ExampleTable, how: HowToPredict) -> int | None:
-    """Return the number of rows, having read all; None for a stream, which is read only once.
+    """Count the rows by reading all; None for a stream, which can be read only once.
 
     Raises:
         UserError: a row is broken.

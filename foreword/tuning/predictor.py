@@ -120,7 +120,7 @@ class TunedTask:
     tuned_on: TunedOn
 
     def save(self, folder: Path, recipe: Recipe) -> None:
-        """Write it, with the plug-ins that it and the recipe of pretraining need."""
+        """Write the file, with the plug-ins that it and the recipe of pretraining need."""
         about = {
             "task": {"kind": kinds.name_of(self.task), **config.to_table(self.task)},
             "labels": self.labels,
@@ -132,7 +132,7 @@ class TunedTask:
 
     @classmethod
     def read(cls, folder: Path) -> TunedTask:
-        """Read it from a model's folder.
+        """Read the file from a model's folder.
 
         Raises:
             UserError: the file is damaged, or a plug-in is missing.

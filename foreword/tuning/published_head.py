@@ -51,7 +51,7 @@ def published_head(trained: TrainedModel, auto_class: str) -> PublishedHead | No
 
 
 def head_settings(task: Task, published: PublishedHead) -> dict[str, str | bool]:
-    """Return the settings of a task's head with which it is that of a class."""
+    """Return the settings that make a task's head compute what a class's head does."""
     settings: dict[str, str | bool] = {
         "pooling": published.pooling,
         "hidden_layer": published.hidden_layer,
@@ -64,7 +64,7 @@ def head_settings(task: Task, published: PublishedHead) -> dict[str, str | bool]
 def current_settings(
     task: Task, published: PublishedHead, default_pooling: str
 ) -> dict[str, str | bool]:
-    """Return the settings of a task's head as they are, `default_pooling` being the template's."""
+    """Return the current settings of a task's head; `default_pooling` is the template's."""
     defaults: dict[str, str | bool] = {
         "pooling": default_pooling,
         "hidden_layer": NO_LAYER,

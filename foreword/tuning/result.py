@@ -104,7 +104,7 @@ def chosen_metric(row: Row, metric: str = "") -> str:
 
 
 def as_gain(metric: str, score: float) -> float:
-    """Return a score such that more is better; one that is no number is the worst."""
+    """Return a score such that higher is better; nan is the worst."""
     if math.isnan(score):
         return -math.inf
     return -score if metric in LOWER_IS_BETTER else score
@@ -129,9 +129,9 @@ def score_cells(row: Row, metrics: Sequence[str]) -> list[str]:
 
 
 def setting_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
-    """Return the learning rate of each row, "" without.
+    """Return each row's learning rate, "" if it has none, and its number of trained parameters.
 
-    And the number of trained parameters, if not all networks have the same.
+    The number is left out if all networks have the same.
     """
     trained = [row.get("trained_parameters") for row in rows]
     cells = [{"lr": f"{row['lr']:.2g}" if "lr" in row else ""} for row in rows]

@@ -258,7 +258,7 @@ class PooledExamples(PackedExamples):
         )
 
     def _batch(self, tokens: Tokens, weights: Array) -> Batch:
-        """Return the backbone's input; with `auxiliary`, each token is a target of its weight."""
+        """Return the backbone's input; with `auxiliary`, each token is a target with its weight."""
         documents = tokens.documents
         mask = document_mask(documents, documents)
         mask = CausalMask() & mask if self.template.is_causal else mask
@@ -269,7 +269,7 @@ class PooledExamples(PackedExamples):
 
 
 def _read_positions(count: int, rows: Array, columns: Array) -> tuple[ReadPositions, Array]:
-    """Return the positions to read of each of `count` rows, and which of them each one is.
+    """Return the positions to read in each of `count` rows, and each one's index in its row.
 
     Rows with fewer are filled with their first position.
     """
@@ -302,7 +302,7 @@ def _with_decoder(source: Batch, documents: Array, start: int, width: int) -> Ba
 
 
 def _whole(examples: Sequence[list[int]], most: int) -> Iterator[list[int]]:
-    """Yield the inputs of some examples after another, at most `most` unless of a single one."""
+    """Yield the inputs of whole examples, at most `most` unless a single example has more."""
     inputs: list[int] = []
     for some in examples:
         if inputs and len(inputs) + len(some) > most:

@@ -137,7 +137,7 @@ def _counts(read: TuningExamples, dev: int, *, is_drawn: bool) -> dict[str, int]
 def _untrained_notes(
     network: Network, added: Sequence[str], settings: TuneSettings
 ) -> Iterator[str]:
-    """Yield that tokens which are new to the model keep their first embeddings, if they do."""
+    """Yield a note if tokens that are new to the model keep their random embeddings."""
     if added and not network.backbone.embedding.token.weight.requires_grad:
         yield (
             f"{', '.join(added)}: new to the model, and strategy "

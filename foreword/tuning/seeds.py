@@ -36,7 +36,7 @@ class Variant(NamedTuple):
 
 
 class TrainedSeeds(NamedTuple):
-    """What all seeds of all variants gave.
+    """The results of all seeds of all variants.
 
     Attributes:
         network: of the first variant's first seed that did not diverge, on the CPU.
@@ -90,7 +90,7 @@ class SeedTrainer:
         self._resumed = 0
 
     def train(self) -> TrainedSeeds:
-        """Train all of them.
+        """Train all seeds of all variants.
 
         Raises:
             TrainingStoppedError: every seed of the first variant diverged.
@@ -122,7 +122,7 @@ class SeedTrainer:
         )
 
     def _result(self, variant: Variant, seed: int, is_kept: bool) -> SeedResult:
-        """Return the result of a seed, found or trained; its network becomes the one to save."""
+        """Return the result of a seed, finished or trained now; if `is_kept`, keep its network."""
         finished = variant.finished.find(seed, self._build if is_kept else None)
         if finished is not None:
             self._resumed += 1

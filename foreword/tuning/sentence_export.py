@@ -107,7 +107,7 @@ def _pooling(tuned: TunedModel) -> dict[str, object]:
 
 
 def _require_padding(folder: Path) -> None:
-    """Let the tokenizer pad texts with their end if it has no token for it; nothing reads it."""
+    """Let a tokenizer without a padding token pad with the end token; padding is never read."""
     file = folder / TOKENIZER_CONFIG
     config = json.loads(file.read_text(encoding="utf-8"))
     if not config.get("pad_token"):

@@ -17,7 +17,7 @@ def normalised(answer: str) -> str:
 
 
 def right_answers(answers: Sequence[str]) -> list[str]:
-    """Return the answers that count: those that are not empty, or nothing if there is none."""
+    """Return the answers that are not empty once normalised, or "" if there is none."""
     return [answer for answer in answers if normalised(answer)] or [""]
 
 

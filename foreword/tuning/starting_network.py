@@ -55,7 +55,7 @@ def starting_network(
 
 
 def start_name(trained: TrainedModel) -> str:
-    """Return what results call a start from trained weights."""
+    """Return the name of a start from trained weights, as results have it."""
     return "pretrained" if trained.tuned_head is None else f"tuned on {trained.folder.name}"
 
 

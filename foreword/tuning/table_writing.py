@@ -38,7 +38,7 @@ WriteRows = Callable[[Sequence[SourcedRow]], None]
 
 @contextmanager
 def writing_rows(out: Path, types: Mapping[str, Any]) -> Iterator[WriteRows]:
-    """Open a table to write to, which takes its name only when it is whole and on the disk.
+    """Open a table to write to; it takes its name only once it is complete and on disk.
 
     Args:
         out: `.jsonl`, `.csv`, `.tsv`, `.parquet` or `.conll`; text also `.gz` or `.zst`.
@@ -182,7 +182,7 @@ def _write_arrow(writer: pq.ParquetWriter, schema: Any, rows: Sequence[SourcedRo
 
 @contextmanager
 def _naming(source: str) -> Iterator[None]:
-    """Turn half a character into a UserError that names the row."""
+    """Turn a lone surrogate into a UserError that names the row."""
     try:
         yield
     except UnicodeEncodeError:
@@ -192,15 +192,15 @@ def _naming(source: str) -> Iterator[None]:
 
 
 def _text_or_none(value: Any) -> str | None:
-    """Return a value as a cell has it, and nothing as nothing."""
+    """Return a value as the text of a cell; None for a missing value."""
     return None if _is_missing(value) else _cell(value)
 
 
 def _cell(value: Any) -> str:
     """Return a value as a cell of CSV or TSV.
 
-    Nothing and nan are the empty cell, infinity is `inf`, dates and times are as in ISO 8601, bytes
-    hexadecimal; a list or a table is JSON.
+    None and nan become an empty cell, infinity `inf`, dates and times ISO 8601, bytes hexadecimal,
+    lists and tables JSON.
     """
     if _is_missing(value):
         return ""
@@ -215,7 +215,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def _json(value: Any) -> str:
-    """Return a value as JSON; what it lacks is text, and a number that is not finite null."""
+    """Return a value as JSON; types that JSON lacks become text, and non-finite numbers null."""
     try:
         return stored.to_json(value)
     except TypeError:
@@ -223,7 +223,7 @@ def _json(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of Arrow as one that JSON has."""
+    """Return an Arrow value as a type that JSON has."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -22,7 +22,7 @@ WORD = re.compile(r"[^\W_]+")
 
 
 def require(metric: Metric) -> None:
-    """Check that what computes a measure is installed.
+    """Check that the package for a measure is installed.
 
     Raises:
         UserError: it is not.

@@ -1,4 +1,4 @@
-"""Seeds of fine-tuning that are done, kept until all are, so that a killed call loses one at most.
+"""Finished seeds of fine-tuning, kept until all are done: a killed call loses at most one.
 
 Each has a folder of its own, named after a digest of all that decides its result, which appears
 when it is complete. The folder around them is removed when the result is written.
@@ -51,7 +51,7 @@ class FinishedSeeds:
         settings: TuneSettings,
         examples: Mapping[str, Sequence[Labelled]],
     ) -> FinishedSeeds:
-        """Return those of a variant.
+        """Return the finished seeds of a variant.
 
         Args:
             folder: of all seeds; None to keep none.

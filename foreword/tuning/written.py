@@ -1,4 +1,4 @@
-"""Prediction with a model tuned to answer in text: it is a run, and writes as it was tuned."""
+"""Prediction with a model tuned to answer in text, which is saved as a run."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class TunedWriter(LoadedModel):
         ]
 
     def outputs(self, texts: Iterable[Any], pairs: Iterable[str] | None = None) -> NoReturn:
-        """Refuse: there is no head, whose outputs these would be.
+        """Refuse: the model has no head whose outputs it could return.
 
         Raises:
             UserError: always.

@@ -33,7 +33,7 @@ class Frozen(Strategy):
         return self.lr
 
     def prepare(self, network: Network, seed: int) -> None:
-        """Let the head be trained, not the backbone.
+        """Train the head and freeze the backbone.
 
         Raises:
             UserError: the head has no parameters, or shares them: it is an output layer tied to the

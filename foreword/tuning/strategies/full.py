@@ -33,5 +33,5 @@ class Full(Strategy):
         return self.lr or rate_by_width(settings)
 
     def prepare(self, network: Network, seed: int) -> None:
-        """Let every parameter be trained."""
+        """Train every parameter."""
         network.requires_grad_(True)

@@ -43,7 +43,7 @@ class GradualUnfreezing(Strategy):
         return self.lr or rate_by_width(settings)
 
     def prepare(self, network: Network, seed: int) -> None:
-        """Let every parameter be trained in the end.
+        """Train every parameter by the end.
 
         Raises:
             UserError: the model has no layers, or they share their weights.

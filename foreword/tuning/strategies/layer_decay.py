@@ -35,7 +35,7 @@ class LayerDecay(Strategy):
         return self.lr or rate_by_width(settings)
 
     def prepare(self, network: Network, seed: int) -> None:
-        """Let every parameter be trained.
+        """Train every parameter.
 
         Raises:
             UserError: the model has no layers, or they share their weights.

@@ -33,7 +33,7 @@ class TopLayers(Strategy):
         return self.lr or rate_by_width(settings)
 
     def prepare(self, network: Network, seed: int) -> None:
-        """Let the head and the top layers be trained.
+        """Train the head and the top layers.
 
         Raises:
             UserError: the model has fewer layers, or they share their weights.

@@ -87,7 +87,7 @@ class Embed(Task):
     def training_examples(
         self, train: Sequence[Labelled], *, has_dropout: bool
     ) -> Sequence[Labelled]:
-        """Return pairs; a text alone is one with itself.
+        """Return pairs; a single text is paired with itself.
 
         Raises:
             UserError: some are pairs and some are not, some have scores and some have not, all
@@ -295,7 +295,7 @@ def _score(example: Labelled) -> float:
 
 
 def _normalised(vectors: Array) -> Array:
-    """Return vectors of length 1, and 0 for 0."""
+    """Return the vectors scaled to length 1; a zero vector stays zero."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     normalised: Array = vectors / np.maximum(lengths, 1e-12)
     return normalised

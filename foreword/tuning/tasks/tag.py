@@ -77,7 +77,7 @@ class Tag(HeadedTask):
     # -- examples ----------------------------------------------------------------------------------
 
     def example(self, row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
-        """Return the sentence of a row, whose cells are lists, or texts parted by spaces.
+        """Return the sentence of a row, whose cells are lists, or texts split at spaces.
 
         Raises:
             UserError: the labels do not fit the words, or a word is empty.
@@ -276,7 +276,7 @@ class TagTargets(Sequence[Array]):
 
 
 def _items(cell: Any, source: str) -> list[str]:
-    """Return the items of a list, or of a text parted by spaces; "" for one that is missing."""
+    """Return the items of a list, or of a text split at spaces; "" for one that is missing."""
     if isinstance(cell, list | tuple | np.ndarray):
         return [label_of(item, source).strip() for item in cell]
     return text_of(cell, source).split()

@@ -102,7 +102,7 @@ class TextToText(WritingTask):
         return example_of(joined, columns, source)
 
     def notes(self, train: Sequence[Labelled], dev: Sequence[Labelled]) -> list[str]:
-        """Return which share of the dev answers can be had from training."""
+        """Return a note on the share of dev answers that also occur in training."""
         if self.metric != "answer":
             return []
         share = share_known([answers_of(e) for e in dev], [a for e in train for a in answers_of(e)])
