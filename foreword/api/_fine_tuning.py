@@ -144,10 +144,10 @@ def fine_tune(
 
 def _tracking(trained: TrainedModel, job: FineTuning, display: ProgressDisplay) -> Tracking:
     task = {"kind": kinds.name_of(job.task), **config.to_table(job.task)}
-    used = {"task": task, **config.to_table(job.variants[0])}
+    settings = {"task": task, **config.to_table(job.variants[0])}
     file = job.evaluation.relative_to(trained.run / "evaluations").with_suffix("")
     name = "-".join(file.parts)
-    return Tracking(trained.run / "tracking" / name, name, display.warn, lambda: used)
+    return Tracking(trained.run / "tracking" / name, name, display.warn, lambda: settings)
 
 
 def _with_words(rows: Sequence[Row], job: FineTuning) -> list[Row]:
@@ -155,8 +155,8 @@ def _with_words(rows: Sequence[Row], job: FineTuning) -> list[Row]:
     first = job.variants[0]
     drawn = draw(job.train, first.examples, first.seeds, job.task)
     words = bags_of_words(job.task, drawn, job.dev, job.further)
-    at = next(n for n, row in enumerate([*rows, {}]) if "lr" not in row)
-    return [*rows[:at], *([summarise(words)] if words else []), *rows[at:]]
+    first_baseline = next(n for n, row in enumerate([*rows, {}]) if "lr" not in row)
+    return [*rows[:first_baseline], *([summarise(words)] if words else []), *rows[first_baseline:]]
 
 
 def _record(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -111,8 +111,10 @@ def _measured(ways: Sequence[TunedWay], step: Callable[[str], None]) -> dict[str
     for way in ways:
         labels = {"model": way.name, "start": way.start_name}
         step(f"{way.name}: weights")
-        moved = distances(way)
-        changes += [{**labels, "layer": layer, "distance": d} for layer, d in moved.items()]
+        layer_distances = distances(way)
+        changes += [
+            {**labels, "layer": layer, "distance": d} for layer, d in layer_distances.items()
+        ]
         step(f"{way.name}: states")
         layer_cka = similarities(way)
         states += [{**labels, "layer": layer, "cka": cka} for layer, cka in enumerate(layer_cka)]
@@ -128,15 +130,15 @@ def _measured(ways: Sequence[TunedWay], step: Callable[[str], None]) -> dict[str
         numbers = np.arange(min(CURVED, len(way.examples)))
         parameters = [p for p in way.network.parameters() if p.requires_grad]
         curvature = largest_eigenvalue(lambda: mean_loss(way, numbers), parameters)  # noqa: B023
-        at = dict(zip(LINE, losses, strict=True))
+        loss_at = dict(zip(LINE, losses, strict=True))
         rows.append(
             {
                 **labels,
-                "distance": moved["all"],
+                "distance": layer_distances["all"],
                 "CKA, last layer": layer_cka[-1] if layer_cka else None,
-                "loss at start": at[0.0].value,
-                "loss": at[1.0].value,
-                metric_name(at[1.0].metric): at[1.0].score,
+                "loss at start": loss_at[0.0].value,
+                "loss": loss_at[1.0].value,
+                metric_name(loss_at[1.0].metric): loss_at[1.0].score,
                 "largest eigenvalue": curvature,
             }
         )

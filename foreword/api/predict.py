@@ -126,8 +126,8 @@ def predict(
     model = _open(tuned, device, precision)
     named = {"text": text, "pair": pair}
     chosen = {field: column for field, column in named.items() if column is not None}
-    table, used = _table(data, model, columns, chosen)
-    how = HowToPredict(used, prefix, probabilities)
+    table, table_columns = _table(data, model, columns, chosen)
+    how = HowToPredict(table_columns, prefix, probabilities)
     types = output_types(table, model, how)
     total = count_rows(model, table, how)
 
@@ -179,7 +179,7 @@ def _table(
     Raises:
         UserError: a file cannot be read, an item is not a text, or there are no columns to choose.
     """
-    used = replace(Columns(model.tuned_on.text, "", model.tuned_on.pair), **chosen)
+    tuned_columns = replace(Columns(model.tuned_on.text, "", model.tuned_on.pair), **chosen)
     are_chosen = "text" in chosen or bool(chosen.get("pair"))
     if isinstance(data, str) and data == STANDARD:
         if are_chosen or names:
@@ -188,18 +188,18 @@ def _table(
     if isinstance(data, str | PathLike):
         listed = [name.strip() for name in names.split(",")] if names else []
         file = _arguments.path(data, "data")
-        by_number = used.are_numbers and not listed
+        by_number = tuned_columns.are_numbers and not listed
         table = read_table(file, listed, by_number, model.task.formats)
-        needed = {used.text, used.pair if model.task.compares_texts else ""}
+        needed = {tuned_columns.text, tuned_columns.pair if model.task.compares_texts else ""}
         if not needed <= {"", *table.columns} and "text" not in chosen:
             has_own = model.task.compares_texts or not model.task.reads_texts
-            usual = model.task.columns if has_own else [used]
+            usual = model.task.columns if has_own else [tuned_columns]
             return table, replace(chosen_columns(table, usual, chosen), label="")
-        return table, used
+        return table, tuned_columns
     if names:
         raise UserError("columns: names the columns of a file without a header; data is not a file")
-    table, columns = texts_or_table(data, "data", used, are_texts=model.task.reads_texts)
-    if are_chosen and columns is not used:
+    table, columns = texts_or_table(data, "data", tuned_columns, are_texts=model.task.reads_texts)
+    if are_chosen and columns is not tuned_columns:
         raise UserError("text, pair: data are texts, not a table with columns to choose from")
     return table, columns
 

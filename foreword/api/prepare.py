@@ -136,8 +136,8 @@ def prepare(
     display = progress_of(progress)
     with on_cluster(ray) as cluster, _arguments.kept(texts, folder), display:
         files = find_files(paths, None, read)
-        held = find_apart(heldout_texts, files, None, read)
-        existing = _existing_tokenizer(folder, files, held, read, how, tokenizer_or_kind)
+        heldout_files = find_apart(heldout_texts, files, None, read)
+        existing = _existing_tokenizer(folder, files, heldout_files, read, how, tokenizer_or_kind)
         if isinstance(tokenizer_or_kind, Tokenizer):
             shards_tokenizer = tokenizer_or_kind
         elif existing is not None:
@@ -182,7 +182,7 @@ def _settings_of(tokenizer: Tokenizer) -> TokenizerKind | None:
 def _existing_tokenizer(
     out: Path,
     files: Sequence[Path],
-    held: Sequence[Path],
+    heldout_files: Sequence[Path],
     read: ReadSettings,
     how: PrepareSettings,
     tokenizer_or_kind: Tokenizer | TokenizerKind,
@@ -192,7 +192,7 @@ def _existing_tokenizer(
     Args:
         out: the folder for the shards.
         files: the text to train on.
-        held: the text to hold out, if it is given apart.
+        heldout_files: the text to hold out, if it is given apart.
         read: how files become documents.
         how: how documents become shards.
         tokenizer_or_kind: the tokenizer, or the settings to train it with.
@@ -211,8 +211,11 @@ def _existing_tokenizer(
         if isinstance(tokenizer_or_kind, Tokenizer)
         else _settings_of(existing) == tokenizer_or_kind
     )
-    how = replace(how, heldout=0.0) if held else how
-    texts = fingerprint_text(list(files), read), fingerprint_text(list(held), read) if held else ""
+    how = replace(how, heldout=0.0) if heldout_files else how
+    texts = (
+        fingerprint_text(list(files), read),
+        fingerprint_text(list(heldout_files), read) if heldout_files else "",
+    )
     if not is_same or prepared.fingerprint != fingerprint_of(*texts, existing, how):
         raise UserError(
             f"{out}: holds shards of another text, tokenizer or settings, and runs trained on them "

@@ -52,21 +52,21 @@ def export(tuned: Path, base: Path, out: Path, family: str = "") -> Change:
     atomic.require_new_folder(out)
     rank = _rank_of(tuned)
     with tempfile.TemporaryDirectory() as temporary:
-        theirs, plain = Path(temporary) / "tuned", Path(temporary) / "base"
+        tuned_out, base_out = Path(temporary) / "tuned", Path(temporary) / "base"
         trained = open_run(base, "cpu")
-        exporting.export(trained, plain, family)
+        exporting.export(trained, base_out, family)
         if is_run(tuned):
-            exporting.export(open_run(tuned, "cpu"), theirs, family)
+            exporting.export(open_run(tuned, "cpu"), tuned_out, family)
         else:
-            tuned_exporting.export(load_tuned(tuned, "cpu"), theirs, family)
-        new, old = load_file(theirs / files.WEIGHTS), load_file(plain / files.WEIGHTS)
-        model_type = json.loads((theirs / HF_CONFIG).read_text(encoding="utf-8"))["model_type"]
+            tuned_exporting.export(load_tuned(tuned, "cpu"), tuned_out, family)
+        new, old = load_file(tuned_out / files.WEIGHTS), load_file(base_out / files.WEIGHTS)
+        model_type = json.loads((tuned_out / HF_CONFIG).read_text(encoding="utf-8"))["model_type"]
         change = _change(new, old, rank, transposes=model_type in TRANSPOSED)
         if not change.factors:
             raise UserError(f"--adapter {base}: {tuned} was not tuned from it, or learned nothing")
-        (theirs / files.WEIGHTS).unlink()
+        (tuned_out / files.WEIGHTS).unlink()
         with atomic.folder(out) as part:
-            shutil.copytree(theirs, part, dirs_exist_ok=True)
+            shutil.copytree(tuned_out, part, dirs_exist_ok=True)
             change.write(part, fan_in_fan_out=model_type in TRANSPOSED)
     return change
 

@@ -89,8 +89,8 @@ def read_conllu(path: Path, *properties: WordProperty) -> list[TaggedSentence]:
         raise UserError(f"{path}: no sentence in it")
     for name in properties:
         if not any(tag for sentence in sentences for tag in sentence.tags[name]):
-            at = COLUMNS[name]
-            raise UserError(f"{path}: no word has a tag in column {at + 1} ({NAMES[at]})")
+            column = COLUMNS[name]
+            raise UserError(f"{path}: no word has a tag in column {column + 1} ({NAMES[column]})")
     return sentences
 
 

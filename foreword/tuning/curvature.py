@@ -58,26 +58,29 @@ def hessian_product(
     loss: Callable[[], Tensor], parameters: Sequence[Tensor], vector: Sequence[Tensor]
 ) -> list[Tensor]:
     """Return the product of the Hessian with a vector of length 1."""
-    at = [p.detach().clone() for p in parameters]
+    origin = [p.detach().clone() for p in parameters]
     gradients = []
     try:
         for sign in (1.0, -1.0):
-            _move(parameters, at, vector, sign * STEP)
+            _move(parameters, origin, vector, sign * STEP)
             grads = torch.autograd.grad(loss(), list(parameters), allow_unused=True)
             gradients.append(
-                [torch.zeros_like(p) if g is None else g for p, g in zip(at, grads, strict=True)]
+                [
+                    torch.zeros_like(p) if g is None else g
+                    for p, g in zip(origin, grads, strict=True)
+                ]
             )
     finally:
-        _move(parameters, at, vector, 0.0)
+        _move(parameters, origin, vector, 0.0)
     return [(plus - minus) / (2 * STEP) for plus, minus in zip(*gradients, strict=True)]
 
 
 def _move(
-    parameters: Sequence[Tensor], at: Sequence[Tensor], vector: Sequence[Tensor], step: float
+    parameters: Sequence[Tensor], origin: Sequence[Tensor], vector: Sequence[Tensor], step: float
 ) -> None:
-    """Set the parameters to `at` plus a step along the vector."""
+    """Set the parameters to `origin` plus a step along the vector."""
     with torch.no_grad():
-        for parameter, start, direction in zip(parameters, at, vector, strict=True):
+        for parameter, start, direction in zip(parameters, origin, vector, strict=True):
             parameter.copy_(start + step * direction if step else start)
 
 

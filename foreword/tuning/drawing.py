@@ -60,10 +60,13 @@ def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task
             f"tune.examples: {count:,} cannot have one of each of the {len(groups):,} labels"
         )
     draws = _draws(groups, count, range(1, seeds + 1))
-    used = np.unique(np.concatenate(draws))
-    subset = LabelledTexts.of(examples[int(n)] for n in used)
+    indices = np.unique(np.concatenate(draws))
+    subset = LabelledTexts.of(examples[int(n)] for n in indices)
     return Drawn(
-        subset, tuple(np.sort(np.searchsorted(used, numbers)) for numbers in draws), total, labels
+        subset,
+        tuple(np.sort(np.searchsorted(indices, numbers)) for numbers in draws),
+        total,
+        labels,
     )
 
 

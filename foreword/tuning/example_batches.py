@@ -35,8 +35,8 @@ class ExampleBatches:
         """Yield the micro-batches of `step`, `step` + 1, ..."""
         for epoch in itertools.count(step // self._steps):
             order = shuffled_batches(len(self.numbers), self.size, self.seed, epoch)
-            for which in order[step % self._steps if epoch == step // self._steps else 0 :]:
-                yield list(self.examples.batches(self.numbers[which], self.device))
+            for batch in order[step % self._steps if epoch == step // self._steps else 0 :]:
+                yield list(self.examples.batches(self.numbers[batch], self.device))
 
     def epochs(self, steps: int) -> float:
         """Return how often each example has been seen after `steps` steps."""

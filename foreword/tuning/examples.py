@@ -42,9 +42,9 @@ class LabelledTexts(Sequence[Labelled]):
         if isinstance(examples, cls):
             return examples
         pieces: list[list[Any]] = [[] for _ in Labelled._fields]
-        for some in batched(examples):
-            for column, values in zip(pieces, zip(*some, strict=True), strict=True):
-                column.append(_strings(values, some))
+        for chunk in batched(examples):
+            for column, values in zip(pieces, zip(*chunk, strict=True), strict=True):
+                column.append(_strings(values, chunk))
         return cls(tuple(pa.chunked_array(column, pa.large_string()) for column in pieces))
 
     def __len__(self) -> int:
@@ -60,15 +60,15 @@ class LabelledTexts(Sequence[Labelled]):
             start, stop, step = which.indices(len(self))
             if step != 1:
                 return LabelledTexts.of(self[n] for n in range(start, stop, step))
-            many = max(stop - start, 0)
-            return LabelledTexts(tuple(column.slice(start, many) for column in self.columns))
+            count = max(stop - start, 0)
+            return LabelledTexts(tuple(column.slice(start, count) for column in self.columns))
         index = range(len(self))[which]
         return Labelled(*(column[index].as_py() for column in self.columns))
 
     def __iter__(self) -> Iterator[Labelled]:
         for start in range(0, len(self), AT_ONCE):
-            some = (column.slice(start, AT_ONCE).to_pylist() for column in self.columns)
-            yield from map(Labelled._make, zip(*some, strict=True))
+            columns = (column.slice(start, AT_ONCE).to_pylist() for column in self.columns)
+            yield from map(Labelled._make, zip(*columns, strict=True))
 
 
 def overlap_note(
@@ -105,10 +105,10 @@ class Ragged(Sequence[Array]):
         """Return the arrays end to end."""
         pieces: list[Array] = [np.zeros(0, np.uint8)]
         lengths: list[Array] = [np.zeros(1, np.int64)]
-        for some in batched(arrays):
-            joined = np.concatenate(some)
+        for chunk in batched(arrays):
+            joined = np.concatenate(chunk)
             pieces.append(joined.astype(np.min_scalar_type(joined.max(initial=0))))
-            lengths.append(np.asarray([len(array) for array in some]))
+            lengths.append(np.asarray([len(array) for array in chunk]))
         return cls(np.concatenate(pieces), np.cumsum(np.concatenate(lengths)))
 
     def __len__(self) -> int:
@@ -155,21 +155,21 @@ class EncodedTexts(Sequence[EncodedExample]):
         """Return the examples in columns."""
         # Columns of a part at a time, so that few examples are objects at once.
         parts: list[EncodedTexts] = []
-        for some in batched(examples):
-            has_answers = some[0].answer is not None
+        for chunk in batched(examples):
+            has_answers = chunk[0].answer is not None
             parts.append(
                 cls(
-                    Ragged.of(e.ids for e in some),
-                    Ragged.of(e.segments for e in some),
-                    Ragged.of(e.pooled_positions for e in some),
-                    np.asarray([e.was_cut for e in some], bool),
-                    some[0].is_pooled,
-                    Ragged.of(e.answer for e in some if e.answer is not None)
+                    Ragged.of(e.ids for e in chunk),
+                    Ragged.of(e.segments for e in chunk),
+                    Ragged.of(e.pooled_positions for e in chunk),
+                    np.asarray([e.was_cut for e in chunk], bool),
+                    chunk[0].is_pooled,
+                    Ragged.of(e.answer for e in chunk if e.answer is not None)
                     if has_answers
                     else None,
-                    np.asarray([e.is_further for e in some], bool),
-                    Ragged.of(e.spans.ravel() for e in some if e.spans is not None)
-                    if some[0].spans is not None
+                    np.asarray([e.is_further for e in chunk], bool),
+                    Ragged.of(e.spans.ravel() for e in chunk if e.spans is not None)
+                    if chunk[0].spans is not None
                     else None,
                 )
             )

@@ -40,15 +40,21 @@ def check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
     """
     if not check_logits.is_checkable():
         return {"logit_difference": None}
-    theirs, tokenizer = _read(tuned, out)
+    hf_model, tokenizer = _read(tuned, out)
     # Compute both on examples that both encode.
     template = replace(tuned.template, length=length)
     short = replace(tuned, template=template, device=torch.device("cpu"), dtype=torch.float32)
     results = short.outputs_of(_examples(tuned, length))
     groups = [results] if tokenizer.pad_token_id is not None else [[result] for result in results]
     expected = np.concatenate([result.outputs.ravel() for result in results])
-    read = [each for group in groups for each in _theirs(theirs, tokenizer, tuned, group, length)]
-    distance = float(np.abs(np.concatenate([each.ravel() for each in read]) - expected).max())
+    hf_outputs = [
+        output
+        for group in groups
+        for output in _hf_outputs(hf_model, tokenizer, tuned, group, length)
+    ]
+    distance = float(
+        np.abs(np.concatenate([output.ravel() for output in hf_outputs]) - expected).max()
+    )
     largest = float(np.abs(expected).max())
     if not distance <= check_logits.TOLERANCE * max(1.0, largest):
         raise UserError(
@@ -59,7 +65,7 @@ def check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
 
 
 def _read(tuned: TunedModel, out: Path) -> tuple[Any, Any]:
-    """Return their model and tokenizer.
+    """Return the model and the tokenizer, loaded by `transformers`.
 
     Raises:
         UserError: `transformers` cannot read the folder.
@@ -72,21 +78,21 @@ def _read(tuned: TunedModel, out: Path) -> tuple[Any, Any]:
         name = f"AutoModelFor{tuned.task.auto_class}"
         if tuned.task.compares_texts and not tuned.recipe.layout.start:
             name = "AutoModel"  # which reads the decoder too, where there is one
-        model = getattr(transformers, name)
-        theirs = model.from_pretrained(
+        auto_class = getattr(transformers, name)
+        hf_model = auto_class.from_pretrained(
             out, local_files_only=True, dtype=torch.float32, attn_implementation="eager"
         ).eval()
         tokenizer = transformers.AutoTokenizer.from_pretrained(out, local_files_only=True)
     except Exception as error:  # transformers' readers raise errors of any type
         reason = " ".join(str(error).split())
         raise UserError(f"{out}: transformers cannot read it: {reason}") from error
-    return theirs, tokenizer
+    return hf_model, tokenizer
 
 
-def _theirs(
+def _hf_outputs(
     model: Any, tokenizer: Any, tuned: TunedModel, group: Sequence[ExampleOutputs], length: int
 ) -> list[Array]:
-    """Return their outputs for each example of a group."""
+    """Return the outputs of `transformers` for each example of a group."""
     texts = [text for result in group for text in tuned.task.plain_texts(result.example)]
     batch = tokenizer(
         *map(list, zip(*texts, strict=True)),

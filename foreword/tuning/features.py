@@ -106,7 +106,7 @@ class Features:
         counts = np.bincount(joined, minlength=len(examples))
         features = torch.cat(features_by_batch, dim=1)[:, torch.from_numpy(order)]
         begins = np.concatenate([[0], counts.cumsum()])
-        edges = np.cumsum([len(each) for each in numbers])[:-1]
+        edges = np.cumsum([len(batch_numbers) for batch_numbers in numbers])[:-1]
         together = tuple(np.split(np.argsort(order), edges))
         return cls(features, np.concatenate(targets)[order], begins, together)
 
@@ -118,9 +118,9 @@ class Features:
         begins, ends = self.begins[numbers], self.begins[numbers + 1]
         example_numbers = np.repeat(numbers, ends - begins)
         pieces = [np.arange(begin, end) for begin, end in zip(begins, ends, strict=True)]
-        at = np.concatenate(pieces)
+        rows = np.concatenate(pieces)
         yield FeatureBatch(
-            self.features[:, torch.from_numpy(at)], example_numbers, self.targets[at]
+            self.features[:, torch.from_numpy(rows)], example_numbers, self.targets[rows]
         )
 
     def scoring_batches(self, device: str) -> Iterator[FeatureBatch]:
@@ -130,9 +130,9 @@ class Features:
         give bit for bit what backbone and head would give together.
         """
         example_numbers = np.repeat(np.arange(len(self)), np.diff(self.begins))
-        for at in self.backbone_batches:
+        for rows in self.backbone_batches:
             yield FeatureBatch(
-                self.features[:, torch.from_numpy(at)], example_numbers[at], self.targets[at]
+                self.features[:, torch.from_numpy(rows)], example_numbers[rows], self.targets[rows]
             )
 
 

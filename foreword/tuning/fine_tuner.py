@@ -358,8 +358,10 @@ def predict(
     with evaluation_mode(network), torch.inference_mode():
         for batch in examples.scoring_batches(device.type):
             with autocast(device, dtype):
-                moved = batch.to(device)
-                batch_outputs = network.scored_outputs(moved.features(network), moved.targets)
+                on_device = batch.to(device)
+                batch_outputs = network.scored_outputs(
+                    on_device.features(network), on_device.targets
+                )
                 outputs.append(batch_outputs.cpu().numpy())
             numbers.append(batch.numbers)
             if done is not None:

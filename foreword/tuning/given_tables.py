@@ -151,10 +151,10 @@ def examples_table(items: Sequence[Any], name: str, *, needs_label: bool = True)
                 f"{_short(item)}"
             )
         if len(item) != len(items[0]):
-            some, others = where, f"{name}[0]"
+            with_pair, without_pair = where, f"{name}[0]"
             if len(item) == 2:
-                some, others = others, some
-            raise UserError(f"{some} has a second text, and {others} has none")
+                with_pair, without_pair = without_pair, with_pair
+            raise UserError(f"{with_pair} has a second text, and {without_pair} has none")
         text, label, *pair = item
         for value in (text, *pair):
             require_text(value, where)

@@ -49,15 +49,17 @@ class PooledTask(HeadedTask):
         is_pooled = self.is_reduced(template)
 
         def encoded() -> Iterator[EncodedExample]:
-            for some in batched(examples):
-                firsts = tokenizer.encode_batch([example.text for example in some])
-                seconds: Sequence[list[int] | None] = [None] * len(some)
+            for chunk in batched(examples):
+                firsts = tokenizer.encode_batch([example.text for example in chunk])
+                seconds: Sequence[list[int] | None] = [None] * len(chunk)
                 if are_pairs:
-                    seconds = tokenizer.encode_batch(list(map(_second, some)))
+                    seconds = tokenizer.encode_batch(list(map(_second, chunk)))
                 for first, second in zip(firsts, seconds, strict=True):
-                    text = template.apply(first, second)
-                    at = template.pooled_positions(text, self.pooling)
-                    yield EncodedExample(text.ids, text.segments, at, text.was_cut, is_pooled)
+                    inputs = template.apply(first, second)
+                    positions = template.pooled_positions(inputs, self.pooling)
+                    yield EncodedExample(
+                        inputs.ids, inputs.segments, positions, inputs.was_cut, is_pooled
+                    )
 
         return EncodedTexts.of(encoded())
 

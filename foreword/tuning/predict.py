@@ -124,8 +124,8 @@ class TunedModel:
         results = self.outputs_of(inputs.examples)
         if self.task.reads_texts and all(len(result.outputs) == 1 for result in results):
             return self._in_place(results, inputs.has_text)
-        each = iter(result.outputs for result in results)
-        return [next(each) if has_text else None for has_text in inputs.has_text]
+        arrays = iter(result.outputs for result in results)
+        return [next(arrays) if has_text else None for has_text in inputs.has_text]
 
     def outputs_of(self, examples: LabelledTexts) -> list[ExampleOutputs]:
         """Return what the network computes for each example."""

@@ -160,6 +160,6 @@ def _answered(
             counts.empty_sources += [source] * (len(counts.empty_sources) < SHOWN)
         elif PROBABILITY in answer:
             prediction = answer[PREDICTION]
-            each = prediction if isinstance(prediction, list) else [prediction]
-            counts.labels.update(label for label in each if label in model.labels)
+            predictions = prediction if isinstance(prediction, list) else [prediction]
+            counts.labels.update(label for label in predictions if label in model.labels)
         yield SourcedRow(source, {**row, **answer})

@@ -69,9 +69,9 @@ class PooledBatch:
     def features(self, network: Network) -> Tensor:
         """Return the head's input, (layers, outputs, width) float32."""
         if self.read is not None and network.selects_positions:
-            at, which = self.read
-            hidden = network.run_backbone(self.batch.with_part(at))
-            return network.features(hidden, self.rows, which, self.lengths)
+            positions, index = self.read
+            hidden = network.run_backbone(self.batch.with_part(positions))
+            return network.features(hidden, self.rows, index, self.lengths)
         hidden = network.run_backbone(self.batch)
         return network.features(hidden, self.rows, self.columns, self.lengths)
 
@@ -276,11 +276,11 @@ def _read_positions(count: int, rows: Array, columns: Array) -> tuple[ReadPositi
     order = np.argsort(rows, kind="stable")
     in_row = np.bincount(rows, minlength=count)
     first = np.cumsum(in_row) - in_row
-    which = np.empty_like(rows)
-    which[order] = np.arange(len(rows)) - first[rows[order]]
-    at = np.zeros((count, int(in_row.max())), np.int64)
-    at[rows, which] = columns
-    return ReadPositions(at), which
+    index = np.empty_like(rows)
+    index[order] = np.arange(len(rows)) - first[rows[order]]
+    positions = np.zeros((count, int(in_row.max())), np.int64)
+    positions[rows, index] = columns
+    return ReadPositions(positions), index
 
 
 def _with_decoder(source: Batch, documents: Array, start: int, width: int) -> Batch:
@@ -304,11 +304,11 @@ def _with_decoder(source: Batch, documents: Array, start: int, width: int) -> Ba
 def _whole(examples: Sequence[list[int]], most: int) -> Iterator[list[int]]:
     """Yield the inputs of whole examples, at most `most` unless a single example has more."""
     inputs: list[int] = []
-    for some in examples:
-        if inputs and len(inputs) + len(some) > most:
+    for example_inputs in examples:
+        if inputs and len(inputs) + len(example_inputs) > most:
             yield inputs
             inputs = []
-        inputs = inputs + some
+        inputs = inputs + example_inputs
     yield inputs
 
 

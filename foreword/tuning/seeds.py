@@ -111,11 +111,11 @@ class SeedTrainer:
             self._network,
             first.task,
             [
-                summarise([result.final for result in some], _chosen_of(variant.settings))
-                for variant, some in zip(self._variants, results, strict=True)
+                summarise([result.final for result in runs], _chosen_of(variant.settings))
+                for variant, runs in zip(self._variants, results, strict=True)
             ],
             [result.final for result in results[0] if not result.has_diverged],
-            [row for some in results for result in some for row in result.curve],
+            [row for runs in results for result in runs for row in result.curve],
             _added([result.confusion for result in results[0]]),
             (*_diverged_notes(results), *_choice_notes(self._variants[0].settings, first.final)),
             self._resumed,
@@ -217,12 +217,12 @@ def _added(matrices: Sequence[list[list[int]] | None]) -> list[list[int]] | None
 def _diverged_notes(results: Sequence[Sequence[SeedResult]]) -> list[str]:
     """Return a line for each variant of which some seeds diverged."""
     notes = []
-    for some in results:
-        if failed := [result.final for result in some if result.has_diverged]:
+    for runs in results:
+        if failed := [result.final for result in runs if result.has_diverged]:
             name = f"{failed[0]['start']}, {failed[0]['strategy']}"
             seeds = ", ".join(str(final["seed"]) for final in failed)
             notes.append(
-                f"{name}: {len(failed)} of {len(some)} seeds diverged (seed {seeds}) and are not "
+                f"{name}: {len(failed)} of {len(runs)} seeds diverged (seed {seeds}) and are not "
                 f"in the scores; the first: {failed[0]['diverged']}"
             )
     return notes

@@ -93,8 +93,8 @@ class TunedWriter(LoadedModel):
         order = sorted(range(len(starts)), key=sizes.__getitem__)
         rows: list[dict[str, Any]] = [{}] * len(starts)
         greedy, stops = replace(GREEDY, tokens=tokens), stops_of(prompted)
-        for at in range(0, len(order), CHUNK):
-            chunk = order[at : at + CHUNK]
+        for begin in range(0, len(order), CHUNK):
+            chunk = order[begin : begin + CHUNK]
             outputs = decode(prompted, [starts[n] for n in chunk], greedy, stops)
             for n, new in zip(chunk, outputs, strict=True):
                 text = text_of(prompted, starts[n], new.ids).strip()

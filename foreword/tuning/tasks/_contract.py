@@ -316,8 +316,8 @@ class Task(Ranged, ABC):
                     "--probabilities: this model was tuned to predict numbers, not labels"
                 )
             return {PREDICTION: pa.float32()}
-        each = probability_columns(labels) if probabilities else []
-        return {PREDICTION: pa.string(), **dict.fromkeys([PROBABILITY, *each], pa.float32())}
+        columns = probability_columns(labels) if probabilities else []
+        return {PREDICTION: pa.string(), **dict.fromkeys([PROBABILITY, *columns], pa.float32())}
 
     def answers(
         self, found: Sequence[ExampleOutputs], labels: tuple[str, ...], *, probabilities: bool

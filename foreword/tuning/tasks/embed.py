@@ -129,9 +129,9 @@ class Embed(Task):
                     (example.text,) if example.pair is None else (example.text, example.pair)
                     for example in chunk
                 ]
-                ids = iter(tokenizer.encode_batch([text for each in texts for text in each]))
-                for each in texts:
-                    for number in range(len(each)):
+                ids = iter(tokenizer.encode_batch([text for group in texts for text in group]))
+                for group in texts:
+                    for number in range(len(group)):
                         inputs = template.apply(next(ids))
                         positions = np.arange(len(inputs.ids))
                         if not is_pooled:

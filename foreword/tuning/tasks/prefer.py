@@ -148,8 +148,8 @@ class Prefer(ConversationTask):
             targets: of the same tokens.
         """
         gains = targets.columns[:, 2] - outputs[:, 1].astype(np.float64)
-        each = np.add.reduceat(gains, targets.begins[:-1])
-        margins = each[0::2] - each[1::2]
+        answer_gains = np.add.reduceat(gains, targets.begins[:-1])
+        margins = answer_gains[0::2] - answer_gains[1::2]
         return {
             "accuracy": float(np.mean((margins > 0) + (margins == 0) / 2)),
             "loss": float(np.logaddexp(0, -self.beta * margins).mean()),

@@ -142,9 +142,9 @@ class Span(HeadedTask):
         """
 
         def encoded() -> Iterator[EncodedExample]:
-            for some in batched(examples):
-                questions = tokenizer.encode_batch([example.pair or "" for example in some])
-                for example, question in zip(some, questions, strict=True):
+            for chunk in batched(examples):
+                questions = tokenizer.encode_batch([example.pair or "" for example in chunk])
+                for example, question in zip(chunk, questions, strict=True):
                     ids, offsets = tokenizer.encode_with_offsets(example.text)
                     if not len(ids):
                         raise UserError(f"{example.source}: the passage has no tokens")
@@ -191,12 +191,12 @@ class Span(HeadedTask):
             targets: whether the answer begins and ends there, (positions, 2) float32.
             numbers: of the window of each position.
         """
-        windows, which = torch.unique_consecutive(numbers, return_inverse=True)
-        which = which[:, None].expand_as(outputs)
+        windows, index = torch.unique_consecutive(numbers, return_inverse=True)
+        index = index[:, None].expand_as(outputs)
         greatest = outputs.new_full((len(windows), 2), -torch.inf)
-        greatest = greatest.scatter_reduce(0, which, outputs.detach(), "amax")
-        shifted = outputs - greatest.gather(0, which)
-        sums = torch.zeros_like(greatest).scatter_add(0, which, shifted.exp())
+        greatest = greatest.scatter_reduce(0, index, outputs.detach(), "amax")
+        shifted = outputs - greatest.gather(0, index)
+        sums = torch.zeros_like(greatest).scatter_add(0, index, shifted.exp())
         total = (sums.log().sum() - (shifted * targets).sum()) / 2
         return Loss(total, total.new_tensor(float(len(windows))))
 
@@ -250,10 +250,10 @@ class Span(HeadedTask):
         """Return no answer, or the first word where every question has one."""
         size = sum(len(window.pooled_positions) for window in dev.windows)
         outputs = np.zeros((size, 2))
-        at = 0
+        offset = 0
         for window in dev.windows:
-            outputs[at if NO_ANSWER in labels else at + 1] = 1.0
-            at += len(window.pooled_positions)
+            outputs[offset if NO_ANSWER in labels else offset + 1] = 1.0
+            offset += len(window.pooled_positions)
         return {"no answer" if NO_ANSWER in labels else "first word": outputs}
 
     def answer_types(
@@ -291,24 +291,24 @@ class Span(HeadedTask):
     def _best_spans(self, result: ExampleOutputs, count: int) -> BestSpans:
         """Return the best spans of all windows of a question, each text once."""
         scores: dict[tuple[int, int], float] = {}
-        none, at = np.inf, 0
+        none, offset = np.inf, 0
         for window in result.inputs:
             size = len(window.pooled_positions)
-            starts, ends = result.outputs[at : at + size].astype(np.float64).T
-            at += size
+            starts, ends = result.outputs[offset : offset + size].astype(np.float64).T
+            offset += size
             none = min(none, starts[0] + ends[0])
             spans = window.spans
             assert spans is not None
             longest = min(self.max_answer, size - 1)
             table = np.full((longest, size - 1), -np.inf)
-            for more in range(longest):
-                table[more, : size - 1 - more] = starts[1 : size - more] + ends[1 + more :]
+            for extra in range(longest):
+                table[extra, : size - 1 - extra] = starts[1 : size - extra] + ends[1 + extra :]
             flat = table.ravel()
             best = np.argsort(-flat, kind="stable")[:count]
-            for more, start in zip(*np.unravel_index(best, table.shape), strict=True):
-                if np.isfinite(table[more, start]):
-                    key = int(spans[1 + start, 0]), int(spans[1 + start + more, 1])
-                    score = float(table[more, start])
+            for extra, start in zip(*np.unravel_index(best, table.shape), strict=True):
+                if np.isfinite(table[extra, start]):
+                    key = int(spans[1 + start, 0]), int(spans[1 + start + extra, 1])
+                    score = float(table[extra, start])
                     scores[key] = max(scores.get(key, -np.inf), score)
         ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:count]
         candidates = [_candidate(result.example.text, *key, score) for key, score in ranked]

@@ -232,8 +232,8 @@ class Tag(HeadedTask):
         self, labels: tuple[str, ...], *, probabilities: bool, is_pair: bool = False
     ) -> dict[str, Any]:
         """Return the types of lists with a label and a probability for each word."""
-        each = probability_columns(labels) if probabilities else []
-        numbers = dict.fromkeys([PROBABILITY, *each], pa.list_(pa.float32()))
+        columns = probability_columns(labels) if probabilities else []
+        numbers = dict.fromkeys([PROBABILITY, *columns], pa.list_(pa.float32()))
         return {PREDICTION: pa.list_(pa.string()), **numbers}
 
     def answers(
@@ -326,8 +326,10 @@ def _windows(
 
     def window() -> EncodedExample:
         all_ids = np.asarray([*template.prefix, *ids, *template.suffix], np.int64)
-        at = np.asarray(positions, np.int64)
-        return EncodedExample(all_ids, np.zeros_like(all_ids), at, was_cut, is_further=is_further)
+        pooled = np.asarray(positions, np.int64)
+        return EncodedExample(
+            all_ids, np.zeros_like(all_ids), pooled, was_cut, is_further=is_further
+        )
 
     for pieces, first in words:
         if ids and len(ids) + len(pieces) > room:

@@ -127,10 +127,10 @@ class TextToText(WritingTask):
         """
 
         def encoded() -> Iterator[EncodedExample]:
-            for some in batched(examples):
-                sources = tokenizer.encode_batch([with_prefix(e, self.prefix).text for e in some])
-                answers = tokenizer.encode_batch([self.word_of(answers_of(e)[0]) for e in some])
-                for example, source, answer in zip(some, sources, answers, strict=True):
+            for chunk in batched(examples):
+                sources = tokenizer.encode_batch([with_prefix(e, self.prefix).text for e in chunk])
+                answers = tokenizer.encode_batch([self.word_of(answers_of(e)[0]) for e in chunk])
+                for example, source, answer in zip(chunk, sources, answers, strict=True):
                     if example.label and not len(answer):
                         raise UserError(
                             f"{example.source}: the label '{example.label}' has no tokens"
@@ -212,7 +212,7 @@ class TextToText(WritingTask):
         For summaries that is its first sentence, for translations all of it.
         """
         if self.metric == "answer":
-            common = Counter(each[0] for each in train.references).most_common(1)[0][0]
+            common = Counter(answers[0] for answers in train.references).most_common(1)[0][0]
             return {"most frequent answer": np.asarray([common] * len(dev.texts), dtype=object)}
         if self.metric == "rouge":
             firsts = [split(text)[0].strip() for text in dev.texts]
@@ -229,8 +229,8 @@ class TextToText(WritingTask):
             return self.max_tokens
 
         def lengths() -> Iterator[int]:
-            for some in batched(map(self.word_of, labels)):
-                yield from map(len, prompted.tokenizer.encode_batch(some))
+            for chunk in batched(map(self.word_of, labels)):
+                yield from map(len, prompted.tokenizer.encode_batch(chunk))
 
         return max(lengths(), default=1) + len(prompted.end_token)
 
