@@ -54,7 +54,7 @@ def sources_of(examples: Examples, name: str, task: Task) -> list[ExampleSource]
     Args:
         examples: a file or a table, or several; or examples, each `(text, label)` or `(text, label,
             second text)`.
-        name: of the argument.
+        name: name of the argument.
         task: reads the examples.
 
     Raises:
@@ -146,7 +146,7 @@ class ExampleReader:
     Attributes:
         task: reads the examples.
         columns: the columns that the user named, by field of `Columns`.
-        names: of all columns, if the files have no header.
+        names: names of all columns, if the files have no header.
         prefixes: task prefix of each file or table; or none.
     """
 
@@ -163,7 +163,7 @@ class ExampleReader:
 
         Args:
             task: reads the examples.
-            names: of all columns, `a,b,c`, or nothing.
+            names: names of all columns, `a,b,c`, or nothing.
             prefix: one task prefix or several, or none.
             columns: the columns that are named, by field of `Columns`; None for the default.
 

@@ -38,9 +38,9 @@ class FineTuning:
         dev: examples to score on.
         tuned_on: the form of the training examples.
         data: where the examples came from, as the settings of the scores record it.
-        name: of the results.
+        name: name of the results.
         evaluation: file of the scores.
-        folder: of the tuned model.
+        folder: folder of the tuned model.
         skipped: number of rows without text or label.
         further: more examples to score when training has ended, by name.
         rates: learning rates to choose from.

@@ -172,7 +172,7 @@ class SuiteRun:
         Args:
             work: the task.
             display: shows the progress.
-            number: of the task among all, for people.
+            number: which task of how many, for display.
             trackers: receive the scores of each epoch.
         """
         task, job = work.task, work.job
@@ -273,8 +273,8 @@ class TaskDisplay:
     """The display of a suite, with the name of a task before each line and stage.
 
     Args:
-        display: of the suite.
-        name: of the task.
+        display: the display of the suite.
+        name: name of the task.
     """
 
     def __init__(self, display: ProgressDisplay, name: str) -> None:

@@ -57,7 +57,7 @@ class GivenSettings:
 
     Attributes:
         strategy: its kind and settings.
-        options: of fine-tuning, those given.
+        options: the options of fine-tuning that are not None.
         assignments: `task.NAME=value` and `tune.NAME=value`, which override.
         rates: learning rates to choose from; without values a suite has its own, unless the
             strategy has one.

@@ -173,7 +173,7 @@ def _table(
     Args:
         data: the argument `data`.
         model: the model.
-        names: of all columns of a file without a header.
+        names: names of all columns of a file without a header.
         chosen: the columns that were named by an argument, by field of `Columns`.
 
     Raises:

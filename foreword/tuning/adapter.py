@@ -134,9 +134,9 @@ def _change(
     """Return what differs between the weights of two folders.
 
     Args:
-        new: of the tuned model.
-        old: of the pretrained one.
-        rank: of one of our maps.
+        new: the weights of the tuned model.
+        old: the weights of the pretrained model.
+        rank: rank of the change of one linear map.
         transposes: whether matrices are (inputs, outputs).
     """
     factors: dict[str, tuple[Tensor, Tensor]] = {}

@@ -156,8 +156,8 @@ def _words(lines: Sequence[_Line], start: int) -> WordLines:
     """Return the words of a sentence that begins at line `start`."""
     multiword_tokens = {line.first: line for line in lines if line.last > line.first}
     words = [line for line in lines if line.last == line.first]
-    # Which words have no space after them: of a range, all but the last if they spell it ("do" and
-    # "n't", not "de" and "le" for "du"), and the last if the range has none.
+    # Which words have no space after them: in a multiword token, all but the last if they spell it
+    # ("do" and "n't", not "de" and "le" for "du"), and the last if the token has none.
     is_glued = [word.is_glued for word in words]
     for token in multiword_tokens.values():
         members = words[token.first - 1 : token.last]

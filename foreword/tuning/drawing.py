@@ -22,10 +22,10 @@ class Drawn:
     """The training examples that some seed draws.
 
     Attributes:
-        examples: those of all seeds together.
+        examples: the examples of all seeds together.
         numbers: for seed 1, 2, ... which of them it drew, (drawn,) int64.
         total: the number of examples they were drawn from.
-        labels: those of all examples, in the order of the outputs.
+        labels: the labels of all examples, in the order of the outputs.
     """
 
     examples: Sequence[Labelled]

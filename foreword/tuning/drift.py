@@ -62,7 +62,7 @@ class TunedWay:
     """A tuned network, and where it started.
 
     Attributes:
-        name: of the tuned model.
+        name: name of the tuned model.
         network: the tuned network, in evaluation mode; its weights are changed and restored.
         task: the task.
         examples: labelled examples that losses are measured on.
@@ -99,7 +99,7 @@ def way_of(
         tuned: the tuned model.
         trained: the model that it was tuned from; also if from scratch.
         dev: labelled examples.
-        name: of the tuned model.
+        name: name of the tuned model.
 
     Raises:
         UserError: it was not tuned from this model, or the examples do not fit it.

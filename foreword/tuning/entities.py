@@ -36,7 +36,7 @@ def entity_scores(
 
     Args:
         right: the labels of each sentence.
-        predicted: those predicted for it.
+        predicted: the labels predicted for it.
     """
     predicted_count = gold_count = correct = 0
     for gold, labels in zip(right, predicted, strict=True):

@@ -19,9 +19,9 @@ class ExampleBatches:
 
     Attributes:
         examples: the training examples.
-        numbers: those of them that are trained on, (numbers,) int64.
+        numbers: the numbers of the examples to train on, (numbers,) int64.
         size: examples per step.
-        seed: of the order.
+        seed: seed of the order.
         device: type of the network's device.
     """
 

@@ -79,7 +79,7 @@ def overlap_note(
     Args:
         train: the training examples of each task.
         dev: the dev examples.
-        name: what they are called.
+        name: name of the dev examples.
     """
     keys = Counter((example.text, example.pair) for example in dev)
     shared = {
@@ -239,7 +239,7 @@ def by_example(
     Args:
         examples: the examples.
         encoded: their inputs.
-        outputs: of all inputs in their order, (outputs, labels).
+        outputs: the outputs of all inputs in their order, (outputs, labels).
     """
     begins = first_inputs(encoded)
     edges = np.concatenate([[0], np.cumsum(output_counts(encoded))])[begins]

@@ -19,8 +19,8 @@ from foreword.types import Array
 
 SHORT = (1, 7)  # tokens of texts that are compared, besides one that is cut
 
-# Outputs of theirs for some examples: the results, each example's row, its input and the padding
-# before it.
+# Returns an example's outputs in `transformers` from the result, its row, its input and the number
+# of padding tokens before it.
 ReadOutputs = Callable[[Any, int, EncodedExample, int], Array]
 
 

@@ -152,14 +152,14 @@ class FineTuner:
         task: the task.
         data: the examples.
         settings: the settings.
-        seed: of the head, the order of examples, dropout, and random weights from scratch.
+        seed: seed of the head, the order of examples, dropout, and random weights.
     """
 
     def __init__(
         self, trained: TrainedModel, task: Task, data: TuneData, settings: TuneSettings, seed: int
     ) -> None:
         self.task, self.data, self.settings, self.seed = task, data, settings, seed
-        # Of each epoch: the task with what its outputs chose, and how labels were confused.
+        # For each epoch: the task as fitted to the dev outputs, and the confusion matrix.
         self._fitted_tasks: list[tuple[Task, list[list[int]] | None]] = []
         self._trained: list[bool] = []  # whether each parameter is trained in the next step
         self.start = "from scratch" if settings.from_scratch else start_name(trained)

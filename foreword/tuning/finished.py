@@ -26,7 +26,7 @@ def request_digest(
     Args:
         trained: the pretrained model.
         task: the task.
-        settings: of fine-tuning and of how it is done, as tables.
+        settings: all settings of fine-tuning, as tables.
         examples: all examples.
     """
     digest = hashlib.blake2b(digest_size=16)
@@ -51,7 +51,7 @@ def find(folder: Path, evaluation: Path, name: str, request: str) -> dict[str, A
     Args:
         folder: the folder of the tuned model.
         evaluation: the file of its scores.
-        name: of the result.
+        name: name of the result.
         request: see `request_digest`.
 
     Raises:

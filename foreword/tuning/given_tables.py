@@ -46,8 +46,8 @@ def texts_or_table(
 
     Args:
         data: texts, pairs in tuples, or an object with named columns.
-        name: of the argument, for messages.
-        columns: those of a table.
+        name: name of the argument, for messages.
+        columns: the columns of texts in a table.
         pairs: the second text of each text, or None.
         are_texts: whether the items are texts or pairs; else a task reads them.
 
@@ -70,7 +70,7 @@ def texts_table(data: Any, name: str, pairs: Any = None) -> ExampleTable:
 
     Args:
         data: texts, or pairs in tuples.
-        name: of the argument, for messages.
+        name: name of the argument, for messages.
         pairs: the second text of each, or None.
 
     Raises:
@@ -105,7 +105,7 @@ def records_table(items: Sequence[Any], name: str, columns: Sequence[str]) -> Ex
     Args:
         items: dictionaries of values by column; or the values of `columns`, in tuples if these are
             several.
-        name: of the argument, for messages.
+        name: name of the argument, for messages.
         columns: the columns of items that are not dictionaries.
 
     Raises:
@@ -133,7 +133,7 @@ def examples_table(items: Sequence[Any], name: str, *, needs_label: bool = True)
 
     Args:
         items: `(text, label)` or `(text, label, second text)` each; a label is a text or a number.
-        name: of the argument, for messages.
+        name: name of the argument, for messages.
         needs_label: else items are `(text,)`, `(text, second text)` or `(text, label, second
             text)`.
 

@@ -28,7 +28,7 @@ class Network(nn.Module, ABC):
             or None.
         scalar_mix: the head reads this mixture of all layers; the last layer if None.
         reads_encoder: of a backbone that reads a source, the head reads the encoder's states.
-        reduction: what makes one state of several that the head reads together.
+        reduction: how several states that the head reads together are reduced to one.
     """
 
     def __init__(

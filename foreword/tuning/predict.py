@@ -56,7 +56,7 @@ class TunedModel:
         tokenizer: the one it was trained with.
         device: where the network's parameters are.
         dtype: the precision it computes in.
-        recipe: of the pretraining.
+        recipe: the recipe of pretraining.
         source: the folder it was read from.
         tuned_on: the form of its training examples.
     """

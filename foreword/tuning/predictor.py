@@ -29,7 +29,7 @@ class GivenTexts:
     """Texts to predict for.
 
     Attributes:
-        examples: those that are not empty.
+        examples: the texts that are not empty.
         has_text: for each text, whether it is one of them, (texts,) bool.
     """
 

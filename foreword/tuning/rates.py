@@ -104,7 +104,7 @@ def tune_at_best_rate(
         task: the task.
         train: all training examples.
         dev: the examples to score.
-        settings: of fine-tuning, but for the rate.
+        settings: all settings but the rate.
         rates: at least two.
         stage: shows a stage and returns a callback of its progress.
         further: more examples to score.

@@ -233,7 +233,7 @@ def stuck_notes(finals: Sequence[Row], baselines: Sequence[Row], metric: str) ->
 
     Args:
         finals: the row of each seed.
-        baselines: of the baselines without a network, the best of which counts.
+        baselines: the rows of the baselines, the best of which counts.
         metric: the score; default: the task's first.
     """
     name = chosen_metric(finals[0], metric)

@@ -29,7 +29,7 @@ class SentenceFile:
     """A file of sentences.
 
     Attributes:
-        names: of its columns.
+        names: names of the columns.
         usual: its columns of words and labels.
         sentences: returns an iterator over its sentences.
     """

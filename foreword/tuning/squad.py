@@ -46,8 +46,8 @@ def best_threshold(
     """Return the margin above which nothing is answered, so that the scores are the highest.
 
     Args:
-        scores: of the answer to each question, if one is given.
-        margins: how much more likely than that answer it is that there is none.
+        scores: the score of the best answer to each question, if it is given.
+        margins: by how much the score of no answer exceeds that of the best answer.
         are_answerable: whether there is an answer; if not, answering nothing scores 1.
     """
     order = sorted(range(len(margins)), key=lambda n: margins[n])

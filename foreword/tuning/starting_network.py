@@ -35,7 +35,7 @@ def starting_network(
         trained: the pretrained model, which is copied.
         task: builds the head.
         labels: the labels that the head predicts.
-        seed: of the head, of new tokens, and of random weights.
+        seed: seed of the head, of new tokens, and of random weights.
         fresh: tokens that pretraining never used, whose embeddings are to be trained.
         from_scratch: start from random weights.
         reinit_layers: number of top layers that start from random weights, as a pooler then does.
@@ -68,7 +68,7 @@ def build_network(
         trained: the pretrained model.
         task: builds the head.
         labels: the labels that the head predicts.
-        random_seed: of random weights; None to copy the pretrained ones.
+        random_seed: seed of random weights; None to copy the pretrained ones.
     """
     if random_seed is None:
         model = copy.deepcopy(trained.model)

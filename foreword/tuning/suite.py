@@ -107,7 +107,7 @@ class Published:
     """Published scores of a model.
 
     Attributes:
-        name: of the model.
+        name: name of the model.
         source: where they were published.
         on: whether they are of the test or of the dev set.
         scores: in percent, by task (or name of a dev set) and metric.

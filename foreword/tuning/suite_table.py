@@ -75,7 +75,7 @@ def with_average(rows: Sequence[Row], tasks: Mapping[str, Sequence[str]]) -> lis
     no score for some task has no average; nor have perplexities and losses.
 
     Args:
-        rows: of all tasks, from `score_rows`.
+        rows: the rows of all tasks, from `score_rows`.
         tasks: the names of each task's dev sets.
     """
     rows = with_equal_columns(rows)

@@ -119,8 +119,8 @@ def chosen_columns(
         table: the table.
         usual: the columns that a task has unless the format has others; the first that the table
             has, perhaps without a label, else the first.
-        chosen: those that the user named, by field of `Columns`; a number counts the columns of a
-            format that names them itself.
+        chosen: the columns that the user named, by field of `Columns`; where the format names the
+            columns, a number counts them from 0.
     """
     if table.usual is None:
         candidates = [replace(columns, **chosen) for columns in usual]
@@ -142,7 +142,7 @@ def stream_of_lines(name: str, lines: Iterable[bytes]) -> ExampleTable:
     """Return a table whose rows are the lines of a stream, in the column `text`.
 
     Args:
-        name: of the stream, for messages.
+        name: name of the stream, for messages.
         lines: read once.
     """
 

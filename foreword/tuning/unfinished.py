@@ -35,8 +35,8 @@ class FinishedSeeds:
     """The finished seeds of one variant in a folder.
 
     Attributes:
-        folder: of all seeds of all variants; None to keep none.
-        digest: of all that decides the results, but for the seed.
+        folder: folder of all seeds of all variants; None to keep none.
+        digest: digest of everything that decides the results, except the seed.
     """
 
     folder: Path | None
@@ -54,7 +54,7 @@ class FinishedSeeds:
         """Return the finished seeds of a variant.
 
         Args:
-            folder: of all seeds; None to keep none.
+            folder: folder of all seeds; None to keep none.
             trained: the pretrained model.
             task: the task.
             settings: of the variant. The number of seeds matters only where they draw examples.

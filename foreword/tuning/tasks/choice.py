@@ -187,7 +187,7 @@ class Choice(PooledTask):
 
         Args:
             outputs: (options, 1).
-            targets: of the same options.
+            targets: the targets of the same options.
         """
         right = []
         for begin, end in pairwise(targets.begins):

@@ -173,7 +173,7 @@ class Embed(Task):
         Args:
             outputs: the vectors of first and second texts in turn, (2 pairs, d_model).
             targets: their score, nan for none, and the number of their text, (2 pairs, 2).
-            numbers: of the pair of each.
+            numbers: the pair of each vector.
         """
         vectors = F.normalize(outputs, dim=-1)
         first, second = vectors[0::2], vectors[1::2]
@@ -208,7 +208,7 @@ class Embed(Task):
 
         Args:
             outputs: the vectors of first and second texts in turn, (2 pairs, d_model).
-            targets: of the same pairs.
+            targets: the targets of the same pairs.
         """
         vectors = _normalised(outputs)
         first, second = vectors[0::2], vectors[1::2]
@@ -308,8 +308,8 @@ def _retrieval(first: Array, second: Array, numbers: Array) -> dict[str, float]:
 
     Args:
         first: the vectors to search with, of length 1, (pairs, d_model).
-        second: those to be found.
-        numbers: of the second texts, (pairs,).
+        second: the vectors to find.
+        numbers: a number for each second text, equal for equal texts, (pairs,).
     """
     _, unique_rows, which = np.unique(numbers, return_index=True, return_inverse=True)
     texts = second[unique_rows]

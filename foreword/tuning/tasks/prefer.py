@@ -126,7 +126,7 @@ class Prefer(ConversationTask):
                 (tokens, 2).
             targets: the token, whether it is of the rejected answer, and its nats in the
                 reference, (tokens, 3).
-            numbers: of the pair of each token.
+            numbers: the pair of each token.
         """
         gains = (targets[:, 2].float() - outputs[:, 1]) * (1 - 2 * targets[:, 1].float())
         pairs, which = torch.unique_consecutive(numbers, return_inverse=True)
@@ -145,7 +145,7 @@ class Prefer(ConversationTask):
 
         Args:
             outputs: (tokens, 2), as in `loss`.
-            targets: of the same tokens.
+            targets: the targets of the same tokens.
         """
         gains = targets.columns[:, 2] - outputs[:, 1].astype(np.float64)
         answer_gains = np.add.reduceat(gains, targets.begins[:-1])

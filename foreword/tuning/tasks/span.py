@@ -189,7 +189,7 @@ class Span(HeadedTask):
         Args:
             outputs: (positions, 2).
             targets: whether the answer begins and ends there, (positions, 2) float32.
-            numbers: of the window of each position.
+            numbers: the window of each position.
         """
         windows, index = torch.unique_consecutive(numbers, return_inverse=True)
         index = index[:, None].expand_as(outputs)
@@ -211,7 +211,7 @@ class Span(HeadedTask):
 
         Args:
             outputs: (positions, 2).
-            targets: of the same positions.
+            targets: the targets of the same positions.
         """
         threshold = self._threshold(outputs, targets)
         results = by_example(targets.examples, targets.windows, outputs)
@@ -341,7 +341,7 @@ class SpanTargets(Sequence[Array]):
 
     Attributes:
         examples: the questions.
-        windows: their inputs.
+        windows: their windows.
         arrays: for each position of each window whether the answer begins and ends there,
             (positions, 2) float32 each.
         labels: the labels of the task.

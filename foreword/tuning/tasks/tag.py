@@ -193,7 +193,7 @@ class Tag(HeadedTask):
 
         Args:
             outputs: (words, labels).
-            targets: of the same words.
+            targets: the targets of the same words.
         """
         predicted, right = outputs.argmax(axis=1), np.concatenate(targets.arrays)
         is_scored = right != UNTAGGED

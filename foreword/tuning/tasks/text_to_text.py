@@ -170,7 +170,7 @@ class TextToText(WritingTask):
         Args:
             outputs: nats, of all tokens or of each.
             targets: (tokens,).
-            numbers: of the examples.
+            numbers: the numbers of the examples.
         """
         total = outputs.sum()
         return Loss(total, total.new_tensor(float(len(targets))))
