@@ -38,7 +38,7 @@ class Options:
     """A group of options, which a verb takes as one parameter."""
 
     def refuse(self, why: str) -> None:
-        """Make sure that every option that has a default has it.
+        """Check that every option with a default still has it.
 
         Raises:
             UserError: one has not; the message ends with the reason, `why`.

@@ -55,7 +55,7 @@ class PlanOptions(Options):
         return self.gpus is not None or self.gpu is not None
 
     def assumptions(self) -> Assumptions:
-        """Return what to assume, with defaults for what is not given."""
+        """Return the assumptions, with defaults for options left out."""
         from foreword.runs.plan import Assumptions
 
         options = {n: v for n, v in asdict(self).items() if n not in ("gpus", "gpu")}

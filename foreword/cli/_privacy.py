@@ -57,7 +57,7 @@ class PrivacyOptions(Options):
     def counts(
         self, texts: Sequence[str], read: ReadSettings, most_bytes: int, stage: Stage
     ) -> PersonalCounts:
-        """Return what was found in the beginning of a text."""
+        """Count the personal strings at the beginning of a text."""
         from foreword.data.personal import count_personal
         from foreword.data.read_documents import read_documents
 

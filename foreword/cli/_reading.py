@@ -38,13 +38,13 @@ class Reading(Options):
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """The settings given, as a recipe has them."""
+        """The settings that are not None, as a recipe has them."""
         from foreword.api._arguments import given_reading
 
         return given_reading(**asdict(self))
 
     def refuse(self, why: str) -> None:
-        """Make sure that no option was given, where no text is read.
+        """Check that no option was given where no text is read.
 
         Raises:
             UserError: one was given.

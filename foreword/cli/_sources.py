@@ -77,7 +77,7 @@ def sample(
 def sample_sources(
     request: RunRequest, folder: Path, most: int
 ) -> tuple[RunRequest, dict[str, float]]:
-    """Return the run on the beginning of each source, and which share of each that is.
+    """Return the run on a sample of each source, and the share of each that was sampled.
 
     Limits of epochs are taken away: they would be those of the sample. Prepared sources stay.
     """
@@ -101,7 +101,7 @@ def sample_sources(
 
 
 def shares_read(prepared: PreparedText, sampled: Mapping[str, float]) -> tuple[float, float]:
-    """Return the shares of all training text, and of all held-out text, that the samples are."""
+    """Return the sampled share of the training text, and that of the held-out text."""
     shares = []
     for side in ("train", "heldout"):
         read = {name: source.counts[side].tokens for name, source in prepared.sources.items()}

@@ -194,7 +194,7 @@ def _check(
 
 
 def _sampled(request: RunRequest, folder: Path) -> tuple[RunRequest, Shares, dict[str, Any]]:
-    """Return the run on the beginning of its texts, the shares read of them, and counts."""
+    """Return the run on a sample of its texts, the sampled shares, and counts."""
     recipe, inputs = request.recipe, request.inputs
     file, heldout_file = folder / "sample.jsonl", folder / "heldout.jsonl"
     share, counts = sample(inputs.texts, recipe.read, file, SAMPLE_BYTES)

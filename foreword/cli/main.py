@@ -214,7 +214,7 @@ def _require_utf8(words: list[str]) -> None:
 
 
 def _leave_group(error: PeerError, *, is_debug: bool) -> int:
-    """Return the status of a process that ends since another has, which says why."""
+    """Return the status of a process that ends because another did, which says why."""
     from foreword.train.joining import wait_for_launcher
 
     if is_debug:
@@ -234,7 +234,7 @@ def _fail(text: str, status: int, *, is_debug: bool) -> int:
 
 
 def _legible(word: str) -> str:
-    """Return a word of a message; of a very long one, such as a recipe's value, its two ends."""
+    """Return a word for a message; a very long one, such as a recipe's value, loses its middle."""
     if len(word) <= LONGEST_WORD:
         return word
     left_out = len(word) - LONGEST_WORD

@@ -190,7 +190,7 @@ def _say_facts(tokenizer: Tokenizer, facts: dict[str, Any]) -> None:
 
 
 def _some_pieces(tokenizer: Tokenizer) -> list[str]:
-    """Return ordinary pieces at equal distances, from the first to the last."""
+    """Return evenly spaced ordinary pieces, from the first to the last."""
     import numpy as np
 
     ordinary = np.flatnonzero(~tokenizer.vocab.is_special)

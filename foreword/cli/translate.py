@@ -155,7 +155,7 @@ def _plain_name(file: Path) -> str:
 
 
 def _result(loaded: LoadedModel, source: str, beams: dict[str, Any]) -> dict[str, Any]:
-    """Return the result that is saved with the translations, still without scores."""
+    """Return the result to save with the translations, before it has scores."""
     from foreword.runs.provenance import command
 
     return {

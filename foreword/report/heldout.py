@@ -130,7 +130,7 @@ def _sampled(run: RunFolder, best: Record) -> str:
 
 
 def _prediction(run: RunFolder) -> str:
-    """Return what one prediction is; a recipe of plug-ins that are not at hand does not tell."""
+    """Return what one prediction is; "prediction" if the recipe cannot be loaded."""
     try:
         return prediction_name(load_recipe(run.path / "recipe.toml"))
     except UserError:
