@@ -42,16 +42,17 @@ class PreferenceSuite(Suite):
             one, other = next(scores), next(scores)
             nats = [sum(score.nats for score in side) for side in (one, other)]
             chosen, share = best(nats, right=0)
-            given = question.options[chosen] if share in (0, 1) else ""
+            response = question.options[chosen] if share in (0, 1) else ""
             unknown = sum(score.unknown for score in (*one, *other))
-            yield Answer(given, share, (nats[0], nats[1]), unknown)
+            yield Answer(response, share, (nats[0], nats[1]), unknown)
 
 
 def compared(prompted: PromptedModel, one: str, other: str) -> tuple[list[Passage], list[Passage]]:
     """Return the parts of two sentences whose probabilities are compared.
 
-    For a causal model the whole sentences. Else each word that both have, given all others: words
-    that differ have probabilities of their own, whatever is said of them.
+    A causal model scores the whole sentences. Any other model scores each word that both share,
+    given all other words: words that differ have probabilities of their own, whatever the
+    sentences say.
 
     Reference: Nangia et al. 2020, section 4.
     """

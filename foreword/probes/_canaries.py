@@ -57,20 +57,20 @@ def candidates(text: str, count: int) -> list[str]:
 
     The canary is the first; the others are drawn by a function of the text, all if there are fewer.
     """
-    digits = [match.start() for match in re.finditer("[0-9]", text)]
-    own = "".join(text[place] for place in digits)
-    space = 10 ** len(digits)
+    positions = [match.start() for match in re.finditer("[0-9]", text)]
+    digits = "".join(text[position] for position in positions)
+    space = 10 ** len(positions)
     if space <= count:
-        secrets = [str(n).zfill(len(digits)) for n in range(space)]
+        secrets = [str(n).zfill(len(positions)) for n in range(space)]
     else:
         digest = hashlib.sha256(text.encode("utf-8")).digest()
         rng = np.random.default_rng(int.from_bytes(digest[:8], "big"))
-        drawn = {own}
+        drawn = {digits}
         while len(drawn) < count:
-            drawn.add("".join(map(str, rng.integers(0, 10, len(digits)))))
+            drawn.add("".join(map(str, rng.integers(0, 10, len(positions)))))
         secrets = sorted(drawn)
-    others = [secret for secret in secrets if secret != own]
-    return [text, *(_with_digits(text, digits, secret) for secret in others)]
+    others = [secret for secret in secrets if secret != digits]
+    return [text, *(_with_digits(text, positions, secret) for secret in others)]
 
 
 def exposure(canary: Canary, count: int, nats_of: Callable[[Sequence[str]], Array]) -> float:

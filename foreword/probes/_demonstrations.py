@@ -40,13 +40,13 @@ def labelled_texts(files: str) -> list[Demonstration]:
     Raises:
         UserError: the table cannot be read, or has fewer than two labels.
     """
-    found = _read(files)
-    labels = sorted({label for _, label in found})
+    pairs = _read(files)
+    labels = sorted({label for _, label in pairs})
     if len(labels) < 2:
         raise UserError(f"probe.files: {files}: expected two labels or more, got {len(labels)}")
     return [
         Demonstration(text, label, tuple(other for other in labels if other != label))
-        for text, label in found
+        for text, label in pairs
     ]
 
 
@@ -56,42 +56,42 @@ def translations(files: str, rng: np.random.Generator) -> list[Demonstration]:
     Raises:
         UserError: the table cannot be read, or has fewer than four translations.
     """
-    found = _read(files or str(WORDS))
-    known = sorted({answer for _, answer in found})
+    pairs = _read(files or str(WORDS))
+    known = sorted({answer for _, answer in pairs})
     if len(known) <= OFFERED:
         raise UserError(f"probe.files: {files}: expected more than {OFFERED} different answers")
     return [
         Demonstration(text, answer, _others(answer, known, rng))
-        for text, answer in (found[n] for n in rng.permutation(len(found)))
+        for text, answer in (pairs[n] for n in rng.permutation(len(pairs)))
     ]
 
 
 def scrambled_words(rng: np.random.Generator) -> list[Demonstration]:
     """Return English words whose letters are in another order: `koob`, `book`."""
     words = sorted(text for text, _ in _read(str(WORDS)) if 3 <= len(text) <= 6)
-    found = []
+    demonstrations = []
     for n in rng.permutation(len(words)):
         word = shuffled = words[n]
         while shuffled == word:
             shuffled = "".join(rng.permutation(list(word)))
         # Words of the same length, so that length tells nothing.
         near = [other for other in words if len(other) == len(word)]
-        found.append(Demonstration(shuffled, word, _others(word, near, rng)))
-    return found
+        demonstrations.append(Demonstration(shuffled, word, _others(word, near, rng)))
+    return demonstrations
 
 
 def sums(rng: np.random.Generator, count: int) -> list[Demonstration]:
     """Return different sums of two numbers: `23 + 45`, `68`."""
     terms = [(a, b) for a in range(10, LONGEST + 1) for b in range(10, LONGEST + 1)]
-    found = []
+    demonstrations = []
     for n in rng.permutation(len(terms))[:count]:
         first, second = terms[n]
         total = first + second
         wrong = [str(total + distance) for distance in (-10, -2, -1, 1, 2, 10)]
-        found.append(
+        demonstrations.append(
             Demonstration(f"{first} + {second}", str(total), _others(str(total), wrong, rng))
         )
-    return found
+    return demonstrations
 
 
 def _others(answer: str, among: Sequence[str], rng: np.random.Generator) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ def _others(answer: str, among: Sequence[str], rng: np.random.Generator) -> tupl
 
 def _read(files: str) -> list[tuple[str, str]]:
     """Return the texts and labels of a table."""
-    found = []
+    pairs = []
     for file in files_of(files, "probe.files", FORMATS):
         table = read_table(file)
         columns = chosen_columns(table, [Columns(), Columns("sentence", "label")], {})
@@ -111,7 +111,7 @@ def _read(files: str) -> list[tuple[str, str]]:
             if example is None or not example.label:
                 what = columns.text if example is None else columns.label
                 raise UserError(f"{file}:{line}: nothing in {what}")
-            found.append((example.text.strip(), example.label))
-    if not found:
+            pairs.append((example.text.strip(), example.label))
+    if not pairs:
         raise UserError(f"probe.files: {files}: no examples in it")
-    return found
+    return pairs

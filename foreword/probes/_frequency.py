@@ -29,8 +29,8 @@ def occurrences(text: Shards, words: Iterable[Word]) -> dict[Word, int]:
     """Return how often each word occurs in a text, as exactly these tokens.
 
     Args:
-        text: of which at most `MAX_COUNTED` tokens are read.
-        words: none of them empty.
+        text: the text; at most `MAX_COUNTED` of its tokens are read.
+        words: the words, none of them empty.
     """
     tokens = text.tokens[:MAX_COUNTED].astype(np.int64)
     words = set(words)
@@ -40,7 +40,7 @@ def occurrences(text: Shards, words: Iterable[Word]) -> dict[Word, int]:
     is_first[firsts] = True
     where = np.flatnonzero(is_first[tokens])
     where = where[np.argsort(tokens[where], kind="stable")]
-    found = {}
+    counts = {}
     sorted_firsts = tokens[where]
     for word in words:
         first, last = np.searchsorted(sorted_firsts, [word[0], word[0] + 1])
@@ -48,5 +48,5 @@ def occurrences(text: Shards, words: Iterable[Word]) -> dict[Word, int]:
         at = at[at <= len(tokens) - len(word)]
         for distance, token in enumerate(word[1:], 1):
             at = at[tokens[at + distance] == token]
-        found[word] = len(at)
-    return found
+        counts[word] = len(at)
+    return counts

@@ -48,8 +48,8 @@ def passages(shards: Shards, length: int, count: int) -> Array:
     numbers = np.arange(min(count, total)) * total // max(1, min(count, total))
     documents = np.searchsorted(ends, numbers, side="right")
     first = starts[documents] + (numbers - (ends - whole)[documents]) * length
-    found: Array = shards.tokens[first[:, None] + np.arange(length)].astype(np.int64)
-    return found
+    tokens: Array = shards.tokens[first[:, None] + np.arange(length)].astype(np.int64)
+    return tokens
 
 
 def require_room(prompted: PromptedModel, length: int) -> None:
@@ -76,7 +76,9 @@ def losses(prompted: PromptedModel, tokens: Array) -> Array:
     """Return the mean loss of each passage, in nats per token, (passages,) float64."""
     if not prompted.continues:
         texts = (prompted.tokenizer.decode(row) for row in tokens)
-        return np.array([one.nats / max(1, one.tokens) for one in score_texts(prompted, texts)])
+        return np.array(
+            [score.nats / max(1, score.tokens) for score in score_texts(prompted, texts)]
+        )
     items = _items(prompted, tokens, 1)
     return np.array([-nats.mean() for nats in scorer_of(prompted).log_probs(items)])
 
@@ -104,10 +106,10 @@ def continued(prompted: PromptedModel, tokens: Array, prefix: int, continuation:
     return right
 
 
-def _items(prompted: PromptedModel, tokens: Array, given: int) -> list[ScoringItem]:
+def _items(prompted: PromptedModel, tokens: Array, unscored: int) -> list[ScoringItem]:
     """Return passages with all tokens scored but the first `given`."""
     before = prompted.prompt_prefix
-    is_scored = np.arange(len(before) + tokens.shape[1]) >= len(before) + given
+    is_scored = np.arange(len(before) + tokens.shape[1]) >= len(before) + unscored
     return [ScoringItem(np.concatenate([before, row]), is_scored) for row in tokens]
 
 
@@ -124,4 +126,4 @@ def separation(members: Array, others: Array) -> float:
 
 def nats_of(prompted: PromptedModel, texts: Sequence[str]) -> Array:
     """Return the loss of whole texts in nats, (texts,) float64."""
-    return np.array([one.nats for one in score_texts(prompted, texts)])
+    return np.array([score.nats for score in score_texts(prompted, texts)])

@@ -79,8 +79,8 @@ def states_of_layer(reader: NeuralBackbone, batch: Batch, layer: int) -> tuple[H
     assert hidden.layers is not None
     if layer >= len(hidden.layers):
         last = len(hidden.layers) - 1
-        shown = f"layers 0 to {last}" if last else "layer 0 alone"
-        raise UserError(f"no layer {layer}: it has {shown}")
+        layers = f"layers 0 to {last}" if last else "layer 0 alone"
+        raise UserError(f"no layer {layer}: it has {layers}")
     return hidden, hidden.layers[layer]
 
 

@@ -140,13 +140,13 @@ class Suite(Ranged, ABC):
         rows: list[Row] = []
         predictions: list[Row] = []
         notes: list[str] = []
-        taken = {}
+        answers_of = {}
         for model, method in zip(models, methods, strict=True):
             answers = []
             for answer in self.answers(model.trained, questions):
                 answers.append(answer)
                 model.progress(len(answers), len(questions))
-            taken[model.label] = answers
+            answers_of[model.label] = answers
             rows += self._rows(model.label, questions, answers)
             predictions += _predictions(model.label, questions, answers)
             unknown = sum(answer.unknown > 0 for answer in answers)
@@ -155,7 +155,7 @@ class Suite(Ranged, ABC):
             notes += [f"{model.label}: {note}" for note in self.remarks(model.trained, questions)]
         notes += [self.caution] if self.caution else []
         notes.append(f"interval: {LEVEL:.0%}, by bootstrap over the questions")
-        notes += _comparisons(taken, questions, self)
+        notes += _comparisons(answers_of, questions, self)
         return Finding(
             title=self.heading,
             rows=rows,
@@ -177,12 +177,12 @@ class Suite(Ranged, ABC):
         if len(subsets) != 1 or ALL not in subsets:
             groups[ALL] = np.arange(len(questions))
         for name, where in groups.items():
-            own = _values([(questions[int(n)], answers[int(n)]) for n in where])
-            low, high = _interval(self, own)
+            values = _values([(questions[int(n)], answers[int(n)]) for n in where])
+            low, high = _interval(self, values)
             yield {
                 "run": run,
                 self.subset: name,
-                self.measured: self.statistic(own),
+                self.measured: self.statistic(values),
                 "low": low,
                 "high": high,
                 "chance": self.chance([questions[int(n)] for n in where]),
@@ -194,26 +194,26 @@ class Suite(Ranged, ABC):
         """Plot the figure of each subset as bars with their intervals, the runs side by side."""
         subsets = list(dict.fromkeys(str(row[self.subset]) for row in rows))
         names = list(dict.fromkeys(str(row["run"]) for row in rows))
-        shown = names[:MAX_RUNS]
-        height = 0.8 / len(shown)
-        figure.set_size_inches(7.6, max(3.0, 1.6 + 0.18 * len(subsets) * (len(shown) + 0.5)))
+        runs = names[:MAX_RUNS]
+        height = 0.8 / len(runs)
+        figure.set_size_inches(7.6, max(3.0, 1.6 + 0.18 * len(subsets) * (len(runs) + 0.5)))
         axes = figure.subplots()
-        for n, run in enumerate(shown):
-            own = [row for row in rows if row["run"] == run]
+        for n, run in enumerate(runs):
+            of_run = [row for row in rows if row["run"] == run]
             value, low, high = (
-                np.array([row[key] for row in own], dtype=float)
+                np.array([row[key] for row in of_run], dtype=float)
                 for key in (self.measured, "low", "high")
             )
             axes.barh(
-                np.arange(len(subsets)) + (n - (len(shown) - 1) / 2) * height,
+                np.arange(len(subsets)) + (n - (len(runs) - 1) / 2) * height,
                 value,
                 height=height,
                 xerr=np.clip([value - low, high - value], 0, None),
                 error_kw={"elinewidth": 0.8, "ecolor": "0.3"},
                 color=run_style(n)["color"],
-                label=f"{run} ({own[-1][self.measured]:.3f})",
+                label=f"{run} ({of_run[-1][self.measured]:.3f})",
             )
-        chances = [row["chance"] for row in rows if row["run"] == shown[0]]
+        chances = [row["chance"] for row in rows if row["run"] == runs[0]]
         label = self.measured.replace("_", " ")
         if all(chance is not None for chance in chances):
             for n, chance in enumerate(chances):
@@ -277,10 +277,10 @@ def _interval(suite: Suite, values: Array) -> tuple[float, float]:
 
 
 def _comparisons(
-    taken: Mapping[str, Sequence[Answer]], questions: Sequence[Question], suite: Suite
+    answers_of: Mapping[str, Sequence[Answer]], questions: Sequence[Question], suite: Suite
 ) -> Iterator[str]:
     """Yield how far the first model differs from each other one, on the same questions."""
-    (first, answers), *others = taken.items()
+    (first, answers), *others = answers_of.items()
     one = _values(zip(questions, answers, strict=True))
     for name, other_answers in others:
         other = _values(zip(questions, other_answers, strict=True))
@@ -297,9 +297,9 @@ def paired(one: Array, other: Array, suite: Suite) -> str:
     low, high = bootstrap(
         lambda drawn: suite.statistic(one[drawn]) - suite.statistic(other[drawn]), len(one), DRAWS
     )
-    told = f"{suite.measured.replace('_', ' ')} {difference:+.3f} ({low:+.3f} to {high:+.3f})"
+    summary = f"{suite.measured.replace('_', ' ')} {difference:+.3f} ({low:+.3f} to {high:+.3f})"
     if one.ndim > 1:
-        return told
+        return summary
     higher, lower = int((one > other).sum()), int((one < other).sum())
     p = float(binomtest(higher, higher + lower).pvalue) if higher + lower else 1.0
-    return f"{told}; higher on {higher:,} questions, lower on {lower:,}, p = {p:.2g} (sign test)"
+    return f"{summary}; higher on {higher:,} questions, lower on {lower:,}, p = {p:.2g} (sign test)"

@@ -21,7 +21,7 @@ from foreword.runs.trained_model import TrainedModel
 LABEL = "model"
 
 
-def probe_of(given: str | Probe) -> Probe:
+def probe_of(spec: str | Probe) -> Probe:
     """Return a probe given as an object, or as words: `minimal_pairs files=blimp/ limit=50`.
 
     Paths become absolute, so that a run can be resumed from another folder.
@@ -29,7 +29,7 @@ def probe_of(given: str | Probe) -> Probe:
     Raises:
         UserError: there is no such probe, a setting is wrong, or a file does not exist.
     """
-    return with_absolute_paths(given if not isinstance(given, str) else _from_words(given))
+    return with_absolute_paths(spec if not isinstance(spec, str) else _from_words(spec))
 
 
 def probing(tables: Sequence[Mapping[str, Any]]) -> Probing | None:
@@ -51,14 +51,15 @@ def probing(tables: Sequence[Mapping[str, Any]]) -> Probing | None:
     return measure if probes else None
 
 
-def tables_of(given: str | Probe | Sequence[str | Probe]) -> tuple[dict[str, Any], ...]:
-    """Return probes as tables, in which a run stores them.
+def tables_of(specs: str | Probe | Sequence[str | Probe]) -> tuple[dict[str, Any], ...]:
+    """Return probes as the tables that a run stores.
 
     Raises:
         UserError: as `probe_of`.
     """
-    several = [given] if isinstance(given, str) or not isinstance(given, Sequence) else given
-    probes = [probe_of(one) for one in several]
+    if isinstance(specs, str) or not isinstance(specs, Sequence):
+        specs = [specs]
+    probes = [probe_of(spec) for spec in specs]
     return tuple({"kind": name_of(probe), **config.to_table(probe)} for probe in probes)
 
 
@@ -93,8 +94,8 @@ def with_absolute_paths(probe: Probe, folder: Path | None = None) -> Probe:
 
 def checksums(probe: Probe) -> tuple[str, ...]:
     """Return the checksums of the files that a probe's settings name, those in folders too."""
-    found = [path for where in _paths(probe).values() for path in sorted(_matches(where))]
-    files = [file for p in found for file in (sorted(p.iterdir()) if p.is_dir() else [p])]
+    paths = [path for where in _paths(probe).values() for path in sorted(_matches(where))]
+    files = [file for p in paths for file in (sorted(p.iterdir()) if p.is_dir() else [p])]
     return tuple(atomic.checksum(file) for file in files if file.is_file())
 
 
@@ -119,8 +120,8 @@ def _figure(probe: Probe, trained: TrainedModel) -> tuple[str, float | None]:
     Raises:
         UserError: it has none, or it does not support the model.
     """
-    found = probe.measure([ProbedModel(LABEL, PromptedModel.of(trained))])
+    finding = probe.measure([ProbedModel(LABEL, PromptedModel.of(trained))])
     name = name_of(probe)
-    if not found.measure:
+    if not finding.measure:
         raise UserError(f"--probe {name}: it has no single figure for a curve")
-    return f"{name}_{found.measure}", found.scores[LABEL]
+    return f"{name}_{finding.measure}", finding.scores[LABEL]

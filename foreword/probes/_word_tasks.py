@@ -48,10 +48,12 @@ class Tags:
     @classmethod
     def of(cls, tags: Sequence[Sequence[str | None]]) -> Tags:
         """Return the tags of each sentence, None for a word without a tag."""
-        words = [tag for one in tags for tag in one]
+        words = [tag for sentence in tags for tag in sentence]
         return cls(
             np.array([tag for tag in words if tag is not None], dtype=str),
-            np.array([sum(tag is not None for tag in one) for one in tags], dtype=np.int64),
+            np.array(
+                [sum(tag is not None for tag in sentence) for sentence in tags], dtype=np.int64
+            ),
             np.array([tag is not None for tag in words], dtype=bool),
         )
 
@@ -84,12 +86,12 @@ class WordTask:
 
 def word_task(sentences: ParsedSentences, reads: WordProperty) -> WordTask:
     """Return the task of reading a property: of words, positions and depths the frequent ones."""
-    in_fit = [tag for one in sentences.fit for tag in one.tags[reads] if tag is not None]
-    kept = {tag for tag, _ in Counter(in_fit).most_common(MOST.get(reads))}
+    in_fit = [tag for sentence in sentences.fit for tag in sentence.tags[reads] if tag is not None]
+    frequent = {tag for tag, _ in Counter(in_fit).most_common(MOST.get(reads))}
 
     def tags(some: Sequence[TaggedSentence]) -> list[list[str | None]]:
         return [
-            [t if t in kept or reads not in MOST else None for t in s.tags[reads]] for s in some
+            [t if t in frequent or reads not in MOST else None for t in s.tags[reads]] for s in some
         ]
 
     parts = [tags(some) for some in sentences]
@@ -110,7 +112,7 @@ def control_task(sentences: ParsedSentences, task: WordTask) -> WordTask:
     ends = np.cumsum(counts) / counts.sum()
 
     def random_tags(some: Sequence[TaggedSentence], real: Tags) -> Tags:
-        words = np.array([word for one in some for word in one.words], dtype=str)
+        words = np.array([word for sentence in some for word in sentence.words], dtype=str)
         draws = [_uniform(word) for word in words[real.is_tagged]]
         drawn = np.minimum(np.searchsorted(ends, draws, side="right"), len(tags) - 1)
         return Tags(tags[drawn], real.counts, real.is_tagged)

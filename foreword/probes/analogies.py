@@ -105,13 +105,13 @@ def _plot(figure: Any, details: Sequence[Row]) -> None:
     """Plot the accuracy on each section as bars, the runs side by side."""
     sections = list(dict.fromkeys(str(row["section"]) for row in details))
     names = list(dict.fromkeys(str(row["run"]) for row in details))
-    shown = names[:MAX_RUNS]
-    height = 0.8 / len(shown)
-    figure.set_size_inches(7.6, max(3.0, 1.6 + 0.22 * len(sections) * len(shown)))
+    runs = names[:MAX_RUNS]
+    height = 0.8 / len(runs)
+    figure.set_size_inches(7.6, max(3.0, 1.6 + 0.22 * len(sections) * len(runs)))
     axes = figure.subplots()
-    for n, run in enumerate(shown):
+    for n, run in enumerate(runs):
         rows = [row for row in details if row["run"] == run]
-        y = np.arange(len(sections)) + (n - (len(shown) - 1) / 2) * height
+        y = np.arange(len(sections)) + (n - (len(runs) - 1) / 2) * height
         right, asked = (sum(row[key] for row in rows) for key in ("right", "asked"))
         bars = axes.barh(
             y,

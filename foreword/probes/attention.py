@@ -61,7 +61,7 @@ class Attention:
                 for head, matrix in enumerate(heads, 1):
                     labels = {"run": probed.label, "layer": layer, "head": head}
                     rows.append(labels | _summary(matrix, of_model.is_special))
-                    details += [labels | one for one in _written(matrix, of_model.tokens)]
+                    details += [labels | row for row in _written(matrix, of_model.tokens)]
         labels_of = [probed.label for probed in models]
         return Finding(
             title=f"attention weights: {self.sentence}",
@@ -103,15 +103,15 @@ def _written(weights: Array, tokens: Sequence[str]) -> list[dict[str, Any]]:
 
 def _plot(figure: Any, labels: Sequence[str], weights: Sequence[AttentionWeights]) -> None:
     """Plot a grid of maps: a row for each layer of each run, a column for each head."""
-    shown = list(zip(labels, weights, strict=True))[:MAX_RUNS]
-    columns = max(len(heads) for _, of_model in shown for heads in of_model.layers)
-    tokens = max(len(of_model.tokens) for _, of_model in shown)
+    runs = list(zip(labels, weights, strict=True))[:MAX_RUNS]
+    columns = max(len(heads) for _, of_model in runs for heads in of_model.layers)
+    tokens = max(len(of_model.tokens) for _, of_model in runs)
     size = float(np.clip(TOKEN * tokens, *PANEL))
     font = min(FONT[1], 0.9 * 72 * size / tokens)
-    height = sum(len(of_model.layers) for _, of_model in shown)
+    height = sum(len(of_model.layers) for _, of_model in runs)
     figure.set_size_inches(1.2 + size * columns + 0.2, 1.6 + (size + 0.25) * height)
     row = 0
-    for label, of_model in shown:
+    for label, of_model in runs:
         names = of_model.tokens if font >= FONT[0] else ()
         for layer, heads in enumerate(of_model.layers, 1):
             for head, matrix in enumerate(heads, 1):

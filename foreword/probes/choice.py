@@ -59,29 +59,31 @@ class Choice(Suite):
         """
         task = choice.Choice()
         files = files_of(self.files, "probe.files", FORMATS)
-        found: list[Question] = []
+        questions: list[Question] = []
         for file in files:
             table = read_table(file)
             columns = chosen_columns(table, task.columns, {})
-            own = []
+            of_file = []
             for line, row in table.rows():
                 example = task.example(row, columns, f"{file}:{line}")
                 if example is None:
                     raise UserError(f"{file}:{line}: no question in {columns.text}")
                 if not example.label:
                     raise UserError(f"{file}:{line}: no answer in {columns.label}")
-                given = choice.question_of(example)
-                text = self.ask.replace(CONTEXT, given.context).replace(QUESTION, given.text)
-                right = given.options[int(example.label)]
+                question = choice.question_of(example)
+                text = self.ask.replace(CONTEXT, question.context).replace(QUESTION, question.text)
+                right = question.options[int(example.label)]
                 subset = file.name.partition(".")[0] if len(files) > 1 else ALL
                 name = f"{file.name}:{line}"
-                own.append(
-                    Question(name, subset, text.strip(), right, tuple(given.options), example.label)
+                of_file.append(
+                    Question(
+                        name, subset, text.strip(), right, tuple(question.options), example.label
+                    )
                 )
-            found += evenly(own, self.limit)
-        if not found:
+            questions += evenly(of_file, self.limit)
+        if not questions:
             raise UserError(f"probe.files: {self.files}: no questions in it")
-        return found
+        return questions
 
     def method(self, prompted: PromptedModel) -> str:
         """Return how the model scores options.

@@ -80,9 +80,9 @@ class Cloze(Suite):
                 kinds.setdefault(kind, []).append(question)
         if not kinds:
             raise UserError(f"probe.files: {source}: no sentences in it")
-        found = [one for kind in kinds.values() for one in evenly(kind, self.limit)]
-        subsets = list(dict.fromkeys(one.subset for one in found))
-        return sorted(found, key=lambda one: subsets.index(one.subset))
+        questions = [q for kind in kinds.values() for q in evenly(kind, self.limit)]
+        subsets = list(dict.fromkeys(q.subset for q in questions))
+        return sorted(questions, key=lambda q: subsets.index(q.subset))
 
     def method(self, prompted: PromptedModel) -> str:
         """Return how the model scores words.
@@ -124,8 +124,10 @@ class Cloze(Suite):
 def _question(row: Mapping[str, Any], subset: str, name: str, where: str) -> Question:
     """Return a row as a question; its first option is the right one."""
     text, answer = (text_of(row.get(column), where).strip() for column in (TEXT, ANSWER))
-    given = row.get(ALTERNATIVES)
-    others = given if isinstance(given, list) else text_of(given, where).split()
+    alternatives = row.get(ALTERNATIVES)
+    others = (
+        alternatives if isinstance(alternatives, list) else text_of(alternatives, where).split()
+    )
     options = (answer, *(text_of(other, where).strip() for other in others))
     if text.count(BLANK) != 1:
         raise UserError(f"{where}: expected one {BLANK} in {TEXT}")

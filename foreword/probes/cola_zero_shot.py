@@ -56,18 +56,18 @@ class ColaZeroShot(Suite):
         file = Path(self.files).expanduser()
         table = _read(file / "dev.tsv" if file.is_dir() else file)
         text, label = ("sentence", "label") if "sentence" in table.columns else ("3", "1")
-        found = []
+        questions = []
         for line, row in table.rows():
             where = f"{table.path}:{line}"
             sentence = text_of(row.get(text), where).strip()
             mark = label_of(row.get(label), where).strip()
             if not sentence or mark not in LABELS:
                 raise UserError(f"{where}: expected a sentence and the label 0 or 1")
-            found.append(Question(f"{table.path.name}:{line}", ALL, sentence, mark))
-        found = list(evenly(found, self.limit))
-        if len({question.answer for question in found}) < len(LABELS):
+            questions.append(Question(f"{table.path.name}:{line}", ALL, sentence, mark))
+        questions = list(evenly(questions, self.limit))
+        if len({question.answer for question in questions}) < len(LABELS):
             raise UserError(f"{table.path}: expected sentences of both labels, 0 and 1")
-        return found
+        return questions
 
     def method(self, prompted: PromptedModel) -> str:
         """Return how the model scores sentences.
@@ -79,11 +79,11 @@ class ColaZeroShot(Suite):
 
     def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
         """Yield the score of each sentence and its share of pairs in order."""
-        found = list(score_passages(prompted, (Passage(q.text) for q in questions)))
-        scores = np.array([score.nats / score.tokens for score in found])
+        scores = list(score_passages(prompted, (Passage(q.text) for q in questions)))
+        means = np.array([score.nats / score.tokens for score in scores])
         is_acceptable = np.array([question.answer == LABELS[1] for question in questions])
-        shares = pairs_in_order(scores, is_acceptable)
-        for score, mean, label, share in zip(found, scores, is_acceptable, shares, strict=True):
+        shares = pairs_in_order(means, is_acceptable)
+        for score, mean, label, share in zip(scores, means, is_acceptable, shares, strict=True):
             value = (float(mean), float(label))
             yield Answer("", float(share), value[:1], score.unknown, value=value)
 
@@ -100,21 +100,21 @@ class ColaZeroShot(Suite):
 
 
 def pairs_in_order(scores: Array, is_high: Array) -> Array:
-    """Return of each item the share of items of the other class that it is ordered with rightly.
+    """Return the share of the other class's items that each item is ordered with correctly.
 
     Args:
         scores: (items,).
-        is_high: whose scores should be higher; (items,) bool.
+        is_high: the items whose scores should be higher; (items,) bool.
 
     Returns:
         (items,) float64; the mean of either class is the AUC. Ties count one half.
     """
     ranks = rankdata(scores)
     shares = np.empty(len(scores))
-    for own, sign in ((is_high, 1), (~is_high, -1)):
-        others = int((~own).sum())
-        below = ranks[own] - rankdata(scores[own])  # of the other class, ties one half
-        shares[own] = below / others if sign > 0 else 1 - below / others
+    for in_class, sign in ((is_high, 1), (~is_high, -1)):
+        others = int((~in_class).sum())
+        below = ranks[in_class] - rankdata(scores[in_class])  # of the other class, ties one half
+        shares[in_class] = below / others if sign > 0 else 1 - below / others
     return shares
 
 

@@ -206,11 +206,11 @@ def _plot(figure: Any, details: Sequence[Row]) -> None:
     figure.set_size_inches(7.6, 5.2)
     axes: Any = figure.add_subplot()
     names = list(dict.fromkeys(row["run"] for row in details))
-    shown, floor = names[:MAX_RUNS], _floor(details)
-    for number, name in enumerate(shown):
+    runs, floor = names[:MAX_RUNS], _floor(details)
+    for number, name in enumerate(runs):
         points = [row for row in details if row["run"] == name and row["mean"] > 0]
         k = [row["k"] for row in points]
-        style = line_style(number, len(shown), len(points))
+        style = line_style(number, len(runs), len(points))
         label = f"{name} (layer {points[0]['layer']})" if points else f"{name} (0)"
         axes.plot(k, [row["mean"] for row in points], label=label, markersize=4.5, **style)
         low = [row["low"] if row["low"] > 0 else math.nan for row in points]

@@ -35,11 +35,11 @@ TEMPLATES = {
 FREE = ("N/A", "", "[MASK]")  # texts without content
 
 
-class Shown(NamedTuple):
-    """A question behind the examples of a prompt.
+class Context(NamedTuple):
+    """A question and the examples before it in a prompt.
 
     Attributes:
-        examples: the examples, as they stand before the question.
+        examples: the text of the examples.
         asked: the question.
         draw: number of the draw of examples.
         shots: number of the examples.
@@ -117,25 +117,25 @@ class InContext(Suite):
             UserError: the examples cannot be read, or there are too few.
         """
         asked, rest = self._questions_and_examples()
-        found = []
+        questions = []
         for shots in sorted(self.shots):
             for draw in range(self.draws if shots else 1):  # no examples, no draws of them
                 # The first examples of a longer prompt are those of a shorter one.
                 order = np.random.default_rng((self.seed, draw)).permutation(len(rest))
                 prompt = "".join(self._written(rest[n]) for n in order[:shots])
-                found += [
+                questions += [
                     Question(
                         name=f"{shots} examples, draw {draw + 1}, question {number}",
                         subset=str(shots),
-                        text=prompt + self._before(one.text),
-                        answer=one.answer,
-                        options=(one.answer, *one.others),
-                        given=Shown(prompt, one, draw, shots),
+                        text=prompt + self._before(query.text),
+                        answer=query.answer,
+                        options=(query.answer, *query.others),
+                        given=Context(prompt, query, draw, shots),
                         asks=str(number),
                     )
-                    for number, one in enumerate(asked, 1)
+                    for number, query in enumerate(asked, 1)
                 ]
-        return found
+        return questions
 
     def method(self, prompted: PromptedModel) -> str:
         """Return how the model scores answers.
@@ -147,14 +147,14 @@ class InContext(Suite):
 
     def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
         """Yield the likeliest answer of each question, calibrated too, and whether it is exact."""
-        given: list[Shown] = [question.given for question in questions]
+        contexts: list[Context] = [question.given for question in questions]
         prompts = [
-            self._passages(shown.examples, shown.asked.text, question.options)
-            for question, shown in zip(questions, given, strict=True)
+            self._passages(context.examples, context.asked.text, question.options)
+            for question, context in zip(questions, contexts, strict=True)
         ]
         free = [
-            [self._passages(shown.examples, text, question.options) for text in FREE]
-            for question, shown in zip(questions, given, strict=True)
+            [self._passages(context.examples, text, question.options) for text in FREE]
+            for question, context in zip(questions, contexts, strict=True)
             if self.calibrate
         ]
         known = _nats(prompted, [*prompts, *(row for rows in free for row in rows)])
@@ -167,8 +167,8 @@ class InContext(Suite):
                 rows = [[known[passage] for passage in row] for row in free[number]]
                 prior = np.logaddexp.reduce(np.array(rows), axis=0)
                 calibrated = best(list(nats - prior), right=0)[1]
-            shown = given[number]
-            place = (float(shown.draw), float(shown.shots), float(question.asks))
+            context = contexts[number]
+            place = (float(context.draw), float(context.shots), float(question.asks))
             more = (calibrated, float(score.is_likeliest), *place)
             yield Answer(
                 question.options[chosen], correct, tuple(nats.tolist()), score.unknown, more
@@ -187,8 +187,8 @@ class InContext(Suite):
 
         def by_question(values: Array) -> Array:
             means = [np.bincount(which[g], values[g]) / np.bincount(which[g]) for g in groups]
-            found: Array = np.asarray(means).mean(0)
-            return found
+            mean: Array = np.asarray(means).mean(0)
+            return mean
 
         def of_draw(draw: int) -> float:
             parts = [g & (draws == min(draw, draws[g].max())) for g in groups]
@@ -278,11 +278,11 @@ class InContext(Suite):
         figure.set_size_inches(7.6, 4.6)
         axes = figure.subplots()
         for n, run in enumerate(names[: _marks.MAX_RUNS]):
-            own = [row for row in rows if row["run"] == run and row[self.subset] != ALL]
-            at = np.arange(len(own)) + 0.04 * (n - (len(names) - 1) / 2)
+            of_run = [row for row in rows if row["run"] == run and row[self.subset] != ALL]
+            at = np.arange(len(of_run)) + 0.04 * (n - (len(names) - 1) / 2)
             style = _marks.run_style(n)
             figures: dict[str, Array] = {
-                key: np.array([row[key] for row in own], dtype=float)
+                key: np.array([row[key] for row in of_run], dtype=float)
                 for key in (
                     self.measured, "lowest", "highest",
                     "calibrated", "calibrated_low", "calibrated_high",

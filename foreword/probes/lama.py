@@ -103,9 +103,9 @@ class Lama(Suite):
                 continue
             score = next(scores)
             is_right = score.is_likeliest
-            given = question.answer if is_right else ""
+            response = question.answer if is_right else ""
             worst = float("inf") if score.unknown else float(score.ranks.max())
-            yield Answer(given, float(is_right), (worst,), score.unknown)
+            yield Answer(response, float(is_right), (worst,), score.unknown)
 
     def further(self, answers: Sequence[Answer]) -> Mapping[str, float | None]:
         """Return the precision at ten."""
@@ -142,8 +142,10 @@ def _sentence(row: Mapping[str, Any], where: str) -> str:
     Raises:
         UserError: there is none, or not one blank in it.
     """
-    given = row.get(SENTENCES)
-    sentence = text_of(given[0] if isinstance(given, list) and given else given, where)
+    sentences = row.get(SENTENCES)
+    sentence = text_of(
+        sentences[0] if isinstance(sentences, list) and sentences else sentences, where
+    )
     if sentence.count(BLANK) != 1:
         raise UserError(f"{where}: expected one {BLANK} in the first of {SENTENCES}")
     return sentence

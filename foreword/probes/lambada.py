@@ -48,17 +48,17 @@ class Lambada(Suite):
         Raises:
             UserError: there is no such file, or a passage has fewer than two words.
         """
-        found = []
+        questions = []
         for file in files_of(self.files, "probe.files", FORMATS):
             for line, row in read_table(file).rows():
                 text = text_of(row.get(TEXT), f"{file}:{line}").strip()
                 before, _, word = text.rpartition(" ")
                 if not before.strip():
                     raise UserError(f"{file}:{line}: expected two words or more in {TEXT}")
-                found.append(Question(f"{file.name}:{line}", ALL, before, word))
-        if not found:
+                questions.append(Question(f"{file.name}:{line}", ALL, before, word))
+        if not questions:
             raise UserError(f"probe.files: {self.files}: no passages in it")
-        return list(evenly(found, self.limit))
+        return list(evenly(questions, self.limit))
 
     def method(self, prompted: PromptedModel) -> str:
         """Return how the model scores words.
@@ -71,11 +71,11 @@ class Lambada(Suite):
     def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
         """Yield whether each last word is the likeliest."""
         passages = [Passage(f" {q.answer}", before=q.text) for q in questions]
-        found = score_passages(prompted, passages, ranks=True)
-        for question, score in zip(questions, found, strict=True):
+        scores = score_passages(prompted, passages, ranks=True)
+        for question, score in zip(questions, scores, strict=True):
             is_right = score.is_likeliest
-            given = question.answer if is_right else ""
-            yield Answer(given, float(is_right), (score.nats,), score.unknown)
+            response = question.answer if is_right else ""
+            yield Answer(response, float(is_right), (score.nats,), score.unknown)
 
     def further(self, answers: Sequence[Answer]) -> Mapping[str, float | None]:
         """Return the perplexity of the words."""

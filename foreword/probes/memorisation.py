@@ -120,17 +120,17 @@ class Memorisation(Ranged):
             UserError: a text is missing, or too short.
         """
         with ExitStack() as stack:
-            found = [
+            parts = [
                 passages(stack.enter_context(shards), self._length, self.passages)
                 for shards in (training_shards(probed, self.train), probed.shards())
             ]
-        for part, name in zip(found, (TRAINING, HELD_OUT), strict=True):
+        for part, name in zip(parts, (TRAINING, HELD_OUT), strict=True):
             if len(part) < 2:
                 raise UserError(
                     f"{probed.trained.name}: its {name} text has no two passages of {self._length} "
                     "tokens within a document; set probe.prefixes and probe.continuation lower"
                 )
-        return found[0], found[1]
+        return parts[0], parts[1]
 
     def _notes(
         self, models: Sequence[ProbedModel], texts: Sequence[tuple[Array, Array]]
@@ -211,8 +211,8 @@ def _summary(figures: Sequence[Row], prefix: int) -> dict[str, Any]:
     for what, name in (("continued", "continued"), ("tokens", "tokens")):
         for text in (TRAINING, HELD_OUT):
             key = name if text == TRAINING else f"{name}, {text}"
-            found = [f for f in figures if (f["what"], f["text"]) == (what, text)]
-            row[key] = next((f["value"] for f in found if f["prefix"] == prefix), None)
+            of_text = [f for f in figures if (f["what"], f["text"]) == (what, text)]
+            row[key] = next((f["value"] for f in of_text if f["prefix"] == prefix), None)
     (area,) = (figure for figure in figures if figure["what"] == "AUC")
     row |= {"AUC": area["value"], "low": area["low"], "high": area["high"]}
     bits = [figure["value"] for figure in figures if figure["what"] == "exposure"]
@@ -244,9 +244,9 @@ def _plot(figure: Any, rows: Sequence[Row], details: Sequence[Row]) -> None:
     figure.set_size_inches(max(6.0, 4.2 * len(panels)) + 0.6, 4.4)
     for axes, what in zip(panels, drawn, strict=True):
         for number, row in enumerate(rows[:MAX_RUNS]):
-            own = [d for d in details if (d["run"], d["what"]) == (row["run"], what)]
+            of_run = [d for d in details if (d["run"], d["what"]) == (row["run"], what)]
             label = f"{row['run']}: AUC {row['AUC']:.3f}"
-            _plot_run(axes, own, what, {"label": label, **run_style(number)})
+            _plot_run(axes, of_run, what, {"label": label, **run_style(number)})
         axes.set(title=_TITLES[what], xlabel=_X_LABELS[what], ylabel=_Y_LABELS[what])
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
@@ -276,15 +276,17 @@ _Y_LABELS = {
 }
 
 
-def _plot_run(axes: Any, own: Sequence[Row], what: str, style: dict[str, Any]) -> None:
+def _plot_run(axes: Any, details: Sequence[Row], what: str, style: dict[str, Any]) -> None:
     """Plot one figure of a run."""
     if what == "exposure":
-        axes.plot([d["times"] for d in own], [d["value"] for d in own], linestyle="", **style)
+        axes.plot(
+            [d["times"] for d in details], [d["value"] for d in details], linestyle="", **style
+        )
     elif what == "loss":
-        axes.plot([d["text"] for d in own], [d["value"] for d in own], **style)
+        axes.plot([d["text"] for d in details], [d["value"] for d in details], **style)
     else:
         for text, line in ((TRAINING, "-"), (HELD_OUT, ":")):
-            shown = [d for d in own if d["text"] == text]
-            x, y = ([d[key] for d in shown] for key in ("prefix", "value"))
+            of_text = [d for d in details if d["text"] == text]
+            x, y = ([d[key] for d in of_text] for key in ("prefix", "value"))
             axes.plot(x, y, linestyle=line, **style)
             style = style | {"label": None}

@@ -79,5 +79,5 @@ class MinimalPairs(Suite):
             nats = tuple(score.nats for score in scores)
             chosen, correct = best(nats, right=0)
             unknown = sum(score.unknown for score in scores)
-            given = pair.options[chosen] if correct in (0, 1) else ""
-            yield Answer(given, correct, nats, unknown)
+            response = pair.options[chosen] if correct in (0, 1) else ""
+            yield Answer(response, correct, nats, unknown)

@@ -88,8 +88,8 @@ class SentenceSimilarity(Ranged):
             layer = list(cosines)[-1] if self.layer is None else str(self.layer)
             low, high = _interval(ratings, cosines[layer])
             numbers = {"spearman": correlations[layer], "low": low, "high": high}
-            own = {"layer": layer, **numbers, "baseline": baseline, "pairs": len(pairs)}
-            rows.append({"run": probed.label, **own})
+            also = {"baseline": baseline, "pairs": len(pairs)}
+            rows.append({"run": probed.label, "layer": layer, **numbers, **also})
         notes = [
             "baseline: words in both sentences, as a share of the words in either",
             f"interval: {LEVEL:.0%} of {DRAWS:,} bootstrap draws over pairs",
@@ -170,8 +170,8 @@ def _interval(ratings: Array, cosines: Array) -> tuple[float | None, float | Non
         return None, None
 
     def correlation(indices: Array) -> float:
-        found = rank_correlation(ratings[indices], cosines[indices])
-        return math.nan if found is None else found
+        rho = rank_correlation(ratings[indices], cosines[indices])
+        return math.nan if rho is None else rho
 
     return bootstrap(correlation, len(ratings))
 
@@ -182,12 +182,12 @@ def _plot(figure: Any, rows: Sequence[Row], details: Sequence[Row]) -> None:
     axes = figure.subplots()
     ticks = layer_order(str(row["layer"]) for row in details)
     for number, row in enumerate(rows[:MAX_RUNS]):
-        own = [one for one in details if one["run"] == row["run"] and one["spearman"] is not None]
-        shown = "–" if row["spearman"] is None else f"{row['spearman']:.3f}"
+        of_run = [d for d in details if d["run"] == row["run"] and d["spearman"] is not None]
+        value = "–" if row["spearman"] is None else f"{row['spearman']:.3f}"
         axes.plot(
-            [ticks.index(str(one["layer"])) for one in own],
-            [one["spearman"] for one in own],
-            label=f"{row['run']}: {shown} (layer {row['layer']})",
+            [ticks.index(str(d["layer"])) for d in of_run],
+            [d["spearman"] for d in of_run],
+            label=f"{row['run']}: {value} (layer {row['layer']})",
             **run_style(number),
         )
     if rows[0]["baseline"] is not None:

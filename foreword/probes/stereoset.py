@@ -72,7 +72,7 @@ class Stereoset(Suite):
                 biases.setdefault(question.subset, []).append(question)
         if not biases:
             raise UserError(f"{file}: no items in it")
-        return [one for some in biases.values() for one in evenly(some, self.limit)]
+        return [q for some in biases.values() for q in evenly(some, self.limit)]
 
     def method(self, prompted: PromptedModel) -> str:
         """Return how the model scores sentences.
@@ -111,7 +111,10 @@ def _question(item: Any, form: str, where: str) -> Question:
         UserError: it lacks a sentence.
     """
     try:
-        texts = {one["gold_label"]: str(one["sentence"]).strip() for one in item["sentences"]}
+        texts = {
+            sentence["gold_label"]: str(sentence["sentence"]).strip()
+            for sentence in item["sentences"]
+        }
         options = tuple(texts[label] for label in LABELS)
         before = f"{str(item['context']).strip()} " if form == "intersentence" else ""
         name, bias = str(item["id"]), str(item["bias_type"])

@@ -110,9 +110,9 @@ class Tagging(Ranged):
                 accuracies = self._accuracy_by_layer(vectors, sentences, task)
                 details += [labels | row for row in accuracies]
                 best = max(accuracies, key=lambda row: row["chosen_on"])
-                shown = {key: value for key, value in best.items() if key != "chosen_on"}
+                figures = {key: value for key, value in best.items() if key != "chosen_on"}
                 also = {"baseline": baselines[task.reads][0], "words": len(task.dev.of_words)}
-                rows.append(labels | shown | also)
+                rows.append(labels | figures | also)
         named = ", ".join(NAMES[task.reads] for task in tasks)
         return Finding(
             title=f"tagging: what a linear classifier reads from words ({named})",
@@ -138,9 +138,11 @@ class Tagging(Ranged):
             evenly(read_conllu(Path(file).expanduser(), *self._properties), self.limit)
             for file in (self.train, self.dev)
         )
-        is_kept = [n % EVERY == EVERY - 1 or n == len(train) - 1 < EVERY for n in range(len(train))]
-        fit = [sentence for sentence, kept in zip(train, is_kept, strict=True) if not kept]
-        choose = [sentence for sentence, kept in zip(train, is_kept, strict=True) if kept]
+        is_held_out = [
+            n % EVERY == EVERY - 1 or n == len(train) - 1 < EVERY for n in range(len(train))
+        ]
+        fit = [s for s, held_out in zip(train, is_held_out, strict=True) if not held_out]
+        choose = [s for s, held_out in zip(train, is_held_out, strict=True) if held_out]
         return ParsedSentences(fit, choose, dev)
 
     def _notes(
@@ -200,10 +202,10 @@ class Tagging(Ranged):
         states = text_states(prompted, (sentence.text for sentence in sentences), splits=True)
         for sentence, of_text in zip(sentences, states, strict=True):
             layers = by_layer(of_text)
-            wanted = layers if self.layer is None else {str(self.layer)}
+            names = layers if self.layer is None else {str(self.layer)}
             for span in sentence.spans:
                 where = of_text.tokens_of(*span)[: 1 if self.pieces == "first" else None]
-                for layer in wanted:  # a word without a token has a vector of zeros
+                for layer in names:  # a word without a token has a vector of zeros
                     states_of = layers[layer][where]
                     vectors[layer].append(states_of.sum(0) / max(1, len(where)))
         return {layer: np.stack(words) for layer, words in vectors.items()}
@@ -248,9 +250,9 @@ def _plot(figure: Any, rows: Sequence[Row], details: Sequence[Row]) -> None:
     for reads, axes in zip(properties, panels, strict=True):
         of_property = [row for row in rows if row["tag"] == reads]
         for number, row in enumerate(of_property[:MAX_RUNS]):
-            own = [d for d in details if d["run"] == row["run"] and d["tag"] == reads]
+            of_run = [d for d in details if d["run"] == row["run"] and d["tag"] == reads]
             label = f"{row['run']}: {row['accuracy']:.3f} (layer {row['layer']})"
-            _plot_run(axes, ticks, own, number, label if columns == 1 else row["run"])
+            _plot_run(axes, ticks, of_run, number, label if columns == 1 else row["run"])
         axes.axhline(of_property[0]["baseline"], color="gray", linestyle="--", linewidth=1)
         axes.set_xticks(range(len(ticks)), ticks)
         axes.set_xlabel("layer" if columns > 1 else f"layer; {explained}")
@@ -267,16 +269,18 @@ def _plot(figure: Any, rows: Sequence[Row], details: Sequence[Row]) -> None:
     )
 
 
-def _plot_run(axes: Any, ticks: Sequence[str], own: Sequence[Row], number: int, label: str) -> None:
+def _plot_run(
+    axes: Any, ticks: Sequence[str], details: Sequence[Row], number: int, label: str
+) -> None:
     """Plot the accuracy of a run by layer with its intervals, and its control."""
-    at = [ticks.index(str(detail["layer"])) for detail in own]
-    low = [detail["accuracy"] - detail["low"] for detail in own]
-    high = [detail["high"] - detail["accuracy"] for detail in own]
+    at = [ticks.index(str(detail["layer"])) for detail in details]
+    low = [detail["accuracy"] - detail["low"] for detail in details]
+    high = [detail["high"] - detail["accuracy"] for detail in details]
     style = run_style(number)
-    accuracies = [detail["accuracy"] for detail in own]
+    accuracies = [detail["accuracy"] for detail in details]
     axes.errorbar(
         at, accuracies, yerr=np.clip([low, high], 0, None), label=label, capsize=2, **style
     )
-    if "control" in own[0]:
-        controls = [detail["control"] for detail in own]
+    if "control" in details[0]:
+        controls = [detail["control"] for detail in details]
         axes.plot(at, controls, linestyle=":", **style | {"marker": "."})

@@ -50,7 +50,7 @@ class Winobias(PreferenceSuite):
         folder = Path(self.files).expanduser()
         if not folder.is_dir():
             raise UserError(f"probe.files: {folder}: no such folder")
-        found: list[Question] = []
+        questions: list[Question] = []
         for file in sorted(folder.glob(f"{PRO}*")):
             other = folder / f"{ANTI}{file.name.removeprefix(PRO)}"
             if not other.is_file():
@@ -62,13 +62,13 @@ class Winobias(PreferenceSuite):
                 )
             name = file.name.removeprefix(f"{PRO}_")
             pairs = [
-                Question(f"{file.name}:{n}", name, one, one, (one, two))
-                for n, (one, two) in enumerate(zip(pro, anti, strict=True), 1)
+                Question(f"{file.name}:{n}", name, pro_text, pro_text, (pro_text, anti_text))
+                for n, (pro_text, anti_text) in enumerate(zip(pro, anti, strict=True), 1)
             ]
-            found += evenly(pairs, self.limit)
-        if not found:
+            questions += evenly(pairs, self.limit)
+        if not questions:
             raise UserError(f"probe.files: {folder}: no files {PRO}... in it")
-        return found
+        return questions
 
 
 def _sentences(file: Path) -> Sequence[str]:

@@ -75,14 +75,14 @@ class Winogender(Suite):
         for name, texts in sides.items():
             if FEMALE in texts and MALE in texts:
                 pairs.setdefault(name.partition(".")[0], []).append((texts[FEMALE], texts[MALE]))
-        found = [
+        questions = [
             Question(name, ALL, name, f"{shares[name]:g}", given=tuple(of))
             for name, of in pairs.items()
             if name in shares
         ]
-        if len(found) < 3:
+        if len(questions) < 3:
             raise UserError(f"{folder}: fewer than three occupations with sentences and {SHARE}")
-        return found
+        return questions
 
     def method(self, prompted: PromptedModel) -> str:
         """Return how the model scores pronouns.
@@ -99,15 +99,15 @@ class Winogender(Suite):
         parts = [_pronouns(one, other) for one, other in groups]
         scores = score_groups(prompted, [side for both in parts for side in both])
         for question in questions:
-            found, unknown = [], 0
+            differences, unknown = [], 0
             for _ in question.given:
                 hers, his = next(scores), next(scores)
-                found.append(sum(s.nats for s in hers) - sum(s.nats for s in his))
+                differences.append(sum(s.nats for s in hers) - sum(s.nats for s in his))
                 unknown += sum(s.unknown for s in (*hers, *his))
-            mean, share = float(np.mean(found)), float(question.answer)
-            given = FEMALE if mean > 0 else MALE
+            mean, share = float(np.mean(differences)), float(question.answer)
+            response = FEMALE if mean > 0 else MALE
             is_right = float((mean > 0) == (share > 50))
-            yield Answer(given, is_right, (mean,), unknown, value=(mean, share))
+            yield Answer(response, is_right, (mean,), unknown, value=(mean, share))
 
     def chance(self, questions: Sequence[Question]) -> float:
         """Return no correlation."""

@@ -215,10 +215,10 @@ def _plot(figure: Any, rows: Sequence[Row]) -> None:
     left, right = figure.subplots(1, 2)
     ticks = sorted({(layer_position(row["layer"]), row["layer"]) for row in rows})
     names = list(dict.fromkeys(row["run"] for row in rows))
-    shown = names[:MAX_RUNS]
-    for number, name in enumerate(shown):
+    runs = names[:MAX_RUNS]
+    for number, name in enumerate(runs):
         of_run = [row for row in rows if row["run"] == name]
-        offset, style = (number - (len(shown) - 1) / 2) * RUN_OFFSET, run_style(number)
+        offset, style = (number - (len(runs) - 1) / 2) * RUN_OFFSET, run_style(number)
         if all(row["layer"] in (ALONE, "0") for row in of_run):  # no layers: a level across all
             x = [tick + offset for tick, _ in ticks]
             left.plot(x, [of_run[-1]["same"]] * len(x), ":", label=name, **style)
