@@ -51,13 +51,13 @@ def turn(
     known = [text for text in settings if text.strip().partition(".")[0] in parts]
     recipe = load_recipe(FAMILIES[family].small, known)
     read = replace(recipe.read, **(reading or {}))
-    given = tokenizer
-    if given is None and is_prepared(texts):
-        given = str(PreparedText.load(Path(texts[0])).tokenizer)
+    folder = tokenizer
+    if folder is None and is_prepared(texts):
+        folder = str(PreparedText.load(Path(texts[0])).tokenizer)
     conditions = machine(family, hours, recipe)
     conditions = replace(conditions, text_bytes=text_bytes(texts, read))
-    if given is not None:
-        size = Tokenizer.load(given).vocab.size
+    if folder is not None:
+        size = Tokenizer.load(folder).vocab.size
         return dial(replace(conditions, vocab=size, vocab_reason="of the given tokenizer"))
     chosen = dial(conditions)
     if any(text.strip().startswith("tokenizer") for text in settings):

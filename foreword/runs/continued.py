@@ -197,12 +197,12 @@ def _grow(old: Model, new: Model) -> None:
 def _as_trained(requested: Any, trained: Any) -> str:
     """Return the options that give the objective that a model was trained with."""
     is_same_kind = kinds.name_of(requested) == kinds.name_of(trained)
-    given = config.to_table(requested) if is_same_kind else {}
+    settings = config.to_table(requested) if is_same_kind else {}
     plain = (str, int, float)
     differ = {
         key: value
         for key, value in config.to_table(trained).items()
-        if key in given and value != given[key] and isinstance(value, plain)
+        if key in settings and value != settings[key] and isinstance(value, plain)
     }
     if not differ:
         return "a recipe with that objective"

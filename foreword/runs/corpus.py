@@ -121,30 +121,30 @@ def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, Prepared
     """
     # What the run reads, from its `run.json`.
     provenance = read_state(run)
-    texts, given = provenance.get("texts"), provenance.get("tokenizer")
+    texts, tokenizer_folder = provenance.get("texts"), provenance.get("tokenizer")
     if not texts:
         raise UserError(
             f"{run}: was imported and has no training text; "
             f"'foreword pretrain RECIPE --from {run} --data TEXT' starts a run from its weights"
         )
     if recipe.data.sources:
-        return _mixed(recipe, run, texts, given, stage)
+        return _mixed(recipe, run, texts, tokenizer_folder, stage)
     # Tokenizer: the run's, the given one, or one trained on the text.
     if is_prepared(texts):
         prepared = PreparedText.load(Path(texts[0]))
-        given = given or str(prepared.tokenizer)
-    tokenizer = _tokenizer(recipe, run, texts, given, stage)
-    # Shards: those of a run that has begun, newly made ones, or those that were given.
-    made = run / SHARDS
-    if checkpoint.all_in(run) and is_prepared([str(made)]):
-        return tokenizer, PreparedText.load(made)  # the run's own; the text may have been removed
+        tokenizer_folder = tokenizer_folder or str(prepared.tokenizer)
+    tokenizer = _tokenizer(recipe, run, texts, tokenizer_folder, stage)
+    # Shards: those of a run that has begun, the given ones, or new ones.
+    folder = run / SHARDS
+    if checkpoint.all_in(run) and is_prepared([str(folder)]):
+        return tokenizer, PreparedText.load(folder)  # the run's own; the text may have been removed
     if not is_prepared(texts):
-        _require_row(recipe, made / TRAIN, tokenizer, texts)
+        _require_row(recipe, folder / TRAIN, tokenizer, texts)
         progress = stage("cutting text into tokens")
         prepared = prepare(
             texts,
             tokenizer,
-            made,
+            folder,
             recipe.prepare,
             recipe.read,
             progress,
@@ -158,24 +158,27 @@ def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, Prepared
 
 
 def _mixed(
-    recipe: Recipe, run: Path, texts: Sequence[str], given: str | None, stage: Stage
+    recipe: Recipe, run: Path, texts: Sequence[str], tokenizer_folder: str | None, stage: Stage
 ) -> tuple[Tokenizer, PreparedText]:
     """Return the tokenizer and the shards of a mixture, those of its texts made by source."""
-    tokenizer = _tokenizer(recipe, run, texts, given or sources.given_tokenizer(texts), stage)
-    made, has_begun = run / SHARDS, bool(checkpoint.all_in(run))
+    tokenizer = _tokenizer(
+        recipe, run, texts, tokenizer_folder or sources.given_tokenizer(texts), stage
+    )
+    folder, has_begun = run / SHARDS, bool(checkpoint.all_in(run))
     for source, text in zip(recipe.data.sources, texts, strict=True):
         if sources.is_prepared(text) or (
-            has_begun and sources.is_prepared(str(made / source.name))
+            has_begun and sources.is_prepared(str(folder / source.name))
         ):
             continue  # given, or the run's own, whose text may have been removed
-        _require_row(recipe, made / source.name / TRAIN, tokenizer, [text])
+        _require_row(recipe, folder / source.name / TRAIN, tokenizer, [text])
         progress = stage(f"cutting text of {source.name} into tokens")
-        prepare([text], tokenizer, made / source.name, recipe.prepare, recipe.read, progress)
-    prepared = sources.load_sources(recipe, texts, made)
-    for name, one in prepared.sources.items():
-        if one.manifest["tokenizer"]["fingerprint"] != tokenizer.fingerprint:
+        prepare([text], tokenizer, folder / source.name, recipe.prepare, recipe.read, progress)
+    prepared = sources.load_sources(recipe, texts, folder)
+    for name, of_source in prepared.sources.items():
+        if of_source.manifest["tokenizer"]["fingerprint"] != tokenizer.fingerprint:
             raise UserError(
-                f"{one.folder}: the shards of source '{name}' were made with another tokenizer"
+                f"{of_source.folder}: the shards of source '{name}' were made with another "
+                "tokenizer"
             )
     if prepared.train.tokens_total:
         prepared.train.require_variety()
@@ -183,7 +186,7 @@ def _mixed(
 
 
 def _tokenizer(
-    recipe: Recipe, run: Path, texts: Sequence[str], given: str | None, stage: Stage
+    recipe: Recipe, run: Path, texts: Sequence[str], tokenizer_folder: str | None, stage: Stage
 ) -> Tokenizer:
     folder = run / "tokenizer"
     if (folder / "tokenizer.json").is_file():
@@ -191,8 +194,8 @@ def _tokenizer(
         if not (folder / manifest.FILE).is_file():  # killed just before it was written
             tokenizer.save(folder)
         return tokenizer
-    if given is not None:
-        tokenizer = Tokenizer.load(given)
+    if tokenizer_folder is not None:
+        tokenizer = Tokenizer.load(tokenizer_folder)
     elif recipe.data.sources:
         sizes = [float(_size([text], recipe.read)) for text in texts]
         weighted = list(zip(texts, recipe.data.weights(sizes), strict=True))

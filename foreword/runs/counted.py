@@ -92,12 +92,12 @@ def count_step(
         more = [rows_of(replace(few, model=deeper), rows) for rows in (1, 2)]
         totals = totals + (np.stack(more) - np.stack([one, two])) * ((layers - period) / period)
     first, each = totals[0], totals[1] - totals[0]
-    kept = {}
+    kept_by_mode = {}
     for n, mode in enumerate(AMOUNTS):
         part = slice(2 * n, 2 * n + 2)
-        kept[mode] = (Kept(*(first - each)[part]), Kept(*each[part]))
+        kept_by_mode[mode] = (Kept(*(first - each)[part]), Kept(*each[part]))
     tokens, predictions, operations = totals[0][-3:]
-    return Counted(kept, float(tokens), float(predictions), float(operations))
+    return Counted(kept_by_mode, float(tokens), float(predictions), float(operations))
 
 
 def _period(recipe: Recipe) -> int:
@@ -123,12 +123,12 @@ def _counts(
         loss_fn = ModelWithLoss(model, recipe.objective)
         tracker = KeptBytes(model)
 
-        def tracked(given: Batch) -> Loss:
+        def tracked(inputs: Batch) -> Loss:
             with ExitStack() as stack:
                 stack.enter_context(gpu_shapes() if on_gpu else nullcontext())
                 stack.enter_context(autocast(CPU, dtype))
                 stack.enter_context(tracker)
-                loss: Loss = loss_fn(given)
+                loss: Loss = loss_fn(inputs)
                 return loss
 
         _with_memory(tracked, batch.to(CPU))
@@ -136,8 +136,8 @@ def _counts(
         if rows == 1:
             with gpu_shapes("loops"):
                 operations = flops.count(model, batch, loss_fn)
-    kept = [getattr(tracker.kept(mode), part) for mode in AMOUNTS for part in PARTS]
-    return np.array([*kept, count_tokens(batch), predictions, operations], float)
+    bytes_kept = [getattr(tracker.kept(mode), part) for mode in AMOUNTS for part in PARTS]
+    return np.array([*bytes_kept, count_tokens(batch), predictions, operations], float)
 
 
 def _with_memory(loss_fn: Callable[[Batch], Loss], batch: Batch) -> Loss:
@@ -160,17 +160,17 @@ class _RealIntegers(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
-        if any(isinstance(tensor, FakeTensor) for tensor in given):
+        tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
+        if any(isinstance(tensor, FakeTensor) for tensor in tensors):
             if func is aten._pack_padded_sequence.default:
                 return _packed(*args)
             if func in INDEXING:
                 args = (args[0], [i for index in args[1] for i in _positions(index)], *args[2:])
             return func(*args, **kwargs)
-        if not given:
-            made = func(*args, **kwargs)
-            if not isinstance(made, Tensor) or made.dtype.is_floating_point:
-                return made
+        if not tensors:
+            output = func(*args, **kwargs)
+            if not isinstance(output, Tensor) or output.dtype.is_floating_point:
+                return output
         with unset_fake_temporarily():
             return func(*args, **kwargs)
 

@@ -236,7 +236,7 @@ def _choose_size(conditions: Conditions, small: Recipe, large: Recipe) -> tuple[
     Also returns what the next size lacks, in words.
     """
     known = sizes(small, large, conditions.text_bytes, conditions.vocab)
-    start = next(one for one in known if one.d_model == neural_settings(small.model).d_model)
+    start = next(size for size in known if size.d_model == neural_settings(small.model).d_model)
 
     def lacks(size: ModelSize) -> str:
         memory = size.parameters * BYTES_PER_PARAMETER / MEMORY_SHARE
@@ -323,8 +323,8 @@ def _training(
     growth = math.sqrt(tokens / SMALL_BATCH_TOKENS)
     speed = conditions.training_flops_per_second / size.flops_per_token
     busy = speed * LAYER_SECONDS * size.layers / first
-    wanted = first * 2.0 ** math.floor(math.log2(max(1.0, growth, busy)))
-    rows = max(1, math.floor(min(wanted, tokens / LEAST_STEPS) / size.length))
+    target = first * 2.0 ** math.floor(math.log2(max(1.0, growth, busy)))
+    rows = max(1, math.floor(min(target, tokens / LEAST_STEPS) / size.length))
     step = rows * size.length
     steps = tokens / step
     why = f"{step:,} tokens a step, about {quantity(steps)} steps"
@@ -361,12 +361,12 @@ def _budget(conditions: Conditions, tokens: float, most: float) -> Choice:
 def _expected(conditions: Conditions, size: ModelSize) -> str:
     """Return what is known of the loss: one measured with this size and about this budget."""
     is_repeated = conditions.flops / size.flops_per_token > GOOD_EPOCHS * conditions.text_tokens
-    for one in FAMILIES[conditions.family].measured:
-        is_near = one.flops / 2 <= conditions.flops <= one.flops * 2
-        if one.d_model == size.d_model and is_near and not is_repeated:
+    for result in FAMILIES[conditions.family].measured:
+        is_near = result.flops / 2 <= conditions.flops <= result.flops * 2
+        if result.d_model == size.d_model and is_near and not is_repeated:
             return (
-                f"about {one.loss} were measured with {power(one.flops)} FLOPs on Simple English "
-                "Wikipedia; another text has another loss"
+                f"about {result.loss} were measured with {power(result.flops)} FLOPs on Simple "
+                "English Wikipedia; another text has another loss"
             )
     return "none has been measured for this size and budget"
 

@@ -61,14 +61,14 @@ def sizes(
         vocab: a given vocabulary.
     """
     model = cast(StackSettings, small.model)
-    found: dict[int, ModelSize] = {}
+    by_width: dict[int, ModelSize] = {}
     for factor in WIDTHS:
         heads = max(1, round(factor * model.heads))
         layers = max(2, round(model.layers * heads / model.heads))
         size = _size(small, large, heads, layers)
         size = _with_vocab(size, small, vocab or _vocab(size, small, large, text_bytes))
-        found[size.d_model] = size
-    return list(found.values())
+        by_width[size.d_model] = size
+    return list(by_width.values())
 
 
 def _size(small: Recipe, large: Recipe, heads: int, layers: int) -> ModelSize:

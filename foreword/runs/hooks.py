@@ -345,7 +345,7 @@ class ShowSamples(Hook):
             return
         rows, device = setup.heldout.packed.rows(np.arange(SAMPLED_ROWS)), self._model.device
         with self._log.between_steps(EVALUATING), evaluation_mode(model):
-            shown = self._samples(model, setup.recipe, setup.tokenizer, rows, device)
-        if shown:
+            records = self._samples(model, setup.recipe, setup.tokenizer, rows, device)
+        if records:
             step = loop.state.spent.steps
-            self._log.write({"kind": "samples", "step": step, "samples": shown}, loop)
+            self._log.write({"kind": "samples", "step": step, "samples": records}, loop)

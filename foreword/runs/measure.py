@@ -153,16 +153,16 @@ def measure_sources(
     whole = sum(source.share for source, _ in each)
 
     def mean(value_of: Callable[[Measure], float]) -> float:
-        return sum(source.share * value_of(one) for source, one in each) / whole
+        return sum(source.share * value_of(result) for source, result in each) / whole
 
     first = each[0][1]
     return Measure(
-        mean(lambda one: one.loss),
-        sum(one.predictions for _, one in each),
+        mean(lambda result: result.loss),
+        sum(result.predictions for _, result in each),
         first.predicts_all,
         first.has_perplexity,
         {name: mean(partial(_component, name)) for name in first.components},
-        {source.name: one.loss for source, one in each},
+        {source.name: result.loss for source, result in each},
     )
 
 

@@ -225,8 +225,8 @@ def _saved_bytes(setup: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Los
     tracker = KeptBytes(setup.model, [amount])
     with tracker, autocast(setup.device, setup.dtype):
         loss_fn(batch)
-    kept = tracker.kept(amount)
-    return round(kept.activations + kept.head)
+    bytes_kept = tracker.kept(amount)
+    return round(bytes_kept.activations + bytes_kept.head)
 
 
 def nbytes(record: Any) -> int:

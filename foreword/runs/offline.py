@@ -188,8 +188,8 @@ def _records(
     if samples is not None and prepared.heldout.tokens_total >= length:
         feed = heldout_feed(recipe, prepared.heldout, vocab)
         rows = feed.packed.rows(np.arange(3))
-        shown = samples(model, recipe, tokenizer, rows, torch.device("cpu"))
-        yield {"kind": "samples", "step": spent.steps, "samples": shown}
+        records = samples(model, recipe, tokenizer, rows, torch.device("cpu"))
+        yield {"kind": "samples", "step": spent.steps, "samples": records}
 
 
 def _rate(spent: Progress) -> float:

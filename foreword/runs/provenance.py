@@ -108,10 +108,10 @@ def write_recipe(run: Path, recipe: Recipe) -> None:
     """
     text = recipe.dumps()
     provenance = read_state(run)
-    made = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
     known = provenance.get("recipes", [])
-    if made not in known:
-        write_state(run, {**provenance, "recipes": [*known, made]})
+    if digest not in known:
+        write_state(run, {**provenance, "recipes": [*known, digest]})
     atomic.write_text(run / RECIPE, text)
 
 
@@ -140,9 +140,9 @@ def require_as_written(run: Path) -> None:
     if not (run / FILE).exists():
         return
     state = read_state(run)
-    if "foreword" in state and (found := state.get("format", 1)) != FORMAT:
+    if "foreword" in state and (version := state.get("format", 1)) != FORMAT:
         raise UserError(
-            f"{run}: a run folder of format {found}; this Foreword reads format {FORMAT}: train "
+            f"{run}: a run folder of format {version}; this Foreword reads format {FORMAT}: train "
             "anew, or use the Foreword that made it"
         )
     known = state.get("recipes")

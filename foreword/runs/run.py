@@ -116,8 +116,8 @@ def start(
     """
     require_free(run)
     texts, heldout = (
-        tuple(text if is_url(text) else str(Path(text).resolve()) for text in given)
-        for given in (inputs.texts, inputs.heldout)
+        tuple(text if is_url(text) else str(Path(text).resolve()) for text in paths)
+        for paths in (inputs.texts, inputs.heldout)
     )
     tokenizer = str(Path(inputs.tokenizer).resolve()) if inputs.tokenizer else None
     require_possible(recipe, Inputs(texts, tokenizer, heldout), starting_model, machines)
@@ -158,8 +158,8 @@ def require_possible(
     tokenizer = None if starting_model is None else starting_model.tokenizer
     if inputs.tokenizer is not None:
         tokenizer = Tokenizer.load(inputs.tokenizer)
-    elif tokenizer is None and (given := given_tokenizer(inputs.texts)) is not None:
-        tokenizer = Tokenizer.load(given)
+    elif tokenizer is None and (folder := given_tokenizer(inputs.texts)) is not None:
+        tokenizer = Tokenizer.load(folder)
     vocab = None if tokenizer is None else tokenizer.vocab
     require_memory(recipe, vocab, machines)
     dry_run(recipe, vocab)
@@ -323,7 +323,9 @@ def _train_run(
     if processes.is_first():
         note_data(run, prepared, setup.model, setup.device, setup.recipe.train.precision)
         if setup.sources:
-            note_sources(run, {one.name: (one.share, one.epochs) for one in setup.sources})
+            note_sources(
+                run, {source.name: (source.share, source.epochs) for source in setup.sources}
+            )
     notes = [*describe_text(prepared, tokenizer), describe_run(setup), *setup.feed.packed.notes]
     for note in notes:
         reporter.note(note)

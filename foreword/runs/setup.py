@@ -116,8 +116,8 @@ def set_up_training(
         plan = mixed.plan
         named = zip(prepared.sources.items(), plan.shares(), plan.epochs(), strict=True)
         sources = tuple(
-            SourceFeed(name, float(share), float(epochs), _heldout(recipe, one.heldout, vocab))
-            for (name, one), share, epochs in named
+            SourceFeed(name, float(share), float(epochs), _heldout(recipe, source.heldout, vocab))
+            for (name, source), share, epochs in named
         )
     else:
         feed = training_feed(recipe, prepared.train, vocab)

@@ -159,22 +159,25 @@ def _attention_numbers(model: Architecture) -> int:
 
 @functools.cache
 def state_per_weight(optimizer: OptimizerSettings) -> tuple[int, int]:
-    """Return the numbers that an optimizer keeps per weight, measured by a step.
+    """Return how many numbers an optimizer keeps per weight, measured by a step.
 
     Returns:
-        Of matrices that map states to states, and of all other weights, which Muon leaves to AdamW.
+        The count for matrices that map states to states, and the one for all other weights, which
+        Muon leaves to AdamW.
     """
     matrix, table = nn.Linear(64, 64, bias=False), nn.Embedding(64, 64)
     for module in (matrix, table):
         module.weight.grad = torch.zeros_like(module.weight)
-    made = optimizer.build(nn.Sequential(matrix, table))
-    made.step()
+    torch_optimizer = optimizer.build(nn.Sequential(matrix, table))
+    torch_optimizer.step()
 
-    def kept(weight: Tensor) -> int:
-        numbers: int = sum(v.numel() for v in made.state[weight].values() if v is not None)
+    def per_weight(weight: Tensor) -> int:
+        numbers: int = sum(
+            v.numel() for v in torch_optimizer.state[weight].values() if v is not None
+        )
         return numbers // weight.numel()
 
-    return kept(matrix.weight), kept(table.weight)
+    return per_weight(matrix.weight), per_weight(table.weight)
 
 
 def state_numbers(optimizer: OptimizerSettings, model: nn.Module) -> int:

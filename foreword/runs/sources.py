@@ -115,22 +115,22 @@ def given_tokenizer(texts: Sequence[str]) -> str | None:
     return next(map(str, folders), None)
 
 
-def load_sources(recipe: Recipe, texts: Sequence[str], made: Path) -> PreparedText:
+def load_sources(recipe: Recipe, texts: Sequence[str], folder: Path) -> PreparedText:
     """Return the shards of a run's sources.
 
     Args:
         recipe: recipe of the run.
         texts: the path of each source.
-        made: the folder of the shards that the run made, one folder per source of text.
+        folder: the run's own shards, a folder for each source of text.
 
     Raises:
         UserError: some are missing.
     """
     sources = {
-        source.name: PreparedText.load(Path(text) if is_prepared(text) else made / source.name)
+        source.name: PreparedText.load(Path(text) if is_prepared(text) else folder / source.name)
         for source, text in zip(recipe.data.sources, texts, strict=True)
     }
-    return PreparedText.mixture(made, sources)
+    return PreparedText.mixture(folder, sources)
 
 
 STRETCH = 64  # steps for which a stream reads one source, in training of 64 times as many
@@ -192,7 +192,10 @@ def mean_bytes_per_token(
     prepared: PreparedText, shares: Mapping[str, float], *, ends: bool
 ) -> float:
     """Return the bytes of held-out text per token, with the sources in these shares."""
-    each = {name: one.bytes_per_token(HELDOUT, ends=ends) for name, one in prepared.sources.items()}
+    each = {
+        name: source.bytes_per_token(HELDOUT, ends=ends)
+        for name, source in prepared.sources.items()
+    }
     total = sum(shares[name] for name in each) or 1.0
     return sum(shares[name] * value for name, value in each.items()) / total
 

@@ -29,12 +29,14 @@ def trackers_of(track: str | Tracker | Sequence[str | Tracker]) -> list[Tracker]
         UserError: there is no such tracker, or its package is not installed.
     """
     trackers: dict[str, Tracker] = {}
-    given = [track] if isinstance(track, str | Tracker) else track
-    is_list = isinstance(given, Sequence)
-    if not is_list or not all(isinstance(one, str | Tracker) for one in given):
+    requests = [track] if isinstance(track, str | Tracker) else track
+    is_list = isinstance(requests, Sequence)
+    if not is_list or not all(isinstance(request, str | Tracker) for request in requests):
         raise UserError(f"--track: expected names of trackers, or trackers; got {track!r}")
-    for one in given:
-        tracker: Tracker = kinds.load("trackers", one)() if isinstance(one, str) else one
+    for request in requests:
+        tracker: Tracker = (
+            kinds.load("trackers", request)() if isinstance(request, str) else request
+        )
         name = kinds.name_of(tracker)
         if tracker.package and importlib.util.find_spec(tracker.package) is None:
             raise UserError(
