@@ -47,29 +47,29 @@ class Samples:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._kept: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+        self._samples: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
 
     def add(self, sample: Mapping[str, Any]) -> None:
         """Add a sample with `key`, `side`, `reason`, `source` and `text`."""
-        kept = self._kept[sample["side"], sample["reason"]]
-        kept.append(dict(sample))
-        kept.sort(key=lambda one: (one["key"], one["source"]))
-        keys = list(dict.fromkeys(one["key"] for one in kept))[: self._most]
+        samples = self._samples[sample["side"], sample["reason"]]
+        samples.append(dict(sample))
+        samples.sort(key=lambda s: (s["key"], s["source"]))
+        keys = list(dict.fromkeys(s["key"] for s in samples))[: self._most]
         seen: Counter[str] = Counter()
-        self._kept[sample["side"], sample["reason"]] = [
-            one
-            for one in kept
-            if one["key"] in keys and (seen.update([one["key"]]) or seen[one["key"]] <= OF_A_GROUP)
+        self._samples[sample["side"], sample["reason"]] = [
+            s
+            for s in samples
+            if s["key"] in keys and (seen.update([s["key"]]) or seen[s["key"]] <= OF_A_GROUP)
         ]
 
     def wants(self, side: str, reason: str, key: str) -> bool:
         """Return whether a sample with a key would be kept."""
-        kept = self._kept[side, reason]
-        return len(kept) < self._most or (bool(kept) and key <= kept[-1]["key"])
+        samples = self._samples[side, reason]
+        return len(samples) < self._most or (bool(samples) and key <= samples[-1]["key"])
 
     def as_json(self) -> list[dict[str, Any]]:
         """Return all samples."""
-        return [sample for _, kept in sorted(self._kept.items()) for sample in kept]
+        return [sample for _, samples in sorted(self._samples.items()) for sample in samples]
 
 
 @dataclass

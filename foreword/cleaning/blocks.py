@@ -83,15 +83,15 @@ class ReadSources(PipelineStep):  # type: ignore[misc]
     def _read(self, rank: int) -> Iterator[Any]:
         counts = []
         for part in self.tasks[rank]:
-            of_file, own = ReadCounts(), 0
+            of_file, documents = ReadCounts(), 0
             for number, document in enumerate(read_file(part.file, self.settings, of_file)):
                 if number // BLOCK % part.of == part.number:
                     read = Document(document.text, document.source)
                     identify(read)
                     yield read
-                    own += 1
+                    documents += 1
             once = asdict(of_file) if part.number == 0 else {}  # of those who share it
-            counts.append(once | {"documents": own})
+            counts.append(once | {"documents": documents})
         stored.write(self.accounts / NUMBERED.format(rank), sum_counts(counts))
 
 
@@ -175,15 +175,15 @@ class Apply(PipelineStep):  # type: ignore[misc]
             is_near = near.is_kept_by_laxer(document, before, key)
             side = "dropped, near" if is_near else "dropped"
             if account.samples.wants(side, dropped, key):
-                if found := document.metadata.get("contaminated_ngram"):
-                    sample["note"] = f"{found} ({document.metadata['contaminated_task']})"
+                if ngram := document.metadata.get("contaminated_ngram"):
+                    sample["note"] = f"{ngram} ({document.metadata['contaminated_task']})"
                 account.samples.add({**sample, "side": side, "reason": dropped})
             return
         if document.text != before and account.samples.wants("changed", "", key):
-            # The text before is not shown if it has what was removed as personal.
-            shown = {"before": excerpt(before, document.text)} if self.step.shows_before else {}
+            # Steps that remove personal data do not show the text before.
+            extra = {"before": excerpt(before, document.text)} if self.step.shows_before else {}
             after = excerpt(document.text, before)
-            account.samples.add({**sample, **shown, "text": after, "side": "changed", "reason": ""})
+            account.samples.add({**sample, **extra, "text": after, "side": "changed", "reason": ""})
         reason = near.reason_of_stricter(document, before, key)
         if reason and account.samples.wants("kept, near", reason, key):
             account.samples.add({**sample, "side": "kept, near", "reason": reason})
@@ -199,7 +199,9 @@ class _Near:
 
     def __init__(self, step: DocumentStep, folder: Path) -> None:
         shifted = [step.shifted(share) for share in (NEAR, -NEAR)]
-        self._stricter, self._laxer = [one.opened(folder) if one else None for one in shifted]
+        self._stricter, self._laxer = [
+            variant.opened(folder) if variant else None for variant in shifted
+        ]
         self._looked_at = 0
 
     def reason_of_stricter(self, document: Any, text: str, key: str) -> str:

@@ -214,8 +214,8 @@ def _stages(recipe: CleaningRecipe, tasks: list[list[Any]], work: Path) -> list[
 
     def end(texts: Path, *more: Any) -> None:
         folder = work / f"stage-{len(stages):02}"
-        own = [*blocks, Save(texts), *more]
-        stages.append(CleaningStage(", ".join(names), folder / MARKS, own, len(tasks)))
+        pipeline = [*blocks, Save(texts), *more]
+        stages.append(CleaningStage(", ".join(names), folder / MARKS, pipeline, len(tasks)))
 
     for number, step in enumerate(recipe.clean.steps):
         folder, accounts = _files_of(work, number), _accounts_of(work, number)
@@ -236,7 +236,7 @@ def _stages(recipe: CleaningRecipe, tasks: list[list[Any]], work: Path) -> list[
 
 
 def _report(
-    sources: Sequence[str | Path], recipe: CleaningRecipe, found: ReadCounts, work: Path
+    sources: Sequence[str | Path], recipe: CleaningRecipe, counts: ReadCounts, work: Path
 ) -> dict[str, Any]:
     """Return the account of all steps."""
     from foreword.cleaning.account import total
@@ -247,7 +247,7 @@ def _report(
             del content[stored.CHECKSUM]
             yield content
 
-    read = sum_counts([asdict(found), *accounts(work / "read")])
+    read = sum_counts([asdict(counts), *accounts(work / "read")])
     if not read["documents"]:
         raise UserError(f"{', '.join(map(str, sources))}: contains no text")
     steps = [

@@ -89,13 +89,13 @@ class Words(WordTokenizer):  # type: ignore[misc]
         words: list[str] = []
         known = self._known
         for string in text.split():
-            found = known.get(string)
-            if found is None:
-                found = _split(string)
+            parts = known.get(string)
+            if parts is None:
+                parts = _split(string)
                 if len(known) >= REMEMBERED:
                     known.clear()
-                known[string] = found
-            words += found
+                known[string] = parts
+            words += parts
         return words
 
     def sent_tokenize(self, text: str) -> list[str]:
@@ -118,15 +118,15 @@ def _split(string: str) -> list[str]:
     """Return the words of what lies between spaces."""
     before: list[str] = []
     after: list[str] = []
-    own: list[str] = []
+    middle: list[str] = []
     while string:
         if string in ABBREVIATIONS or CLITIC.match(string) or ADDRESS.match(string):
-            own = [string]
+            middle = [string]
             break
         if (match := CONTRACTED.match(string)) and "'" not in string[:1]:
             rest = string[match.end() :]
             if CLITIC.match(rest) or rest.lower() in ("n't", "n’t", "nt", "not", "na", "ta"):
-                own = [match[0], rest]
+                middle = [match[0], rest]
                 break
         if match := BEFORE.match(string):
             before.append(match[0])
@@ -135,10 +135,10 @@ def _split(string: str) -> list[str]:
             after.append(match[0])
             string = string[: match.start()]
         else:
-            own = [piece for piece in WITHIN.split(string) if piece]
+            middle = [piece for piece in WITHIN.split(string) if piece]
             break
-    words = [*before, *own, *reversed(after)]
-    if not IS_UNSPACED.search("".join(own)):
+    words = [*before, *middle, *reversed(after)]
+    if not IS_UNSPACED.search("".join(middle)):
         return words
     return [part for word in words for part in BY_SCRIPT.findall(word)]
 

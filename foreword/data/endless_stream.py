@@ -75,8 +75,8 @@ class EndlessStream:
             stop = np.minimum(order.begins[units + 1], ends[which][span])
             source = order.sources[units] + start - order.begins[units]
             parts.append(np.stack([source, stop - start, which[span]]))
-        found = np.concatenate(parts, axis=1)
-        source, sizes, which = found[:, np.argsort(found[2], kind="stable")]
+        joined = np.concatenate(parts, axis=1)
+        source, sizes, which = joined[:, np.argsort(joined[2], kind="stable")]
         return source, sizes, which // 2
 
     def _order(self, epoch: int) -> _Order:

@@ -19,28 +19,28 @@ from foreword.errors import UserError
 INDEX_COLUMN = re.compile(r"__index_level_\d+__")
 
 
-def table_of(given: Any, name: str) -> pa.Table | None:
+def table_of(data: Any, name: str) -> pa.Table | None:
     """Return an object as a table if it has named columns, such as a DataFrame; else None.
 
-    Any object is one that gives records by Arrow's stream protocol: tables of pandas, polars,
-    pyarrow and DuckDB.
+    A table is any object that exports records by Arrow's stream protocol, as those of pandas,
+    polars, pyarrow and DuckDB do.
 
     Args:
-        given: the object.
+        data: the object.
         name: of the argument, for messages.
 
     Raises:
         UserError: it is a table that Arrow cannot hold.
     """
-    if isinstance(given, pa.Table):
-        table = given
-    elif not hasattr(given, "__arrow_c_stream__"):
+    if isinstance(data, pa.Table):
+        table = data
+    elif not hasattr(data, "__arrow_c_stream__"):
         return None
     else:
         try:
-            records = pa.chunked_array(given)
+            records = pa.chunked_array(data)
         except (pa.ArrowException, TypeError, ValueError) as error:
-            if not hasattr(given, "columns"):
+            if not hasattr(data, "columns"):
                 return None  # a column of mixed values, each of which is checked
             reason = str(error).split("\n")[0]
             raise UserError(f"{name}: the table cannot be read: {reason}") from None
@@ -53,44 +53,44 @@ def table_of(given: Any, name: str) -> pa.Table | None:
     return table.select(columns)
 
 
-def items_of(given: Any, name: str, what: str = "texts") -> Iterator[Any]:
+def items_of(data: Any, name: str, what: str = "texts") -> Iterator[Any]:
     """Yield the items of a list, Series, array or generator, as Python values.
 
     Args:
-        given: the object.
+        data: the object.
         name: of the argument, for messages.
         what: the items, for messages.
 
     Raises:
         UserError: it is one text, a table, has no order or has no items.
     """
-    kind = type(given).__name__
-    if isinstance(given, str | bytes):
-        raise UserError(f"{name}: expected a list of {what}, got one text: {reprlib.repr(given)}")
-    if isinstance(given, Mapping) or hasattr(given, "columns"):
+    kind = type(data).__name__
+    if isinstance(data, str | bytes):
+        raise UserError(f"{name}: expected a list of {what}, got one text: {reprlib.repr(data)}")
+    if isinstance(data, Mapping) or hasattr(data, "columns"):
         raise UserError(
             f"{name}: expected a list of {what}, got a {kind}; choose one of its columns"
         )
-    if isinstance(given, Set):
+    if isinstance(data, Set):
         raise UserError(f"{name}: a {kind} has no order; make it a list")
-    if not isinstance(given, Iterable) or (isinstance(given, np.ndarray) and not given.ndim):
-        raise UserError(f"{name}: expected a list of {what}, got {reprlib.repr(given)}")
-    if isinstance(given, pa.Array | pa.ChunkedArray):
-        return (value.as_py() for value in given)
-    return iter(given.tolist() if isinstance(given, np.ndarray) else given)
+    if not isinstance(data, Iterable) or (isinstance(data, np.ndarray) and not data.ndim):
+        raise UserError(f"{name}: expected a list of {what}, got {reprlib.repr(data)}")
+    if isinstance(data, pa.Array | pa.ChunkedArray):
+        return (value.as_py() for value in data)
+    return iter(data.tolist() if isinstance(data, np.ndarray) else data)
 
 
-def texts_of(given: Any, name: str) -> Iterator[str]:
+def texts_of(data: Any, name: str) -> Iterator[str]:
     """Yield texts, each checked.
 
     Args:
-        given: a list, Series, array or generator of texts.
+        data: a list, Series, array or generator of texts.
         name: of the argument, for messages.
 
     Raises:
         UserError: it holds something else; see `items_of`.
     """
-    return _checked(items_of(given, name), name)
+    return _checked(items_of(data, name), name)
 
 
 def _checked(items: Iterator[Any], name: str) -> Iterator[str]:

@@ -85,17 +85,17 @@ def _mixed(
     ]
     counts = [ReadCounts() for _ in sources]  # of the first reading of each
     readings = [read_documents([path], read, counts[n]) for n, (path, _) in enumerate(sources)]
-    given = [0] * len(sources)
+    yielded = [0] * len(sources)
     sizes: list[float] = [float(size) for size in stored]
-    while sum(given) < sum(sizes):
-        n = min(range(len(sources)), key=lambda n: given[n] / weights[n])
+    while sum(yielded) < sum(sizes):
+        n = min(range(len(sources)), key=lambda n: yielded[n] / weights[n])
         document = next(readings[n], None)
         if document is None:  # its size is known now; read it again
             readings[n] = read_documents([sources[n][0]], read)
             document = next(readings[n])
-        given[n] += max(1, utf8.size(document.text))
+        yielded[n] += max(1, utf8.size(document.text))
         sizes[n] = counts[n].total_bytes(stored[n])
-        advance(sum(given), sum(sizes))
+        advance(sum(yielded), sum(sizes))
         yield document.text
 
 

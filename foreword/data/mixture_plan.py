@@ -106,12 +106,12 @@ class MixturePlan:
         """Return the source of each row of the mixture, and the number of the row in it."""
         steps, streams = np.divmod(np.asarray(numbers, dtype=np.int64), self._block)
         stretches, inside = np.divmod(steps, self._stretch)
-        sources, found = self._locate(stretches * self._block + streams)
-        return sources, found * self._stretch + inside
+        sources, indices = self._locate(stretches * self._block + streams)
+        return sources, indices * self._stretch + inside
 
     def _locate(self, numbers: Array) -> tuple[Array, Array]:
         """Return the source of each stretch of the mixture, and the stretch's number in it."""
-        sources, found = np.zeros_like(numbers), np.zeros_like(numbers)
+        sources, indices = np.zeros_like(numbers), np.zeros_like(numbers)
         which = np.searchsorted(self._begins, numbers, side="right") - 1
         blocks = (numbers - self._begins[which]) // self._block
         for n, block in np.unique(np.stack([which, blocks]), axis=1).T:
@@ -127,8 +127,8 @@ class MixturePlan:
             active = np.searchsorted(ends, slots, side="right")
             sources[is_in] = segment.sources[active]
             inside = slots - (ends - (stop - first))[active]
-            found[is_in] = segment.before[segment.sources[active]] + first[active] + inside
-        return sources, found
+            indices[is_in] = segment.before[segment.sources[active]] + first[active] + inside
+        return sources, indices
 
     def rows_read(self, rows: int | None = None) -> Array:
         """Return the rows of each source among the first `rows`, to a stretch; (sources,) int64.

@@ -42,7 +42,7 @@ KINDS = (
 )
 SHOWN = 2  # characters of a string that a report shows
 
-Found = tuple[str, str]  # kind and string
+Match = tuple[str, str]  # kind and string
 
 
 @dataclass
@@ -117,14 +117,14 @@ def count_personal(
     return PersonalCounts(tuple(counts.values()), read, size)
 
 
-def finder(country: str | None = None) -> Callable[[str], Iterator[Found]]:
+def finder(country: str | None = None) -> Callable[[str], Iterator[Match]]:
     """Return a function that yields the strings of a text that look personal, line by line.
 
     Raises:
         UserError: a package is missing, or there is no such country.
     """
     find = _line_finder(country)
-    return lambda text: (found for line in text.splitlines() for found in find(line))
+    return lambda text: (match for line in text.splitlines() for match in find(line))
 
 
 def scrubber(
@@ -147,9 +147,9 @@ def scrubber(
         replaced: list[str] = []
         lines = text.splitlines(keepends=True)
         for number, line in enumerate(lines):
-            found = [one for one in find(line) if one[0] in kinds]
-            replaced += [kind for kind, _ in found]
-            for kind, string in sorted(found, key=lambda one: -len(one[1])):
+            matches = [match for match in find(line) if match[0] in kinds]
+            replaced += [kind for kind, _ in matches]
+            for kind, string in sorted(matches, key=lambda match: -len(match[1])):
                 line = line.replace(string, f"[{kind}]")
             lines[number] = line
         return "".join(lines), replaced
@@ -157,7 +157,7 @@ def scrubber(
     return scrub
 
 
-def _line_finder(country: str | None) -> Callable[[str], Iterator[Found]]:
+def _line_finder(country: str | None) -> Callable[[str], Iterator[Match]]:
     """Return a function that yields the strings of a line that look personal."""
     try:
         import phonenumbers
@@ -183,8 +183,8 @@ def _line_finder(country: str | None) -> Callable[[str], Iterator[Found]]:
             for match in phonenumbers.PhoneNumberMatcher(line, country, max_tries=len(line)):
                 yield match.start, match.end
 
-    def find(line: str) -> Iterator[Found]:
-        taken: list[tuple[int, int]] = []
+    def find(line: str) -> Iterator[Match]:
+        covered: list[tuple[int, int]] = []
         spans: tuple[tuple[str, Iterable[tuple[int, int]]], ...] = (
             ("e-mail address", _spans(EMAIL, line, lambda _: True)),
             ("bank account", _spans(IBAN, line, iban.is_valid)),
@@ -192,12 +192,12 @@ def _line_finder(country: str | None) -> Callable[[str], Iterator[Found]]:
             ("IP address", _spans(IP, line, _is_public)),
             ("telephone number", phones(line)),
         )
-        for kind, found in spans:
-            for start, stop in found:  # a string counts once, as the first kind that it fits
-                if all(stop <= a or b <= start for a, b in taken):
-                    taken.append((start, stop))
+        for kind, of_kind in spans:
+            for start, stop in of_kind:  # a string counts once, as the first kind that it fits
+                if all(stop <= a or b <= start for a, b in covered):
+                    covered.append((start, stop))
                     yield kind, line[start:stop]
-        for string in {one for secret in secrets for one in secret.analyze_string(line)}:
+        for string in {key for secret in secrets for key in secret.analyze_string(line)}:
             yield "key or password", string
 
     return find

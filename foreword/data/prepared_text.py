@@ -50,8 +50,8 @@ class Split:
     @classmethod
     def sum(cls, several: Sequence[Split]) -> Split:
         """Return the size of several together."""
-        names = [one.name for one in fields(cls)]
-        return cls(*(sum(getattr(one, name) for one in several) for name in names))
+        names = [f.name for f in fields(cls)]
+        return cls(*(sum(getattr(split, name) for split in several) for name in names))
 
 
 @dataclass(frozen=True)
@@ -149,27 +149,31 @@ class PreparedText:
             sources: the sources by name, made with one tokenizer.
         """
         each = list(sources.values())
-        counts = {side: Split.sum([one.counts[side] for one in each]) for side in (TRAIN, HELDOUT)}
-        manifests = [one.manifest for one in each]
-        fingerprint = digest([[name, one.fingerprint] for name, one in sources.items()])
+        counts = {
+            side: Split.sum([source.counts[side] for source in each]) for side in (TRAIN, HELDOUT)
+        }
+        manifests = [source.manifest for source in each]
+        fingerprint = digest([[name, source.fingerprint] for name, source in sources.items()])
         manifest = {
             "fingerprint": fingerprint,
-            "read": {"counts": sum_counts([one["read"]["counts"] for one in manifests])},
+            "read": {"counts": sum_counts([m["read"]["counts"] for m in manifests])},
             "tokenizer": manifests[0]["tokenizer"],
             "counts": {side: asdict(split) for side, split in counts.items()},
             "sources": {
-                name: {"shards": str(one.folder), **{k: one.manifest[k] for k in _OF_SOURCE}}
-                for name, one in sources.items()
+                name: {"shards": str(source.folder), **{k: source.manifest[k] for k in _OF_SOURCE}}
+                for name, source in sources.items()
             },
         }
-        train = Shards.chain(folder / TRAIN, [one.train for one in each])
-        heldout = Shards.chain(folder / HELDOUT, [one.heldout for one in each])
+        train = Shards.chain(folder / TRAIN, [source.train for source in each])
+        heldout = Shards.chain(folder / HELDOUT, [source.heldout for source in each])
         return cls(folder, train, heldout, counts, manifest, sources=dict(sources))
 
     @property
     def tokenizer(self) -> Path:
         """The folder of the tokenizer that they were made with."""
-        return next((one.tokenizer for one in self.sources.values()), self.folder / "tokenizer")
+        return next(
+            (source.tokenizer for source in self.sources.values()), self.folder / "tokenizer"
+        )
 
     @property
     def fingerprint(self) -> str:

@@ -114,8 +114,8 @@ class RemoteTokens(LazyTokens):
         ends = [start + self._bytes_of(n) for n, start in zip(blocks, starts, strict=True)]
         with url_errors(url):
             paths = [self._path] * len(blocks)
-            found = self._storage.cat_ranges(paths, starts, ends, on_error="raise")
-        for n, data in zip(blocks, found, strict=True):
+            contents = self._storage.cat_ranges(paths, starts, ends, on_error="raise")
+        for n, data in zip(blocks, contents, strict=True):
             if len(data) != self._bytes_of(n):
                 raise UserError(f"{url}: cut short while it was read; prepare the text again")
             free = len(self._slots) < self._most

@@ -132,9 +132,12 @@ class ShardBuilder:
         # Write both sides again, and replace the first ones.
         resplit = self.part / "resplit"
         resplit.mkdir()
-        with self._writer(f"resplit/{TRAIN}") as one, self._writer(f"resplit/{HELDOUT}") as other:
-            holdout.hold_out(shards, dict.fromkeys(indices, parts), one, other)
-        self.files = one.files | other.files
+        with (
+            self._writer(f"resplit/{TRAIN}") as train_writer,
+            self._writer(f"resplit/{HELDOUT}") as heldout_writer,
+        ):
+            holdout.hold_out(shards, dict.fromkeys(indices, parts), train_writer, heldout_writer)
+        self.files = train_writer.files | heldout_writer.files
         for name in self.files:
             (resplit / name).replace(self.part / name)
         # Their sizes have changed.

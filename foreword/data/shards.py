@@ -115,14 +115,16 @@ class Shards:
             prefix: names them in messages.
             several: the shards, at least one.
         """
-        sequences = np.cumsum([0, *(len(one.sequence_lengths) for one in several)])
-        indices = [one.document_index[:-1] + n for one, n in zip(several, sequences, strict=False)]
+        sequences = np.cumsum([0, *(len(shards.sequence_lengths) for shards in several)])
+        indices = [
+            shards.document_index[:-1] + n for shards, n in zip(several, sequences, strict=False)
+        ]
         return cls(
             Path(prefix),
-            ChainedTokens([one.all_tokens for one in several]).as_array(),
-            ChainedTokens([one.sequence_lengths for one in several]).as_array(),
+            ChainedTokens([shards.all_tokens for shards in several]).as_array(),
+            ChainedTokens([shards.sequence_lengths for shards in several]).as_array(),
             np.concatenate([*indices, sequences[-1:]]),
-            tuple(file for one in several for file in one.mapped),
+            tuple(file for shards in several for file in shards.mapped),
         )
 
     def __len__(self) -> int:

@@ -34,9 +34,9 @@ VERSION = 1
 def split_validation(prepared: PreparedText, folder: Path) -> PreparedText:
     """Make shards whose held-out side is drawn from the training documents, or reuse them.
 
-    Drawn are the documents whose tokens have the lowest hashes, until they hold 5 % of the tokens
-    or 65,536, whichever is less; equal documents land on the same side. Of a document that alone
-    is longer, the last sentences are drawn. All else is the training side.
+    The documents whose tokens have the lowest hashes are drawn, until they hold 5 % of the tokens
+    or 65,536, whichever is less; equal documents land on the same side. Of a document longer than
+    that, only the last sentences are drawn. The rest is the training side.
 
     Args:
         prepared: shards, whose held-out side is not read.
@@ -80,23 +80,23 @@ def _cuts(shards: Shards, *, is_parallel: bool) -> dict[int, int]:
         shards: the documents.
         is_parallel: whether a document is a pair of texts, which is not cut.
     """
-    wanted = min(MOST, SHARE * shards.tokens_total)
+    target = min(MOST, SHARE * shards.tokens_total)
     starts = shards.document_starts
     lengths: Array = np.diff(starts)
-    is_whole = (lengths <= wanted) | (np.diff(shards.document_index) < 2) | is_parallel
+    is_whole = (lengths <= target) | (np.diff(shards.document_index) < 2) | is_parallel
     # The order: by hash, first those that can be drawn without drawing too much.
     order = np.full(len(shards), 3.0)  # of empty documents, which are never drawn
     for index in map(int, np.flatnonzero(lengths)):
         tokens = shards.tokens[slice(*starts[index : index + 2])]
         order[index] = hash_to_unit(tokens.tobytes())
-        order[index] += bool(is_whole[index] and lengths[index] > wanted)
+        order[index] += bool(is_whole[index] and lengths[index] > target)
     # Draw until there is enough, and then the copies of the last one.
     cuts: dict[int, int] = {}
     drawn, last = 0, -1.0
     for index in map(int, np.argsort(order, kind="stable")):
-        if order[index] > 2 or (drawn >= wanted and order[index] != last):
+        if order[index] > 2 or (drawn >= target and order[index] != last):
             break
-        cuts[index] = 0 if is_whole[index] else _first_held(shards, index, wanted)
+        cuts[index] = 0 if is_whole[index] else _first_held(shards, index, target)
         first = shards.document_index[index] + cuts[index]
         drawn += int(starts[index + 1] - shards.sequence_starts[first])
         last = order[index]
@@ -108,11 +108,11 @@ def _cuts(shards: Shards, *, is_parallel: bool) -> dict[int, int]:
     return cuts
 
 
-def _first_held(shards: Shards, index: int, wanted: float) -> int:
-    """Return how many sequences of a document come before its last, of `wanted` tokens or more."""
+def _first_held(shards: Shards, index: int, target: float) -> int:
+    """Return how many sequences of a document come before its last `target` tokens or more."""
     first, end = shards.document_index[index : index + 2]
     starts = shards.sequence_starts[first : end + 1]
-    return int(np.searchsorted(starts, starts[-1] - wanted, side="right")) - 1
+    return int(np.searchsorted(starts, starts[-1] - target, side="right")) - 1
 
 
 def _count(prefix: Path, prepared: PreparedText) -> dict[str, int]:

@@ -51,13 +51,13 @@ def turn(
     known = [text for text in settings if text.strip().partition(".")[0] in parts]
     recipe = load_recipe(FAMILIES[family].small, known)
     read = replace(recipe.read, **(reading or {}))
-    folder = tokenizer
-    if folder is None and is_prepared(texts):
-        folder = str(PreparedText.load(Path(texts[0])).tokenizer)
+    tokenizer_folder = tokenizer
+    if tokenizer_folder is None and is_prepared(texts):
+        tokenizer_folder = str(PreparedText.load(Path(texts[0])).tokenizer)
     conditions = machine(family, hours, recipe)
     conditions = replace(conditions, text_bytes=text_bytes(texts, read))
-    if folder is not None:
-        size = Tokenizer.load(folder).vocab.size
+    if tokenizer_folder is not None:
+        size = Tokenizer.load(tokenizer_folder).vocab.size
         return dial(replace(conditions, vocab=size, vocab_reason="of the given tokenizer"))
     chosen = dial(conditions)
     if any(text.strip().startswith("tokenizer") for text in settings):

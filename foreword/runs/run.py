@@ -158,8 +158,8 @@ def require_possible(
     tokenizer = None if starting_model is None else starting_model.tokenizer
     if inputs.tokenizer is not None:
         tokenizer = Tokenizer.load(inputs.tokenizer)
-    elif tokenizer is None and (folder := given_tokenizer(inputs.texts)) is not None:
-        tokenizer = Tokenizer.load(folder)
+    elif tokenizer is None and (tokenizer_folder := given_tokenizer(inputs.texts)) is not None:
+        tokenizer = Tokenizer.load(tokenizer_folder)
     vocab = None if tokenizer is None else tokenizer.vocab
     require_memory(recipe, vocab, machines)
     dry_run(recipe, vocab)

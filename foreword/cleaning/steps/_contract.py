@@ -115,7 +115,7 @@ class CorpusStep(Step):
 def _scaled(value: Any, factor: float, hint: Any) -> Any:
     """Return a threshold times a factor, within its range; whole numbers stay whole."""
     if isinstance(value, tuple):
-        return tuple(_scaled(one, factor, hint.__args__[0]) for one in value)
+        return tuple(_scaled(item, factor, hint.__args__[0]) for item in value)
     number, interval = range_of(hint) or (float, Interval())
     scaled = value * factor
     if interval.le is not None:

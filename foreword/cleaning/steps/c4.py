@@ -49,7 +49,7 @@ class C4(DocumentStep):
 
         from foreword.cleaning.words import WORDS
 
-        made: DocumentFilter = C4QualityFilter(
+        document_filter: DocumentFilter = C4QualityFilter(
             filter_no_terminal_punct=self.ends_in_punctuation,
             min_num_sentences=self.min_sentences or -1,
             min_words_per_line=self.min_words,
@@ -61,4 +61,4 @@ class C4(DocumentStep):
             filter_curly_bracket=self.braces,
             language=WORDS,
         )
-        return made
+        return document_filter

@@ -45,7 +45,11 @@ class Decontaminate(DocumentStep):
         judge: Any = self.opened(folder)
         folder.mkdir(parents=True, exist_ok=True)
         for number, file in enumerate(map(Path, self.files)):
-            hashes = {one for text in _texts(file) for one in _hashes(judge, text, self.ngram)}
+            hashes = {
+                ngram_hash
+                for text in _texts(file)
+                for ngram_hash in _hashes(judge, text, self.ngram)
+            }
             if not hashes:
                 raise UserError(
                     f"{file}: no text of {self.ngram} words or more, so nothing to find"
@@ -61,8 +65,8 @@ class Decontaminate(DocumentStep):
         from foreword.cleaning.words import WORDS
 
         config = NGramsDecontConfig(n_grams=self.ngram, hash_config=HashConfig(hash_fc="sha1"))
-        made: DocumentFilter = NGramsDecontFilter(str(folder), config, language=WORDS)
-        return made
+        document_filter: DocumentFilter = NGramsDecontFilter(str(folder), config, language=WORDS)
+        return document_filter
 
 
 def _hashes(judge: Any, text: str, length: int) -> Iterator[int]:
@@ -103,5 +107,5 @@ def _strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _strings(one)
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _strings(item)

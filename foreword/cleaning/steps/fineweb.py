@@ -37,7 +37,7 @@ class FineWeb(DocumentStep):
 
         from foreword.cleaning.words import WORDS
 
-        made: DocumentFilter = FineWebQualityFilter(
+        document_filter: DocumentFilter = FineWebQualityFilter(
             line_punct_thr=self.min_punctuated_lines,
             short_line_thr=self.max_short_lines,
             short_line_length=self.short_line,
@@ -45,4 +45,4 @@ class FineWeb(DocumentStep):
             new_line_ratio=self.max_line_breaks,
             language=WORDS,
         )
-        return made
+        return document_filter

@@ -52,7 +52,7 @@ class GopherQuality(DocumentStep):
 
         from foreword.cleaning.words import WORDS
 
-        made: DocumentFilter = GopherQualityFilter(
+        document_filter: DocumentFilter = GopherQualityFilter(
             min_doc_words=self.min_words,
             max_doc_words=self.max_words,
             min_avg_word_length=self.min_mean_word_length,
@@ -65,4 +65,4 @@ class GopherQuality(DocumentStep):
             stop_words=list(self.stop_words),
             language=WORDS,
         )
-        return made
+        return document_filter

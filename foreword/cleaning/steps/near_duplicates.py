@@ -57,12 +57,12 @@ class NearDuplicates(CorpusStep):
     def searches(self, folder: Path) -> list[tuple[Any, int]]:
         from datatrove.pipeline.dedup.minhash import MinhashDedupBuckets, MinhashDedupCluster
 
-        found, removed = str(folder / "found"), str(folder / "removed")
+        matches, removed = str(folder / "found"), str(folder / "removed")
         buckets = MinhashDedupBuckets(
-            str(folder / "signatures"), found, config=self._config, lines_to_buffer=1000
+            str(folder / "signatures"), matches, config=self._config, lines_to_buffer=1000
         )
         clusters = MinhashDedupCluster(
-            found, removed, config=self._config, save_cluster_id=True, lines_to_buffer=1000
+            matches, removed, config=self._config, save_cluster_id=True, lines_to_buffer=1000
         )
         return [(buckets, self.buckets), (clusters, 1)]
 

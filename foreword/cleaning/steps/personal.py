@@ -56,6 +56,6 @@ class _Scrub:
 
     def filter(self, document: Any) -> Verdict:
         """Replace the strings; return True."""
-        document.text, found = self.scrub(document.text)
-        self.details.update(f"{kind} replaced" for kind in found)
+        document.text, replaced = self.scrub(document.text)
+        self.details.update(f"{kind} replaced" for kind in replaced)
         return True

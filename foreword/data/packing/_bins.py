@@ -34,10 +34,10 @@ def into_bins(sizes: Array, length: int) -> Array:
             if not opened[room]:
                 continue
             free = np.concatenate(opened[room])
-            taken, opened[room] = free[: len(pieces)], [free[len(pieces) :]]
-            bins[pieces[: len(taken)]] = taken
-            opened[room - size].append(taken)
-            pieces = pieces[len(taken) :]
+            filled, opened[room] = free[: len(pieces)], [free[len(pieces) :]]
+            bins[pieces[: len(filled)]] = filled
+            opened[room - size].append(filled)
+            pieces = pieces[len(filled) :]
         # ... and the rest into new rows.
         if len(pieces):
             numbers = rows + np.arange(len(pieces)) // (length // size)

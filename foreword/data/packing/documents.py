@@ -110,14 +110,14 @@ class PackedDocuments(Packed):
     def _next_token(self, begins: Array) -> Array:
         """Return the token after the rows from `begins`, -1 for none; (rows,) int64."""
         after = begins + self._settings.length
-        one = np.ones_like(after)
-        index, _, _ = self._endless.spans(after, one)
-        ids = self._stream.read(index, one).ids
+        ones = np.ones_like(after)
+        index, _, _ = self._endless.spans(after, ones)
+        ids = self._stream.read(index, ones).ids
         has_next = np.ones(len(after), dtype=bool)
         if self._padding is not None:
             has_next = after < len(self._stream)
         if self._settings.document_mask:
-            last, _, _ = self._endless.spans(after - 1, one)
+            last, _, _ = self._endless.spans(after - 1, ones)
             documents = self._stream.documents_at(last)
             has_next &= (index == last + 1) & (documents == self._stream.documents_at(index))
         return np.where(has_next, ids, -1)

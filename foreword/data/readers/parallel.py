@@ -35,15 +35,17 @@ class Parallel(Reader):
         counts = ReadCounts()
         beside = TextFile(other, source.settings, counts)
         for number, pair in enumerate(zip_longest(source.lines(), beside.lines()), 1):
-            one, two = pair
-            if one is None or two is None:
-                longer, shorter = (path, other) if two is None else (other, path)
+            line, counterpart = pair
+            if line is None or counterpart is None:
+                longer, shorter = (path, other) if counterpart is None else (other, path)
                 raise UserError(
                     f"{longer}:{number}: there is no line {number:,} in {shorter}, which ends "
                     "before; both sides must have the same number of lines: find the missing one"
                 )
-            text = source.decode(one[2], f"{path}:{number}", one[1])
-            yield from source.pair(text, beside.decode(two[2], f"{other}:{number}", two[1]), number)
+            text = source.decode(line[2], f"{path}:{number}", line[1])
+            yield from source.pair(
+                text, beside.decode(counterpart[2], f"{other}:{number}", counterpart[1]), number
+            )
         source.counts.replaced_bytes += counts.replaced_bytes
 
 
