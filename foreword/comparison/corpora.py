@@ -68,7 +68,9 @@ class Corpora:
         """
         if not recipe.data.sources:
             return self._shards_of(recipe, self._texts)
-        each = {one.name: self.source_shards(recipe, one.name) for one in recipe.data.sources}
+        each = {
+            source.name: self.source_shards(recipe, source.name) for source in recipe.data.sources
+        }
         return PreparedText.mixture(self._folder, each)
 
     def source_shards(self, recipe: Recipe, name: str) -> PreparedText:
@@ -88,7 +90,7 @@ class Corpora:
         shards = self.shards_for(recipe)
         if not shards.sources:
             return self._validation_of(shards)
-        each = {name: self._validation_of(one) for name, one in shards.sources.items()}
+        each = {name: self._validation_of(source) for name, source in shards.sources.items()}
         return PreparedText.mixture(self._folder, each)
 
     def tokenizer_for(self, recipe: Recipe) -> Tokenizer:
@@ -142,8 +144,8 @@ class Corpora:
         It is trained on the texts, or on as much of each source.
         """
         paths = list(self._sources.values())
-        if given := given_tokenizer(paths):
-            return Tokenizer.load(given)
+        if tokenizer_folder := given_tokenizer(paths):
+            return Tokenizer.load(tokenizer_folder)
         texts = self._fingerprint(recipe.read, self._texts) if not paths else ""
         text = texts or digest([self._fingerprint(recipe.read, [path]) for path in paths])
         key = results_cache.TokenizerKey(recipe.read, text, recipe.tokenizer)

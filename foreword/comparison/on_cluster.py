@@ -31,13 +31,16 @@ def require_possible(comparison: Comparison, cluster: Cluster) -> None:
         )
     machines = cluster.machines()
     for cell in comparison.grid.cells:
-        taken = comparison.grid.resources(cell)
-        if not any(taken.cpus <= one.cpus and taken.gpus <= one.gpus for one in machines):
-            most = max((one.cpus, one.gpus) for one in machines) if machines else (0, 0)
+        resources = comparison.grid.resources(cell)
+        if not any(
+            resources.cpus <= machine.cpus and resources.gpus <= machine.gpus
+            for machine in machines
+        ):
+            most = max((machine.cpus, machine.gpus) for machine in machines) if machines else (0, 0)
             raise UserError(
-                f"cell '{cell.name}': takes {taken.cpus:g} cores and {taken.gpus:g} GPUs, and no "
-                f"machine of the cluster has so many (the largest: {most[0]:g} and {most[1]:g}); "
-                "set cpus and gpus of the cell or the grid"
+                f"cell '{cell.name}': takes {resources.cpus:g} cores and {resources.gpus:g} GPUs, "
+                "and no machine of the cluster has so many (the largest: "
+                f"{most[0]:g} and {most[1]:g}); set cpus and gpus of the cell or the grid"
             )
 
 
@@ -73,8 +76,8 @@ def _run(comparison: Comparison, cluster: Cluster, after_piece: Callable[[], Non
             waiting.remove(piece)
             with comparison.recording_failure(piece):
                 order = comparison.order(piece).absolute()
-                taken = comparison.grid.resources(piece.cell) if not piece.is_baseline else None
-                under_way[cluster.submit(compute_remotely, order, resources=taken)] = piece
+                resources = comparison.grid.resources(piece.cell) if not piece.is_baseline else None
+                under_way[cluster.submit(compute_remotely, order, resources=resources)] = piece
         if not under_way:
             return
         _show(comparison, under_way, len(pieces) - len(waiting) - len(under_way), len(pieces))

@@ -119,8 +119,8 @@ def _train(order: PieceOrder, recipe: Recipe, reporter: PieceProgress) -> Conten
     try:
         if not (run / "recipe.toml").is_file():
             running.start(recipe, running.Inputs(order.shards), run)
-        shown = None if order.is_trial else samples
-        if not running.train_run(run, reporter, reporter.stage, shown):
+        sample_fn = None if order.is_trial else samples
+        if not running.train_run(run, reporter, reporter.stage, sample_fn):
             return None
     except TrainingStoppedError:
         if not order.is_trial:

@@ -65,11 +65,11 @@ def _plot_losses(axis: Any, results: Results) -> None:
                 if len(run.curve) == 1:  # offline training has one point: show it as a level
                     axis.axhline(losses[0], color=_colour(number), linestyle=":", linewidth=1)
     is_one = results.is_one_objective
-    own = "sources" if results.comparison.grid.sources else "objective"
+    what = "sources" if results.comparison.grid.sources else "objective"
     axis.set(
         xlabel=results.axis.label,
         ylabel=f"held-out loss, nats per {'token' if is_one else 'prediction'}",
-        title="Pretraining" if is_one else f"Pretraining; each its own {own}",
+        title="Pretraining" if is_one else f"Pretraining; each its own {what}",
     )
     amounts = [spent for run in results.runs for spent, _ in run.curve if spent > 0]
     if amounts and max(amounts) > LOG_SCALE_RATIO * min(amounts):

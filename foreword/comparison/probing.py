@@ -81,15 +81,15 @@ def measure_loss(text: GridText, shards: str, trained: TrainedModel) -> dict[str
     prompted = PromptedModel.of(trained)
     prepared, rows = PreparedText.load(shards, verify=False), trained.recipe.train.heldout_rows
     per_token = prepared.bytes_per_token(ends=trained.recipe.ends_texts)
-    (found,) = on_shards(prompted, (prepared.heldout, per_token), rows)
+    (heldout,) = on_shards(prompted, (prepared.heldout, per_token), rows)
     return {
         "name": text.name,
         "runs": {MODEL: str(trained.source)},
         "task": f"the loss on {text.name}",
-        "rows": [found.as_row()],
+        "rows": [heldout.as_row()],
         "measure": "loss",
-        "scores": {MODEL: found.loss},
-        "bits_per_byte": found.bits_per_byte,
+        "scores": {MODEL: heldout.loss},
+        "bits_per_byte": heldout.bits_per_byte,
     }
 
 
@@ -109,20 +109,20 @@ def measure(probe: GridProbe, trained: TrainedModel) -> dict[str, Any]:
         models.append(ProbedModel(RANDOM, with_random_weights(prompted)))
     content = {"name": probe.name, "runs": {MODEL: str(trained.source)}, "command": ""}
     try:
-        found = probe.probe.measure(models)
+        finding = probe.probe.measure(models)
     except UserError as error:
         if not prompted.is_count_based:
             raise
         empty: dict[str, Any] = {"task": probe.name, "rows": [], "details": [], "scores": {}}
         return {**content, **empty, "measure": "", "notes": [f"not applicable: {error}"]}
-    if not found.measure:
+    if not finding.measure:
         raise UserError(f"probes: {name_of(probe.probe)} has no single figure for a table")
     return {
         **content,
-        "task": found.title,
-        "rows": list(found.rows),
-        "details": list(found.details),
-        "notes": list(found.notes),
-        "measure": found.measure,
-        "scores": dict(found.scores),
+        "task": finding.title,
+        "rows": list(finding.rows),
+        "details": list(finding.details),
+        "notes": list(finding.notes),
+        "measure": finding.measure,
+        "scores": dict(finding.scores),
     }

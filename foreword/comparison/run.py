@@ -381,7 +381,7 @@ def _folders(shards: PreparedText | None) -> tuple[str, ...]:
     """Return the folder of shards, or that of each source of a mixture; none without shards."""
     if shards is None:
         return ()
-    return tuple(str(one.folder) for one in shards.sources.values()) or (str(shards.folder),)
+    return tuple(str(source.folder) for source in shards.sources.values()) or (str(shards.folder),)
 
 
 @contextmanager

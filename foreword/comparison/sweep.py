@@ -109,15 +109,15 @@ def edges(trials: Sequence[Trial]) -> list[str]:
     Each as `lr 0.001 (highest)`.
     """
     best = best_of(trials)
-    found = []
+    at_edge = []
     for name, value in best.values.items() if best else ():
         tried = [trial.values[name] for trial in trials]
         if not all(isinstance(v, Real) for v in tried) or len(set(tried)) < FEWEST_ON_AN_EDGE:
             continue
         if value in (min(tried), max(tried)):
             where = "lowest" if value == min(tried) else "highest"
-            found.append(f"{describe({name: value})} ({where})")
-    return found
+            at_edge.append(f"{describe({name: value})} ({where})")
+    return at_edge
 
 
 def _flatten(table: Any, where: str) -> list[tuple[str, Sequence[Any]]]:

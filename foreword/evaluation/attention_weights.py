@@ -57,8 +57,8 @@ def attention_weights(prompted: PromptedModel, text: str) -> AttentionWeights:
     # A decoder with a source has the text once more behind it, as the target.
     length = len(ids)
     layers = tuple(weights[:, :length, :length].numpy() for weights in recorded)
-    shown = tuple(_written(prompted, ids, n) for n in range(length))
-    return AttentionWeights(shown, prompted.vocab.is_special[ids], layers)
+    tokens = tuple(_written(prompted, ids, n) for n in range(length))
+    return AttentionWeights(tokens, prompted.vocab.is_special[ids], layers)
 
 
 def _self_attentions(prompted: PromptedModel) -> list[Attention]:
@@ -67,7 +67,7 @@ def _self_attentions(prompted: PromptedModel) -> list[Attention]:
     Raises:
         UserError: there is none, or its weights are not those of tokens.
     """
-    stacks = [one for one in prompted.model.backbone.modules() if isinstance(one, Stack)]
+    stacks = [module for module in prompted.model.backbone.modules() if isinstance(module, Stack)]
     if not stacks:
         raise UserError(
             f"{prompted.name}: this {prompted.family} has no self-attention, so there are no "

@@ -129,10 +129,12 @@ def _count(
         if read >= limit:
             break
     tables = []
-    for of_direction, one in zip(keys, unigrams, strict=True):
-        joined = np.concatenate(of_direction) if of_direction else np.zeros(0, np.int64)
+    for bigram_keys, unigram_counts in zip(keys, unigrams, strict=True):
+        joined = np.concatenate(bigram_keys) if bigram_keys else np.zeros(0, np.int64)
         distinct, counts = np.unique(joined, return_counts=True)
-        tables.append(BigramCounts(vocab.size, one, distinct, counts, int(one.sum())))
+        tables.append(
+            BigramCounts(vocab.size, unigram_counts, distinct, counts, int(unigram_counts.sum()))
+        )
     return tables
 
 
@@ -188,7 +190,7 @@ def _pairs_of(batch: Batch) -> tuple[Pairs, ...]:
     backward = batch.part(Backward)
     targets = [(batch.targets, batch.weights)]
     targets += [] if backward is None else [(backward.targets, backward.weights)]
-    return tuple(_scored(batch.ids, *one) for one in targets)
+    return tuple(_scored(batch.ids, *pair) for pair in targets)
 
 
 def _scored(ids: Any, targets: Any, weights: Any) -> Pairs:

@@ -30,7 +30,7 @@ class Continuation:
     def __init__(self, prompted: PromptedModel, batches: Sequence[Batch]) -> None:
         self._prompted = prompted
         hidden = [prompted.run_backbone(batch) for batch in batches]
-        self.states = torch.cat([one.states[:, -1:] for one in hidden])
+        self.states = torch.cat([part.states[:, -1:] for part in hidden])
         self.positions: Array = np.concatenate([batch.positions[:, -1] for batch in batches])
         self._cross_mask = None if batches[0].cross_mask is None else FullMask()
         self._source = _source_ids(batches)
@@ -39,7 +39,7 @@ class Continuation:
         self._cache: Any = hidden[0].cache
         self._is_growing = prompted.recipe.model.cache_width > 0
         if self._is_growing:
-            self._cache = GrowingCache([one.cache for one in hidden])
+            self._cache = GrowingCache([part.cache for part in hidden])
 
     @property
     def can_read_ahead(self) -> bool:

@@ -35,7 +35,7 @@ class Drafts:
             self._ids.append(token)
             end = len(self._ids)
             contexts = [tuple(self._ids[end - n :]) for n in CONTEXTS if n <= end]
-            self._before = [self._after[one] for one in contexts if one in self._after]
+            self._before = [self._after[context] for context in contexts if context in self._after]
             self._after.update(dict.fromkeys(contexts, end))
 
     def guess(self, most: int) -> list[int]:

@@ -123,9 +123,13 @@ def on_prepared(
             prompted, prepared, rows, streams, watch, with_bigrams=predicts_all
         )
         losses += _token_loss(prompted, losses[0], counts)
-        for one in counts:
-            bits = entropy.bits_per_byte(one.loss, per_token) if predicts_all else None
-            losses.append(HeldOut(one.name, one.loss, one.predictions, bits, about=one.about))
+        for baseline in counts:
+            bits = entropy.bits_per_byte(baseline.loss, per_token) if predicts_all else None
+            losses.append(
+                HeldOut(
+                    baseline.name, baseline.loss, baseline.predictions, bits, about=baseline.about
+                )
+            )
     return losses + list(_by_source(prompted, prepared, rows, streams, stage))
 
 
@@ -137,8 +141,8 @@ def _by_source(
         if source.heldout.tokens_total >= prompted.recipe.packing.length:
             per_token = source.bytes_per_token(ends=prompted.recipe.ends_texts)
             shards = source.heldout, per_token
-            (one,) = on_shards(prompted, shards, rows, streams, stage)
-            yield replace(one, what=f"{one.what}: {name}")
+            (heldout,) = on_shards(prompted, shards, rows, streams, stage)
+            yield replace(heldout, what=f"{heldout.what}: {name}")
 
 
 def _token_loss(

@@ -147,8 +147,8 @@ def score_passages(
             )
         return
     for plan, both in _by_plan(plans, scorer.log_probs_and_ranks(items())):
-        nats, found = both.T
-        yield PassageScore(float(nats.sum()), len(both), plan.unknown, found.astype(np.int64))
+        nats, token_ranks = both.T
+        yield PassageScore(float(nats.sum()), len(both), plan.unknown, token_ranks.astype(np.int64))
 
 
 def _by_plan(plans: deque[_Plan], results: Iterator[Array]) -> Iterator[tuple[_Plan, Array]]:

@@ -98,11 +98,13 @@ class NgramScorer:
         """See `Scorer`."""
         for item in items:
             is_first = np.arange(len(item.target)) == 0
-            found = np.stack(self.table.find(item.target, is_first), axis=1)  # (length, order)
+            ngrams = np.stack(self.table.find(item.target, is_first), axis=1)  # (length, order)
             where = np.flatnonzero(item.is_scored & ~is_first)
-            after = self.table.distribution(found[where - 1, : self.table.header.order - 1])
-            own = after[np.arange(len(where)), item.target[where]]
-            yield np.stack([own, (after >= own[:, None]).sum(1) - 1.0], axis=1)
+            after = self.table.distribution(ngrams[where - 1, : self.table.header.order - 1])
+            target_log_probs = after[np.arange(len(where)), item.target[where]]
+            yield np.stack(
+                [target_log_probs, (after >= target_log_probs[:, None]).sum(1) - 1.0], axis=1
+            )
 
 
 @dataclass(frozen=True)
@@ -220,9 +222,9 @@ def token_log_probs_and_ranks(prompted: PromptedModel, batch: Batch) -> Array:
     """
     parts = []
     for logits, targets in _predictions(prompted, batch):
-        own = logits.gather(1, targets[:, None])
-        ranks = (logits >= own).sum(1) - 1
-        log_probs = (own[:, 0] - logits.logsumexp(-1)).double()
+        target_logits = logits.gather(1, targets[:, None])
+        ranks = (logits >= target_logits).sum(1) - 1
+        log_probs = (target_logits[:, 0] - logits.logsumexp(-1)).double()
         parts.append(torch.stack([log_probs, ranks.double()], dim=1))
     scored: Array = torch.cat(parts).cpu().numpy() if parts else np.empty((0, 2))
     return scored

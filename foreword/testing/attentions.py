@@ -169,23 +169,23 @@ def check_dropout_drops(attention: AttentionKind) -> None:
     """Check that dropout of attention weights changes the output."""
     mechanism, qkv = build(attention)[0], inputs()
     prepared_mask = attention.prepare(FullMask(), None, SHAPE, qkv[0], flex=False)
-    one, other = (mechanism(*qkv, prepared_mask, 0.5, rate, None) for rate in (0.0, 0.5))
-    assert not torch.allclose(one, other), "dropout changes nothing"
+    plain, dropped = (mechanism(*qkv, prepared_mask, 0.5, rate, None) for rate in (0.0, 0.5))
+    assert not torch.allclose(plain, dropped), "dropout changes nothing"
 
 
 @torch.no_grad()
 def check_documents_do_not_see_each_other(attention: AttentionKind) -> None:
     """Check that other documents of a row change nothing; what mixes all keys refuses them."""
-    model, one = backbone(attention), batch(SAME)
+    model, original = backbone(attention), batch(SAME)
     try:
-        before = model(one).states
+        before = model(original).states
     except UserError:
         assert not attention.supports_document_masking, "document masks are refused"
         return
     assert attention.supports_document_masking, "document masks are accepted"
     first = documents() == 0
-    other = replace(one, ids=torch.where(first, one.ids, (one.ids + 1) % SIZE))
-    after = model(other).states
+    changed = replace(original, ids=torch.where(first, original.ids, (original.ids + 1) % SIZE))
+    after = model(changed).states
     assert torch.equal(before[first], after[first]), "a document sees another"
     assert not torch.equal(before, after)
 
@@ -196,10 +196,10 @@ def check_padding_changes_nothing(attention: AttentionKind) -> None:
     whole = batch(FullMask())
     numbers = torch.zeros_like(whole.ids)
     numbers[0, 70:], numbers[1, 110:] = -1, -1
-    one, is_text = replace(whole, mask=DocumentMask(numbers, numbers)), numbers == 0
-    other = replace(one, ids=torch.where(is_text, one.ids, (one.ids + 1) % SIZE))
+    original, is_text = replace(whole, mask=DocumentMask(numbers, numbers)), numbers == 0
+    changed = replace(original, ids=torch.where(is_text, original.ids, (original.ids + 1) % SIZE))
     model = backbone(attention)
-    is_same = torch.equal(model(one).states[is_text], model(other).states[is_text])
+    is_same = torch.equal(model(original).states[is_text], model(changed).states[is_text])
     assert is_same, "a text sees padding"
 
 
@@ -238,8 +238,8 @@ def check_a_cache_changes_nothing(attention: AttentionKind) -> None:
             return
         cache, actual = None, []
         for n in range(length):
-            one = Batch(row.ids[:, n : n + 1], row.positions[:, n : n + 1], CausalMask(n))
-            hidden = model(one, cache)
+            token = Batch(row.ids[:, n : n + 1], row.positions[:, n : n + 1], CausalMask(n))
+            hidden = model(token, cache)
             cache = hidden.cache
             actual.append(hidden.states)
         torch.testing.assert_close(torch.cat(actual, 1), expected, atol=1e-5, rtol=1e-5)

@@ -192,8 +192,8 @@ def check_documents_do_not_see_each_other(layout: Layout, position: str = "rotar
         source, target = _documents()
         packed, targets = predictions(source, target)
         start = 0
-        for one, other in zip(source, target, strict=True):
-            alone, expected = predictions([one], [other])
+        for source_ids, target_ids in zip(source, target, strict=True):
+            alone, expected = predictions([source_ids], [target_ids])
             part = slice(start, start + len(expected))
             assert np.array_equal(expected, targets[part])
             torch.testing.assert_close(packed[part], alone, atol=1e-5, rtol=1e-5)

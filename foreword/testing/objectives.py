@@ -113,11 +113,11 @@ def check_a_row_alone_is_the_row_in_a_group(objective: Objective) -> None:
 
 def check_corrupt_does_not_change_the_rows(objective: Objective) -> None:
     """Check that `corrupt` writes into none of its inputs."""
-    given, expected = rows(MIXED), rows(MIXED)
-    corrupt(objective, given)
+    clean_rows, expected = rows(MIXED), rows(MIXED)
+    corrupt(objective, clean_rows)
     for field in ("ids", "documents", "positions", "numbers", "segments"):
-        assert np.array_equal(getattr(given, field), getattr(expected, field)), field
-    labels, expected_labels = (of.require(PairLabels).labels for of in (given, expected))
+        assert np.array_equal(getattr(clean_rows, field), getattr(expected, field)), field
+    labels, expected_labels = (of.require(PairLabels).labels for of in (clean_rows, expected))
     assert np.array_equal(labels, expected_labels), "labels"
 
 
@@ -160,24 +160,24 @@ def _prediction_order(case: Case, rows: Rows, batch: Batch) -> Array:
 def check_no_prediction_sees_its_target(case: Case) -> None:
     """Check that a prediction stays the same when its target changes."""
     # Each row as often as it has tokens, and then each time with another of them changed.
-    given = rows([[20, 20], [40]])
-    of_row, column = np.nonzero(given.ids >= FIRST)
-    given = select_rows(given, of_row)
+    clean_rows = rows([[20, 20], [40]])
+    of_row, column = np.nonzero(clean_rows.ids >= FIRST)
+    clean_rows = select_rows(clean_rows, of_row)
     number = np.arange(len(of_row))
-    ids = given.ids.copy()
+    ids = clean_rows.ids.copy()
     ids[number, column] = FIRST + (ids[number, column] - FIRST + 2) % (SIZE - FIRST)
     model, settings = case.build(), mask_all(case.instance)
-    batch = case.batch(given, **settings)
-    changed = case.batch(replace(given, ids=ids), **settings)
+    batch = case.batch(clean_rows, **settings)
+    changed = case.batch(replace(clean_rows, ids=ids), **settings)
     before, after = logits(model, batch), logits(model, changed)
     # Predictions that must not change: in an encoder the target's; left to right that and all
     # before it; with an order of prediction all that are not later in it.
     is_moved = np.asarray(changed.targets != batch.targets) & is_scored(batch)
     first = is_moved.argmax(1)[:, None]
     if batch.part(Queries) is not None:
-        order = _prediction_order(case, given, batch)
+        order = _prediction_order(case, clean_rows, batch)
         is_blind = order <= np.take_along_axis(order, first, axis=1)
-    elif corrupt(case.instance, given).is_aligned:
+    elif corrupt(case.instance, clean_rows).is_aligned:
         is_blind = is_moved
     else:
         is_blind = np.arange(is_moved.shape[1]) <= first
@@ -188,35 +188,35 @@ def check_no_prediction_sees_its_target(case: Case) -> None:
 
 def check_predictions_depend_on_visible_tokens(case: Case) -> None:
     """Check that other rows give other predictions."""
-    given = rows([[24], [24]])
-    other = replace(given, ids=rows([[24], [24]], seed=2).ids)
+    clean_rows = rows([[24], [24]])
+    other = replace(clean_rows, ids=rows([[24], [24]], seed=2).ids)
     model = case.build()
-    one, two = case.batch(given), case.batch(other)
-    difference = (logits(model, one) - logits(model, two)).abs()[is_scored(one)]
+    batch, other_batch = case.batch(clean_rows), case.batch(other)
+    difference = (logits(model, batch) - logits(model, other_batch)).abs()[is_scored(batch)]
     assert difference.max() > 0.01
 
 
 def check_documents_of_a_row_do_not_see_each_other(case: Case) -> None:
     """Check that a document's predictions ignore the other documents of its row."""
-    given = rows([[30, 30], [40, 20], [45, 15]])
+    clean_rows = rows([[30, 30], [40, 20], [45, 15]])
     half = FIRST + (SIZE - FIRST) // 2
-    in_second = given.documents == 1
-    ordinary = given.ids >= FIRST
-    low = FIRST + (given.ids - FIRST) % (half - FIRST)
-    ids = np.where(ordinary, np.where(in_second, low + half - FIRST, low), given.ids)
+    in_second = clean_rows.documents == 1
+    ordinary = clean_rows.ids >= FIRST
+    low = FIRST + (clean_rows.ids - FIRST) % (half - FIRST)
+    ids = np.where(ordinary, np.where(in_second, low + half - FIRST, low), clean_rows.ids)
     # Other ids in the second document. Word beginnings stay the same, since they decide which words
     # of the whole row are masked.
     shift = 2 * np.random.default_rng(3).integers(0, (SIZE - half) // 2, ids.shape)
     shifted = half + (ids - half + shift) % (SIZE - half)
     changed = np.where(ordinary & in_second, shifted, ids)
     model, settings = case.build("rotary"), mask_all(case.instance)
-    one = case.batch(replace(given, ids=ids), **settings)
-    two = case.batch(replace(given, ids=changed), **settings)
-    targets = np.asarray(one.targets)
-    is_first = is_scored(one) & (targets >= FIRST) & (targets < half)
+    batch = case.batch(replace(clean_rows, ids=ids), **settings)
+    changed_batch = case.batch(replace(clean_rows, ids=changed), **settings)
+    targets = np.asarray(batch.targets)
+    is_first = is_scored(batch) & (targets >= FIRST) & (targets < half)
     assert is_first.any()
     torch.testing.assert_close(
-        logits(model, one)[is_first], logits(model, two)[is_first], atol=1e-5, rtol=1e-5
+        logits(model, batch)[is_first], logits(model, changed_batch)[is_first], atol=1e-5, rtol=1e-5
     )
 
 
@@ -234,9 +234,9 @@ def _gradient(case: Case, groups: list[Rows]) -> tuple[float, list[torch.Tensor]
 
 def check_micro_batches_give_the_same_gradient(case: Case) -> None:
     """Check that one and four micro-batches give the same mean loss and gradient."""
-    given = rows([[30], [9, 4], [12], [21], [6, 6, 6], [28], [2, 11], [17]])
-    at_once, expected = _gradient(case, [given])
-    groups = [select_rows(given, slice(n, n + 2)) for n in range(0, 8, 2)]
+    clean_rows = rows([[30], [9, 4], [12], [21], [6, 6, 6], [28], [2, 11], [17]])
+    at_once, expected = _gradient(case, [clean_rows])
+    groups = [select_rows(clean_rows, slice(n, n + 2)) for n in range(0, 8, 2)]
     in_parts, accumulated = _gradient(case, groups)
     assert math.isclose(at_once, in_parts, rel_tol=1e-5)
     assert len(expected) == len(accumulated) > 0

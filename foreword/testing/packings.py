@@ -150,8 +150,8 @@ def check_text_that_is_read_once_ends_in_padding(packing: Packing) -> None:
         is_text = rows.documents >= 0
         assert (rows.ids[~is_text] == vocab().special["[PAD]"]).all(), "padding is not [PAD]"
         assert (np.diff(is_text.astype(int), axis=1) <= 0).all(), "padding is not at the end"
-        shown = set(rows.ids[is_text].tolist())
-        missing = set(Shards.open(Path(folder) / "train").tokens.tolist()) - shown
+        tokens = set(rows.ids[is_text].tolist())
+        missing = set(Shards.open(Path(folder) / "train").tokens.tolist()) - tokens
         assert not missing, f"{len(missing)} tokens of the text are not shown"
 
 

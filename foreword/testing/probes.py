@@ -81,33 +81,33 @@ def check_the_tables_are_flat(
     probe: Probe, texts: Sequence[str], names: Sequence[str] = MODELS
 ) -> None:
     """Check that each model has rows of the same keys, `run` first, that are plain JSON."""
-    models, found = _measure(probe, texts, names)
-    for records in (found.rows, found.details):
-        assert {row["run"] for row in records} == {one.label for one in models}
+    models, finding = _measure(probe, texts, names)
+    for records in (finding.rows, finding.details):
+        assert {row["run"] for row in records} == {model.label for model in models}
         assert len({tuple(row) for row in records}) == 1, "rows have different keys"
         assert next(iter(records[0])) == "run", "the first key is not run"
         values = [value for row in records for value in row.values()]
         assert all(v is None or isinstance(v, str | int | float) for v in values), "not flat"
         assert json.loads(stored.to_json(list(records))) == [dict(row) for row in records]
-    assert bool(found.measure) == bool(found.scores), "scores and what they are go together"
-    assert not found.scores or set(found.scores) == {one.label for one in models}
-    assert found.title, "there is no title"
-    assert all(found.notes), "a note is empty"
+    assert bool(finding.measure) == bool(finding.scores), "scores and what they are go together"
+    assert not finding.scores or set(finding.scores) == {model.label for model in models}
+    assert finding.title, "there is no title"
+    assert all(finding.notes), "a note is empty"
 
 
 def check_its_plot_is_labelled(
     probe: Probe, texts: Sequence[str], names: Sequence[str] = MODELS
 ) -> None:
     """Check that the plot has titles, labels of its axes, and names the models."""
-    models, found = _measure(probe, texts, names)
+    models, finding = _measure(probe, texts, names)
     figure = Figure(layout="constrained")
-    found.plot(figure)
+    finding.plot(figure)
     assert figure.axes, "the plot is empty"
     shared = figure.get_supxlabel()
     assert all(axes.get_xlabel() or shared for axes in figure.axes), "an axis has no label"
     assert all(axes.get_title() for axes in figure.axes), "a plot has no title"
     named = plotted(figure)
-    assert all(label.startswith(one.label) for label, one in zip(named, models, strict=True))
+    assert all(label.startswith(model.label) for label, model in zip(named, models, strict=True))
 
 
 def plotted(figure: Figure) -> list[str]:
@@ -144,8 +144,8 @@ def check_a_model_beside_it_changes_nothing(
     models, both = _measure(probe, texts, names)
     with probed(texts, names) as again:
         alone = probe.measure(again[:1])
-    shown = [row for row in both.details if row["run"] == models[0].label]
-    assert shown == list(alone.details), "another model changes its details"
+    details = [row for row in both.details if row["run"] == models[0].label]
+    assert details == list(alone.details), "another model changes its details"
 
 
 PROBE_CHECKS: tuple[Callable[[Probe, Sequence[str], Sequence[str]], None], ...] = (

@@ -157,9 +157,9 @@ def check_it_is_reproducible(strategy: Strategy) -> None:
     for _ in range(2):
         trained = _trained()
         network, batch = _network(trained), _batch(trained)
-        made = replace(strategy)
-        made.prepare(network, SEED)
-        _train(made, network, batch, 3)
+        fresh = replace(strategy)
+        fresh.prepare(network, SEED)
+        _train(fresh, network, batch, 3)
         results.append(_outputs(network, batch))
     assert torch.equal(*results), "two trainings of one seed differ"
 

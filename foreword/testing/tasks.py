@@ -43,9 +43,10 @@ def check_task(task: Task, examples: Sequence[Labelled] | None = None) -> None:
         AssertionError: a promise is broken.
     """
     assert is_dataclass(type(task)), "a task is a frozen dataclass"
-    given = reviews(40, 1) if examples is None else examples
+    if examples is None:
+        examples = reviews(40, 1)
     for check in TASK_CHECKS:
-        check(task, given)
+        check(task, examples)
 
 
 def reviews(count: int, seed: int) -> list[Labelled]:
@@ -83,7 +84,7 @@ def check_the_loss_is_a_sum_and_a_count(task: Task, examples: Sequence[Labelled]
         template = template.of_tokens() if task.reads_tokens else template
         encoded = task.encode(examples, trained.tokenizer, template)
         placed = task.place(task.targets(examples, labels), encoded)
-        targets = [np.atleast_1d(one) for one in placed]
+        targets = [np.atleast_1d(target) for target in placed]
         right = torch.from_numpy(np.concatenate(targets))
         outputs = head.eval()(torch.randn(len(right), 16, generator=random))
     numbers, middle = torch.arange(len(right)), len(right) // 3
@@ -91,9 +92,9 @@ def check_the_loss_is_a_sum_and_a_count(task: Task, examples: Sequence[Labelled]
     if task.whole == "batch":  # it has no parts
         assert whole.count.item() == len(examples), "the count is not that of the examples"
         return
-    one = task.loss(outputs[:middle], right[:middle], numbers[:middle])
-    other = task.loss(outputs[middle:], right[middle:], numbers[middle:])
-    total, count = (one.total + other.total).item(), (one.count + other.count).item()
+    first = task.loss(outputs[:middle], right[:middle], numbers[:middle])
+    second = task.loss(outputs[middle:], right[middle:], numbers[middle:])
+    total, count = (first.total + second.total).item(), (first.count + second.count).item()
     assert math.isclose(total, whole.total.item(), rel_tol=1e-5), "losses of parts do not add up"
     assert count == whole.count.item() == len(right), "the count is not that of the outputs"
 
@@ -108,9 +109,9 @@ def check_it_scores_a_network_and_a_baseline_alike(
     for pair in (
         (None, "we saw the day") if task.reads_texts and not task.compares_texts else (None,)
     ):
-        given = [example._replace(pair=pair or example.pair) for example in examples]
+        with_pair = [example._replace(pair=pair or example.pair) for example in examples]
         trained = _model(task, [*TEXTS, *(e.text for e in examples)])
-        result = tune(trained, task, given[10:], given[:10], FAST)
+        result = tune(trained, task, with_pair[10:], with_pair[:10], FAST)
         tuned, *baselines = (row for row in result.rows if row["strategy"] != "not tuned")
         plain = {*RUN_COLUMNS, "seeds", "epochs"}
         metrics = [name for name in tuned if name not in plain]

@@ -78,11 +78,11 @@ def check_tokenizer(settings: TokenizerKind, texts: Sequence[str] = CORPUS) -> N
 
 def check_training_again_gives_the_same(settings: TokenizerKind, texts: Sequence[str]) -> None:
     """Check that training is reproducible, depends on the text, and is recorded."""
-    one, again = settings.train(iter(texts)), settings.train(iter(texts))
-    assert one.fingerprint == again.fingerprint, "the same texts give another tokenizer"
+    tokenizer, again = settings.train(iter(texts)), settings.train(iter(texts))
+    assert tokenizer.fingerprint == again.fingerprint, "the same texts give another tokenizer"
     record = {"kind": kinds.name_of(settings), **asdict(cast(Any, settings))}
-    assert one.kind == record, "the tokenizer does not record its kind and settings"
-    assert one.vocab.size <= settings.vocab, "the vocabulary is larger than requested"
+    assert tokenizer.kind == record, "the tokenizer does not record its kind and settings"
+    assert tokenizer.vocab.size <= settings.vocab, "the vocabulary is larger than requested"
 
 
 def check_no_text_is_refused(settings: TokenizerKind, texts: Sequence[str]) -> None:

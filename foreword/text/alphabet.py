@@ -44,7 +44,7 @@ class Alphabet:
         Raises:
             VocabSizeError: it has not; a size with room for words is proposed.
         """
-        known = len(self._kept(self.coverage)) if letters is None else letters
+        known = len(self._alphabet(self.coverage)) if letters is None else letters
         if known + len(special.ALL) <= vocab:
             return
         words, tokens = self._count_words()
@@ -58,16 +58,16 @@ class Alphabet:
             size,
         )
 
-    def _kept(self, coverage: float) -> set[str]:
+    def _alphabet(self, coverage: float) -> set[str]:
         """Return the characters to keep, as the engine normalises them.
 
         Combining marks, which may become part of another character, are left out.
         """
-        normalizer, kept = self.engine.normalizer, set[str]()
+        normalizer, characters = self.engine.normalizer, set[str]()
         for character in self.sample.frequent(coverage):
             text = normalizer.normalize_str(character) if normalizer else character
-            kept.update(c for c in text if not (c.isspace() or unicodedata.combining(c)))
-        return kept
+            characters.update(c for c in text if not (c.isspace() or unicodedata.combining(c)))
+        return characters
 
     def _count_words(self) -> tuple[int | None, int]:
         """Count words and tokens of one character in the beginning of the text.
@@ -83,9 +83,9 @@ class Alphabet:
             left -= len(text)
             if left < 0:
                 break
-        kept = self._kept(self.coverage)
-        first = kept.intersection(word[0] for word in counts)
-        inner = kept.intersection("".join(word[1:] for word in counts))
+        characters = self._alphabet(self.coverage)
+        first = characters.intersection(word[0] for word in counts)
+        inner = characters.intersection("".join(word[1:] for word in counts))
         tokens = len(first) + len(inner) if self.marks_inner else len(first | inner)
         half, size, words = sum(counts.values()) / 2, 0, 0
         for word, count in counts.most_common():
@@ -104,9 +104,9 @@ class Alphabet:
 
     def _lower_coverage(self, vocab: int, letters: int) -> str:
         """Return the advice of a coverage whose characters fill at most half of the vocabulary."""
-        tokens_of_each = letters / max(1, len(self._kept(self.coverage)))
+        tokens_of_each = letters / max(1, len(self._alphabet(self.coverage)))
         for lower in _COVERAGES:
-            needed = len(special.ALL) + tokens_of_each * len(self._kept(lower))
+            needed = len(special.ALL) + tokens_of_each * len(self._alphabet(lower))
             if lower < self.coverage and needed <= vocab / 2:
                 return (
                     f"; or tokenizer.coverage={lower:g}, which makes the rarest {1 - lower:.2%} of "

@@ -155,15 +155,15 @@ def draw_sample(texts: Iterable[str], limit_bytes: int, *, has_words: bool = Tru
                 size -= len(highest[3])
     if not seen:
         raise UserError("there is no text to train a tokenizer on")
-    kept = _within_words(sampled) if has_words and size > _WORDS else sampled
-    kept.sort(key=lambda entry: entry[1])
-    pieces = [entry[3] for entry in kept]
+    entries = _within_words(sampled) if has_words and size > _WORDS else sampled
+    entries.sort(key=lambda entry: entry[1])
+    pieces = [entry[3] for entry in entries]
     counts = TrainingSample(
         documents,
-        len({entry[2] for entry in kept}),
+        len({entry[2] for entry in entries}),
         seen,
         sum(map(len, pieces)),
-        is_cut_by_words=len(kept) < len(sampled),
+        is_cut_by_words=len(entries) < len(sampled),
     )
     return Sample(pieces, counts)
 

@@ -99,14 +99,14 @@ class Tokenizer:
         """
         if not words:
             return []
-        found = []
+        encoded = []
         for word, encoding in zip(
             words, self._engine.encode_batch(words, add_special_tokens=False), strict=True
         ):
             spaces = len(word) - len(word.lstrip(" "))
             ends = [end > spaces for _, end in encoding.offsets]
-            found.append((self._without(encoding.ids), ends.index(True) if True in ends else 0))
-        return found
+            encoded.append((self._without(encoding.ids), ends.index(True) if True in ends else 0))
+        return encoded
 
     def encode_with_offsets(self, text: str) -> tuple[Array, Array]:
         """Return the ids of `text` and the characters of each.
@@ -259,9 +259,9 @@ class Tokenizer:
             config = stored.read(config_file, is_foreign=True)
         with _broken(config_file):
             kind = dict(config.get("foreword") or {})
-            given = config | kind.pop("roles", {})
+            by_role = config | kind.pop("roles", {})
             stored_roles = {
-                role: token for role in special.ROLES if (token := _content(given.get(role)))
+                role: token for role in special.ROLES if (token := _content(by_role.get(role)))
             }
             counts = kind.pop("sample", None)
             sample = build(TrainingSample, counts, "sample") if counts else None

@@ -72,6 +72,6 @@ class WeightAverage:
     @torch.no_grad()
     def _exchange(self) -> None:
         for name, other in self._other.items():
-            kept = other.clone()
+            previous = other.clone()
             other.copy_(self._parameters[name])
-            self._parameters[name].copy_(kept)
+            self._parameters[name].copy_(previous)

@@ -130,10 +130,10 @@ def contents_of(
             share = own_share(tensors[next(iter(sharded))])
         is_first = not share.number and not share.is_copy
         if is_first or (sharded and not share.is_copy):
-            own = tensors if is_first else {key: tensors[key] for key in tensors if key in sharded}
+            part = tensors if is_first else {key: tensors[key] for key in tensors if key in sharded}
             number, count = (share.number, share.count) if sharded else (0, 1)
             file = tensor_files.name_of(name, number, count)
-            files[file] = {key: own_part(tensor.detach()) for key, tensor in own.items()}
+            files[file] = {key: own_part(tensor.detach()) for key, tensor in part.items()}
     return Contents(files, share, state, model)
 
 
@@ -227,8 +227,11 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
 def stored_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Return every parameter and persistent buffer once, by the first of its names."""
     buffers = dict(model.named_buffers())
-    kept = buffers.keys() & model.state_dict(keep_vars=True).keys() if buffers else ()
-    return {**dict(model.named_parameters()), **{name: buffers[name] for name in sorted(kept)}}
+    persistent = buffers.keys() & model.state_dict(keep_vars=True).keys() if buffers else ()
+    return {
+        **dict(model.named_parameters()),
+        **{name: buffers[name] for name in sorted(persistent)},
+    }
 
 
 def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -377,12 +380,12 @@ def newest(
     share = Share(processes.rank(), processes.count(), is_copy=False) if together else ALL
     damaged = []
     for folder in reversed(all_in(run)):
-        found = ""
+        damage = ""
         try:
             verify(folder, with_training_state=with_training_state, share=share)
         except DamagedError as error:
-            found = str(error)
-        if lines := list(filter(None, processes.texts(found) if together else [found])):
+            damage = str(error)
+        if lines := list(filter(None, processes.texts(damage) if together else [damage])):
             damaged.append(lines[0])
             continue
         if warn is not None:

@@ -66,10 +66,10 @@ class Feed:
         rows = np.arange(self.rows_per_step)
         if self.processes == 1:
             return self._split(rows)
-        own = np.array_split(rows, self.processes)
+        by_process = np.array_split(rows, self.processes)
         of_a_worker = -(-self.micro_batch // self.workers)
-        number = min(-(-len(own[0]) // of_a_worker), len(own[-1]))
-        return np.array_split(own[self.rank], number)
+        number = min(-(-len(by_process[0]) // of_a_worker), len(by_process[-1]))
+        return np.array_split(by_process[self.rank], number)
 
     def batches(self, numbers: Array) -> list[Batch]:
         """Return these rows as micro-batches, each split among the workers."""

@@ -27,7 +27,7 @@ def require_finite(tensors: Mapping[str, Tensor], what: str = "weights") -> None
     # A finite sum of squares proves it; an infinite one may come from large values.
     sharded = [tensor for tensor in floating.values() if is_sharded(tensor)]
     plain = [tensor for tensor in floating.values() if not is_sharded(tensor)]
-    if all(whole(torch.nn.utils.get_total_norm(one)).isfinite() for one in (sharded, plain)):
+    if all(whole(torch.nn.utils.get_total_norm(group)).isfinite() for group in (sharded, plain)):
         return
     for name, tensor in floating.items():
         if not whole(tensor).isfinite().all():

@@ -98,5 +98,5 @@ def rewind(run: Path, step: int) -> None:
     """Remove the records after `step`: a resumed run writes them again."""
     if not (run / FILE).is_file():
         return
-    kept = [record for record in read(run) if record.get("step", 0) <= step]
-    atomic.write_text(run / FILE, "".join(stored.to_json(r) + "\n" for r in kept))
+    records = [record for record in read(run) if record.get("step", 0) <= step]
+    atomic.write_text(run / FILE, "".join(stored.to_json(r) + "\n" for r in records))

@@ -47,11 +47,11 @@ def of_first(value: float) -> float:
     return totals(value if is_first() else 0.0)[0]
 
 
-def texts(own: str) -> list[str]:
+def texts(text: str) -> list[str]:
     """Return the text of each process, in order."""
     if count() == 1:
-        return [own]
-    data = own.encode()
+        return [text]
+    data = text.encode()
     sizes = [int(size) for size in totals(*(len(data) * (n == rank()) for n in range(count())))]
     padded = torch.zeros(max(sizes), dtype=torch.uint8)
     if data:
@@ -82,9 +82,9 @@ def gather_memory(memory: tuple[Memory, ...], rows: int) -> tuple[Memory, ...]:
         return memory
     most = -(-rows // count())
     whole = []
-    for own in _joined_rows(memory):
-        padded = own.new_zeros(most, *own.shape[1:])
-        padded[: len(own)] = own
+    for of_process in _joined_rows(memory):
+        padded = of_process.new_zeros(most, *of_process.shape[1:])
+        padded[: len(of_process)] = of_process
         parts = [torch.empty_like(padded) for _ in range(count())]
         distributed.all_gather(parts, padded)
         sizes = [len(share) for share in torch.arange(rows).tensor_split(count())]
@@ -102,10 +102,10 @@ def redivide(memory: tuple[Memory, ...], first: int, sizes: tuple[int, ...]) -> 
     """
     if not memory or memory[0] is None:
         return memory
-    own = [
+    parts = [
         torch.split(rows[first : first + sum(sizes)], list(sizes)) for rows in _joined_rows(memory)
     ]
-    return tuple(zip(*own, strict=True))
+    return tuple(zip(*parts, strict=True))
 
 
 def _joined_rows(memory: tuple[Memory, ...]) -> list[Tensor]:

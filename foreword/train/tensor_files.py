@@ -55,8 +55,8 @@ def group_of(name: str) -> str:
 
 def names_in(folder: Path, group: str) -> list[str]:
     """Return the names of all files of a group, missing ones too, in the order of their rows."""
-    found = (_SHARD.fullmatch(path.name) for path in folder.glob(f"{group}-*-of-*{SUFFIX}"))
-    count = max((int(shard[3]) for shard in found if shard and shard[1] == group), default=1)
+    matches = (_SHARD.fullmatch(path.name) for path in folder.glob(f"{group}-*-of-*{SUFFIX}"))
+    count = max((int(match[3]) for match in matches if match and match[1] == group), default=1)
     return [name_of(group, number, count) for number in range(count)]
 
 

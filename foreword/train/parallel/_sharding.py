@@ -46,12 +46,12 @@ def shard(
 
 def _separate_blocks(module: nn.Module) -> list[Block]:
     """Return the blocks that share no weights; none if some do, as in ALBERT."""
-    blocks = list(dict.fromkeys(one for one in module.modules() if isinstance(one, Block)))
+    blocks = list(dict.fromkeys(m for m in module.modules() if isinstance(m, Block)))
     weights = [parameter for block in blocks for parameter in block.parameters()]
     uses = sum(
-        len(one)
-        for one in module.modules()
-        if isinstance(one, nn.ModuleList) and len(one) and isinstance(one[0], Block)
+        len(m)
+        for m in module.modules()
+        if isinstance(m, nn.ModuleList) and len(m) and isinstance(m[0], Block)
     )
     is_shared = len(set(weights)) < len(weights) or uses > len(blocks)
     return [] if is_shared else blocks
