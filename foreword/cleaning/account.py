@@ -63,7 +63,7 @@ class Samples:
         ]
 
     def wants(self, side: str, reason: str, key: str) -> bool:
-        """Return whether a sample with a key would be kept."""
+        """Return whether a sample with this key would be kept."""
         samples = self._samples[side, reason]
         return len(samples) < self._most or (bool(samples) and key <= samples[-1]["key"])
 

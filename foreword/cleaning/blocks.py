@@ -73,7 +73,7 @@ class ReadSources(PipelineStep):  # type: ignore[misc]
         self.tasks, self.settings, self.accounts = tasks, settings, accounts
 
     def run(self, data: Any = None, rank: int = 0, world_size: int = 1) -> Iterator[Any]:
-        """Yield the documents of a task; note why it cannot, for whoever waits elsewhere."""
+        """Yield the documents of a task; if that fails, note why for the process that waits."""
         try:
             yield from self._read(rank)
         except UserError as error:

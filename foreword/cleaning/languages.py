@@ -29,7 +29,7 @@ def identify(document: Any) -> str:
 
 
 def codes() -> list[str]:
-    """Return the codes of the languages that are told apart."""
+    """Return the codes of the languages that can be identified."""
     return sorted(map(str, _identifier().labels))
 
 

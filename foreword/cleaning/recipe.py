@@ -61,7 +61,7 @@ def load_cleaning(name: str, assignments: Sequence[str] = ()) -> CleaningRecipe:
     """Return a recipe given by name or by file, with settings applied.
 
     Raises:
-        UserError: there is no such recipe, or a mistake in it.
+        UserError: there is no such recipe, or it has a mistake.
     """
     table = config.read(config.CLEANING.find(name), config.CLEANING.find)
     for assignment in assignments:

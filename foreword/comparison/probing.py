@@ -68,7 +68,7 @@ def named(probes: Sequence[Probe]) -> tuple[GridProbe, ...]:
 
 
 def measure_loss(text: GridText, shards: str, trained: TrainedModel) -> dict[str, Any]:
-    """Return the loss of a model on the held-out text of a source, as `measure` does of a probe.
+    """Return the loss of a model on the held-out text of a source, in the form of `measure`.
 
     Args:
         text: the text.

@@ -91,7 +91,7 @@ def count_personal(
         documents: the text.
         country: two letters (`US`) of a country whose telephone numbers are also found without
             their country code.
-        most_bytes: stop after so many; default: read all.
+        most_bytes: stop after this many bytes; default: read all.
         progress: called with the bytes read so far.
 
     Raises:

@@ -15,7 +15,7 @@ ESCAPE = b"\x1b"  # of ISO-2022-JP, which is valid UTF-8 and not meant as such
 
 
 class UnreadablePageError(Exception):
-    """A page whose text cannot be had; the message says why in a few words."""
+    """A page whose text cannot be extracted; the message says why in a few words."""
 
 
 def decode(data: bytes, declared: str | None) -> tuple[str, int]:

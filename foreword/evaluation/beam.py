@@ -127,7 +127,7 @@ class _Search:
         self.stops = torch.from_numpy(stops).to(device)
         self.forbidden = forbidden_tokens(prompted, starts, stops)
         self.ended: list[list[GeneratedTokens]] = [[] for _ in starts]
-        # The open searches; the log-probability, the tokens, and theirs of each of their beams.
+        # The open searches, and of each beam the log-probability, the tokens and their nats.
         self.open = torch.arange(len(starts), device=device)
         dtype = widest(device)
         self.totals = torch.zeros(len(starts), 1, dtype=dtype, device=device)

@@ -33,7 +33,7 @@ ONE_THREAD = 1 << 28  # multiplications of a step that are not worth a second th
 
 @contextmanager
 def threads_for(prompted: PromptedModel, rows: int) -> Iterator[None]:
-    """Use one thread on the CPU where a step is over before a second has woken."""
+    """Use one CPU thread where a step ends before a second thread has woken."""
     threads = torch.get_num_threads()
     is_small = rows * prompted.model.count_parameters() < ONE_THREAD
     if prompted.device.type == "cpu" and is_small:

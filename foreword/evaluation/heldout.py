@@ -108,7 +108,7 @@ def on_prepared(
     streams: int = 0,
     stage: Stage = unwatched,
 ) -> list[HeldOut]:
-    """Return what `on_run` does, of the run's token shards.
+    """Return what `on_run` returns, for the run's token shards.
 
     Raises:
         UserError: they hold out too little.
@@ -190,7 +190,7 @@ def on_shards(
     streams: int = 0,
     stage: Stage = unwatched,
 ) -> list[HeldOut]:
-    """Return what `on_texts` does, of what `shards_of_texts` yields.
+    """Return what `on_texts` returns, for the shards that `shards_of_texts` yields.
 
     Raises:
         UserError: the text is shorter than a row.

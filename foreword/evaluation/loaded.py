@@ -61,7 +61,7 @@ class LoadedModel:
         return filling.fill(self.trained, text, top)
 
     @overload
-    def generate(  # type: ignore[overload-overlap] # a text is no list of texts here
+    def generate(  # type: ignore[overload-overlap] # a text is not a list of texts here
         self, prompt: str, sampling: Sampling | None = None, **settings: float
     ) -> str: ...
 

@@ -18,7 +18,7 @@ from foreword.types import Array
 
 
 class Canary(NamedTuple):
-    """A planted sentence; its secret are its digits.
+    """A planted sentence; its digits are the secret.
 
     Attributes:
         text: the sentence.
@@ -76,7 +76,7 @@ def candidates(text: str, count: int) -> list[str]:
 def exposure(canary: Canary, count: int, nats_of: Callable[[Sequence[str]], Array]) -> float:
     """Return log2(candidates) - log2(rank of the canary among them by its loss), in bits.
 
-    Of equal losses, as of unknown digits, the rank is the middle one. A model that does not know it
+    Ties, as between unknown digits, share the middle rank. A model that does not know the canary
     has an exposure of about 1.4; one that finds it the likeliest of all has log2(candidates).
 
     Reference: Carlini et al. 2019, section 4.2.

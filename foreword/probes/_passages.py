@@ -53,7 +53,7 @@ def passages(shards: Shards, length: int, count: int) -> Array:
 
 
 def require_room(prompted: PromptedModel, length: int) -> None:
-    """Check that a model can score passages of so many tokens.
+    """Check that a model can score passages of `length` tokens.
 
     Raises:
         UserError: it reads fewer, or gives texts no probability.
@@ -107,7 +107,7 @@ def continued(prompted: PromptedModel, tokens: Array, prefix: int, continuation:
 
 
 def _items(prompted: PromptedModel, tokens: Array, unscored: int) -> list[ScoringItem]:
-    """Return passages with all tokens scored but the first `given`."""
+    """Return passages with all tokens scored but the first `unscored`."""
     before = prompted.prompt_prefix
     is_scored = np.arange(len(before) + tokens.shape[1]) >= len(before) + unscored
     return [ScoringItem(np.concatenate([before, row]), is_scored) for row in tokens]

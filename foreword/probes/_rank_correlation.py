@@ -10,8 +10,8 @@ from foreword.types import Array
 def rank_correlation(one: Array, other: Array) -> float | None:
     """Return Spearman's correlation; None if one is constant or there are fewer than three pairs.
 
-    With two pairs it could only be 1 or -1. Intervals need it thousands of times, for which
-    scipy's takes too long.
+    With two pairs it could only be 1 or -1. Intervals compute it thousands of times, for which
+    scipy's is too slow.
     """
     if len(one) < 3 or any((values == values[0]).all() for values in (one, other)):
         return None
@@ -21,7 +21,7 @@ def rank_correlation(one: Array, other: Array) -> float | None:
 
 
 def ranks(values: Array) -> Array:
-    """Return the rank of each value, from 1; equal ones share the mean of theirs."""
+    """Return the rank of each value, from 1; ties share their mean rank."""
     _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
     means: Array = np.cumsum(counts) - (counts - 1) / 2
     return means[group]

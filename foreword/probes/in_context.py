@@ -267,7 +267,7 @@ class InContext(Suite):
         return before.replace(TEXT, text)
 
     def _passages(self, examples: str, text: str, options: Sequence[str]) -> list[Passage]:
-        """Return the answers after a prompt. A space before them is theirs."""
+        """Return each answer after a prompt; the space before an answer is part of it."""
         before = examples + self._before(text)
         space = before[len(before.rstrip()) :]
         return [Passage(space + option, before.rstrip()) for option in options]

@@ -40,14 +40,14 @@ class Memorisation(Ranged):
     what both have in common is how predictable the text is.
 
     Continued word for word: the share of passages whose last `continuation` tokens greedy decoding
-    writes exactly, given so many tokens before them; for models that continue text.
+    writes exactly after the `prefixes` tokens before them; for models that continue text.
 
     Membership: the probability that a training passage has a lower loss than a held-out one, the
     area under the ROC curve (AUC): 0.5 if the loss does not tell them apart. A masked model's loss
     is its pseudo-log-likelihood, which takes a forward pass for each token.
 
     Exposure: `canaries` names a file of sentences with a secret number, one a line, which was part
-    of the training text (`--data books/ canaries.txt`); a line repeated there was planted so many
+    of the training text (`--data books/ canaries.txt`); a line that occurs n times was planted n
     times. The exposure of a canary is log2(candidates) - log2(rank) in bits, its rank being that
     among sentences with other digits, by their loss. At log2(candidates) the secret can be read
     from the model; about 1.4 is chance. A tokenizer trained on the canaries may spell them in fewer

@@ -35,7 +35,7 @@ from foreword.ranges import CountOrZero, Ranged
 from foreword.tuning.conllu import TaggedSentence, WordProperty, read_conllu
 from foreword.types import Array
 
-EVERY = 10  # one training sentence in so many is kept to choose the layer on
+EVERY = 10  # every tenth training sentence is held out to choose the layer on
 STEPS = 200  # of the classifier's optimizer
 ALL: tuple[WordProperty, ...] = ("upos", "word", "position", "depth")
 
@@ -66,7 +66,7 @@ class Tagging(Ranged):
             to 20; its `depth` in the syntax tree, the number of arcs to the root; or `all` of them,
             without `xpos`.
         control: also learn the control task.
-        pieces: the vector of a word cut into pieces: the mean of theirs, or that of the first.
+        pieces: the vector of a word cut into pieces: the mean over the pieces, or the first one's.
         layer: the layer of the states; default: the best.
         limit: number of sentences of each file, evenly spaced; 0 for all.
 

@@ -110,7 +110,7 @@ class Winogender(Suite):
             yield Answer(response, is_right, (mean,), unknown, value=(mean, share))
 
     def chance(self, questions: Sequence[Question]) -> float:
-        """Return no correlation."""
+        """Return 0: no correlation."""
         return 0.0
 
     def statistic(self, values: Array) -> float:

@@ -328,9 +328,9 @@ class _Planner:
     def _gathered(self, casts: float) -> float:
         """Return the bytes of whole weights and gradients that a GPU with shards holds at once.
 
-        Of blocks, in the precision of the products: two with a buffer to gather into, and the
-        gradients of one, also as float32 to be sent. All else in float32: weights and gradients,
-        and gradients to be sent where that is all there is.
+        Blocks count in the precision of the products: two with a buffer to gather into, and the
+        gradients of one, also as float32 to be sent. Everything else counts in float32: weights
+        and gradients, and gradients to be sent if there are no blocks.
 
         Args:
             casts: bytes of weights that autocast keeps in another precision.

@@ -201,7 +201,7 @@ def mean_bytes_per_token(
 
 
 def repetition(epochs: float) -> str:
-    """Return what so many readings of one text are worth, in words; "" for one reading or less."""
+    """Return in words what reading one text `epochs` times is worth; "" for at most one reading."""
     if epochs <= 1:
         return ""
     worth = effective_epochs(epochs)

@@ -69,7 +69,7 @@ class Tracking:
     Args:
         folder: what is tracked: a run folder.
         name: for display.
-        note: told of a tracker that failed.
+        note: called with a line when a tracker fails.
         config_of: returns the table to configure trackers with, at the first record.
         earlier: returns all records so far, at the first record and at the end.
     """
@@ -174,7 +174,7 @@ def tracked(
     Args:
         run: the run folder.
         trackers: where its records go too.
-        reporter: where they go first; told of a tracker that failed.
+        reporter: receives them first, and a line when a tracker fails.
 
     Raises:
         UserError: it is not a run, or a tracker cannot begin.

@@ -33,7 +33,7 @@ class WholeModel:
     def gather(self, *, is_needed: bool = True) -> Model | None:
         """Return the model whole in the first process, and None in the others.
 
-        Of a sharded model it is a copy, without checkpointing of activations and compilation. All
+        For a sharded model this is a copy without activation checkpointing and compilation. All
         processes call it together.
 
         Args:

@@ -328,7 +328,7 @@ def load_memory(folder: Path, device: torch.device) -> tuple[tuple[Tensor, ...] 
 
 
 def load_unaveraged(folder: Path, model: nn.Module) -> dict[str, Tensor]:
-    """Return the weights to train further, placed like the model's; none if it is no average."""
+    """Return the weights to train further, placed like the model's; none without an average."""
     if not (folder / tensor_files.names_in(folder, "unaveraged")[0]).is_file():
         return {}
     parameters = dict(model.named_parameters())
@@ -399,7 +399,7 @@ def newest(
 def delete_after(run: Path, step: int) -> Path | None:
     """Delete the checkpoints after a step, and return the newest of the others.
 
-    Nothing is deleted if there is no other.
+    Nothing is deleted if no other is left.
     """
     checkpoints = all_in(run)
     good = [folder for folder in checkpoints if _order(folder.name) <= _order(name_of(step))]

@@ -106,7 +106,7 @@ def opened(folder: Path, group: str) -> Iterator[dict[str, StoredTensor]]:
         parts: dict[str, list[Any]] = {}
         for name in names_in(folder, group):
             file = stack.enter_context(safe_open(folder / name, "pt"))
-            for tensor in file.keys():  # noqa: SIM118 - it is no dict
+            for tensor in file.keys():  # noqa: SIM118 - not a dict
                 parts.setdefault(tensor, []).append(file.get_slice(tensor))
         yield {name: StoredTensor(places) for name, places in parts.items()}
 

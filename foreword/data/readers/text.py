@@ -52,7 +52,7 @@ class Text(Reader):
 
 
 def _whole(source: TextFile) -> str:
-    """Return the text of a file, its line ends made those of a document while it is bytes."""
+    """Return the text of a file; line ends are normalised before decoding."""
     with source.open() as stream:
         data = stream.read()
     source.report_position(source.path.stat().st_size)
