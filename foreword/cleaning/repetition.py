@@ -41,8 +41,8 @@ class Repetition(GopherRepetitionFilter):  # type: ignore[misc]
 
     def _is_plainly_kept(self, words: list[str], size: int) -> bool:
         """Return whether no rule about n-grams can drop a text of `size` characters."""
-        known: dict[str, int] = {}
-        ids = np.array([known.setdefault(word, len(known)) for word in words])
+        vocabulary: dict[str, int] = {}
+        ids = np.array([vocabulary.setdefault(word, len(vocabulary)) for word in words])
         lengths = np.array([len(word) for word in words])
         ends = np.concatenate([[0], np.cumsum(lengths)])
         most_top, most_repeated = dict(self.top_n_grams), dict(self.dup_n_grams)

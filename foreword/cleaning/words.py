@@ -82,19 +82,19 @@ class Words(WordTokenizer):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self._known: dict[str, list[str]] = {}
+        self._cache: dict[str, list[str]] = {}
 
     def word_tokenize(self, text: str) -> list[str]:
         """Return the words of a text, punctuation included."""
         words: list[str] = []
-        known = self._known
+        cache = self._cache
         for string in text.split():
-            parts = known.get(string)
+            parts = cache.get(string)
             if parts is None:
                 parts = _split(string)
-                if len(known) >= REMEMBERED:
-                    known.clear()
-                known[string] = parts
+                if len(cache) >= REMEMBERED:
+                    cache.clear()
+                cache[string] = parts
             words += parts
         return words
 

@@ -144,8 +144,8 @@ def _measured(run: Path) -> Content:
 
 
 def _learn_words(task: GridTask, examples: TaskExamples) -> Content:
-    drawn = draw(examples.train, task.tune.examples, task.tune.seeds, task.task)
-    return {"rows": bags_of_words(task.task, drawn, examples.dev)}
+    train_sets = draw(examples.train, task.tune.examples, task.tune.seeds, task.task)
+    return {"rows": bags_of_words(task.task, train_sets, examples.dev)}
 
 
 def _tune(

@@ -96,5 +96,5 @@ def _power_note(results: Results, task: GridTask) -> str:
     by_examples = detectable_on_examples(metric, count)
     if by_examples is None:
         return f"{text}."
-    both = math.hypot(by_seeds, by_examples)
-    return f"{text}; to hold for examples other than these {count:,}, up to {both:.3f}."
+    combined = math.hypot(by_seeds, by_examples)
+    return f"{text}; to hold for examples other than these {count:,}, up to {combined:.3f}."

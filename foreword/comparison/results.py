@@ -162,8 +162,8 @@ class Results:
     def cell_interval(self, cell: Cell, key: str) -> Interval | None:
         """Return the interval of a number of a cell's runs, over the seeds that have it."""
         values = [getattr(run, key) for run in self.runs if run.cell == cell.name]
-        known = [value for value in values if value is not None]
-        return interval(known) if known else None
+        available = [value for value in values if value is not None]
+        return interval(available) if available else None
 
     def metric(self, task: Measure) -> str:
         """Return the metric shown for a task: its own or the first known; "" if none is."""

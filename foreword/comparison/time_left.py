@@ -32,10 +32,10 @@ class TimeLeft:
         Returns:
             The sum over the pieces whose time is known, and whether that is all of them.
         """
-        known = {group: fmean(values) for group, values in self._known.items()}
+        means = {group: fmean(values) for group, values in self._known.items()}
         if share > 0:
-            known.setdefault(self._groups[number], seconds / share)
-        later = [known.get(group) for group in self._groups[number + 1 :]]
-        current = seconds / share - seconds if share > 0 else known.get(self._groups[number])
+            means.setdefault(self._groups[number], seconds / share)
+        later = [means.get(group) for group in self._groups[number + 1 :]]
+        current = seconds / share - seconds if share > 0 else means.get(self._groups[number])
         estimates = [piece for piece in [current, *later] if piece is not None]
         return sum(estimates), len(estimates) == len(later) + 1

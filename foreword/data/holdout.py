@@ -48,12 +48,12 @@ def find_apart(
     if not inputs:
         return []
     files = find_files(inputs, counts, read)
-    known = {place_of(file) for file in trained}
+    training_files = {place_of(file) for file in trained}
     sizes = defaultdict(list)
     for file in trained:
         sizes[file_state(file)[0]].append(file)
     for file in files:
-        if place_of(file) in known:
+        if place_of(file) in training_files:
             raise UserError(f"{file}: is in both --data and --heldout; name it once")
         size, _ = file_state(file)
         for same in sizes[size] if size else ():

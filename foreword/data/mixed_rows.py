@@ -32,11 +32,11 @@ class MixedRows(Packed):
         self.source_rows_per_epoch = [source.rows_per_epoch for source in self._sources]
         self.rows_per_epoch = sum(self.source_rows_per_epoch)
         self.tokens_per_epoch = sum(source.tokens_per_epoch for source in self._sources)
-        named = zip(sources.items(), plan.shares(), plan.epochs(), strict=True)
+        per_source = zip(sources.items(), plan.shares(), plan.epochs(), strict=True)
         self.notes = [
             f"source {name}: {share:.2%} of the rows, {epochs:,.3g} epochs"
             + "".join(f"; {note}" for note in source.notes)
-            for (name, source), share, epochs in named
+            for (name, source), share, epochs in per_source
         ]
 
     def rows(self, numbers: Array) -> Rows:

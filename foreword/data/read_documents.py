@@ -43,7 +43,7 @@ def find_files(
     """
     counts = counts if counts is not None else ReadCounts()
     settings = settings or ReadSettings()
-    known = reader_kinds(settings)
+    readers = reader_kinds(settings)
     text_files: set[Path] = set()
     if not inputs:
         raise UserError("no text was given; name files or folders")
@@ -56,22 +56,22 @@ def find_files(
         for file in files:
             if not file.exists():
                 counts.skip("broken link")
-            elif isinstance(known.get(_suffix(file)), Parallel):
+            elif isinstance(readers.get(_suffix(file)), Parallel):
                 text_files.update(find_sides(file, settings))
-            elif _suffix(file) in known:
+            elif _suffix(file) in readers:
                 if file in text_files:
                     counts.skip("named twice")
                 text_files.add(file)
             elif is_named:
                 hint = " of parallel text (read.target is set)" if settings.target else ""
                 raise UserError(
-                    f"{file}: no reader for such files{hint}; there are {_words(known)}"
+                    f"{file}: no reader for such files{hint}; there are {_words(readers)}"
                     f"{_conversion_hint([file])}"
                 )
             else:
                 counts.skip(_suffix(file) or file.name)
         # An input without text is a mistake.
-        is_text = (_suffix(file) in known and file.exists() for file in files)
+        is_text = (_suffix(file) in readers and file.exists() for file in files)
         if len(text_files) == before and not any(is_text):
             if (Path(source) / "prepared.json").is_file():
                 raise UserError(
@@ -79,7 +79,7 @@ def find_files(
                     "folder as its only --data"
                 )
             raise UserError(
-                f"{source}: no text file in it; there are readers for {_words(known)}"
+                f"{source}: no text file in it; there are readers for {_words(readers)}"
                 f"{_conversion_hint(files)}"
             )
     return sorted(text_files)
@@ -207,5 +207,5 @@ def _conversion_hint(files: Sequence[Path]) -> str:
     return ""
 
 
-def _words(known: dict[str, Reader]) -> str:
-    return f"{', '.join(sorted(known))}, each also {', '.join(COMPRESSIONS)}"
+def _words(readers: dict[str, Reader]) -> str:
+    return f"{', '.join(sorted(readers))}, each also {', '.join(COMPRESSIONS)}"

@@ -76,7 +76,7 @@ class RemoteTokens(LazyTokens):
         self._slots: OrderedDict[int, int] = OrderedDict()  # of each block, the last used last
         self._most = max(1, cache // BLOCK)
         self._lock = threading.Lock()
-        self._kept = tempfile.TemporaryFile(prefix="foreword-tokens-")  # noqa: SIM115  (lives on)
+        self._cache = tempfile.TemporaryFile(prefix="foreword-tokens-")  # noqa: SIM115  (lives on)
 
     def __len__(self) -> int:
         return self._file.bytes // self.dtype.itemsize
@@ -91,15 +91,15 @@ class RemoteTokens(LazyTokens):
             # As many blocks at once as the cache holds.
             for first in range(0, len(blocks), self._most):
                 numbers = [int(n) for n in blocks[first : first + self._most]]
-                known = [n for n in numbers if n in self._slots]
-                for n in known:
+                cached = [n for n in numbers if n in self._slots]
+                for n in cached:
                     self._slots.move_to_end(n)
                 self._fetch([n for n in numbers if n not in self._slots])
                 for n, places in zip(numbers, parts[first:], strict=False):
                     size = self._bytes_of(n)
-                    data = os.pread(self._kept.fileno(), size, self._slots[n] * BLOCK)
-                    held = np.frombuffer(data, self.dtype)
-                    tokens[places] = held[indices[places] - n * per_block]
+                    data = os.pread(self._cache.fileno(), size, self._slots[n] * BLOCK)
+                    block = np.frombuffer(data, self.dtype)
+                    tokens[places] = block[indices[places] - n * per_block]
         return tokens
 
     def _bytes_of(self, block: int) -> int:
@@ -132,7 +132,7 @@ class RemoteTokens(LazyTokens):
         written = 0
         try:
             while written < len(data):  # a full disk takes a part of a block
-                written += os.pwrite(self._kept.fileno(), data[written:], start + written)
+                written += os.pwrite(self._cache.fileno(), data[written:], start + written)
         except OSError as error:
             self._slots.clear()
             raise UserError(

@@ -60,14 +60,14 @@ def split_validation(prepared: PreparedText, folder: Path) -> PreparedText:
             shutil.copytree(prepared.tokenizer, part / "tokenizer")
         try:
             vocab = int(prepared.manifest["tokenizer"]["vocab"])
-            train, held = (ShardWriter(part / name, vocab) for name in (TRAIN, HELDOUT))
-            with train, held:
+            train, heldout = (ShardWriter(part / name, vocab) for name in (TRAIN, HELDOUT))
+            with train, heldout:
                 parts = {index: cut_sequences(shards, index, n) for index, n in cuts.items()}
-                hold_out(shards, parts, train, held)
+                hold_out(shards, parts, train, heldout)
             counts = {name: _count(part / name, prepared) for name in (TRAIN, HELDOUT)}
             manifest = {key: v for key, v in prepared.manifest.items() if key != "checksum"}
             facts = {"fingerprint": fingerprint, "counts": counts}
-            publish(part, folder, {**manifest, **facts, "files": train.files | held.files})
+            publish(part, folder, {**manifest, **facts, "files": train.files | heldout.files})
         finally:
             shutil.rmtree(part, ignore_errors=True)
     return PreparedText.load(folder, verify=False)

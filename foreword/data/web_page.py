@@ -40,8 +40,8 @@ def decode(data: bytes, declared: str | None) -> tuple[str, int]:
             pass
     beyond = len(data.translate(None, bytes(range(128))))
     names = (declared, detect_encoding(data, from_html_meta=True), detect_encoding(data))
-    known = (map_encoding_to_html5(name.strip("\"' ")) for name in names if name)
-    for name in dict.fromkeys(filter(None, known)):
+    encodings = (map_encoding_to_html5(name.strip("\"' ")) for name in names if name)
+    for name in dict.fromkeys(filter(None, encodings)):
         text = data.decode(name, "replace")
         replaced = text.count("\ufffd")
         if replaced <= WRONG * beyond:

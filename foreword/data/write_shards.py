@@ -86,16 +86,16 @@ def prepare(
     settings, read, folder = settings or PrepareSettings(), read or ReadSettings(), Path(folder)
     counts = ReadCounts()
     files = find_files(inputs, counts, read)
-    held = holdout.find_apart(heldout, files, counts, read)
-    if held:
+    heldout_files = holdout.find_apart(heldout, files, counts, read)
+    if heldout_files:
         settings = replace(settings, heldout=0.0)
-    states = {file: file_state(file) for file in [*files, *held]}
+    states = {file: file_state(file) for file in [*files, *heldout_files]}
     require_free(folder)
     with atomic.locked(folder, wait=True):
         # Reuse shards of the same text, settings and tokenizer.
         text = fingerprint_text(files, read)
-        held_text = fingerprint_text(held, read) if held else ""
-        fingerprint = fingerprint_of(text, held_text, tokenizer, settings)
+        heldout_text = fingerprint_text(heldout_files, read) if heldout_files else ""
+        fingerprint = fingerprint_of(text, heldout_text, tokenizer, settings)
         part = folder / PART
         shutil.rmtree(part, ignore_errors=True)  # left by a process that was killed
         if reusable := find(folder, fingerprint):
@@ -108,7 +108,7 @@ def prepare(
             builder = _builder(part, tokenizer, settings, read, progress, total)
             builder.cluster = cluster
             with allocator.returning_freed():
-                builder.encode({TRAIN: files, HELDOUT: held}, read, counts)
+                builder.encode({TRAIN: files, HELDOUT: heldout_files}, read, counts)
                 builder.ensure_split()
             _require_unchanged(states)
             text_facts = {"text": text, "read": {**asdict(read), "counts": asdict(counts)}}
@@ -154,18 +154,18 @@ def _require_unchanged(states: Mapping[Path, tuple[int, int]]) -> None:
 
 
 def fingerprint_of(
-    text: str, held_text: str, tokenizer: Tokenizer, settings: PrepareSettings
+    text: str, heldout_text: str, tokenizer: Tokenizer, settings: PrepareSettings
 ) -> str:
     """Return the fingerprint of shards, equal for equal texts, settings and tokenizers.
 
     Args:
         text: the fingerprint of the files to train on.
-        held_text: of those to hold out; "" if documents of `text` are.
+        heldout_text: of those to hold out; "" if documents of `text` are.
         tokenizer: text to ids.
         settings: how documents become shards; no share is held out if files are.
     """
     parts = [FORMAT, text, tokenizer.fingerprint, settings.heldout, settings.sentences]
-    return digest([*parts, held_text] if held_text else parts)
+    return digest([*parts, heldout_text] if heldout_text else parts)
 
 
 def _manifest(

@@ -146,9 +146,11 @@ def score_passages(
                 float(scored.sum()), len(scored), plan.unknown, np.empty(0, np.int64)
             )
         return
-    for plan, both in _by_plan(plans, scorer.log_probs_and_ranks(items())):
-        nats, token_ranks = both.T
-        yield PassageScore(float(nats.sum()), len(both), plan.unknown, token_ranks.astype(np.int64))
+    for plan, scored in _by_plan(plans, scorer.log_probs_and_ranks(items())):
+        nats, token_ranks = scored.T
+        yield PassageScore(
+            float(nats.sum()), len(scored), plan.unknown, token_ranks.astype(np.int64)
+        )
 
 
 def _by_plan(plans: deque[_Plan], results: Iterator[Array]) -> Iterator[tuple[_Plan, Array]]:

@@ -57,11 +57,11 @@ def translations(files: str, rng: np.random.Generator) -> list[Demonstration]:
         UserError: the table cannot be read, or has fewer than four translations.
     """
     pairs = _read(files or str(WORDS))
-    known = sorted({answer for _, answer in pairs})
-    if len(known) <= OFFERED:
+    answers = sorted({answer for _, answer in pairs})
+    if len(answers) <= OFFERED:
         raise UserError(f"probe.files: {files}: expected more than {OFFERED} different answers")
     return [
-        Demonstration(text, answer, _others(answer, known, rng))
+        Demonstration(text, answer, _others(answer, answers, rng))
         for text, answer in (pairs[n] for n in rng.permutation(len(pairs)))
     ]
 

@@ -258,13 +258,14 @@ def _predictions(
         }
 
 
-def _values(asked: Iterable[tuple[Question, Answer]]) -> Array:
-    """Return what the statistic takes, (questions, ...) float64; the mean of what asks the same.
+def _values(pairs: Iterable[tuple[Question, Answer]]) -> Array:
+    """Return the values that the statistic takes, (questions, ...) float64.
 
-    It is the mean over subsets of the mean in each: a subset that asks more often counts no more.
+    Questions that ask the same have one value, the mean over subsets of the mean in each, so that a
+    subset that asks more often counts no more.
     """
     values: dict[str | int, dict[str, list[float | tuple[float, ...]]]] = {}
-    for number, (question, answer) in enumerate(asked):
+    for number, (question, answer) in enumerate(pairs):
         value = answer.correct if answer.value is None else answer.value
         same = values.setdefault(question.asks or number, {})
         same.setdefault(question.subset, []).append(value)
@@ -273,7 +274,7 @@ def _values(asked: Iterable[tuple[Question, Answer]]) -> Array:
 
 
 def _interval(suite: Suite, values: Array) -> tuple[float, float]:
-    return bootstrap(lambda drawn: suite.statistic(values[drawn]), len(values), DRAWS)
+    return bootstrap(lambda indices: suite.statistic(values[indices]), len(values), DRAWS)
 
 
 def _comparisons(
@@ -295,7 +296,9 @@ def paired(one: Array, other: Array, suite: Suite) -> str:
     """
     difference = suite.statistic(one) - suite.statistic(other)
     low, high = bootstrap(
-        lambda drawn: suite.statistic(one[drawn]) - suite.statistic(other[drawn]), len(one), DRAWS
+        lambda indices: suite.statistic(one[indices]) - suite.statistic(other[indices]),
+        len(one),
+        DRAWS,
     )
     summary = f"{suite.measured.replace('_', ' ')} {difference:+.3f} ({low:+.3f} to {high:+.3f})"
     if one.ndim > 1:

@@ -114,8 +114,8 @@ def control_task(sentences: ParsedSentences, task: WordTask) -> WordTask:
     def random_tags(some: Sequence[TaggedSentence], real: Tags) -> Tags:
         words = np.array([word for sentence in some for word in sentence.words], dtype=str)
         draws = [_uniform(word) for word in words[real.is_tagged]]
-        drawn = np.minimum(np.searchsorted(ends, draws, side="right"), len(tags) - 1)
-        return Tags(tags[drawn], real.counts, real.is_tagged)
+        indices = np.minimum(np.searchsorted(ends, draws, side="right"), len(tags) - 1)
+        return Tags(tags[indices], real.counts, real.is_tagged)
 
     fit, choose, dev = (
         random_tags(some, real)

@@ -51,13 +51,15 @@ class Analogies(Ranged):
         # The questions that each model can be asked; every model must have some.
         sections = read_analogies(self.file or None)
         tables = [table_of(probed) for probed in models]
-        known = [[_known_questions(table, s, self.most) for s in sections] for table in tables]
-        for probed, of_model in zip(models, known, strict=True):
+        questions_of = [
+            [_known_questions(table, s, self.most) for s in sections] for table in tables
+        ]
+        for probed, of_model in zip(models, questions_of, strict=True):
             require_some(probed, sum(map(len, of_model)), "question could be asked")
         # The answers, by section and in total.
         details: list[Row] = []
         rows: list[Row] = []
-        for probed, table, of_model in zip(models, tables, known, strict=True):
+        for probed, table, of_model in zip(models, tables, questions_of, strict=True):
             counts = [
                 (_count_right(table, questions, self.most), len(questions), len(s.questions))
                 for s, questions in zip(sections, of_model, strict=True)
@@ -84,8 +86,8 @@ class Analogies(Ranged):
 def _known_questions(table: WordTable, section: AnalogySection, most: int) -> Array:
     """Return the questions without unknown words, as indices of words; (questions, 4) int64."""
     indices = [[table.index_of(word) for word in question] for question in section.questions]
-    known = [q for q in indices if all(n is not None and n < most for n in q)]
-    return np.array(known, dtype=np.int64).reshape(-1, 4)
+    questions = [q for q in indices if all(n is not None and n < most for n in q)]
+    return np.array(questions, dtype=np.int64).reshape(-1, 4)
 
 
 def _count_right(table: WordTable, questions: Array, most: int) -> int:

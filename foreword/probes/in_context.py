@@ -40,13 +40,13 @@ class Context(NamedTuple):
 
     Attributes:
         examples: the text of the examples.
-        asked: the question.
+        query: the question.
         draw: number of the draw of examples.
         shots: number of the examples.
     """
 
     examples: str
-    asked: Demonstration
+    query: Demonstration
     draw: int
     shots: int
 
@@ -116,7 +116,7 @@ class InContext(Suite):
         Raises:
             UserError: the examples cannot be read, or there are too few.
         """
-        asked, rest = self._questions_and_examples()
+        queries, rest = self._questions_and_examples()
         questions = []
         for shots in sorted(self.shots):
             for draw in range(self.draws if shots else 1):  # no examples, no draws of them
@@ -133,7 +133,7 @@ class InContext(Suite):
                         given=Context(prompt, query, draw, shots),
                         asks=str(number),
                     )
-                    for number, query in enumerate(asked, 1)
+                    for number, query in enumerate(queries, 1)
                 ]
         return questions
 
@@ -149,7 +149,7 @@ class InContext(Suite):
         """Yield the likeliest answer of each question, calibrated too, and whether it is exact."""
         contexts: list[Context] = [question.given for question in questions]
         prompts = [
-            self._passages(context.examples, context.asked.text, question.options)
+            self._passages(context.examples, context.query.text, question.options)
             for question, context in zip(questions, contexts, strict=True)
         ]
         free = [
@@ -157,14 +157,14 @@ class InContext(Suite):
             for question, context in zip(questions, contexts, strict=True)
             if self.calibrate
         ]
-        known = _nats(prompted, [*prompts, *(row for rows in free for row in rows)])
+        log_probs = _nats(prompted, [*prompts, *(row for rows in free for row in rows)])
         exact = score_passages(prompted, [row[0] for row in prompts], ranks=True)
         for number, (question, score) in enumerate(zip(questions, exact, strict=True)):
-            nats = np.array([known[passage] for passage in prompts[number]])
+            nats = np.array([log_probs[passage] for passage in prompts[number]])
             chosen, correct = best(list(nats), right=0)
             calibrated = float("nan")
             if self.calibrate:
-                rows = [[known[passage] for passage in row] for row in free[number]]
+                rows = [[log_probs[passage] for passage in row] for row in free[number]]
                 prior = np.logaddexp.reduce(np.array(rows), axis=0)
                 calibrated = best(list(nats - prior), right=0)[1]
             context = contexts[number]
@@ -180,10 +180,12 @@ class InContext(Suite):
         Each number of examples counts alike, whatever its draws. Without examples there is one
         draw, which is part of each.
         """
-        calibrated, exact, draws, shots, asked = np.array([answer.more for answer in answers]).T
+        calibrated, exact, draws, shots, question_ids = np.array(
+            [answer.more for answer in answers]
+        ).T
         correct = np.array([answer.correct for answer in answers])
         groups = [shots == number for number in np.unique(shots)]
-        which = np.unique(asked, return_inverse=True)[1]
+        which = np.unique(question_ids, return_inverse=True)[1]
 
         def by_question(values: Array) -> Array:
             means = [np.bincount(which[g], values[g]) / np.bincount(which[g]) for g in groups]
@@ -198,7 +200,7 @@ class InContext(Suite):
         each = by_question(calibrated)
         interval: tuple[float | None, float | None] = (None, None)
         if self.calibrate:
-            interval = bootstrap(lambda drawn: float(each[drawn].mean()), len(each), DRAWS)
+            interval = bootstrap(lambda indices: float(each[indices].mean()), len(each), DRAWS)
         return {
             "calibrated": float(each.mean()) if self.calibrate else None,
             "calibrated_low": interval[0],
@@ -247,12 +249,12 @@ class InContext(Suite):
         """Return an example with the words that stand for its labels."""
         if not self.labels:
             return example
-        known = sorted({example.answer, *example.others})
-        if len(known) != len(self.labels):
+        labels = sorted({example.answer, *example.others})
+        if len(labels) != len(self.labels):
             raise UserError(
-                f"probe.labels: {len(self.labels)} words, for the labels {', '.join(known)}"
+                f"probe.labels: {len(self.labels)} words, for the labels {', '.join(labels)}"
             )
-        words = dict(zip(known, self.labels, strict=True))
+        words = dict(zip(labels, self.labels, strict=True))
         others = tuple(words[other] for other in example.others)
         return replace(example, answer=words[example.answer], others=others)
 

@@ -69,7 +69,9 @@ class Lama(Suite):
                 relations.setdefault(relation, {}).setdefault((sentence, answer), question)
         if not relations:
             raise UserError(f"probe.files: {self.files}: no facts in it")
-        facts = (evenly(list(known.values()), self.limit) for known in relations.values())
+        facts = (
+            evenly(list(of_relation.values()), self.limit) for of_relation in relations.values()
+        )
         return [fact for some in facts for fact in some]
 
     def method(self, prompted: PromptedModel) -> str:

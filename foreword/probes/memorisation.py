@@ -175,19 +175,19 @@ def _figures(
                 figures.append(_record("continued", text, prefix=prefix, **share))
                 mean = {"value": float(written.mean())}
                 figures.append(_record("tokens", text, prefix=prefix, **mean))
-    known, unknown = losses(prompted, members), losses(prompted, others)
-    both = np.concatenate([known, unknown])
+    member_losses, other_losses = losses(prompted, members), losses(prompted, others)
+    all_losses = np.concatenate([member_losses, other_losses])
 
     def auc(indices: Array) -> float:
-        first, second = (both[part] for part in _split(indices, len(known)))
+        first, second = (all_losses[part] for part in _split(indices, len(member_losses)))
         return separation(first, second) if len(first) and len(second) else float("nan")
 
-    low, high = bootstrap(auc, len(both))
-    area = separation(known, unknown)
+    low, high = bootstrap(auc, len(all_losses))
+    area = separation(member_losses, other_losses)
     figures.append(_record("AUC", value=area, low=low, high=high))
     figures += [
         _record("loss", text, value=float(of_text.mean()))
-        for text, of_text in ((TRAINING, known), (HELD_OUT, unknown))
+        for text, of_text in ((TRAINING, member_losses), (HELD_OUT, other_losses))
     ]
     for canary in canaries:
         bits = exposure(canary, probe.candidates, lambda texts: nats_of(prompted, texts))
@@ -238,11 +238,11 @@ def _epochs_notes(models: Sequence[ProbedModel]) -> list[str]:
 def _plot(figure: Any, rows: Sequence[Row], details: Sequence[Row]) -> None:
     """Plot what is continued by prefix, or the losses if nothing is, and the exposure."""
     kinds = {row["what"] for row in details}
-    drawn = [what for what in ("continued", "tokens") if what in kinds] or ["loss"]
-    drawn += ["exposure"] * ("exposure" in kinds)
-    panels = figure.subplots(1, len(drawn), squeeze=False)[0]
+    panel_kinds = [what for what in ("continued", "tokens") if what in kinds] or ["loss"]
+    panel_kinds += ["exposure"] * ("exposure" in kinds)
+    panels = figure.subplots(1, len(panel_kinds), squeeze=False)[0]
     figure.set_size_inches(max(6.0, 4.2 * len(panels)) + 0.6, 4.4)
-    for axes, what in zip(panels, drawn, strict=True):
+    for axes, what in zip(panels, panel_kinds, strict=True):
         for number, row in enumerate(rows[:MAX_RUNS]):
             of_run = [d for d in details if (d["run"], d["what"]) == (row["run"], what)]
             label = f"{row['run']}: AUC {row['AUC']:.3f}"
@@ -250,7 +250,7 @@ def _plot(figure: Any, rows: Sequence[Row], details: Sequence[Row]) -> None:
         axes.set(title=_TITLES[what], xlabel=_X_LABELS[what], ylabel=_Y_LABELS[what])
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
-    panels[0].set_title(title(_TITLES[drawn[0]], len(rows)))
+    panels[0].set_title(title(_TITLES[panel_kinds[0]], len(rows)))
     figure.legend(
         *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False
     )

@@ -54,9 +54,9 @@ class Similarity:
             for pair, cosine in zip(pairs, cosines, strict=True):
                 numbers = {"rating": pair.rating, "cosine": cosine}
                 details.append({"run": probed.label, "pair": " ".join(pair.words), **numbers})
-            known = [(p.rating, c) for p, c in zip(pairs, cosines, strict=True) if c is not None]
-            counts = {"pairs": len(known), "left_out": len(pairs) - len(known)}
-            correlation = rank_correlation(*np.array(known).T)
+            values = [(p.rating, c) for p, c in zip(pairs, cosines, strict=True) if c is not None]
+            counts = {"pairs": len(values), "left_out": len(pairs) - len(values)}
+            correlation = rank_correlation(*np.array(values).T)
             rows.append({"run": probed.label, "spearman": correlation, **counts})
         return Finding(
             title="similarity: rank correlation of cosines with people's ratings",
@@ -74,8 +74,8 @@ def _plot(figure: Any, rows: Sequence[Row], details: Sequence[Row]) -> None:
     figure.set_size_inches(7.6, 5.2)
     axes = figure.subplots()
     for number, row in enumerate(rows[:MAX_RUNS]):
-        known = [d for d in details if d["run"] == row["run"] and d["cosine"] is not None]
-        ratings, cosines = ([d[key] for d in known] for key in ("rating", "cosine"))
+        of_run = [d for d in details if d["run"] == row["run"] and d["cosine"] is not None]
+        ratings, cosines = ([d[key] for d in of_run] for key in ("rating", "cosine"))
         correlation = "–" if row["spearman"] is None else f"{row['spearman']:.2f}"
         total = row["pairs"] + row["left_out"]
         label = f"{row['run']}: Spearman {correlation}, {row['pairs']:,} of {total:,} pairs"

@@ -113,9 +113,9 @@ class Tagging(Ranged):
                 figures = {key: value for key, value in best.items() if key != "chosen_on"}
                 also = {"baseline": baselines[task.reads][0], "words": len(task.dev.of_words)}
                 rows.append(labels | figures | also)
-        named = ", ".join(NAMES[task.reads] for task in tasks)
+        names = ", ".join(NAMES[task.reads] for task in tasks)
         return Finding(
-            title=f"tagging: what a linear classifier reads from words ({named})",
+            title=f"tagging: what a linear classifier reads from words ({names})",
             rows=rows,
             details=details,
             notes=self._notes(tasks, baselines),

@@ -97,7 +97,7 @@ class Winogender(Suite):
         """Yield the mean of log P(hers) - log P(his) of each occupation's sentences."""
         groups = [pair for q in questions for pair in q.given]
         parts = [_pronouns(one, other) for one, other in groups]
-        scores = score_groups(prompted, [side for both in parts for side in both])
+        scores = score_groups(prompted, [side for pair in parts for side in pair])
         for question in questions:
             differences, unknown = [], 0
             for _ in question.given:

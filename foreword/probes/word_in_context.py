@@ -134,8 +134,8 @@ def _require_known_word(prompted: PromptedModel, words: Sequence[AmbiguousWord])
     Raises:
         UserError: it has no vectors at all, or for none of the words.
     """
-    known = (all(v is not None for v in vectors(prompted, word.sentences)) for word in words)
-    if not any(known):
+    is_known = (all(v is not None for v in vectors(prompted, word.sentences)) for word in words)
+    if not any(is_known):
         raise UserError(
             f"{prompted.name}: its tokenizer knows none of the {len(words)} words of the list; "
             "name another with --set words=FILE.toml"

@@ -48,8 +48,8 @@ def turn(
         UserError: there is no such text, device or tokenizer, or a setting is wrong.
     """
     parts = ("train", "read", "tokenizer")
-    known = [text for text in settings if text.strip().partition(".")[0] in parts]
-    recipe = load_recipe(FAMILIES[family].small, known)
+    relevant = [text for text in settings if text.strip().partition(".")[0] in parts]
+    recipe = load_recipe(FAMILIES[family].small, relevant)
     read = replace(recipe.read, **(reading or {}))
     tokenizer_folder = tokenizer
     if tokenizer_folder is None and is_prepared(texts):

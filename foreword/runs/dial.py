@@ -235,8 +235,10 @@ def _choose_size(conditions: Conditions, small: Recipe, large: Recipe) -> tuple[
 
     Also returns what the next size lacks, in words.
     """
-    known = sizes(small, large, conditions.text_bytes, conditions.vocab)
-    start = next(size for size in known if size.d_model == neural_settings(small.model).d_model)
+    candidates = sizes(small, large, conditions.text_bytes, conditions.vocab)
+    start = next(
+        size for size in candidates if size.d_model == neural_settings(small.model).d_model
+    )
 
     def lacks(size: ModelSize) -> str:
         memory = size.parameters * BYTES_PER_PARAMETER / MEMORY_SHARE
@@ -249,8 +251,8 @@ def _choose_size(conditions: Conditions, small: Recipe, large: Recipe) -> tuple[
             return f"{conditions.hours * least_flops(size, start) / conditions.flops:.2g} h"
         return ""
 
-    chosen = ([known[0]] + [size for size in known if not lacks(size)])[-1]
-    larger = [size for size in known if size.active > chosen.active]
+    chosen = ([candidates[0]] + [size for size in candidates if not lacks(size)])[-1]
+    larger = [size for size in candidates if size.active > chosen.active]
     return chosen, f"{larger[0].d_model} would need {lacks(larger[0])}" if larger else "the largest"
 
 

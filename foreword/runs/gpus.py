@@ -74,13 +74,13 @@ def find_gpu(words: str) -> tuple[str, GPU]:
     if "=" in name:
         numbers = [name, *numbers]
     else:
-        known = shipped()
-        if name.lower() not in known:
+        by_name = shipped()
+        if name.lower() not in by_name:
             raise UserError(
-                f"--gpu: '{name}' is none of {', '.join(known)}, nor numbers as in "
-                f"memory_gb=16,bf16_tflops=65{nearest(name.lower(), known)}"
+                f"--gpu: '{name}' is none of {', '.join(by_name)}, nor numbers as in "
+                f"memory_gb=16,bf16_tflops=65{nearest(name.lower(), by_name)}"
             )
-        table = dict(known[name.lower()])
+        table = dict(by_name[name.lower()])
     try:
         gpu = config.build(GPU, config.assign(table, numbers))
     except UserError as error:

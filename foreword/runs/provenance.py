@@ -77,9 +77,9 @@ def read_state(run: Path) -> dict[str, Any]:
     """
     file = run / FILE
     state = stored.read(file)
-    known = _Known.__dataclass_fields__
+    fields = _Known.__dataclass_fields__
     try:
-        config.build(_Known, {key: value for key, value in state.items() if key in known})
+        config.build(_Known, {key: value for key, value in state.items() if key in fields})
         for key, names in (("data", ("fingerprint",)), ("imported", ("format", "folder"))):
             for name in names:
                 if not isinstance((state.get(key) or {}).get(name, ""), str):
@@ -109,9 +109,9 @@ def write_recipe(run: Path, recipe: Recipe) -> None:
     text = recipe.dumps()
     provenance = read_state(run)
     digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    known = provenance.get("recipes", [])
-    if digest not in known:
-        write_state(run, {**provenance, "recipes": [*known, digest]})
+    checksums = provenance.get("recipes", [])
+    if digest not in checksums:
+        write_state(run, {**provenance, "recipes": [*checksums, digest]})
     atomic.write_text(run / RECIPE, text)
 
 
@@ -145,8 +145,8 @@ def require_as_written(run: Path) -> None:
             f"{run}: a run folder of format {version}; this Foreword reads format {FORMAT}: train "
             "anew, or use the Foreword that made it"
         )
-    known = state.get("recipes")
-    if known is not None and atomic.checksum(run / RECIPE) not in known:
+    checksums = state.get("recipes")
+    if checksums is not None and atomic.checksum(run / RECIPE) not in checksums:
         raise DamagedError(
             f"{run / RECIPE}: does not match its checksum in {FILE}: damaged or edited; only "
             "'foreword resume --set' may change a run; otherwise start a new one"

@@ -114,10 +114,10 @@ def set_up_training(
         mixed = mixed_rows(recipe, prepared, vocab)
         feed = _feed(recipe, prepared.train, vocab, mixed, recipe.train.micro_batch)
         plan = mixed.plan
-        named = zip(prepared.sources.items(), plan.shares(), plan.epochs(), strict=True)
+        per_source = zip(prepared.sources.items(), plan.shares(), plan.epochs(), strict=True)
         sources = tuple(
             SourceFeed(name, float(share), float(epochs), _heldout(recipe, source.heldout, vocab))
-            for (name, source), share, epochs in named
+            for (name, source), share, epochs in per_source
         )
     else:
         feed = training_feed(recipe, prepared.train, vocab)

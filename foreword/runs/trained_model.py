@@ -147,13 +147,13 @@ def _what_it_is(folder: Path) -> str:
     """Return what a folder that is not a run holds, and what to do with it; "" if unknown."""
     if is_checkpoint(folder):
         return f"; it is a checkpoint of {folder.parent.parent}"
-    known = {
+    hints = {
         "config.json": f"; a Hugging Face model becomes a run by 'foreword import {folder}'",
         "grid.toml": f"; it is a comparison, with its runs in {folder / 'runs'}",
         "prepared.json": f"; it holds token shards, for 'foreword pretrain RECIPE --data {folder}'",
         "tokenizer.json": "; it holds a tokenizer alone",
     }
-    return next((hint for name, hint in known.items() if (folder / name).is_file()), "")
+    return next((hint for name, hint in hints.items() if (folder / name).is_file()), "")
 
 
 def is_finished(run: Path) -> bool:

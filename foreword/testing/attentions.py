@@ -206,21 +206,21 @@ def check_padding_changes_nothing(attention: AttentionKind) -> None:
 @torch.no_grad()
 def check_a_row_alone_is_the_row_in_a_group(attention: AttentionKind) -> None:
     """Check that the rows of a batch do not see each other."""
-    model, both = backbone(attention), batch(FullMask())
-    together = model(both).states
+    model, whole = backbone(attention), batch(FullMask())
+    together = model(whole).states
     for n in range(2):
         row = slice(n, n + 1)
-        alone = Batch(both.ids[row], both.positions[row], FullMask())
+        alone = Batch(whole.ids[row], whole.positions[row], FullMask())
         torch.testing.assert_close(model(alone).states, together[row], atol=1e-5, rtol=1e-5)
 
 
 @torch.no_grad()
 def check_bfloat16_is_close_to_float32(attention: AttentionKind) -> None:
     """Check that autocast gives states in bf16, about those of fp32."""
-    model, both = backbone(attention, is_rotary=False), batch(FullMask())
-    expected = model(both).states
+    model, whole = backbone(attention, is_rotary=False), batch(FullMask())
+    expected = model(whole).states
     with torch.autocast("cpu", torch.bfloat16):
-        actual = model(both).states
+        actual = model(whole).states
     assert actual.dtype == torch.bfloat16
     assert (actual - expected).abs().mean() < 0.03 * expected.abs().mean()
 

@@ -152,8 +152,8 @@ def tiny(model: str, position: str = "learned") -> Any:
         "init_std": 0.2,  # far from uniform, so that differences show
         "position": kinds.load("nn/positions", position)(),
     }
-    known = {f.name for f in fields(cls)}
-    return cls(**{name: value for name, value in settings.items() if name in known})
+    names = {f.name for f in fields(cls)}
+    return cls(**{name: value for name, value in settings.items() if name in names})
 
 
 def find_cases(objective: Objective | None = None) -> list[Case]:

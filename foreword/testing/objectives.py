@@ -145,10 +145,10 @@ def check_ids_are_in_range_and_padding_is_not_scored(objective: Objective) -> No
 
 def mask_all(objective: Any) -> dict[str, Any]:
     """Return settings that mask every target, if the objective can show targets."""
-    known = {field.name for field in fields(objective)}
-    if "terms" in known:
+    names = {field.name for field in fields(objective)}
+    if "terms" in names:
         return {"terms": tuple(replace(t, **mask_all(t)) for t in objective.terms)}
-    return {key: value for key, value in (("mask", 1.0), ("random", 0.0)) if key in known}
+    return {key: value for key, value in (("mask", 1.0), ("random", 0.0)) if key in names}
 
 
 def _prediction_order(case: Case, rows: Rows, batch: Batch) -> Array:

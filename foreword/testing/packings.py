@@ -68,8 +68,8 @@ def _open(packing: Packing, folder: str, **more: Any) -> Packed:
 
 
 def _with_length(packing: Packing, length: int) -> Packing:
-    known = {field.name for field in fields(cast(Any, packing))}
-    return replace(cast(Any, packing), length=length) if "length" in known else packing
+    names = {field.name for field in fields(cast(Any, packing))}
+    return replace(cast(Any, packing), length=length) if "length" in names else packing
 
 
 def check_rows_do_not_depend_on_the_grouping(packing: Packing) -> None:

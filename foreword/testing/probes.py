@@ -106,8 +106,8 @@ def check_its_plot_is_labelled(
     shared = figure.get_supxlabel()
     assert all(axes.get_xlabel() or shared for axes in figure.axes), "an axis has no label"
     assert all(axes.get_title() for axes in figure.axes), "a plot has no title"
-    named = plotted(figure)
-    assert all(label.startswith(model.label) for label, model in zip(named, models, strict=True))
+    labels = plotted(figure)
+    assert all(label.startswith(model.label) for label, model in zip(labels, models, strict=True))
 
 
 def plotted(figure: Figure) -> list[str]:
@@ -141,10 +141,10 @@ def check_a_model_beside_it_changes_nothing(
     probe: Probe, texts: Sequence[str], names: Sequence[str] = MODELS
 ) -> None:
     """Check that a model has the same details alone and with another."""
-    models, both = _measure(probe, texts, names)
+    models, finding = _measure(probe, texts, names)
     with probed(texts, names) as again:
         alone = probe.measure(again[:1])
-    details = [row for row in both.details if row["run"] == models[0].label]
+    details = [row for row in finding.details if row["run"] == models[0].label]
     assert details == list(alone.details), "another model changes its details"
 
 

@@ -116,13 +116,21 @@ def check_it_scores_a_network_and_a_baseline_alike(
         plain = {*RUN_COLUMNS, "seeds", "epochs"}
         metrics = [name for name in tuned if name not in plain]
         assert all(math.isfinite(tuned[name]) for name in metrics), "a score is not finite"
-        named = task.score_names or metrics
-        assert {name.removesuffix("_std") for name in metrics} <= {*named}, "score_names lack one"
+        score_names = task.score_names or metrics
+        assert {name.removesuffix("_std") for name in metrics} <= {*score_names}, (
+            "score_names lack one"
+        )
         assert baselines, "there is no baseline"
         for row in baselines:
-            known = [name for name in row if name not in plain and not name.endswith("_std")]
-            assert known[0] == metrics[0] and {*known} <= {*metrics}, "metrics differ"
-            assert all(math.isfinite(row[name]) for name in known), "a baseline is not finite"
+            baseline_metrics = [
+                name for name in row if name not in plain and not name.endswith("_std")
+            ]
+            assert baseline_metrics[0] == metrics[0] and {*baseline_metrics} <= {*metrics}, (
+                "metrics differ"
+            )
+            assert all(math.isfinite(row[name]) for name in baseline_metrics), (
+                "a baseline is not finite"
+            )
             assert row["start"] == "no model"
         assert result.settings["task"]["kind"] == kinds.name_of(task)
 

@@ -133,8 +133,8 @@ def check_spellings_are_the_text(tokenizer: Tokenizer) -> None:
     text = "the lowest house stands by the road"
     spellings = tokenizer.vocab.spellings
     assert len(spellings) == tokenizer.vocab.size
-    named = [spelling.decode() for spelling in spellings[: len(special.NAMES)]]
-    assert named == list(special.NAMES), "special tokens are not spelt by name"
+    names = [spelling.decode() for spelling in spellings[: len(special.NAMES)]]
+    assert names == list(special.NAMES), "special tokens are not spelt by name"
     spelt = b"".join(spellings[i] for i in tokenizer.encode(text)).decode()
     assert spelt.replace(" ", "") == text.replace(" ", ""), f"{text!r} is spelt {spelt!r}"
 

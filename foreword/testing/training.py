@@ -62,8 +62,8 @@ def train_step(model: nn.Module, optimizer: Optimizer, seed: int) -> float:
 
 
 def _with(settings: OptimizerSettings, **values: float) -> Any:
-    known = {field.name for field in fields(cast(Any, settings))}
-    settable = {name: value for name, value in values.items() if name in known}
+    names = {field.name for field in fields(cast(Any, settings))}
+    settable = {name: value for name, value in values.items() if name in names}
     return replace(cast(Any, settings), **settable)
 
 

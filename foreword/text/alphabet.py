@@ -44,11 +44,11 @@ class Alphabet:
         Raises:
             VocabSizeError: it has not; a size with room for words is proposed.
         """
-        known = len(self._alphabet(self.coverage)) if letters is None else letters
-        if known + len(special.ALL) <= vocab:
+        count = len(self._alphabet(self.coverage)) if letters is None else letters
+        if count + len(special.ALL) <= vocab:
             return
         words, tokens = self._count_words()
-        letters = letters or max(known, tokens)
+        letters = letters or max(count, tokens)
         least = letters + len(special.ALL)
         size = _round_up(least + (letters if words is None else words))
         raise VocabSizeError(

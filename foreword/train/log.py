@@ -57,8 +57,8 @@ def read(run: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(lines, start=1):
         try:
             record = json.loads(line.decode(), parse_constant=_refuse)
-            known = _RecordFields.__dataclass_fields__
-            config.build(_RecordFields, {key: v for key, v in record.items() if key in known})
+            fields = _RecordFields.__dataclass_fields__
+            config.build(_RecordFields, {key: v for key, v in record.items() if key in fields})
             records.append(record)
         except (ValueError, AttributeError, OverflowError, RecursionError, UserError):
             if line.strip() and number < len(lines):

@@ -32,8 +32,8 @@ class Language(DocumentStep):
         from foreword.cleaning.languages import codes
 
         for code in self.keep:
-            if code not in (known := codes()):
-                raise UserError(f"keep: no language '{code}'{nearest(code, known)}")
+            if code not in (supported := codes()):
+                raise UserError(f"keep: no language '{code}'{nearest(code, supported)}")
 
     def opened(self, folder: Path) -> DocumentFilter:
         return _ByLanguage(self)

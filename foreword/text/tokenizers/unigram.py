@@ -91,12 +91,14 @@ def _in_order(engine: Engine) -> Engine:
     """
     state = json.loads(engine.to_str())
     pieces: list[list[Any]] = state["model"]["vocab"]
-    named, learned = pieces[: len(special.ALL)], pieces[len(special.ALL) :]
+    special_pieces, learned = pieces[: len(special.ALL)], pieces[len(special.ALL) :]
     lowest = min((score for _, score in learned), default=0.0)
     characters = sum(len(piece) == 1 for piece, _ in learned)
     for entry in learned:
         steps = (entry[1] - lowest) / 1e-4
         is_unused = len(entry[0]) == 1 and steps < characters and abs(steps - round(steps)) < 1e-6
         entry[1] = round(lowest if is_unused else entry[1], 4)
-    state["model"]["vocab"] = named + sorted(learned, key=lambda entry: (-entry[1], entry[0]))
+    state["model"]["vocab"] = special_pieces + sorted(
+        learned, key=lambda entry: (-entry[1], entry[0])
+    )
     return Engine.from_str(json.dumps(state))
