@@ -68,10 +68,10 @@ class Corpora:
         """
         if not recipe.data.sources:
             return self._shards_of(recipe, self._texts)
-        each = {
+        sources = {
             source.name: self.source_shards(recipe, source.name) for source in recipe.data.sources
         }
-        return PreparedText.mixture(self._folder, each)
+        return PreparedText.mixture(self._folder, sources)
 
     def source_shards(self, recipe: Recipe, name: str) -> PreparedText:
         """Return the token shards of a source, of any cell, for a recipe.
@@ -90,8 +90,8 @@ class Corpora:
         shards = self.shards_for(recipe)
         if not shards.sources:
             return self._validation_of(shards)
-        each = {name: self._validation_of(source) for name, source in shards.sources.items()}
-        return PreparedText.mixture(self._folder, each)
+        sources = {name: self._validation_of(source) for name, source in shards.sources.items()}
+        return PreparedText.mixture(self._folder, sources)
 
     def tokenizer_for(self, recipe: Recipe) -> Tokenizer:
         """Return the tokenizer of the recipe's token shards."""

@@ -36,7 +36,9 @@ def write_plot(results: Results) -> str:
     texts = texts_of(grid.sources)
     measured = [text for text in texts if results.metric(text)]
     panels: list[Any] = [measured] if measured else []  # all texts in one, each task in its own
-    panels += [each for each in grid.measures if each not in texts and results.metric(each)]
+    panels += [
+        measure for measure in grid.measures if measure not in texts and results.metric(measure)
+    ]
     with matplotlib.rc_context(figures.STYLE):
         figure = Figure(figsize=(6.5 + 3.6 * len(panels), 4.6), layout="constrained")
         widths = [6.5, *[3.6] * len(panels)]

@@ -64,7 +64,7 @@ def named(probes: Sequence[Probe]) -> tuple[GridProbe, ...]:
         name = name_of(probe).replace("_", " ")
         number = 1 + sum(other.split(" #")[0] == name for other in names)
         names.append(name if number == 1 else f"{name} #{number}")
-    return tuple(GridProbe(*each) for each in zip(names, probes, strict=True))
+    return tuple(GridProbe(name, probe) for name, probe in zip(names, probes, strict=True))
 
 
 def measure_loss(text: GridText, shards: str, trained: TrainedModel) -> dict[str, Any]:

@@ -201,7 +201,9 @@ class Results:
             "axis": self.axis.label,
             "is_one_objective": self.is_one_objective,
             "dev": dict(self.dev),
-            "metrics": {each.name: self.metric(each) for each in self.comparison.grid.measures},
+            "metrics": {
+                measure.name: self.metric(measure) for measure in self.comparison.grid.measures
+            },
             "cells": [self._cell(cell) for cell in self.comparison.grid.cells],
             "trials": [asdict(trial) for trial in self.trials],
             "runs": [asdict(run) for run in self.runs],

@@ -110,7 +110,9 @@ class Comparison:
                 if seed == 1:
                     pieces += [Work(cell, SEED, values=v) for v in self.grid.trials(cell)]
                 pieces.append(Work(cell, seed))
-                pieces += [Work(cell, seed, probe=each) for each in self.grid.measurements]
+                pieces += [
+                    Work(cell, seed, probe=measurement) for measurement in self.grid.measurements
+                ]
                 for task in self.tasks_of(cell):
                     pieces.append(Work(cell, seed, task))
                     if task.scratch and seed == 1:
@@ -262,13 +264,14 @@ class Comparison:
                 probe=piece.probe,
                 device=self.recipes[piece.cell.name, piece.seed].train.device,
             )
-        chosen = self.recipe(piece.cell, piece.seed)
-        if chosen is None:
+        run_recipe = self.recipe(piece.cell, piece.seed)
+        if run_recipe is None:
             raise UserError("every run of its sweep diverged; give the cell other values to try")
         if run is None:
             name, key = f"{piece.cell.name}-{piece.seed}", self._run_key(piece.cell, piece.seed)
             run = results_cache.store(self.out / "runs", name, key).with_suffix("")
-        return PieceOrder(command, chosen, _folders(self.corpora.shards_for(chosen)), run)
+        run_shards = self.corpora.shards_for(run_recipe)
+        return PieceOrder(command, run_recipe, _folders(run_shards), run)
 
     def store(self, piece: Work, content: dict[str, Any]) -> None:
         """Save the result of a piece; that of a pretraining is its run."""

@@ -75,7 +75,7 @@ def combinations(table: Any) -> list[Values]:
     if not settings:
         return []
     return [
-        dict(zip(settings, each, strict=True)) for each in itertools.product(*settings.values())
+        dict(zip(settings, values, strict=True)) for values in itertools.product(*settings.values())
     ]
 
 

@@ -48,10 +48,10 @@ class Split:
         self.unknown += encoded.unknown
 
     @classmethod
-    def sum(cls, several: Sequence[Split]) -> Split:
+    def sum(cls, splits: Sequence[Split]) -> Split:
         """Return the size of several together."""
         names = [f.name for f in fields(cls)]
-        return cls(*(sum(getattr(split, name) for split in several) for name in names))
+        return cls(*(sum(getattr(split, name) for split in splits) for name in names))
 
 
 @dataclass(frozen=True)
@@ -148,11 +148,12 @@ class PreparedText:
             folder: names them in messages.
             sources: the sources by name, made with one tokenizer.
         """
-        each = list(sources.values())
+        prepared = list(sources.values())
         counts = {
-            side: Split.sum([source.counts[side] for source in each]) for side in (TRAIN, HELDOUT)
+            side: Split.sum([source.counts[side] for source in prepared])
+            for side in (TRAIN, HELDOUT)
         }
-        manifests = [source.manifest for source in each]
+        manifests = [source.manifest for source in prepared]
         fingerprint = digest([[name, source.fingerprint] for name, source in sources.items()])
         manifest = {
             "fingerprint": fingerprint,
@@ -164,8 +165,8 @@ class PreparedText:
                 for name, source in sources.items()
             },
         }
-        train = Shards.chain(folder / TRAIN, [source.train for source in each])
-        heldout = Shards.chain(folder / HELDOUT, [source.heldout for source in each])
+        train = Shards.chain(folder / TRAIN, [source.train for source in prepared])
+        heldout = Shards.chain(folder / HELDOUT, [source.heldout for source in prepared])
         return cls(folder, train, heldout, counts, manifest, sources=dict(sources))
 
     @property

@@ -108,23 +108,23 @@ class Shards:
         return cls(prefix, tokens.read(dtype), lengths, documents, (index, tokens))
 
     @classmethod
-    def chain(cls, prefix: str | Path, several: Sequence[Shards]) -> Shards:
+    def chain(cls, prefix: str | Path, parts: Sequence[Shards]) -> Shards:
         """Return the documents of several shards, one after the other; tokens are not copied.
 
         Args:
             prefix: names them in messages.
-            several: the shards, at least one.
+            parts: the shards, at least one.
         """
-        sequences = np.cumsum([0, *(len(shards.sequence_lengths) for shards in several)])
+        sequences = np.cumsum([0, *(len(shards.sequence_lengths) for shards in parts)])
         indices = [
-            shards.document_index[:-1] + n for shards, n in zip(several, sequences, strict=False)
+            shards.document_index[:-1] + n for shards, n in zip(parts, sequences, strict=False)
         ]
         return cls(
             Path(prefix),
-            ChainedTokens([shards.all_tokens for shards in several]).as_array(),
-            ChainedTokens([shards.sequence_lengths for shards in several]).as_array(),
+            ChainedTokens([shards.all_tokens for shards in parts]).as_array(),
+            ChainedTokens([shards.sequence_lengths for shards in parts]).as_array(),
             np.concatenate([*indices, sequences[-1:]]),
-            tuple(file for shards in several for file in shards.mapped),
+            tuple(file for shards in parts for file in shards.mapped),
         )
 
     def __len__(self) -> int:

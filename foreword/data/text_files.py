@@ -107,10 +107,10 @@ class ReadCounts:
         self.left[why] = self.left.get(why, 0) + 1
 
 
-def sum_counts(several: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the counts of several readings together, each as a table."""
+def sum_counts(readings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the sum of the counts of several readings, each as a table."""
     totals: dict[str, Any] = {}
-    for counts in several:
+    for counts in readings:
         for name, value in counts.items():
             if isinstance(value, Mapping):
                 totals[name] = dict(Counter(totals.get(name, {})) + Counter(value))

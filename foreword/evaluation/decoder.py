@@ -106,8 +106,8 @@ class Decoder:
 
     def _go_on(self, texts: Sequence[_Text]) -> list[int]:
         """Add to each text the tokens that follow what was read last; return how many."""
-        chosen = zip(texts, *self._choose(texts), strict=True)
-        return [self._extend(text, ids, nats) for text, ids, nats in chosen]
+        extensions = zip(texts, *self._choose(texts), strict=True)
+        return [self._extend(text, ids, nats) for text, ids, nats in extensions]
 
     def _unfinished(self, texts: Sequence[_Text]) -> list[_Text]:
         """Return the texts that have not ended; the model forgets the others."""
@@ -136,11 +136,11 @@ class Decoder:
         if self.prompted.is_count_based and logits.isneginf().all(-1).any():
             name = self.prompted.name
             raise UserError(f"{name}: after this context only [UNK] has probability")
-        chosen = sample_tokens(logits, limits.sampling, self._draws_of(texts, count))
-        ids = chosen.view(rows, count).tolist()
+        tokens = sample_tokens(logits, limits.sampling, self._draws_of(texts, count))
+        ids = tokens.view(rows, count).tolist()
         if normaliser is None:
             return ids, [[] for _ in ids]
-        nats = logits.gather(1, chosen[:, None]) - normaliser
+        nats = logits.gather(1, tokens[:, None]) - normaliser
         return ids, nats.view(rows, count).tolist()
 
     def _draws_of(self, texts: Sequence[_Text], count: int) -> Tensor:
@@ -155,13 +155,13 @@ class Decoder:
         device = self.prompted.device
         return torch.tensor(numbers, dtype=widest(device), device=device)
 
-    def _extend(self, text: _Text, chosen: list[int], nats: list[float]) -> int:
+    def _extend(self, text: _Text, ids: list[int], nats: list[float]) -> int:
         """Add the chosen tokens to a text, up to a wrong guess or its end; return how many."""
         right = 0
-        while right < len(text.guesses) and text.guesses[right] == chosen[right]:
+        while right < len(text.guesses) and text.guesses[right] == ids[right]:
             right += 1
         text.drafts.verified(len(text.guesses), right)
-        new = chosen[: right + 1]
+        new = ids[: right + 1]
         for n, token in enumerate(new):
             text.nats += nats[n : n + 1]
             if token in self.stops:

@@ -118,8 +118,8 @@ def text_states(
     around = len(prompted.with_special_tokens(np.empty(0, dtype=np.int64)))
     size = (prompted.limit or 0) - around if splits else 0
     iterator = iter(texts)
-    while some := list(islice(iterator, AT_ONCE)):
-        encoded = [prompted.tokenizer.encode_with_offsets(text) for text in some]
+    while batch := list(islice(iterator, AT_ONCE)):
+        encoded = [prompted.tokenizer.encode_with_offsets(text) for text in batch]
         parts = [_parts(ids, size) for ids, _ in encoded]
         rows = [prompted.with_special_tokens(part) for of_text in parts for part in of_text]
         layers = [

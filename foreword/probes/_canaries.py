@@ -49,7 +49,7 @@ def read_canaries(file: str) -> list[Canary]:
                 f"probe.canaries: {file}: '{text}' has no digit; the secret of a canary are its "
                 "digits, as in 'The code of the safe is 4831.'"
             )
-    return [Canary(*each) for each in Counter(texts).items()]
+    return [Canary(text, times) for text, times in Counter(texts).items()]
 
 
 def candidates(text: str, count: int) -> list[str]:

@@ -86,13 +86,13 @@ def states_of_layer(reader: NeuralBackbone, batch: Batch, layer: int) -> tuple[H
 
 def _choose_predictions(is_scored: Array, positions: int) -> Array:
     """Return the predictions to measure in each row, (rows, at most positions) int64; -1: none."""
-    chosen = np.full((len(is_scored), positions), -1, dtype=np.int64)
+    predictions = np.full((len(is_scored), positions), -1, dtype=np.int64)
     for n, row in enumerate(is_scored):
         scored = np.flatnonzero(row)
         last = scored[len(scored) // 2 :][::-1]
         count = min(positions, len(last))
-        chosen[n, :count] = last[np.linspace(0, len(last) - 1, count).round().astype(np.int64)]
-    return chosen[:, (chosen >= 0).any(0)]
+        predictions[n, :count] = last[np.linspace(0, len(last) - 1, count).round().astype(np.int64)]
+    return predictions[:, (predictions >= 0).any(0)]
 
 
 def _distances(batch: Batch, rows: Tensor, column: Tensor) -> tuple[Tensor, Tensor]:

@@ -89,12 +89,12 @@ def word_task(sentences: ParsedSentences, reads: WordProperty) -> WordTask:
     in_fit = [tag for sentence in sentences.fit for tag in sentence.tags[reads] if tag is not None]
     frequent = {tag for tag, _ in Counter(in_fit).most_common(MOST.get(reads))}
 
-    def tags(some: Sequence[TaggedSentence]) -> list[list[str | None]]:
+    def tags(part: Sequence[TaggedSentence]) -> list[list[str | None]]:
         return [
-            [t if t in frequent or reads not in MOST else None for t in s.tags[reads]] for s in some
+            [t if t in frequent or reads not in MOST else None for t in s.tags[reads]] for s in part
         ]
 
-    parts = [tags(some) for some in sentences]
+    parts = [tags(part) for part in sentences]
     baseline = _most_frequent(sentences, parts[0], parts[2])
     fit, choose, dev = map(Tags.of, parts)
     return WordTask(reads, fit, choose, dev, np.array(baseline, dtype=str))
@@ -111,15 +111,15 @@ def control_task(sentences: ParsedSentences, task: WordTask) -> WordTask:
     tags, counts = np.unique(task.fit.of_words, return_counts=True)
     ends = np.cumsum(counts) / counts.sum()
 
-    def random_tags(some: Sequence[TaggedSentence], real: Tags) -> Tags:
-        words = np.array([word for sentence in some for word in sentence.words], dtype=str)
+    def random_tags(part: Sequence[TaggedSentence], real: Tags) -> Tags:
+        words = np.array([word for sentence in part for word in sentence.words], dtype=str)
         draws = [_uniform(word) for word in words[real.is_tagged]]
         indices = np.minimum(np.searchsorted(ends, draws, side="right"), len(tags) - 1)
         return Tags(tags[indices], real.counts, real.is_tagged)
 
     fit, choose, dev = (
-        random_tags(some, real)
-        for some, real in zip(sentences, (task.fit, task.choose, task.dev), strict=True)
+        random_tags(part, real)
+        for part, real in zip(sentences, (task.fit, task.choose, task.dev), strict=True)
     )
     return replace(task, fit=fit, choose=choose, dev=dev)
 

@@ -197,12 +197,14 @@ class InContext(Suite):
             return float(np.mean([correct[part].mean() for part in parts]))
 
         by_draw = [of_draw(draw) for draw in np.unique(draws)]
-        each = by_question(calibrated)
+        per_question = by_question(calibrated)
         interval: tuple[float | None, float | None] = (None, None)
         if self.calibrate:
-            interval = bootstrap(lambda indices: float(each[indices].mean()), len(each), DRAWS)
+            interval = bootstrap(
+                lambda indices: float(per_question[indices].mean()), len(per_question), DRAWS
+            )
         return {
-            "calibrated": float(each.mean()) if self.calibrate else None,
+            "calibrated": float(per_question.mean()) if self.calibrate else None,
             "calibrated_low": interval[0],
             "calibrated_high": interval[1],
             "exact": float(by_question(exact).mean()),

@@ -72,7 +72,7 @@ class Lama(Suite):
         facts = (
             evenly(list(of_relation.values()), self.limit) for of_relation in relations.values()
         )
-        return [fact for some in facts for fact in some]
+        return [fact for of_relation in facts for fact in of_relation]
 
     def method(self, prompted: PromptedModel) -> str:
         """Return how the model fills blanks.

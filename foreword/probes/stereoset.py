@@ -72,7 +72,7 @@ class Stereoset(Suite):
                 biases.setdefault(question.subset, []).append(question)
         if not biases:
             raise UserError(f"{file}: no items in it")
-        return [q for some in biases.values() for q in evenly(some, self.limit)]
+        return [q for of_bias in biases.values() for q in evenly(of_bias, self.limit)]
 
     def method(self, prompted: PromptedModel) -> str:
         """Return how the model scores sentences.

@@ -104,7 +104,7 @@ class Tagging(Ranged):
         rows: list[Row] = []
         details: list[Row] = []
         for probed in models:
-            vectors = [self._vectors(probed.trained, some) for some in sentences]
+            vectors = [self._vectors(probed.trained, part) for part in sentences]
             for task in tasks:
                 labels = {"run": probed.label, "tag": task.reads}
                 accuracies = self._accuracy_by_layer(vectors, sentences, task)

@@ -59,10 +59,10 @@ def turn(
     if tokenizer_folder is not None:
         size = Tokenizer.load(tokenizer_folder).vocab.size
         return dial(replace(conditions, vocab=size, vocab_reason="of the given tokenizer"))
-    chosen = dial(conditions)
+    result = dial(conditions)
     if any(text.strip().startswith("tokenizer") for text in settings):
-        return chosen
-    return _with_supported_vocab(chosen, texts, read)
+        return result
+    return _with_supported_vocab(result, texts, read)
 
 
 def machine(family: str, hours: float, recipe: Recipe) -> Conditions:
@@ -93,23 +93,23 @@ def text_bytes(texts: Sequence[str], read: ReadSettings) -> float:
     return float(counts.bytes)
 
 
-def _with_supported_vocab(chosen: Dial, texts: Sequence[str], read: ReadSettings) -> Dial:
+def _with_supported_vocab(result: Dial, texts: Sequence[str], read: ReadSettings) -> Dial:
     """Return the dial with a vocabulary that the text supports.
 
     The bytes of a text do not tell how many different pieces it has. Where its words and letters
     leave a doubt, a tokenizer is trained on its beginning.
     """
-    trainer = chosen.recipe().tokenizer
+    trainer = result.recipe().tokenizer
     sample = list(_beginning(texts, read, SAMPLE_OF_TOKEN * trainer.vocab))
     if _is_certain(sample, trainer.vocab):
-        return chosen
+        return result
     try:
         trainer.train(sample)
     except VocabSizeError as error:
         bound = "most" if error.fitting < trainer.vocab else "least"
         reason = f"the {bound} that this text supports"
-        return dial(replace(chosen.conditions, vocab=error.fitting, vocab_reason=reason))
-    return chosen
+        return dial(replace(result.conditions, vocab=error.fitting, vocab_reason=reason))
+    return result
 
 
 def _is_certain(texts: Sequence[str], vocab: int) -> bool:

@@ -91,11 +91,11 @@ def count_step(
         deeper: Any = replace(few.model, **{name: 2 * period})
         more = [rows_of(replace(few, model=deeper), rows) for rows in (1, 2)]
         totals = totals + (np.stack(more) - np.stack([one, two])) * ((layers - period) / period)
-    first, each = totals[0], totals[1] - totals[0]
+    first, per_row = totals[0], totals[1] - totals[0]
     kept_by_mode = {}
     for n, mode in enumerate(AMOUNTS):
         part = slice(2 * n, 2 * n + 2)
-        kept_by_mode[mode] = (Kept(*(first - each)[part]), Kept(*each[part]))
+        kept_by_mode[mode] = (Kept(*(first - per_row)[part]), Kept(*per_row[part]))
     tokens, predictions, operations = totals[0][-3:]
     return Counted(kept_by_mode, float(tokens), float(predictions), float(operations))
 

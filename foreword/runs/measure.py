@@ -142,27 +142,27 @@ def measure_sources(
     Returns:
         The measurement, or None if no source has enough text.
     """
-    each = [
+    results = [
         (source, measure_rows(recipe, model, source.heldout, limit, dtype, watch, loss_fn))
         for limit in [max(1, rows // max(1, len(sources)))]
         for source in sources
         if source.heldout is not None and source.share > 0
     ]
-    if not each:
+    if not results:
         return None
-    whole = sum(source.share for source, _ in each)
+    whole = sum(source.share for source, _ in results)
 
     def mean(value_of: Callable[[Measure], float]) -> float:
-        return sum(source.share * value_of(result) for source, result in each) / whole
+        return sum(source.share * value_of(result) for source, result in results) / whole
 
-    first = each[0][1]
+    first = results[0][1]
     return Measure(
         mean(lambda result: result.loss),
-        sum(result.predictions for _, result in each),
+        sum(result.predictions for _, result in results),
         first.predicts_all,
         first.has_perplexity,
         {name: mean(partial(_component, name)) for name in first.components},
-        {source.name: result.loss for source, result in each},
+        {source.name: result.loss for source, result in results},
     )
 
 

@@ -143,8 +143,8 @@ def extrapolate(measured: Sequence[int], counts: Sequence[int], rows: int) -> in
         rows: at least the last of them.
     """
     slope = (measured[-1] - measured[0]) / max(1, counts[-1] - counts[0])
-    each = min(max(slope, 0.0), max(measured[-1], 0) / counts[-1])
-    return round(measured[-1] + each * (rows - counts[-1]))
+    per_row = min(max(slope, 0.0), max(measured[-1], 0) / counts[-1])
+    return round(measured[-1] + per_row * (rows - counts[-1]))
 
 
 def _peak(setup: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> Peak:
@@ -214,8 +214,8 @@ def activations_of(setup: TrainingSetup, rows: int, loss_fn: Callable[[Batch], L
     all_rows, micro = _saved_bytes(setup, rows, loss_fn), setup.recipe.train.micro_batch
     if rows == 1:
         return all_rows * micro
-    each = (all_rows - _saved_bytes(setup, rows // 2, loss_fn)) / (rows - rows // 2)
-    return round(all_rows + each * (micro - rows))
+    per_row = (all_rows - _saved_bytes(setup, rows // 2, loss_fn)) / (rows - rows // 2)
+    return round(all_rows + per_row * (micro - rows))
 
 
 def _saved_bytes(setup: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> int:

@@ -310,7 +310,7 @@ class _Planner:
             rows: at once.
             adds_up: whether a step adds up several micro-batches.
         """
-        fixed, each = self.counted.kept[mode]
+        fixed, per_row = self.counted.kept[mode]
         shards = self._shards(kind)
         weights = SINGLE * self.total // shards
         buffers = fixed.activations if shards == 1 else self._gathered(fixed.activations)
@@ -320,8 +320,8 @@ class _Planner:
             gradients=weights * (2 if kind == "ddp" and adds_up else 1),
             optimizer=SINGLE * self.state // shards,
             average=average,
-            activations=round(rows * each.activations),
-            logits=round(fixed.head + rows * each.head + self._slice_bytes(rows)),
+            activations=round(rows * per_row.activations),
+            logits=round(fixed.head + rows * per_row.head + self._slice_bytes(rows)),
             buffers=max(0, round(buffers)),
         )
 

@@ -192,12 +192,12 @@ def mean_bytes_per_token(
     prepared: PreparedText, shares: Mapping[str, float], *, ends: bool
 ) -> float:
     """Return the bytes of held-out text per token, with the sources in these shares."""
-    each = {
+    by_source = {
         name: source.bytes_per_token(HELDOUT, ends=ends)
         for name, source in prepared.sources.items()
     }
-    total = sum(shares[name] for name in each) or 1.0
-    return sum(shares[name] * value for name, value in each.items()) / total
+    total = sum(shares[name] for name in by_source) or 1.0
+    return sum(shares[name] * value for name, value in by_source.items()) / total
 
 
 def repetition(epochs: float) -> str:

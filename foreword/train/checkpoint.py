@@ -63,7 +63,7 @@ class Contents:
     @property
     def is_on_cpu(self) -> bool:
         """Whether all tensors are in the CPU's memory."""
-        tensors = (tensor for each in self.files.values() for tensor in each.values())
+        tensors = (tensor for file in self.files.values() for tensor in file.values())
         return all(tensor.device.type == "cpu" for tensor in tensors)
 
     def copied(self) -> Contents:

@@ -62,8 +62,10 @@ def names_in(folder: Path, group: str) -> list[str]:
 
 def checksum(folder: Path, group: str) -> str:
     """Return a hash of all tensors of a group: of one file, that of its bytes."""
-    each = [atomic.checksum(folder / name) for name in names_in(folder, group)]
-    return each[0] if len(each) == 1 else hashlib.blake2b(" ".join(each).encode()).hexdigest()[:32]
+    checksums = [atomic.checksum(folder / name) for name in names_in(folder, group)]
+    if len(checksums) == 1:
+        return checksums[0]
+    return hashlib.blake2b(" ".join(checksums).encode()).hexdigest()[:32]
 
 
 class StoredTensor:

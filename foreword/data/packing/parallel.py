@@ -127,8 +127,8 @@ class PackedParallel(Packed):
         """Write the pairs of some rows of an epoch, one after the other."""
         assert into.segments is not None
         counts = np.diff(epoch.first)[in_epoch]
-        chosen, group = ranges(epoch.first[in_epoch], counts)
-        pairs = epoch.pairs[chosen]
+        indices, group = ranges(epoch.first[in_epoch], counts)
+        pairs = epoch.pairs[indices]
         begins = np.cumsum(counts) - counts  # of each row, among the pairs
         inside = np.arange(len(pairs)) - begins[group]  # the pair's number within its row
         sizes = self._lengths[pairs].sum(1)
