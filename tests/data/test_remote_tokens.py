@@ -59,7 +59,7 @@ def test_blocks_are_kept_within_the_cache_and_memory_is_flat(
     assert tracemalloc.get_traced_memory()[1] < 600_000  # of 2 MB
     tracemalloc.stop()
     assert len(tokens._slots) == 16
-    assert tokens._kept.seek(0, 2) <= 16 << 12
+    assert tokens._cache.seek(0, 2) <= 16 << 12
     (tmp_path / "train.bin").write_bytes(b"short")
     with pytest.raises(UserError, match=r"cut short|cannot be read"):
         tokens[0:100_000]

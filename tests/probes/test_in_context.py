@@ -56,7 +56,7 @@ def test_the_same_questions_are_asked_after_more_and_more_examples() -> None:
         few = by_name[f"2 examples, draw {draw}, question 1"].examples
         many = by_name[f"4 examples, draw {draw}, question 1"].examples
         assert many.startswith(few)
-    asked = {question.given.asked.text for question in questions}
+    asked = {question.given.query.text for question in questions}
     assert not any(f"\n{text} ->" in f"\n{q.given.examples}" for text in asked for q in questions)
 
 
@@ -67,7 +67,7 @@ def test_a_prompt_has_the_examples_then_the_question(reviews: str) -> None:
     parts = [f"Text: {text}\nLabel: {words[text]}" for text in words if text in question.text]
     *examples, asked = question.text.split("\n\n")
     assert sorted([*examples, f"{asked}{question.answer}"]) == sorted(parts)
-    assert asked == f"Text: {question.given.asked.text}\nLabel: "
+    assert asked == f"Text: {question.given.query.text}\nLabel: "
     assert set(question.options) == {"bad", "good"} and question.options[0] == question.answer
     own = replace(suite, template="{text}: {answer}", shots=(1,))
     assert own.questions()[0].text.count("\n") == 1, "an example ends its line"
