@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 from foreword.nn import linear
 from foreword.nn.linear import Linear, packed_weights
 
 
+@pytest.fixture
+def packs_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights of any size are packed."""
+    monkeypatch.setattr(linear, "SMALLEST", {})
+
+
+@pytest.mark.usefixtures("packs_small")
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("shape", [(1, 24), (3, 2, 24), (40, 24)])
 def test_packed_weights_give_the_same_products(shape: tuple[int, ...], bias: bool) -> None:
@@ -24,6 +32,17 @@ def test_packed_weights_give_the_same_products(shape: tuple[int, ...], bias: boo
     assert layer.packed is None and "packed" not in layer.state_dict()
 
 
+@pytest.mark.parametrize(("instructions", "packs"), [("AVX2", False), ("AVX512", True)])
+def test_small_weights_are_packed_where_that_is_faster(
+    instructions: str, packs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: instructions)
+    small, large = Linear(256, 256), Linear(256, 1024)
+    with packed_weights(nn.ModuleList([small, large])):
+        assert (small.packed is not None) == packs and large.packed is not None
+
+
+@pytest.mark.usefixtures("packs_small")
 def test_packed_weights_are_not_used_in_another_precision() -> None:
     layer = Linear(24, 33)
     x = torch.randn(3, 24)
