@@ -285,12 +285,14 @@ def _value(value: Any) -> str:
 
 def _show(result: CheckResult) -> None:
     from foreword.formatting import byte_size
+    from foreword.train.device import precision_warning
 
     # The figures, one fact per line.
     estimate, data, memory = result.estimate, result.data, result.estimate.memory
     document = _document(result)
     total = document["parameters"]["total"]
     components = ", ".join(f"{name} {count:,}" for name, count in estimate.parameters.items())
+    emulated = precision_warning(result.setup.device, result.setup.dtype)
     train = result.setup.recipe.train
     micro, amount = train.micro_batch, ""
     if train.checkpointing != "none":
@@ -315,6 +317,7 @@ def _show(result: CheckResult) -> None:
             f"{data['rows_per_step']} rows; without evaluations and checkpoints)"
             if estimate.rows_timed
             else "(if there were enough memory, at full matrix-product speed)",
+            **({"  ": f"({emulated})"} if emulated else {}),
             "budget": f"{estimate.steps:,} steps of {estimate.tokens_per_step:,.0f} tokens: "
             f"{estimate.epochs:,.3g} epochs",
             "text": _text(data),

@@ -67,7 +67,7 @@ from foreword.runs.trained_model import read_recipe, require_run
 from foreword.runs.whole_model import whole_model
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log, processes
-from foreword.train.device import choose_device
+from foreword.train.device import choose_device, precision_warning
 from foreword.train.hooks import Hook
 from foreword.train.interrupt import stops_on_signals
 from foreword.train.joining import first_alone, require_one_process
@@ -329,6 +329,9 @@ def _train_run(
     notes = [*describe_text(prepared, tokenizer), describe_run(setup), *setup.feed.packed.notes]
     for note in notes:
         reporter.note(note)
+    emulated = precision_warning(setup.device, setup.dtype)
+    if emulated:
+        reporter.warn(emulated)
 
     for line in plugins.changed(read_state(run).get("plugins", [])):
         reporter.warn(line)

@@ -64,6 +64,16 @@ def multiplies_bf16(device: torch.device) -> bool:
     )
 
 
+def precision_warning(device: torch.device, dtype: torch.dtype) -> str | None:
+    """Return a warning that the hardware emulates the precision; None if it does not."""
+    if dtype != torch.bfloat16 or multiplies_bf16(device):
+        return None
+    return (
+        f"bf16 on {device.type}: there are no instructions for it here, so it is emulated, many "
+        "times slower than fp32"
+    )
+
+
 def autocast(
     device: torch.device, dtype: torch.dtype, *, keeps_casts: bool = True
 ) -> AbstractContextManager[Any]:

@@ -21,6 +21,7 @@ from foreword.runs.estimate import steps_of
 from foreword.runs.preview import ROLES, preview
 from foreword.runs.setup import TrainingSetup, set_up_training
 from foreword.runs.sizes import count_by_part
+from foreword.train import device
 from foreword.train.budget import Budget
 from foreword.types import NextToken, Queries
 from tests.train import runs
@@ -68,6 +69,22 @@ def test_check_gives_the_numbers_of_the_run(
     assert result["seconds"]["total"] == pytest.approx(5 * result["seconds"]["per_step"])
     setup = set_up_training(made, *corpus(made, done, runs.stage))
     assert result["epochs"] == pytest.approx(5 * 4 / setup.feed.packed.rows_per_epoch)
+
+
+@pytest.mark.parametrize("is_emulated", [True, False])
+def test_emulated_bf16_is_said_before_and_in_training(
+    is_emulated: bool,
+    text: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(device, "multiplies_bf16", lambda device: not is_emulated)
+    words = [write(tmp_path, "decoder", steps=1, precision="bf16"), "--data", str(text)]
+    assert run(["check", *words]) == 0
+    assert ("so it is emulated" in capsys.readouterr().out) == is_emulated
+    assert run(["pretrain", *words, "--out", str(tmp_path / "run")]) == 0
+    assert ("so it is emulated" in capsys.readouterr().err) == is_emulated
 
 
 def test_activations_grow_with_the_micro_batch(
