@@ -119,7 +119,7 @@ class released:  # noqa: N801 - a context manager
 
 def speed(job: Job, name: str) -> None:
     """Measure steps of a recipe as published and with FlexAttention, compiled and not."""
-    peak_rate = matmul_flops_per_second(job.device, torch.bfloat16)
+    peak_rate = matmul_flops_per_second(job.device, choose_precision("auto", job.device))
     base: dict[str, Any] = {} if not job.is_tiny else {"model": {"layers": 2}}
     for case, over, compiles in cases(name):
         if job.is_tiny and job.device.type == "cpu" and compiles:
