@@ -104,8 +104,9 @@ def _files(folder: Path, kind: str, version: int) -> Mapping[str, Mapping[str, A
         raise unreadable from error
     written, files = manifest.get(_key(kind)), manifest.get("files")
     if written != version and stored.CHECKSUM in manifest and isinstance(written, int):
+        fix = "make it again with this one" if written < version else "use the one that wrote it"
         raise UserError(
-            f"{folder}: a {kind} of version {written}; this Foreword reads version {version}"
+            f"{folder}: a {kind} of version {written}; this Foreword reads version {version}: {fix}"
         )
     if written != version or not isinstance(files, dict):
         raise unreadable

@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from foreword import manifest
 from foreword.errors import UserError
 from foreword.runs.trained_model import open_run
 from foreword.tuning.fine_tuner import TuneSettings
@@ -72,3 +73,17 @@ def test_folders_without_a_tuned_model_are_refused(tmp_path: Path) -> None:
         load_tuned(make_run(tmp_path))
     with pytest.raises(UserError, match="missing: no such folder"):
         load_tuned(tmp_path / "missing")
+
+
+def test_a_model_of_an_older_version_is_refused(tmp_path: Path) -> None:
+    """Version 1 left special tokens out of means, so it would give other answers."""
+    trained = open_run(make_run(tmp_path / "run"), "cpu")
+    settings = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=1)
+    result = tune(trained, Classify(), reviews(40, 1), reviews(20, 2), settings)
+    folder = tmp_path / "tuned"
+    save_network(result, folder)
+    assert load_tuned(folder, "cpu").labels == result.labels
+    (folder / manifest.FILE).unlink()
+    manifest.write(folder, "tuned", 1)
+    with pytest.raises(UserError, match="version 1; this Foreword reads version 2: make it again"):
+        load_tuned(folder, "cpu")

@@ -1,0 +1,23 @@
+"""Which saved results a comparison uses again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from foreword import stored
+from foreword.comparison import results_cache
+from foreword.comparison.grid import GridTask
+from foreword.comparison.results_cache import TuningKey
+from foreword.tuning.result import VERSION
+
+
+def test_a_fine_tuning_of_an_older_version_is_done_again(tmp_path: Path) -> None:
+    key = TuningKey(GridTask("task", "train.tsv", "dev.tsv"), ("checksum",), version=VERSION)
+    file = results_cache.store(tmp_path, "task", key, {"rows": []})
+    assert results_cache.find([file], key) == file
+    older = stored.read(file)
+    del older["key"]["version"]  # as it was written before there were versions
+    stored.write(file, older)
+    assert results_cache.find([file], key) is None
+    assert results_cache.find([file], replace(key, version=1)) == file
