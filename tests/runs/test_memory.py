@@ -21,7 +21,9 @@ from tests.train import runs
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_the_estimate_is_near_the_peak_of_the_process(tmp_path: Path) -> None:
-    table = {"kind": "learned", "length": 60_000}  # much to hold, little to compute
+    # Much to hold, little to compute. 82 MB: glibc keeps freed blocks of up to 64 in the arena of
+    # the thread that asked for them, so that the peaks of equal runs would differ by one.
+    table = {"kind": "learned", "length": 80_000}
     made = config.merge(
         runs.table("encoder", steps=2, evaluations=1, checkpoints=1),
         {"model": {"d_model": 256, "position": table}},
@@ -41,7 +43,7 @@ def test_the_estimate_is_near_the_peak_of_the_process(tmp_path: Path) -> None:
         memory[part] for part in memory if part not in ("total", "available")
     )
     assert measured > 600e6  # the libraries alone are about 400
-    assert memory["total"] == pytest.approx(measured, rel=0.2)
+    assert memory["total"] == pytest.approx(measured, rel=0.15)
 
 
 def test_measuring_activations_frees_the_graph(tmp_path: Path) -> None:
