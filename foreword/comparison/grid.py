@@ -22,8 +22,8 @@ from foreword.runs.recipe import Recipe
 from foreword.train.budget import Budget
 from foreword.tuning.examples import LabelledTexts
 from foreword.tuning.fine_tuner import TuneSettings
-from foreword.tuning.labelled import Columns, Labelled
-from foreword.tuning.table import labelled, read_table
+from foreword.tuning.labelled import Labelled
+from foreword.tuning.table import chosen_columns, labelled, read_table
 from foreword.tuning.tasks._contract import Task
 
 
@@ -68,9 +68,9 @@ class GridTask(Ranged):
         train: file of labelled training examples.
         dev: file or files to score on.
         task: a kind in `tuning/tasks/`.
-        text: column of the text.
-        label: column of the label.
-        pair: column of the second text of a pair.
+        text: column of the text; default: the task's usual one, as in `foreword tune`.
+        label: column of the label, likewise.
+        pair: column of the second text of a pair, likewise.
         columns: names of all columns, for files without a header.
         rows: number of training examples, the first of the file; 0 for all.
         metric: metric in tables and plots; default: the first of the task.
@@ -82,8 +82,8 @@ class GridTask(Ranged):
     train: str
     dev: str | tuple[str, ...]
     task: Task = part("tuning/tasks", "classify")
-    text: str = "text"
-    label: str = "label"
+    text: str = ""
+    label: str = ""
     pair: str = ""
     columns: tuple[str, ...] = ()
     rows: CountOrZero = 0
@@ -318,17 +318,19 @@ def read_examples(task: GridTask) -> TaskExamples:
     Raises:
         UserError: a file or a column is missing; the task is named.
     """
-    columns = Columns(task.text, task.label, task.pair)
+    named = {"text": task.text, "label": task.label, "pair": task.pair}
+    chosen = {field: column for field, column in named.items() if column}
     files = [Path(task.train), *map(Path, _as_tuple(task.dev))]
     try:
+        tables = [read_table(file, task.columns, formats=task.task.formats) for file in files]
         (train, skipped), *devs = (
             labelled(
-                read_table(file, task.columns, formats=task.task.formats),
-                columns,
+                table,
+                chosen_columns(table, task.task.columns, chosen),
                 task.task.reader,
                 needs_label=not task.task.compares_texts,
             )
-            for file in files
+            for table in tables
         )
     except UserError as error:
         raise UserError(f"task '{task.name}': {error}") from error

@@ -36,6 +36,14 @@ def test_examples_are_the_first_rows_and_all_dev_files(folder: Path) -> None:
     assert len(examples.checksums) == 3
 
 
+def test_columns_are_the_usual_ones_of_the_task_and_the_format(folder: Path) -> None:
+    (folder / "words.conll").write_text("Ada B-person\nsleeps O\n\n", encoding="utf-8")
+    task = {"name": "Entities", "train": "words.conll", "dev": "words.conll", "task": "tag"}
+    (task_read,) = load_grid(grids.write_grid(folder, tasks=[task])).tasks
+    (example,) = read_examples(task_read).train
+    assert (example.text, example.label) == ("Ada\nsleeps", "B-person\nO")
+
+
 def test_the_command_line_overrides_the_grid(folder: Path, tmp_path: Path) -> None:
     path = grids.write_grid(folder)
     grid = load_grid(path, ["elsewhere"], tmp_path, Budget("hours", 2))
