@@ -59,6 +59,7 @@ class Corpora:
             require_texts(texts, heldout, settings)
         self._fingerprints: dict[tuple[ReadSettings, tuple[str, ...]], str] = {}
         self._shards: dict[Path, PreparedText] = {}
+        self._folders: dict[tuple[str, ...], Path] = {}  # of shards, by settings and texts
 
     def shards_for(self, recipe: Recipe) -> PreparedText:
         """Return the token shards for a recipe, which include their tokenizer.
@@ -101,10 +102,14 @@ class Corpora:
         """Return the token shards of some texts, whose files' names end in `name`."""
         if is_prepared(texts):
             return self._load_prepared(Path(texts[0]))
+        # They may be known: finding them reads a tokenizer.
+        settings = replace(recipe.prepare, workers=0)
+        wanted = (*map(repr, (recipe.read, recipe.tokenizer, settings)), *texts)
+        if wanted in self._folders:
+            return self._shards[self._folders[wanted]]
         # Find the folder of these shards by what they are made of, or choose a new one.
         text, heldout = (self._fingerprint(recipe.read, side) for side in (texts, self._heldout))
         tokenizer = self._tokenizer_for(recipe)
-        settings = replace(recipe.prepare, workers=0)
         key = results_cache.ShardsKey(settings, text, tokenizer.fingerprint, heldout)
         file = results_cache.find(self._folder.glob("shards-*.json"), key)
         if file is None:
@@ -117,6 +122,7 @@ class Corpora:
             self._shards[folder] = prepare(
                 texts, tokenizer, folder, recipe.prepare, recipe.read, progress, self._heldout
             )
+        self._folders[wanted] = folder
         return self._shards[folder]
 
     def _validation_of(self, shards: PreparedText) -> PreparedText:

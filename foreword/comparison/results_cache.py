@@ -7,6 +7,7 @@ its default, changes nothing.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -99,12 +100,19 @@ def settings_of_task(task: GridTask) -> GridTask:
 def find(files: Iterable[Path], key: Any) -> Path | None:
     """Return the first of the JSON files with this key; None if there is none."""
     for file in sorted(files):
-        try:
-            if config.build(type(key), stored.read(file)["key"]) == key:
-                return file
-        except (KeyError, AttributeError, UserError):
-            continue  # another kind of key, a damaged file, or settings of another version
+        written = file.stat()
+        if _key_in(file, type(key), written.st_mtime_ns, written.st_size) == key:
+            return file
     return None
+
+
+@functools.lru_cache(10_000)
+def _key_in(file: Path, kind: type[Any], changed: int, size: int) -> Any:
+    """Return the key in a file that changed last at this time; None if it has none of the kind."""
+    try:
+        return config.build(kind, stored.read(file)["key"])
+    except (KeyError, AttributeError, UserError):
+        return None  # another kind of key, a damaged file, or settings of another version
 
 
 def store(folder: Path, name: str, key: Any, content: dict[str, Any] | None = None) -> Path:

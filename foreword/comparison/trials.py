@@ -31,6 +31,7 @@ class Trials:
     def __init__(self, grid: Grid, folder: Path, corpora: Corpora) -> None:
         self._grid, self._folder, self._corpora = grid, folder, corpora
         self._known: dict[tuple[str, str], Trial] = {}
+        self._keys: dict[tuple[str, str], results_cache.RunKey] = {}
 
     def of(self, cell: Cell) -> list[Trial]:
         """Return the finished trials of a cell, in order."""
@@ -39,8 +40,13 @@ class Trials:
 
     def best(self, cell: Cell) -> Trial | None:
         """Return the best trial of a cell; None if some are not done, or all diverged."""
-        trials = self.of(cell)
-        return best_of(trials) if len(trials) == len(self._grid.trials(cell)) else None
+        trials = []
+        for values in self._grid.trials(cell):
+            trial = self.result(cell, values)
+            if trial is None:
+                return None
+            trials.append(trial)
+        return best_of(trials)
 
     def result(self, cell: Cell, values: Values) -> Trial | None:
         """Return the result of a trial; None if it is not done."""
@@ -90,7 +96,11 @@ class Trials:
         return trial
 
     def _key(self, cell: Cell, values: Values) -> results_cache.RunKey:
-        recipe = self._grid.trial_recipe(cell, values)
-        return results_cache.RunKey(
-            results_cache.without_labels(recipe), self._corpora.validation_for(recipe).fingerprint
-        )
+        name = cell.name, repr(values)
+        if name not in self._keys:
+            recipe = self._grid.trial_recipe(cell, values)
+            self._keys[name] = results_cache.RunKey(
+                results_cache.without_labels(recipe),
+                self._corpora.validation_for(recipe).fingerprint,
+            )
+        return self._keys[name]
