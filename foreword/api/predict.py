@@ -126,6 +126,8 @@ def predict(
     model = _open(tuned, device, precision)
     named = {"text": text, "pair": pair}
     chosen = {field: column for field, column in named.items() if column is not None}
+    if emulated := _precision_warning(model):
+        display.warn(emulated)
     table, table_columns = _table(data, model, columns, chosen)
     how = HowToPredict(table_columns, prefix, probabilities)
     types = output_types(table, model, how)
@@ -163,6 +165,15 @@ def _open(
     if (device, precision) != ("auto", "fp32"):
         raise UserError("device, precision: the model is loaded; choose them with foreword.load")
     return tuned
+
+
+def _precision_warning(model: TunedModel | TunedWriter) -> str | None:
+    """Return a warning that the hardware emulates the model's precision."""
+    from foreword.train.device import precision_warning
+    from foreword.tuning.written import TunedWriter
+
+    opened = model.trained if isinstance(model, TunedWriter) else model
+    return precision_warning(opened.device, opened.dtype)
 
 
 def _table(

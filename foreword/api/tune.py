@@ -17,6 +17,7 @@ from foreword.api._tune_settings import GivenSettings, require_name
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.runs.tracking import trackers_of
 from foreword.runs.trained_model import TrainedModel
+from foreword.train.device import choose_precision, precision_warning
 from foreword.tuning import result as results
 from foreword.tuning.encoding import added_tokens
 from foreword.tuning.examples import overlap_note
@@ -228,7 +229,8 @@ def tune(
         return TuningResult(folder, evaluation, done["title"], done["rows"], done)
     for note in _notes(trained, tuning_task):
         display.note(note)
-    for warning in warnings:
+    emulated = precision_warning(trained.device, choose_precision(precision, trained.device))
+    for warning in filter(None, [*warnings, emulated]):
         display.warn(warning)
 
     # Fine-tune, and write the model and its scores.

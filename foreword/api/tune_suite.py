@@ -18,6 +18,7 @@ from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.data.given import texts_of
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.runs.tracking import trackers_of
+from foreword.train.device import choose_precision, precision_warning
 from foreword.tuning.result import Row
 from foreword.tuning.suite import FoundFiles, SuiteTask, TuningSuite, find_files, load_suite
 from foreword.tuning.suite_table import cells_in_percent
@@ -161,6 +162,9 @@ def tune_suite(
     with display:
         for line in (*trained.notes, *missing):
             display.note(line)
+        emulated = precision_warning(trained.device, choose_precision(precision, trained.device))
+        if emulated:
+            display.warn(emulated)
         for number, read in enumerate(works, 1):
             started.run(read(), display, f"{number} of {len(works)}", trackers)
     content = started.content()

@@ -101,7 +101,7 @@ def find(files: Iterable[Path], key: Any) -> Path | None:
     """Return the first of the JSON files with this key; None if there is none."""
     for file in sorted(files):
         written = file.stat()
-        if _key_in(file, type(key), written.st_mtime_ns, written.st_size) == key:
+        if _key_in(file, type(key), written.st_mtime_ns, written.st_size) == key:  # type: ignore[arg-type]
             return file
     return None
 

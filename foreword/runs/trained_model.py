@@ -18,7 +18,7 @@ from foreword.runs.recipe import Recipe
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint
 from foreword.train.budget import Budget, Progress
-from foreword.train.device import choose_device, choose_precision
+from foreword.train.device import choose_device, choose_precision, precision_warning
 from foreword.types import Vocab
 
 CPU = torch.device("cpu")
@@ -194,6 +194,7 @@ def open_run(path: str | Path, device: str = "auto", precision: str = "fp32") ->
         recipe = read_recipe(run)
         require_run(run)
         folder = checkpoint.newest(run, notes, with_training_state=False)
+    notes += filter(None, [precision_warning(where, dtype)])
     tokenizer = Tokenizer.load(run / "tokenizer")
     with unfilled():
         model = recipe.build(tokenizer.vocab)

@@ -72,7 +72,7 @@ def test_check_gives_the_numbers_of_the_run(
 
 
 @pytest.mark.parametrize("is_emulated", [True, False])
-def test_emulated_bf16_is_said_before_and_in_training(
+def test_emulated_bf16_is_said_wherever_it_is_chosen(
     is_emulated: bool,
     text: Path,
     tmp_path: Path,
@@ -83,8 +83,29 @@ def test_emulated_bf16_is_said_before_and_in_training(
     words = [write(tmp_path, "decoder", steps=1, precision="bf16"), "--data", str(text)]
     assert run(["check", *words]) == 0
     assert ("so it is emulated" in capsys.readouterr().out) == is_emulated
-    assert run(["pretrain", *words, "--out", str(tmp_path / "run")]) == 0
-    assert ("so it is emulated" in capsys.readouterr().err) == is_emulated
+    pretrained, tuned = str(tmp_path / "run"), str(tmp_path / "tuned")
+    (tmp_path / "rows.csv").write_text("text,label\n" + "once,a\nupon,b\n" * 8)
+    rows, bf16 = str(tmp_path / "rows.csv"), ["--precision", "bf16"]
+    tune = [
+        "tune",
+        pretrained,
+        "--train",
+        rows,
+        "--dev",
+        rows,
+        "--epochs",
+        "1",
+        "--seeds",
+        "1",
+        *bf16,
+    ]
+    for command in (
+        ["pretrain", *words, "--out", pretrained],
+        [*tune, "--out", tuned],
+        ["predict", tuned, rows, *bf16],
+    ):
+        assert run(command) == 0, capsys.readouterr().err
+        assert ("so it is emulated" in capsys.readouterr().err) == is_emulated, command
 
 
 def test_activations_grow_with_the_micro_batch(
