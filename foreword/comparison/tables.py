@@ -45,11 +45,12 @@ class MarkdownTable:
 
     def without_empty_columns(self) -> MarkdownTable:
         """Return the table without columns in which all is missing."""
-        kept = [n for n in range(len(self.columns)) if any(row[n] != MISSING for row in self.rows)]
-        columns = tuple(self.columns[n] for n in kept)
-        return replace(
-            self, columns=columns, rows=tuple(tuple(r[n] for n in kept) for r in self.rows)
-        )
+        filled = [
+            n for n in range(len(self.columns)) if any(row[n] != MISSING for row in self.rows)
+        ]
+        columns = tuple(self.columns[n] for n in filled)
+        rows = tuple(tuple(row[n] for n in filled) for row in self.rows)
+        return replace(self, columns=columns, rows=rows)
 
     def markdown(self) -> str:
         """Return the table as Markdown."""
@@ -202,10 +203,10 @@ def _sweeps(results: Results) -> MarkdownTable:
         if results.best(cell) is None:
             continue
         trials = results.trials_of(cell)
-        known = sorted((t.loss, describe(t.values)) for t in trials if t.loss is not None)
-        shown = [text for loss, values in known[:2] for text in (values, f"{loss:.3f}")]
-        shown += [MISSING] * (4 - len(shown))
-        rows.append((cell.name, *shown, str(len(trials)), str(len(trials) - len(known))))
+        ranked = sorted((t.loss, describe(t.values)) for t in trials if t.loss is not None)
+        best = [text for loss, values in ranked[:2] for text in (values, f"{loss:.3f}")]
+        best += [MISSING] * (len(BEST) - len(best))
+        rows.append((cell.name, *best, str(len(trials)), str(len(trials) - len(ranked))))
     return MarkdownTable("Sweep", columns, tuple(rows))
 
 
@@ -222,10 +223,10 @@ def _sweep_notes(results: Results) -> list[str]:
     ]
     swept = [cell for cell in grid.cells if results.best(cell) is not None]
     at_edges = {cell.name: edges(comparison.trials.of(cell)) for cell in swept}
-    named = [f"{name}: {', '.join(found)}" for name, found in at_edges.items() if found]
-    if named:
+    best_at_edge = [f"{name}: {', '.join(values)}" for name, values in at_edges.items() if values]
+    if best_at_edge:
         lines.append(
-            f"At the edge of the values tried, so others may be better: {'; '.join(named)}."
+            f"At the edge of the values tried, so others may be better: {'; '.join(best_at_edge)}."
         )
     return lines
 
@@ -364,11 +365,11 @@ def _shorten(text: str | None, limit: int = 160) -> str:
     blanks = [n for n, word in enumerate(words) if BLANK.search(word)]
     if not blanks:
         return text[:limit].rsplit(" ", 1)[0] + " …"
-    shown = sorted({n for at in blanks for n in range(at - CONTEXT_WORDS, at + CONTEXT_WORDS + 1)})
-    shown = [n for n in shown if 0 <= n < len(words)]
-    parts = ["… " * (shown[0] > 0) + words[shown[0]]]
-    parts += ["… " * (b > a + 1) + words[b] for a, b in pairwise(shown)]
-    return " ".join(parts) + " …" * (shown[-1] < len(words) - 1)
+    context = range(-CONTEXT_WORDS, CONTEXT_WORDS + 1)
+    near = sorted({at + n for at in blanks for n in context if 0 <= at + n < len(words)})
+    parts = ["… " * (near[0] > 0) + words[near[0]]]
+    parts += ["… " * (b > a + 1) + words[b] for a, b in pairwise(near)]
+    return " ".join(parts) + " …" * (near[-1] < len(words) - 1)
 
 
 def _escaped(cell: str) -> str:

@@ -66,8 +66,14 @@ def body(name: str, results: Mapping[str, Any]) -> str:
         results: content of `results.json`.
     """
     grid = results["grid"]
-    sizes = [(len(grid["cells"]), "cell"), (len(results["metrics"]), "task")]
-    lead = " and ".join(f"{n} {noun}{'s' * (n != 1)}" for n, noun in sizes if n)
+    tasks = len(grid.get("tasks", ()))
+    sizes = {
+        "cell": len(grid["cells"]),
+        "task": tasks,
+        "other measure" if tasks else "measure": len(results["metrics"]) - tasks,
+    }
+    counts = [f"{n} {noun}{'s' * (n != 1)}" for noun, n in sizes.items() if n]
+    lead = ", ".join(counts[:-1]) + " and " * (len(counts) > 1) + counts[-1]
     notes = "".join(f"<li>{escape(str(note))}</li>" for note in results["notes"])
     sections = [
         f"<h1>{escape(name)}</h1>",

@@ -33,7 +33,11 @@ def results(**more: Any) -> dict[str, Any]:
     table = {"title": "Fine-tuning", "columns": ["cell", "CoLA"], "rows": [[CELLS[0], "0.5 ± 0.1"]]}
     samples = {"title": "What they say", "columns": ["cell", "text"], "rows": [["x", "<script>"]]}
     return {
-        "grid": {"description": "Which <b>objective</b>?", "cells": CELLS},
+        "grid": {
+            "description": "Which <b>objective</b>?",
+            "cells": CELLS,
+            "tasks": [{"name": "CoLA"}],
+        },
         "axis": "FLOPs",
         "is_one_objective": False,
         "metrics": {"CoLA": "matthews"},
@@ -57,12 +61,24 @@ def test_the_page_shows_tables_curves_scores_and_notes(tmp_path: Path) -> None:
     assert page == tmp_path / "report.html"
     assert check(html).tags >= {"svg", "table", "figure"}
     assert "Which &lt;b&gt;objective&lt;/b&gt;?" in html
-    assert "9 cells and 1 task" in html
+    assert "9 cells and 1 task, at equal budgets." in html
     assert "0.5 ± 0.1" in html
     assert "10¹⁵ FLOPs" in html
     assert "var(--cell7)" in html
     assert "&lt;script&gt;" in html
     assert "Losses do not compare." in html
+
+
+def test_what_is_not_fine_tuned_is_no_task(tmp_path: Path) -> None:
+    table = results()
+    scores = {
+        "CoLA": table["cells"][0]["tasks"]["CoLA"],
+        "cloze": table["cells"][0]["tasks"]["CoLA"],
+    }
+    cells = [{**cell, "tasks": scores} for cell in table["cells"]]
+    write(tmp_path, cells=cells, metrics={"CoLA": "matthews", "cloze": "matthews"})
+    html = write_comparison(tmp_path).read_text(encoding="utf-8")
+    assert "9 cells, 1 task and 1 other measure, at equal budgets." in html
 
 
 def test_unequal_amounts_spent_get_a_logarithmic_axis(tmp_path: Path) -> None:
@@ -81,7 +97,7 @@ def test_unequal_amounts_spent_get_a_logarithmic_axis(tmp_path: Path) -> None:
 
 def test_without_tasks_and_runs_the_page_has_no_figures(tmp_path: Path) -> None:
     cells = [{"cell": cell, "tasks": {}} for cell in CELLS]
-    write(tmp_path, metrics={}, scores=[], runs=[], cells=cells, tables=[])
+    write(tmp_path, grid={"cells": CELLS}, metrics={}, scores=[], runs=[], cells=cells, tables=[])
     html = write_comparison(tmp_path, tmp_path / "page.html").read_text(encoding="utf-8")
     assert "svg" not in check(html).tags
     assert "9 cells, at equal budgets." in html
