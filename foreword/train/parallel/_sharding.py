@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from foreword.nn.block import Block
 
@@ -31,6 +30,8 @@ def shard(
         dtype: that it is computed in.
         reshards: whether the whole weights of a block are dropped between forward and backward.
     """
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # takes a second
+
     policy = MixedPrecisionPolicy(dtype, torch.float32, cast_forward_inputs=False)
     for block in _separate_blocks(module):
         fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=reshards)
