@@ -140,7 +140,8 @@ def pretrain(
         errors: bytes that are not UTF-8: strict stops, replace replaces and counts.
         track: where the records go too: `"tensorboard"`, `"wandb"`, or a tracker object.
         probes: measures of the model before training and at each evaluation, as a curve:
-            `"minimal_pairs files=blimp/"`, or a probe object; `foreword.show("probes")`.
+            `"minimal_pairs files=blimp/"`, or a probe object; `foreword.show("probes")`. They come
+            after those of the recipe.
         hooks: called between steps; see `foreword.train.hooks.Hook`.
         progress: whether to show the progress, or what shows it.
 
@@ -178,7 +179,9 @@ def pretrain(
             extend_vocabulary=extend_vocabulary,
             note=display.note,
         )
-        run_request = replace(run_request, inputs=replace(run_request.inputs, probes=tables))
+        recipe_probes = tables_of(run_request.recipe.probes)
+        inputs = replace(run_request.inputs, probes=recipe_probes + tables)
+        run_request = replace(run_request, inputs=inputs)
         with _arguments.kept(texts, run):
             return _start(run_request, run, display, hooks=hooks, track=track)
 

@@ -16,6 +16,7 @@ from foreword.comparison.grid import GridTask, TaskExamples, read_examples
 from foreword.comparison.probing import GridProbe, GridText, measure, measure_loss
 from foreword.errors import TrainingStoppedError
 from foreword.evaluation.samples import samples
+from foreword.probes._while_training import probing, tables_of
 from foreword.runs import run as running
 from foreword.runs.hooks import ProgressReporter
 from foreword.runs.recipe import Recipe
@@ -118,9 +119,10 @@ def _train(order: PieceOrder, recipe: Recipe, reporter: PieceProgress) -> Conten
     assert run is not None
     try:
         if not (run / "recipe.toml").is_file():
-            running.start(recipe, running.Inputs(order.shards), run)
+            probes = () if order.is_trial else tables_of(recipe.probes)
+            running.start(recipe, running.Inputs(order.shards, probes=probes), run)
         sample_fn = None if order.is_trial else samples
-        if not running.train_run(run, reporter, reporter.stage, sample_fn):
+        if not running.train_run(run, reporter, reporter.stage, sample_fn, probing_of=probing):
             return None
     except TrainingStoppedError:
         if not order.is_trial:

@@ -86,10 +86,11 @@ Key = TuningKey | ProbeKey | LossKey
 
 
 def without_labels(recipe: Recipe) -> Recipe:
-    """Return the recipe without description, family, paper and the paths of its sources."""
+    """Return the recipe without its description, family and paper, the paths of its sources and
+    its probes, which change nothing about the model."""
     sources = tuple(replace(source, path=source.name) for source in recipe.data.sources)
     data = replace(recipe.data, sources=sources)
-    return replace(recipe, description="", family="", paper="", data=data)
+    return replace(recipe, description="", family="", paper="", data=data, probes=())
 
 
 def settings_of_task(task: GridTask) -> GridTask:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from foreword import config, kinds
 from foreword.data.mixture import DataSettings
@@ -45,6 +46,7 @@ class Recipe:
         schedule: a kind in `train/schedules/`.
         train: budget, batch, precision.
         parallel: a kind in `train/parallel/`, for several processes.
+        probes: kinds in `probes/`, with which the model is measured at each evaluation.
     """
 
     model: Architecture = part("models")
@@ -62,6 +64,7 @@ class Recipe:
     schedule: Schedule = part("train/schedules", "linear")
     train: TrainSettings = field(default_factory=TrainSettings)
     parallel: Parallelism = part("train/parallel", "auto")
+    probes: tuple[Any, ...] = field(default=(), metadata={"part": kinds.Part("probes")})
 
     def __post_init__(self) -> None:
         # Lengths: rows, positions of the model, positions that its attention projects.

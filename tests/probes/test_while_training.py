@@ -197,3 +197,26 @@ def test_a_probe_that_cannot_be_measured_is_refused_and_leaves_nothing(
         foreword.pretrain(runs.recipe(), str(words), out, probes=probe, progress=False)
     assert "\n" not in str(error.value)
     assert not out.exists()
+
+
+def test_a_recipe_brings_probes_of_its_own(
+    words: Path, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(pairs.parent)
+    (tmp_path / "decoder.toml").write_text(runs.recipe("decoder").dumps(), encoding="utf-8")
+    recipe = tmp_path / "probed.toml"
+    probe = '[[probes]]\nkind = "minimal_pairs"\nfiles = "pairs.jsonl"\n'
+    recipe.write_text(f'extends = "decoder.toml"\n{probe}', encoding="utf-8")
+    result = foreword.pretrain(
+        recipe, words, tmp_path / "run", probes=f"minimal_pairs files={pairs} limit=2"
+    )
+    table, _ = read_state(result.run)["probes"]
+    assert table["files"] == str(pairs)
+    assert runs.logged(result.run, "probes")[-1].keys() >= {
+        "minimal_pairs_accuracy",
+        "minimal_pairs_accuracy 2",
+    }
+    with pytest.raises(UserError, match=r"probe\.files: none\.jsonl: no such file"):
+        foreword.pretrain(
+            recipe, words, tmp_path / "no", settings={"probes[0].files": "none.jsonl"}
+        )
