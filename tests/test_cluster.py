@@ -1,7 +1,7 @@
-"""Work on a Ray cluster, here of one machine of one core, of which a worker dies.
+"""Work on a Ray cluster, here of two machines of one core: a worker dies, then a machine.
 
-Ray takes seconds to start, so one test does all that needs it. `benchmarks/cluster.py` kills whole
-machines while shards are made and while recipes are compared.
+Ray takes seconds to start, so one test does all that needs it. `benchmarks/cluster.py` kills
+machine after machine while shards are made and while recipes are compared.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +29,15 @@ STORE = 80 * 1024 * 1024  # bytes of shared memory of a node, about the least
 
 
 @pytest.fixture
-def address() -> Iterator[str]:
-    """The address of a cluster that we are connected to."""
+def machines() -> Iterator[Any]:
+    """Two machines of a cluster that we are connected to; the first is its head."""
     from ray.cluster_utils import Cluster as Machines
 
     head = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": STORE}
     machines = Machines(initialize_head=True, head_node_args=head)
+    machines.add_node(num_cpus=1, object_store_memory=STORE)
     with connected(machines.address):
-        yield machines.address
+        yield machines
     machines.shutdown()
 
 
@@ -47,30 +49,45 @@ def killed_at_first(mark: Path, function: Callable[..., Any], *args: Any) -> Any
     return function(*args)
 
 
-def submissions(monkeypatch: pytest.MonkeyPatch, mark: Path | None = None) -> list[Any]:
-    """Return what is submitted; with a mark, the worker of the third task is killed."""
+def submissions(
+    monkeypatch: pytest.MonkeyPatch,
+    mark: Path | None = None,
+    kill_machine: Callable[[], None] = lambda: None,
+) -> list[Any]:
+    """Return what is submitted; the worker of the third task is killed, at the fifth a machine.
+
+    Args:
+        monkeypatch: of the test.
+        mark: a file to be made when the worker is killed; without one it is not.
+        kill_machine: kills a machine.
+    """
     submit, submitted = Cluster.submit, list[Any]()
 
     def submit_and_kill(self: Cluster, *args: Any, **kwargs: Any) -> Any:
         submitted.append(args)
         if mark is not None and len(submitted) == 3:
             args = (killed_at_first, mark, *args)
-        return submit(self, *args, **kwargs)
+        future = submit(self, *args, **kwargs)
+        if len(submitted) == 5:
+            kill_machine()
+        return future
 
     monkeypatch.setattr(Cluster, "submit", submit_and_kill)
     return submitted
 
 
-def prepare(address: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make shards, with a worker that dies: of the same bytes as those of one process."""
+def prepare(machines: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make shards while a worker and a machine die: of the same bytes as those of one process."""
+    (machine,) = machines.worker_nodes
     text = runs.write_text(folder / "text", capital=True)
     how: dict[str, Any] = {"kind": "word", "documents": "line", "progress": False}
     alone = foreword.prepare(text, folder / "alone", workers=1, **how)
     with monkeypatch.context() as patch:
         patch.setattr(shard_builder, "_BATCH", 900)
-        submitted = submissions(patch, folder / "killed")
-        made = foreword.prepare(text, folder / "cluster", ray=address, **how)
-    assert (folder / "killed").exists() and len(submitted) > 5
+        kill = partial(machines.remove_node, machine, allow_graceful=False)
+        submitted = submissions(patch, folder / "killed", kill)
+        made = foreword.prepare(text, folder / "cluster", ray=machines.address, **how)
+    assert (folder / "killed").exists() and len(submitted) > 5 and not machines.worker_nodes
     for name in sorted(path.name for path in alone.folder.glob("*.*")):
         assert (made.folder / name).read_bytes() == (alone.folder / name).read_bytes(), name
     return Path(alone.folder)
@@ -108,10 +125,10 @@ def clean(folder: Path) -> None:
 
 
 def test_a_cluster_makes_the_same_shards_and_text_and_trains_every_cell(
-    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machines: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = prepare(address, tmp_path, monkeypatch)
-    compare(address, data, tmp_path, monkeypatch)
+    data = prepare(machines, tmp_path, monkeypatch)
+    compare(machines.address, data, tmp_path, monkeypatch)
     clean(tmp_path)
 
 

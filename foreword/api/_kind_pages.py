@@ -160,12 +160,16 @@ def _shown(value: Any) -> str:
 def _chosen_by(folder: str, name: str, where: Sequence[str]) -> str:
     if where:
         return ", or ".join(f"--set {path}={name}" for path in where[:3])
-    if folder == "probes" and name in kinds.names(folder):
-        from foreword.probes._suite import Suite
-
-        if issubclass(kinds.load(folder, name), Suite):
-            return f"foreword evaluate RUN --suite {name}"
+    if folder == "probes" and name in evaluation_suites():
+        return f"foreword evaluate RUN --suite {name}"
     return USED_BY.get(folder, "").format(name=name)
+
+
+def evaluation_suites() -> list[str]:
+    """Return the probes that are suites of `foreword evaluate`."""
+    from foreword.probes._suite import Suite
+
+    return [name for name in kinds.names("probes") if issubclass(kinds.load("probes", name), Suite)]
 
 
 def _lines(folder: str) -> dict[str, str]:

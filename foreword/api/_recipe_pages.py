@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 from foreword import config, describe, kinds
+from foreword.api._kind_pages import evaluation_suites
 from foreword.api._page import Page
 from foreword.cleaning.recipe import load_cleaning
 from foreword.display.tables import out
@@ -145,18 +148,31 @@ def grids_page() -> Page:
 
 
 def suites_page() -> Page:
-    """Return the page of the shipped suites of fine-tuning."""
+    """Return the page of the suites of `foreword tune` and of `foreword evaluate`."""
     suites = []
     for name in config.SUITES.names():
         table = config.read(config.SUITES.find(name))
         tasks = [f"{task['name']} ({', '.join(task['metrics'])})" for task in table["tasks"]]
         about = table.get("description", "")
-        suites.append({"suite": name, "tasks": tasks, "description": about})
+        suites.append({"suite": name, "of": "tune", "tasks": tasks, "description": about})
+    for name in evaluation_suites():
+        about = describe.first_line("probes", name)
+        suites.append({"suite": name, "of": "evaluate", "tasks": [], "description": about})
     rows = [
-        [str(suite["suite"]), ", ".join(suite["tasks"]), str(suite["description"])]
+        [suite["suite"], suite["of"], ", ".join(suite["tasks"]), suite["description"]]
         for suite in suites
     ]
-    return Page.of_table(suites, ["suite", "tasks", "description"], rows)
+    return Page.of_table(suites, ["suite", "of", "tasks", "description"], rows)
+
+
+def file_page(path: Path) -> Page:
+    """Return the page of a shipped grid or suite: its file, with comments."""
+    text = path.read_text(encoding="utf-8")
+
+    def draw() -> None:
+        out.print(text, markup=False, end="")
+
+    return Page(tomllib.loads(text), draw)
 
 
 def cleaning_page() -> Page:

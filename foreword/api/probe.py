@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from foreword import atomic, config, kinds, stored
 from foreword.api import _arguments
 from foreword.api._arguments import PathName, Paths, Settings, checked
+from foreword.api._kind_pages import evaluation_suites
 from foreword.api._result import Result
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.errors import UserError, nearest
@@ -137,8 +138,8 @@ def suite(name: str, settings: Settings) -> Suite:
     if kind in known and not issubclass(kinds.load("probes", kind), Suite):
         raise UserError(f"--suite {name}: it asks no questions; run 'foreword probe --kind {kind}'")
     if kind not in known:
-        suites = [k for k in known if issubclass(kinds.load("probes", k), Suite)]
-        raise UserError(f"--suite: no suite '{name}'{nearest(name, [*suites, *SUITES])}")
+        suites = [*evaluation_suites(), *SUITES]
+        raise UserError(f"--suite: no suite '{name}'{nearest(name, suites)}")
     questions = {field.name: field for field in fields(kinds.load("probes", kind))}.get("files")
     table = config.assign({}, _arguments.assignments(settings))
     if questions is not None and questions.default is MISSING and "files" not in table:

@@ -15,6 +15,7 @@ from foreword.api._recipe_pages import (
     cleaning_recipe_page,
     families_page,
     family_recipes,
+    file_page,
     grids_page,
     recipe_page,
     recipes_page,
@@ -33,7 +34,8 @@ def show(what: PathName | None = None, settings: Settings = ()) -> Page:
     Args:
         what: kinds, families, recipes, grids, suites, cleaning; a folder of kinds (objectives,
             positions); a kind (masked, rotary); a section (train, tune); a family (BERT); a dial
-            (encoder); the name or file of a recipe. Default: what there is to show.
+            (encoder); a grid (ladder) or suite (glue); the name or file of a recipe. Default: what
+            there is to show.
         settings: of a recipe.
 
     Raises:
@@ -65,6 +67,9 @@ def show(what: PathName | None = None, settings: Settings = ()) -> Page:
         return _kind_pages.section_page(what, sections[what])
     if folders := _kind_pages.folders_named(what):
         return _kind_pages.folder_page(folders[0])
+    for shipped in (config.GRIDS, config.SUITES):
+        if what in shipped.names():
+            return file_page(shipped.find(what))
     if what in FAMILIES:
         return dial_page(what, _kind_pages.kind_pages(_kind_pages.kinds_named(what)))
     return _called(what)
@@ -96,6 +101,7 @@ def _called(what: str) -> Page:
         named = [name for folder in kinds.folders() for name in kinds.names(folder)]
         folders = [folder.rpartition("/")[2] for folder in kinds.folders()]
         recipes = [*config.RECIPES.names(), *config.CLEANING.names()]
+        recipes += [*config.GRIDS.names(), *config.SUITES.names()]
         words = [*folders, *_kind_pages.sections(), *named, *recipes, *FAMILIES]
         hint = nearest(what, words)
         if "did you mean" not in hint:

@@ -25,7 +25,7 @@ def show(
     ] = None,
     json: Json = False,
 ) -> None:
-    """List kinds, families, recipes or grids, or show one with its settings.
+    """List kinds, families, recipes, grids or suites, or show one of them.
 
     A kind's page says what each setting means, its default, its range, and where it is used.
     """

@@ -156,3 +156,11 @@ def test_shipped_recipes_are_not_measured_against_the_memory(
     assert not asked
     show("bert_tiny", settings={"model.layers": 1})
     assert len(asked) == 1
+
+
+def test_grids_and_suites_have_pages_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys, "ladder")["budget"] == {"unit": "hours", "amount": 0.1}
+    assert [task["name"] for task in shown(capsys, "glue")["tasks"]][:2] == ["CoLA", "SST-2"]
+    suites = {page["suite"]: page["of"] for page in shown(capsys, "suites")}
+    assert suites.items() >= {"glue": "tune", "cloze": "evaluate", "lambada": "evaluate"}.items()
+    assert "tagging" not in suites

@@ -29,10 +29,11 @@ MATRICES = (nn.Linear, nn.RNNBase)  # modules whose two-dimensional weights are 
 class Muon(OptimizerSettings):
     """Steps of equal size in every direction of a matrix; AdamW for embeddings and vectors.
 
-    The update of a hidden matrix is the nearest orthogonal matrix to its momentum, by five
+    The update of a matrix is about the nearest orthogonal matrix to its momentum, by five
     Newton-Schulz iterations (in bfloat16 where the hardware multiplies it, else in float32), scaled
     so that its entries have AdamW's usual size (0.2 times the square root of the longer side), so
-    AdamW's learning rates carry over. AdamW updates embeddings, output layers, biases and norms.
+    AdamW's learning rates carry over. AdamW updates embeddings, the output layer over the
+    vocabulary, biases and norms. A small linear head, such as ELECTRA's, is a matrix too.
 
     Attributes:
         lr: peak learning rate, of the matrices and of the rest.
@@ -83,7 +84,10 @@ class Muon(OptimizerSettings):
 
 
 def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
-    """Return the trained matrices that map states to states: not embeddings, not output layers."""
+    """Return the trained matrices of linear maps and recurrent layers.
+
+    Embeddings and the output layer over the vocabulary are neither.
+    """
     return [
         parameter
         for module in model.modules()
