@@ -17,12 +17,12 @@ from foreword.comparison import tables
 from foreword.comparison.forecast import ComparisonForecast, forecast
 from foreword.comparison.grid import load_grid
 from foreword.comparison.on_cluster import require_possible, run_on_cluster
+from foreword.comparison.pieces import CellProgress
 from foreword.comparison.plot import write_plot
 from foreword.comparison.power import power_notes
 from foreword.comparison.probing import RANDOM
 from foreword.comparison.results import Results, gather
 from foreword.comparison.run import Comparison
-from foreword.comparison.work import CellProgress
 from foreword.data.remote_tokens import local
 from foreword.display.bar import rough
 from foreword.runs.corpus import is_prepared
@@ -49,7 +49,7 @@ class ComparisonResult(Result):
     @property
     def failures(self) -> list[str]:
         """What failed, a line each."""
-        return [f"{f.work}: {f.error}" for f in self.results.comparison.failures]
+        return [f"{f.piece}: {f.error}" for f in self.results.comparison.failures]
 
     @property
     def exit_status(self) -> int:
@@ -194,7 +194,7 @@ def _unique(columns: Sequence[str]) -> list[str]:
 
 
 class ComparisonProgress:
-    """Shows a comparison: each piece of work as a stage.
+    """Shows a comparison: each piece as a stage.
 
     Args:
         display: shows the progress.
@@ -218,8 +218,8 @@ class ComparisonProgress:
         return self._display.stage(name)
 
     def show_progress(self, progress: CellProgress) -> None:
-        """Show how far this piece of work is, with the time left of all."""
-        work = f"{progress.number}/{progress.total}  {progress.work}"
+        """Show how far this piece is, with the time left of all."""
+        work = f"{progress.number}/{progress.total}  {progress.piece}"
         least = "" if progress.is_all else "at least "
         left = f"{least}{rough(progress.seconds_left)} left in all" if progress.seconds_left else ""
         if work != self._work:

@@ -87,7 +87,7 @@ def forecast(comparison: Comparison) -> ComparisonForecast:
     for cell in comparison.grid.cells:
         comparison.reporter.stage(f"taking a few steps: {cell.name}")
         cells.append(_forecast_cell(comparison, cell))
-    return ComparisonForecast(tuple(cells), comparison.grid.seeds, len(comparison.work()))
+    return ComparisonForecast(tuple(cells), comparison.grid.seeds, len(comparison.pieces()))
 
 
 def _forecast_cell(comparison: Comparison, cell: Cell) -> Forecast:

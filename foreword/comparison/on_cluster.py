@@ -12,9 +12,9 @@ from typing import Any
 
 from foreword import plugins
 from foreword.cluster import Cluster
-from foreword.comparison.pieces import compute_remotely
+from foreword.comparison.compute import compute_remotely
+from foreword.comparison.pieces import CellProgress, Piece
 from foreword.comparison.run import Comparison
-from foreword.comparison.work import CellProgress, Work
 from foreword.errors import UserError
 
 
@@ -66,9 +66,9 @@ def run_on_cluster(
 
 
 def _run(comparison: Comparison, cluster: Cluster, after_piece: Callable[[], None]) -> None:
-    pieces = comparison.work()
+    pieces = comparison.pieces()
     waiting = [piece for piece in pieces if comparison.seconds_taken(piece) is None]
-    under_way: dict[Future[Any], Work] = {}
+    under_way: dict[Future[Any], Piece] = {}
     while True:
         # Submit what can begin; what builds on a failure never can.
         waiting = [piece for piece in waiting if not comparison.is_impossible(piece)]
@@ -96,18 +96,18 @@ def _run(comparison: Comparison, cluster: Cluster, after_piece: Callable[[], Non
             after_piece()
 
 
-def _can_begin(comparison: Comparison, piece: Work) -> bool:
+def _can_begin(comparison: Comparison, piece: Piece) -> bool:
     """Return whether what a piece builds on is done: the cell's sweep, or the run it measures."""
     if piece.values is not None or piece.is_baseline:
         return True
     if piece.is_pretraining:
         trials = comparison.grid.trials(piece.cell)
         return all(comparison.trials.result(piece.cell, values) is not None for values in trials)
-    return comparison.seconds_taken(Work(piece.cell, piece.seed)) is not None
+    return comparison.seconds_taken(Piece(piece.cell, piece.seed)) is not None
 
 
 def _show(
-    comparison: Comparison, under_way: dict[Future[Any], Work], done: int, total: int
+    comparison: Comparison, under_way: dict[Future[Any], Piece], done: int, total: int
 ) -> None:
     """Show how many pieces are done and under way."""
     first = next(iter(under_way.values()))

@@ -1,195 +1,166 @@
-"""A piece of a comparison, computed: in this process, or as a task of a cluster.
-
-It depends on its `PieceOrder` and on the files that it names alone. Who ordered it stores the
-result.
-"""
+"""The pieces of a comparison, and how their progress is reported."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from foreword.comparison.grid import GridTask, TaskExamples, read_examples
-from foreword.comparison.probing import GridProbe, GridText, measure, measure_loss
-from foreword.errors import TrainingStoppedError
-from foreword.evaluation.samples import samples
-from foreword.probes._while_training import probing, tables_of
-from foreword.runs import run as running
-from foreword.runs.hooks import ProgressReporter
-from foreword.runs.recipe import Recipe
-from foreword.runs.trained_model import TrainedModel, open_run
-from foreword.train import log
-from foreword.tuning.bag_of_words import bags_of_words
-from foreword.tuning.drawing import draw
-from foreword.tuning.result import as_json
-from foreword.tuning.run import tune
+from foreword.comparison.grid import Cell, GridTask
+from foreword.comparison.probing import GridProbe, GridText
+from foreword.comparison.sweep import Values, describe
+from foreword.comparison.time_left import TimeLeft
+from foreword.runs.stages import LOOP_STAGES
 
-Content = dict[str, Any]
-
-
-class PieceProgress(ProgressReporter, Protocol):
-    """The progress reporter of one piece."""
-
-    def show(self, share: float, seconds: float, note: str) -> None:
-        """Show that `share` of the piece is done after `seconds`."""
-
-    def stage(self, name: str) -> Callable[..., None]:
-        """Show a stage; the returned function takes (done, total)."""
+NO_CELL = Cell("")
+BAG_OF_WORDS = "bag of words"
 
 
 @dataclass(frozen=True)
-class PieceOrder:
-    """All that a piece is computed from.
+class Piece:
+    """A piece of the comparison.
+
+    It is a trial of a sweep, a pretraining, a probe or a fine-tuning of its model, or a baseline.
 
     Attributes:
-        command: the command line of the comparison, for results.
-        recipe: of a pretraining or a trial: the recipe.
-        shards: of those: the folder of the token shards, or that of each source; of a text: its.
-        run: the run folder, which a pretraining and a trial fill; None for a baseline.
-        is_trial: whether it is a trial of a sweep.
-        task: of a fine-tuning or a baseline: the task.
+        cell: the cell of the grid; `NO_CELL` of a baseline.
+        seed: seed of pretraining.
+        task: the task to fine-tune on; None for the pretraining.
         is_scratch: whether the network is fine-tuned from random weights.
-        probe: of a measurement: the probe or the text.
-        device: of what reads a run: the device.
+        values: the values that a trial tries; None for other pieces.
+        probe: the probe or the text to measure the model with; None for other pieces.
     """
 
-    command: str
-    recipe: Recipe | None = None
-    shards: tuple[str, ...] = ()
-    run: Path | None = None
-    is_trial: bool = False
+    cell: Cell
+    seed: int
     task: GridTask | None = None
     is_scratch: bool = False
+    values: Values | None = None
     probe: GridProbe | GridText | None = None
-    device: str = "auto"
 
-    def absolute(self) -> PieceOrder:
-        """Return the order with absolute paths, for a process in another folder."""
-        run = self.run and self.run.absolute()
-        shards = tuple(str(Path(folder).absolute()) for folder in self.shards)
-        return replace(self, run=run, shards=shards)
+    @property
+    def is_pretraining(self) -> bool:
+        """Whether it is a pretraining, a seed of its cell."""
+        return self.task is None and self.values is None and self.probe is None
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it is a bag of words on a task."""
+        return self.cell == NO_CELL
+
+    def __str__(self) -> str:
+        if self.values is not None:
+            return f"{self.cell.name}, sweep: {describe(self.values)}"
+        if self.task is not None and self.is_baseline:
+            return f"{self.task.name}: {BAG_OF_WORDS}"
+        stage = "pretraining" if (measure := self.probe or self.task) is None else measure.name
+        return f"{self.cell.name}, seed {self.seed}: {stage}{' from scratch' * self.is_scratch}"
 
 
-def compute(
-    order: PieceOrder, reporter: PieceProgress, examples: TaskExamples | None = None
-) -> Content | None:
-    """Return the result of a piece; None if a signal stopped it.
+@dataclass(frozen=True)
+class Failure:
+    """A piece that failed.
 
-    Args:
-        order: the piece.
-        reporter: receives its progress.
-        examples: of its task; default: read from their files.
-
-    Raises:
-        UserError: as the piece's work; a trial that diverges is a result.
+    Attributes:
+        piece: the piece.
+        error: the reason, in one line.
+        is_fault: whether it is a bug in Foreword, not a mistake or a lack of memory.
     """
-    if order.recipe is not None:
-        return _train(order, order.recipe, reporter)
-    # The others are measured at once; the result has the time that they took.
-    began = time.monotonic()
-    if isinstance(order.probe, GridText):
-        content = measure_loss(order.probe, order.shards[0], _trained(order))
-        content |= {"command": order.command}
-    elif order.probe is not None:
-        content = measure(order.probe, _trained(order)) | {"command": order.command}
-    else:
-        assert order.task is not None
-        examples = examples or read_examples(order.task)
-        if order.run is None:
-            content = _learn_words(order.task, examples)
-        else:
-            content = _tune(order, order.task, examples, reporter)
-    seconds = time.monotonic() - began
-    reporter.show(1.0, seconds, "")
-    return content | {"seconds": round(seconds, 3)}
+
+    piece: Piece
+    error: str
+    is_fault: bool
 
 
-def compute_remotely(order: PieceOrder) -> tuple[Content | None, list[str]]:
-    """Return the result of a piece, and its warnings: a task of a cluster."""
-    reporter = _Silent()
-    return compute(order, reporter), reporter.warnings
+@dataclass(frozen=True)
+class CellProgress:
+    """The progress of a comparison.
+
+    Attributes:
+        piece: the current piece.
+        number: number of the piece, from 1.
+        total: number of pieces in all.
+        share: share of the piece that is done.
+        seconds_left: time left of all pieces whose time is known.
+        is_all: whether these are all pieces left.
+        note: latest result, such as the loss.
+    """
+
+    piece: Piece
+    number: int
+    total: int
+    share: float
+    seconds_left: float
+    is_all: bool
+    note: str
 
 
-def _train(order: PieceOrder, recipe: Recipe, reporter: PieceProgress) -> Content | None:
-    """Train a run, from the start or from its newest checkpoint; a trial is measured."""
-    run = order.run
-    assert run is not None
-    try:
-        if not (run / "recipe.toml").is_file():
-            probes = () if order.is_trial else tables_of(recipe.probes)
-            running.start(recipe, running.Inputs(order.shards, probes=probes), run)
-        sample_fn = None if order.is_trial else samples
-        if not running.train_run(run, reporter, reporter.stage, sample_fn, probing_of=probing):
-            return None
-    except TrainingStoppedError:
-        if not order.is_trial:
-            raise
-        return _measured(run) | {"loss": None}
-    return _measured(run) if order.is_trial else {}
-
-
-def _measured(run: Path) -> Content:
-    """Return the last loss of a run on its validation part, and what the run took."""
-    records = log.read(run)
-    losses = [record["loss"] for record in records if record["kind"] == "heldout"]
-    measured = (record for record in reversed(records) if "tokens" in record)
-    last = next(measured, {"step": 0, "tokens": 0, "seconds": 0.0})
-    return {
-        "loss": losses[-1] if losses else None,
-        "steps": last["step"],
-        "tokens": last["tokens"],
-        "seconds": last["seconds"],
-    }
-
-
-def _learn_words(task: GridTask, examples: TaskExamples) -> Content:
-    train_sets = draw(examples.train, task.tune.examples, task.tune.seeds, task.task)
-    return {"rows": bags_of_words(task.task, train_sets, examples.dev)}
-
-
-def _tune(
-    order: PieceOrder, task: GridTask, examples: TaskExamples, reporter: PieceProgress
-) -> Content:
-    began = time.monotonic()
-    result = tune(
-        _trained(order),
-        task.task,
-        examples.train,
-        examples.dev,
-        replace(task.tune, from_scratch=order.is_scratch),
-        lambda done, total, note: reporter.show(done / total, time.monotonic() - began, note),
-    )
-    result = replace(result, examples=result.examples | {"skipped": examples.skipped})
-    return as_json(result, task.name, order.command)
-
-
-def _trained(order: PieceOrder) -> TrainedModel:
-    assert order.run is not None
-    return open_run(order.run, order.device)
-
-
-class _Silent:
-    """A progress reporter that keeps the warnings."""
-
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
+class ComparisonReporter(Protocol):
+    """A display of a comparison's progress."""
 
     def note(self, text: str) -> None:
-        """Show nothing."""
+        """Show a line."""
 
     def warn(self, text: str) -> None:
-        """Keep a warning."""
-        self.warnings.append(text)
-
-    def record(self, record: dict[str, Any], progress: float) -> None:
-        """Show nothing."""
-
-    def show(self, share: float, seconds: float, note: str) -> None:
-        """Show nothing."""
+        """Show a line, even where others are not wanted."""
 
     def stage(self, name: str) -> Callable[..., None]:
-        """Show nothing."""
-        return lambda *_: None
+        """Show a stage before the work; the returned function takes (done, total)."""
+
+    def show_progress(self, progress: CellProgress) -> None:
+        """Show how far the comparison is."""
+
+
+class PieceReporter:
+    """The progress reporter of one piece, shown as progress of the whole comparison.
+
+    Args:
+        comparison: receives the progress of the comparison.
+        time_left: estimates the time left.
+        piece: the piece.
+        number_and_total: number of the piece from 0, and of all pieces.
+    """
+
+    def __init__(
+        self,
+        comparison: ComparisonReporter,
+        time_left: TimeLeft,
+        piece: Piece,
+        number_and_total: tuple[int, int],
+    ) -> None:
+        self._comparison, self._time_left, self._piece = comparison, time_left, piece
+        self._number, self._total = number_and_total
+        self._shown = (0.0, 0.0, "")
+
+    def show(self, share: float, seconds: float, note: str) -> None:
+        """Show the progress when `share` of this piece is done after `seconds`."""
+        self._shown = (share, seconds, note)
+        left, is_all = self._time_left.estimate(self._number, share, seconds)
+        number = self._number + 1
+        self._comparison.show_progress(
+            CellProgress(self._piece, number, self._total, share, left, is_all, note)
+        )
+
+    def stage(self, name: str) -> Callable[..., None]:
+        """Show a stage before training; during training, the piece's progress."""
+        if name in LOOP_STAGES:
+            self.show(*self._shown)
+            return lambda *_: None
+        return self._comparison.stage(name)
+
+    def note(self, text: str) -> None:
+        """Show a line; those of a trial, which are the same for all, are left out."""
+        if self._piece.values is None:
+            self._comparison.note(f"{self._piece}: {text}")
+
+    def warn(self, text: str) -> None:
+        """Show a line, even where others are not wanted; those of a trial are left out."""
+        if self._piece.values is None:
+            self._comparison.warn(f"{self._piece}: {text}")
+
+    def record(self, record: dict[str, Any], progress: float) -> None:
+        """Show the loss of a record."""
+        if record["kind"] == "train":
+            self.show(progress, record["seconds"], f"loss {record['loss']:.3f}")
+        elif record["kind"] == "heldout":
+            self.note(f"step {record['step']:,}: held-out loss {record['loss']:.4f}")

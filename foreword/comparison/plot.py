@@ -11,10 +11,10 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 from foreword import atomic, figures
+from foreword.comparison.pieces import BAG_OF_WORDS
 from foreword.comparison.probing import GridText, texts_of
 from foreword.comparison.results import Results
 from foreword.comparison.sweep import describe
-from foreword.comparison.work import BAG_OF_WORDS
 
 BAR_WIDTH = 0.38  # of two bars side by side
 MOST_INSIDE = 6  # curves; with more, the legend would hide some and moves outside

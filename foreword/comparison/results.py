@@ -12,10 +12,10 @@ from typing import Any
 from foreword import config
 from foreword.comparison.grid import Cell, GridTask
 from foreword.comparison.interval import Interval, interval
+from foreword.comparison.pieces import BAG_OF_WORDS, Piece
 from foreword.comparison.probing import MODEL, RANDOM, GridProbe, GridText
 from foreword.comparison.run import Comparison
 from foreword.comparison.sweep import Trial
-from foreword.comparison.work import BAG_OF_WORDS, Work
 from foreword.runs.provenance import read_state
 from foreword.train import checkpoint, log
 from foreword.tuning.result import is_score
@@ -193,7 +193,7 @@ class Results:
     def as_json(self) -> dict[str, Any]:
         """Return all numbers as JSON values."""
         failures = [
-            {"work": str(failure.work), "error": failure.error, "is_fault": failure.is_fault}
+            {"work": str(failure.piece), "error": failure.error, "is_fault": failure.is_fault}
             for failure in self.comparison.failures
         ]
         return {
@@ -231,7 +231,7 @@ def gather(comparison: Comparison) -> Results:
     runs, scores = [], []
     dev: dict[str, int] = {}
     assert comparison.grid.budget is not None
-    for piece in comparison.work():
+    for piece in comparison.pieces():
         if piece.values is not None:
             continue
         if piece.is_pretraining:
@@ -263,7 +263,7 @@ def gather(comparison: Comparison) -> Results:
     return Results(comparison, runs, scores, dev, trials)
 
 
-def _run_result(piece: Work, run: Path, axis: Axis) -> RunResult:
+def _run_result(piece: Piece, run: Path, axis: Axis) -> RunResult:
     """Read the result of a finished run from its newest checkpoint and its log."""
     folder = checkpoint.newest(run, [])
     spent = checkpoint.read_state(folder)["spent"]
@@ -294,7 +294,7 @@ def _run_result(piece: Work, run: Path, axis: Axis) -> RunResult:
     )
 
 
-def _probe_scores(piece: Work, saved: Mapping[str, Any]) -> list[TuningScore]:
+def _probe_scores(piece: Piece, saved: Mapping[str, Any]) -> list[TuningScore]:
     """Return the scores of a probe: of the model, and of random weights if it has weights.
 
     The loss on a text is followed by its bits per byte if all of the text is predicted.
@@ -318,7 +318,7 @@ def _probe_scores(piece: Work, saved: Mapping[str, Any]) -> list[TuningScore]:
 
 
 def _tuning_scores(
-    piece: Work, task: GridTask, epochs: Sequence[dict[str, Any]]
+    piece: Piece, task: GridTask, epochs: Sequence[dict[str, Any]]
 ) -> list[TuningScore]:
     """Return the scores of each seed's last epoch."""
     last = max(row["epoch"] for row in epochs)

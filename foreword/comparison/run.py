@@ -25,14 +25,14 @@ import torch
 
 from foreword import atomic, config, kinds, stored
 from foreword.comparison import results_cache
+from foreword.comparison.compute import PieceOrder, compute
 from foreword.comparison.corpora import Corpora
 from foreword.comparison.grid import Cell, Grid, GridTask, read_examples
-from foreword.comparison.pieces import PieceOrder, compute
+from foreword.comparison.pieces import NO_CELL, ComparisonReporter, Failure, Piece, PieceReporter
 from foreword.comparison.probing import GridProbe, GridText
 from foreword.comparison.sweep import SEED
 from foreword.comparison.time_left import TimeLeft
 from foreword.comparison.trials import Trials
-from foreword.comparison.work import NO_CELL, ComparisonReporter, Failure, PieceReporter, Work
 from foreword.data.prepared_text import PreparedText
 from foreword.errors import UserError, is_out_of_memory
 from foreword.probes._while_training import checksums
@@ -102,22 +102,22 @@ class Comparison:
         is_count_based = self.recipes[cell.name, 1].model.is_count_based
         return () if is_count_based else self.grid.tasks
 
-    def work(self) -> list[Work]:
+    def pieces(self) -> list[Piece]:
         """Return all pieces in order; each cell is measured right after its pretraining."""
         pieces = []
         for seed in range(1, self.grid.seeds + 1):
             for cell in self.grid.cells:
                 if seed == 1:
-                    pieces += [Work(cell, SEED, values=v) for v in self.grid.trials(cell)]
-                pieces.append(Work(cell, seed))
+                    pieces += [Piece(cell, SEED, values=v) for v in self.grid.trials(cell)]
+                pieces.append(Piece(cell, seed))
                 pieces += [
-                    Work(cell, seed, probe=measurement) for measurement in self.grid.measurements
+                    Piece(cell, seed, probe=measurement) for measurement in self.grid.measurements
                 ]
                 for task in self.tasks_of(cell):
-                    pieces.append(Work(cell, seed, task))
+                    pieces.append(Piece(cell, seed, task))
                     if task.scratch and seed == 1:
-                        pieces.append(Work(cell, seed, task, is_scratch=True))
-        pieces += [Work(NO_CELL, 0, task) for task in self.grid.tasks if task.task.has_classes]
+                        pieces.append(Piece(cell, seed, task, is_scratch=True))
+        pieces += [Piece(NO_CELL, 0, task) for task in self.grid.tasks if task.task.has_classes]
         return pieces
 
     def prepare(self) -> None:
@@ -160,7 +160,7 @@ class Comparison:
             return self._run(after_piece)
 
     def _run(self, after_piece: Callable[[], None]) -> bool:
-        pieces, was_done = self.work(), False
+        pieces, was_done = self.pieces(), False
         groups = [
             (p.values is None, p.probe and p.probe.name, p.task and p.task.name, p.is_scratch)
             for p in pieces
@@ -186,12 +186,12 @@ class Comparison:
                     _free_memory()
         return True
 
-    def is_impossible(self, piece: Work) -> bool:
+    def is_impossible(self, piece: Piece) -> bool:
         """Return whether what a piece builds on has failed: its pretraining, or a trial."""
         return any(
             piece.values is None
-            and failed.work.cell == piece.cell
-            and (failed.work.values is not None or failed.work == Work(piece.cell, piece.seed))
+            and failed.piece.cell == piece.cell
+            and (failed.piece.values is not None or failed.piece == Piece(piece.cell, piece.seed))
             for failed in self.failures
         )
 
@@ -211,14 +211,14 @@ class Comparison:
         file = key and results_cache.find((self.out / "runs").glob("*.json"), key)
         return file.with_suffix("") if file else None
 
-    def saved(self, piece: Work) -> dict[str, Any] | None:
+    def saved(self, piece: Piece) -> dict[str, Any] | None:
         """Return the saved result of a probe, a fine-tuning or a baseline; None if not done."""
         folder = self._folder_of(piece)
         key = folder and self._key_of(piece)
         file = folder and key and results_cache.find(folder.glob("*.json"), key)
         return stored.read(file) if file else None
 
-    def seconds_taken(self, piece: Work) -> float | None:
+    def seconds_taken(self, piece: Piece) -> float | None:
         """Return how long a piece took; None if it is not done."""
         if piece.values is not None:
             trial = self.trials.result(piece.cell, piece.values)
@@ -232,7 +232,7 @@ class Comparison:
         spent = checkpoint.read_state(checkpoint.newest(run, []))["spent"]
         return float(spent["seconds"])
 
-    def _run_piece(self, piece: Work, reporter: PieceReporter) -> bool:
+    def _run_piece(self, piece: Piece, reporter: PieceReporter) -> bool:
         """Run a piece; False if a signal stopped it."""
         examples = None if piece.task is None else self.examples[piece.task.name]
         content = compute(self.order(piece), reporter, examples)
@@ -241,7 +241,7 @@ class Comparison:
         self.store(piece, content)
         return True
 
-    def order(self, piece: Work) -> PieceOrder:
+    def order(self, piece: Piece) -> PieceOrder:
         """Return what a piece is computed from; the folder of a run is chosen if it has none.
 
         Raises:
@@ -273,7 +273,7 @@ class Comparison:
         run_shards = self.corpora.shards_for(run_recipe)
         return PieceOrder(command, run_recipe, _folders(run_shards), run)
 
-    def store(self, piece: Work, content: dict[str, Any]) -> None:
+    def store(self, piece: Piece, content: dict[str, Any]) -> None:
         """Save the result of a piece; that of a pretraining is its run."""
         if piece.values is not None:
             trial = self.trials.finish(piece.cell, piece.values, content)
@@ -299,14 +299,14 @@ class Comparison:
             results_cache.without_labels(recipe), self.corpora.shards_for(recipe).fingerprint
         )
 
-    def _text_of(self, piece: Work) -> PreparedText | None:
+    def _text_of(self, piece: Piece) -> PreparedText | None:
         """Return the text that a piece measures the loss on; None for other pieces."""
         if not isinstance(piece.probe, GridText):
             return None
         recipe = self.recipes[piece.cell.name, piece.seed]
         return self.corpora.source_shards(recipe, piece.probe.source)
 
-    def _key_of(self, piece: Work) -> results_cache.Key | None:
+    def _key_of(self, piece: Piece) -> results_cache.Key | None:
         """Return the key of a piece's saved result; None as for the run."""
         if (text := self._text_of(piece)) is not None:
             return results_cache.LossKey(text.fingerprint)
@@ -330,7 +330,7 @@ class Comparison:
             task, files, type(recipe)(**fields), tokenizer, version=VERSION
         )
 
-    def _folder_of(self, piece: Work) -> Path | None:
+    def _folder_of(self, piece: Piece) -> Path | None:
         """Return the folder of a piece's saved result; None if its run has not been begun."""
         if piece.is_scratch or piece.is_baseline:
             return self.out / ("scratch" if piece.is_scratch else "baselines")
@@ -345,7 +345,7 @@ class Comparison:
             yield
 
     @contextmanager
-    def recording_failure(self, piece: Work) -> Iterator[None]:
+    def recording_failure(self, piece: Piece) -> Iterator[None]:
         """Record an error of a piece instead of raising it."""
         try:
             yield

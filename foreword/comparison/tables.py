@@ -117,8 +117,8 @@ def notes(results: Results) -> list[str]:
     lines += _sweep_notes(results)
     # What is wrong or missing.
     lines += results.comparison.warnings
-    lines += [f"Failed: {f.work}: {f.error}" for f in results.comparison.failures]
-    pieces = results.comparison.work()
+    lines += [f"Failed: {f.piece}: {f.error}" for f in results.comparison.failures]
+    pieces = results.comparison.pieces()
     missing = sum(results.comparison.seconds_taken(piece) is None for piece in pieces)
     if missing:
         lines.append(f"{missing} of {len(pieces)} pieces are not done.")

@@ -10,7 +10,7 @@ class TimeLeft:
     """An estimate of the time left, from the mean time of each group of similar pieces.
 
     Args:
-        groups: group of each piece of work, in order; pieces of a group take about equally long.
+        groups: group of each piece, in order; pieces of a group take about equally long.
     """
 
     def __init__(self, groups: Sequence[Hashable]) -> None:

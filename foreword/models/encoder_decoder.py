@@ -103,7 +103,7 @@ class EncoderDecoderBackbone(SourceBackbone):
             cache,
             source=source,
             cross_mask=batch.cross_mask,
-            cross_at=batch.positions if self.rotates_cross else None,
+            source_positions=batch.positions if self.rotates_cross else None,
         )
         return Hidden(output.states, output.cache, layers=layers)
 

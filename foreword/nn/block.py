@@ -83,7 +83,7 @@ class Block(nn.Module):
         # Keys begin at position 0, but with a cache, where the queries are the last of them.
         are_all = memory is None and inputs.at is None
         positions = inputs.positions.queries if are_all else from_zero(context)
-        normalised = self._enter(context, self.attention_norm)
+        normalised = self._pre_norm(context, self.attention_norm)
         k, v = self.attention.keys_values(normalised)
         if inputs.position is not None:
             k = inputs.position.rotate(k, positions)
@@ -104,11 +104,11 @@ class Block(nn.Module):
         g = None
         if query_stream is not None:
             g, query_inputs = query_stream
-            attended = self.attention(self._enter(g, self.attention_norm), (k, v), query_inputs)
+            attended = self.attention(self._pre_norm(g, self.attention_norm), (k, v), query_inputs)
             g = self._finish(g, attended, source_kv, cross)
         # The content stream: queries from x alone, without the memory.
         if memory is not None:
-            normalised = self._enter(x, self.attention_norm)
+            normalised = self._pre_norm(x, self.attention_norm)
         if inputs.at is not None:
             x, normalised = take_positions(x, inputs.at), take_positions(normalised, inputs.at)
         x = self._finish(x, self.attention(normalised, (k, v), inputs), source_kv, cross)
@@ -121,19 +121,19 @@ class Block(nn.Module):
         self, x: Tensor, attended: Tensor, source_kv: Cache | None, cross: AttentionInputs | None
     ) -> Tensor:
         """Add self-attention's output, then apply cross-attention and the feed-forward layer."""
-        x = self._leave(x, attended, self.attention_norm)
+        x = self._add_residual(x, attended, self.attention_norm)
         if self.cross is not None and self.cross_norm is not None and cross is not None:
             assert source_kv is not None
-            normalised = self._enter(x, self.cross_norm)
-            x = self._leave(x, self.cross(normalised, source_kv, cross), self.cross_norm)
-        normalised = self._enter(x, self.feedforward_norm)
-        return self._leave(x, self.feedforward(normalised), self.feedforward_norm)
+            normalised = self._pre_norm(x, self.cross_norm)
+            x = self._add_residual(x, self.cross(normalised, source_kv, cross), self.cross_norm)
+        normalised = self._pre_norm(x, self.feedforward_norm)
+        return self._add_residual(x, self.feedforward(normalised), self.feedforward_norm)
 
-    def _enter(self, x: Tensor, norm: nn.Module) -> Tensor:
+    def _pre_norm(self, x: Tensor, norm: nn.Module) -> Tensor:
         """Return the input of a sublayer: normalised with pre-norm."""
         return norm(x) if self.is_pre else x
 
-    def _leave(self, x: Tensor, output: Tensor, norm: nn.Module) -> Tensor:
+    def _add_residual(self, x: Tensor, output: Tensor, norm: nn.Module) -> Tensor:
         """Add a sublayer's output to the residual stream; normalise the sum with post-norm."""
         x = x + self.dropout(output)
         return x if self.is_pre else norm(x)

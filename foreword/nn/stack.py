@@ -118,7 +118,7 @@ class Stack(nn.Module):
         memory: tuple[Tensor, ...] | None = None,
         source: Tensor | None = None,
         cross_mask: Mask | None = None,
-        cross_at: Tensor | None = None,
+        source_positions: Tensor | None = None,
         query_stream: QueryStream | None = None,
         segments: Tensor | None = None,
         *,
@@ -135,7 +135,7 @@ class Stack(nn.Module):
                 and every query sees the whole memory.
             source: (batch, source length, d_model), for cross-attention.
             cross_mask: over (length, source length).
-            cross_at: of x in the source, (batch, length), by which cross-attention is
+            source_positions: of x in the source, (batch, length), by which cross-attention is
                 rotated; None for cross-attention without positions.
             query_stream: the query stream of two-stream attention.
             segments: of each position, (batch, length), for position schemes that compare them.
@@ -166,7 +166,7 @@ class Stack(nn.Module):
         is_plain = cache is None and memory is None and source is None and query_stream is None
         if read_at is not None and is_plain and not keeps_layers and not self.memory_length:
             layer_inputs[-1] = layer_inputs[-1].select(read_at) or layer_inputs[-1]
-        cross = self._cross_inputs(cross_mask, source_length, cross_at, x, flex=flex)
+        cross = self._cross_inputs(cross_mask, source_length, source_positions, x, flex=flex)
         query_inputs = self._query_inputs(query_stream, start, positions, x)
         # The blocks; the input of each is kept for the memory and for `StackOutput.layers` alone.
         new_cache, inputs = [], []

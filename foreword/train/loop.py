@@ -22,7 +22,7 @@ from foreword.train.finite import require_finite
 from foreword.train.hooks import Hook
 from foreword.train.processes import Memory
 from foreword.train.schedules._contract import Schedule
-from foreword.train.step import Accumulate, StepResult, backward, train_step
+from foreword.train.step import Accumulate, StepResult, accumulate_sequentially, train_step
 from foreword.types import Loss
 
 STOPPING = "stopping: the step is finished and saved first"
@@ -92,7 +92,7 @@ class StepOptions:
     dropout_seed: int = 0
     patience: int = 5
     flops: float = 0.0
-    accumulate: Accumulate = backward
+    accumulate: Accumulate = accumulate_sequentially
     average: float = 0.0
 
 

@@ -87,7 +87,7 @@ class Accumulate(Protocol):
         """Return the loss of each micro-batch, in their order."""
 
 
-def backward(
+def accumulate_sequentially(
     micro_batches: Sequence[MicroBatch], parameters: Sequence[nn.Parameter]
 ) -> Iterable[Loss]:
     """Run forward and backward on one micro-batch after another (`Accumulate`)."""
@@ -116,14 +116,14 @@ def train_step(
     clip: float,
     dtype: torch.dtype,
     seeds: Sequence[int],
-    accumulate: Accumulate = backward,
+    accumulate: Accumulate = accumulate_sequentially,
 ) -> StepResult:
     """Take one optimizer step: the same gradient as one big batch.
 
     Several processes may share a step's rows, with `DistributedDataParallel` around the loss and
-    one thread each (`backward`). Micro-batches and processes may hold different numbers of
-    predictions, so sums and counts are added and divided once. A step is skipped if its loss or
-    gradient is not finite, or if nothing is predicted (mean loss nan).
+    one thread each (`accumulate_sequentially`). Micro-batches and processes may hold different
+    numbers of predictions, so sums and counts are added and divided once. A step is skipped if its
+    loss or gradient is not finite, or if nothing is predicted (mean loss nan).
 
     Args:
         model: the parameters to train; their gradients are cleared.
@@ -139,7 +139,7 @@ def train_step(
     Raises:
         ValueError: several threads in one of several processes.
     """
-    if processes.count() > 1 and accumulate is not backward:
+    if processes.count() > 1 and accumulate is not accumulate_sequentially:
         raise ValueError("a step over several processes takes one worker in each")
     parameters = [p for p in model.parameters() if p.requires_grad]
     device = parameters[0].device

@@ -16,7 +16,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from foreword.train.step import Accumulate, MicroBatch, backward
+from foreword.train.step import Accumulate, MicroBatch, accumulate_sequentially
 from foreword.types import Loss
 
 Item = TypeVar("Item")
@@ -44,16 +44,16 @@ def choose_workers(requested: int, device: torch.device, rows: int, length: int)
 
 
 def accumulate_on(workers: int) -> Accumulate:
-    """Return the accumulation for a number of threads; `backward` for one."""
-    return backward if workers == 1 else ThreadedAccumulation(workers)
+    """Return the accumulation for a number of threads; `accumulate_sequentially` for one."""
+    return accumulate_sequentially if workers == 1 else ThreadedAccumulation(workers)
 
 
 @dataclass(frozen=True)
 class ThreadedAccumulation:
     """Gradients of micro-batches computed in threads and added in order (`Accumulate`).
 
-    `backward` in two threads would add to the same `.grad` in the order they finish, so each thread
-    computes its gradients separately (`autograd.grad`). The sum is then reproducible.
+    Backward passes in two threads would add to the same `.grad` in the order they finish, so each
+    thread computes its gradients separately (`autograd.grad`). The sum is then reproducible.
 
     Attributes:
         workers: number of threads.

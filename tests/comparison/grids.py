@@ -8,8 +8,8 @@ from typing import Any
 
 from foreword import config
 from foreword.comparison.grid import load_grid
+from foreword.comparison.pieces import CellProgress
 from foreword.comparison.run import Comparison
-from foreword.comparison.work import CellProgress
 from tests.train import runs
 from tests.tuning.runs import reviews
 
@@ -86,7 +86,7 @@ class Quiet:
 
     def show_progress(self, progress: CellProgress) -> None:
         self.progress.append(progress)
-        piece = str(progress.work)
+        piece = str(progress.piece)
         if piece not in self.begun:
             self.begun.append(piece)
             self._act(piece)

@@ -10,9 +10,9 @@ import pytest
 
 from foreword import atomic, config, stored
 from foreword.comparison.grid import Grid, load_grid
+from foreword.comparison.pieces import CellProgress
 from foreword.comparison.results import gather
 from foreword.comparison.run import Comparison
-from foreword.comparison.work import CellProgress
 from foreword.errors import UserError
 from foreword.runs.run import train_run
 from foreword.runs.trained_model import is_finished, read_recipe
@@ -179,7 +179,7 @@ def test_a_cell_that_fails_is_reported_and_the_others_go_on(
     odd = {"label": "odd", "recipe": "decoder.toml"}
     comparison = grids.compare(folder, tmp_path / "out", reporter, cells=[MASKED, odd, CAUSAL])
     assert reporter.begun == [ALL[0], "odd, seed 1: pretraining", *ALL[3:]]
-    assert [(str(f.work), f.error, f.is_fault) for f in comparison.failures] == [
+    assert [(str(f.piece), f.error, f.is_fault) for f in comparison.failures] == [
         (ALL[0], "out of memory on cpu", False),
         ("odd, seed 1: pretraining", "ZeroDivisionError: oh", True),
     ]
@@ -194,7 +194,7 @@ def test_an_interrupt_is_not_recorded_as_a_failure(
     def interrupt(*_: Any) -> bool:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("foreword.comparison.pieces.tune", interrupt)
+    monkeypatch.setattr("foreword.comparison.compute.tune", interrupt)
     comparison = Comparison(load_grid(grids.write_grid(folder)), tmp_path / "out", Quiet())
     comparison.prepare()
     with pytest.raises(KeyboardInterrupt):
@@ -253,7 +253,7 @@ def test_a_piece_is_shown_again_after_its_model_is_built(folder: Path, tmp_path:
             return super().stage(name)
 
         def show_progress(self, progress: CellProgress) -> None:
-            shown.append(str(progress.work))
+            shown.append(str(progress.piece))
 
     shown: list[str] = []
     grids.compare(folder, tmp_path / "out", Shown(), cells=[MASKED])

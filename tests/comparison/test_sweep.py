@@ -181,7 +181,7 @@ def test_a_cell_whose_sweep_all_diverges_fails_alone(folder: Path, tmp_path: Pat
     masked = {**MASKED, "set": {"optimizer": {"lr": 10.0}}, "sweep": swept}
     cells = [masked, {**CAUSAL, "sweep": False}]
     comparison = grids.compare(folder, tmp_path / "out", **{**MORE, "cells": cells})
-    assert [(str(f.work), f.error, f.is_fault) for f in comparison.failures] == [
+    assert [(str(f.piece), f.error, f.is_fault) for f in comparison.failures] == [
         (RUNS[0], "every run of its sweep diverged; give the cell other values to try", False)
     ]
     assert {run.cell for run in gather(comparison).runs} == {"decoder"}

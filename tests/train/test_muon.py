@@ -13,7 +13,7 @@ from foreword.errors import UserError
 from foreword.runs.recipe import load_recipe
 from foreword.train.optimizers import muon
 from foreword.train.optimizers.adamw import AdamW
-from foreword.train.optimizers.muon import Muon, hidden_matrices, orthogonal
+from foreword.train.optimizers.muon import Muon, hidden_matrices, orthogonalise
 from tests.tiny import build
 
 
@@ -66,8 +66,8 @@ def test_orthogonal_matrices_have_the_directions_of_the_singular_vectors(
 ) -> None:
     matrix = torch.randn(shape, generator=torch.Generator().manual_seed(1)).double()
     u, s, v = torch.linalg.svd(matrix, full_matrices=False)
-    inside = torch.diag(u.T @ orthogonal(matrix, 5) @ v.T)
-    assert torch.allclose(u @ torch.diag(inside) @ v, orthogonal(matrix, 5))
+    inside = torch.diag(u.T @ orthogonalise(matrix, 5) @ v.T)
+    assert torch.allclose(u @ torch.diag(inside) @ v, orthogonalise(matrix, 5))
     assert ((inside > 0.6) & (inside < 1.25))[s > 0.05 * s.norm()].all()
 
 
@@ -78,13 +78,13 @@ def test_products_are_in_the_dtype_that_the_processor_is_fast_in(
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: has_bf16)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
     seen = []
-    plain = muon.orthogonal
+    plain = muon.orthogonalise
 
     def noted(matrix: torch.Tensor, iterations: int) -> torch.Tensor:
         seen.append(matrix.dtype)
         return plain(matrix, iterations)
 
-    monkeypatch.setattr(muon, "orthogonal", noted)
+    monkeypatch.setattr(muon, "orthogonalise", noted)
     _both(lr=0.02)
     assert set(seen) == {dtype}
 
@@ -136,7 +136,7 @@ def test_threads_share_the_matrices_unless_processes_do(
             both.wait()
         return matrix
 
-    monkeypatch.setattr(muon, "orthogonal", noted)
+    monkeypatch.setattr(muon, "orthogonalise", noted)
     model = build(load_recipe("gpt2_tiny"))
     optimizer = Muon().build(model)
     for parameter in model.parameters():

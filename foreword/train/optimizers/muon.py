@@ -109,7 +109,7 @@ class OrthogonalMomentum(Optimizer):
         lr: learning rate.
         weight_decay: share of the rate by which weights shrink.
         momentum: decay rate of the mean of gradients.
-        iterations: of `orthogonal`.
+        iterations: of `orthogonalise`.
     """
 
     def __init__(
@@ -144,10 +144,10 @@ class OrthogonalMomentum(Optimizer):
         is_threaded = first.device.type == "cpu" and not is_sharded(first)
         threads = min(len(moved), torch.get_num_threads()) if is_threaded else 1
         dtype = choose_precision("auto", first.device)
-        map_in_threads(lambda pair: self._move(*pair, dtype), moved, threads)
+        map_in_threads(lambda pair: self._update(*pair, dtype), moved, threads)
 
     @torch.no_grad()
-    def _move(self, group: dict[str, Any], matrix: Tensor, dtype: torch.dtype) -> None:
+    def _update(self, group: dict[str, Any], matrix: Tensor, dtype: torch.dtype) -> None:
         """Move one matrix, with the settings of its group."""
         lr, momentum, grad, state = group["lr"], group["momentum"], matrix.grad, self.state[matrix]
         assert grad is not None
@@ -156,7 +156,7 @@ class OrthogonalMomentum(Optimizer):
         mean = state["momentum_buffer"].lerp_(grad, 1 - momentum)
         # What it would move by with Nesterov's look-ahead, whole in each process.
         ahead = whole(grad.lerp(mean, momentum).to(dtype))
-        move = orthogonal(ahead, group["iterations"])[own_rows(matrix)]
+        move = orthogonalise(ahead, group["iterations"])[own_rows(matrix)]
         scale = RMS * math.sqrt(max(ahead.shape))
         own_part(matrix).mul_(1 - lr * group["weight_decay"]).add_(move, alpha=-lr * scale)
 
@@ -167,7 +167,7 @@ def _cost(matrix: Tensor) -> int:
     return short * short * (2 * long + short)
 
 
-def orthogonal(matrix: Tensor, iterations: int) -> Tensor:
+def orthogonalise(matrix: Tensor, iterations: int) -> Tensor:
     """Return about the nearest matrix with singular values of 1, in the dtype of this one.
 
     Newton-Schulz iterations, with Jordan's coefficients: after five, singular values are between
