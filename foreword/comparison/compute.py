@@ -122,7 +122,7 @@ def _train(order: PieceOrder, recipe: Recipe, reporter: PieceProgress) -> Conten
             probes = () if order.is_trial else tables_of(recipe.probes)
             running.start(recipe, running.Inputs(order.shards, probes=probes), run)
         sample_fn = None if order.is_trial else samples
-        if not running.train_run(run, reporter, reporter.stage, sample_fn, probing_of=probing):
+        if not running.train_run(run, reporter, reporter.stage, sample_fn, (), probing):
             return None
     except TrainingStoppedError:
         if not order.is_trial:
