@@ -183,8 +183,10 @@ def test_evaluate_asks_runs_and_saves_every_answer(
         assert json.loads((run / "evaluations" / "suite-lambada.json").read_text("utf-8")) == told
     assert len(told["predictions"]) == 4
     assert any(note.startswith("decoder against encoder: accuracy") for note in told["notes"])
+    for row in told["rows"]:
+        assert row["perplexity_low"] <= row["perplexity"] <= row["perplexity_high"]
     assert command(words) == 0
-    assert "perplexity" in capsys.readouterr().out
+    assert "perplexity low" not in (shown := capsys.readouterr().out) and "perplexity" in shown
 
 
 def test_evaluate_refuses_what_no_suite_takes(
