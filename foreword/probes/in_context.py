@@ -142,7 +142,7 @@ class InContext(Suite):
         Raises:
             UserError: it cannot.
         """
-        return method_of(prompted)
+        return method_of(prompted, ranks=True)
 
     def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
         """Yield the likeliest answer of each question, calibrated too, and whether it is exact."""

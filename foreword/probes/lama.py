@@ -79,11 +79,7 @@ class Lama(Suite):
         Raises:
             UserError: it cannot.
         """
-        how = method_of(prompted)
-        if prompted.detects_replacements:
-            raise UserError(
-                f"{prompted.name}: this {prompted.family} tells replaced tokens and fills no blank"
-            )
+        how = method_of(prompted, ranks=True)
         return f"{how}; what stands after the blank is not read" if prompted.continues else how
 
     def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:

@@ -65,7 +65,7 @@ class Lambada(Suite):
         Raises:
             UserError: it cannot.
         """
-        return f"{method_of(prompted)}, of the last word"
+        return f"{method_of(prompted, ranks=True)}, of the last word"
 
     def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
         """Yield whether each last word is the likeliest."""
