@@ -1,7 +1,7 @@
 """Recipes: TOML to frozen dataclasses and back, `extends`, `--set a.b=c`, and errors that help.
 
 Reading is strict. An error names the key, the value and the nearest right word:
-`objective.raet: Masked has no such setting; did you mean 'rate'?`
+`objective.raet: kind 'masked' has no such setting; did you mean 'rate'?`
 """
 
 from __future__ import annotations
@@ -229,12 +229,21 @@ def assign(table: Mapping[str, Any], assignments: Iterable[str]) -> Table:
     return result
 
 
-def build(cls: type[Settings], table: Mapping[str, Any], where: str = "") -> Settings:
+def build(
+    cls: type[Settings], table: Mapping[str, Any], where: str = "", owner: str = ""
+) -> Settings:
     """Build the frozen dataclass `cls` from a table.
+
+    Args:
+        cls: the dataclass.
+        table: its settings.
+        where: their place in the recipe, for messages.
+        owner: what messages call that which has the settings; by default the class.
 
     Raises:
         UserError: an unknown setting, a wrong type, a missing setting, or impossible values.
     """
+    owner = owner or cls.__name__
     # Convert each value to its field's type.
     known = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
     hints = _hints_of(cls)  # type: ignore[arg-type]
@@ -243,7 +252,7 @@ def build(cls: type[Settings], table: Mapping[str, Any], where: str = "") -> Set
         path = f"{where}.{key}" if where else key
         if key not in known:
             hint = _below(cls, table, key, where) or nearest(key, known)
-            raise UserError(f"{path}: {cls.__name__} has no such setting{hint}")
+            raise UserError(f"{path}: {owner} has no such setting{hint}")
         part = known[key].metadata.get("part")
         if part is not None and value is not None:
             is_list = _is_list(hints[key])
@@ -257,7 +266,7 @@ def build(cls: type[Settings], table: Mapping[str, Any], where: str = "") -> Set
         is_required = f.default is f.default_factory is dataclasses.MISSING
         if key not in values and is_required:
             path = f"{where}.{key}" if where else key
-            raise UserError(f"{path}: {cls.__name__} needs this setting")
+            raise UserError(f"{path}: {owner} needs this setting")
     try:
         return cls(**values)
     except ValueError as error:  # a dataclass's __post_init__ refuses impossible values
@@ -322,7 +331,7 @@ def build_kind(part: kinds.Part, value: Any, where: str, *, is_list: bool = Fals
     cls = kinds.load(part.folder, name)
     if name == part.default and part.settings:
         settings = merge(to_table(cls(**part.settings)), settings)
-    return build(cls, settings, where)
+    return build(cls, settings, where, f"kind '{name}'")
 
 
 def convert(hint: Any, value: Any, where: str) -> Any:

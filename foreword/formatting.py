@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -81,3 +82,29 @@ def cell(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(cell, value))
     return str(value)
+
+
+def with_intervals(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of a table with its intervals as people read them.
+
+    `low` and `high` are one column, `interval`; `icat_low` and `icat_high` stand in that of `icat`.
+    """
+    shown: dict[str, Any] = {}
+    for name, value in row.items():
+        of, _, end = name.rpartition("_")
+        low, high = (f"{of}_{side}".removeprefix("_") for side in ("low", "high"))
+        if end not in ("low", "high") or not {low, high} <= row.keys() or (of and of not in row):
+            shown[name] = value
+        elif end == "low":
+            interval = _interval(value, row[high])
+            if not of:
+                shown["interval"] = interval
+            elif interval is not None:
+                shown[of] = f"{cell(row[of])} ({interval})"
+    return shown
+
+
+def _interval(*ends: Any) -> str | None:
+    if not all(isinstance(end, int | float) and math.isfinite(end) for end in ends):
+        return None
+    return " to ".join(f"{end:.3f}" if abs(end) < 10 else cell(end) for end in ends)

@@ -80,7 +80,7 @@ def test_written_recipes_read_back_equal(settings: dict[str, Any]) -> None:
         ({"raet": 1}, "raet: Whole has no such setting; did you mean 'rate'?"),
         (
             {"objective": {"kind": "masked", "raet": 1}},
-            "objective.raet: Masked has no such setting; did you mean 'rate'?",
+            "objective.raet: kind 'masked' has no such setting; did you mean 'rate'?",
         ),
         ({"inner": {"step": 1}}, "inner.step: Inner has no such setting; did you mean 'steps'?"),
         ({"objective": "maskd"}, "objective.kind: no kind 'maskd'; did you mean 'masked'?"),

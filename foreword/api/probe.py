@@ -16,6 +16,7 @@ from foreword.api._result import Result
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.errors import UserError, nearest
 from foreword.evaluation.loaded import load
+from foreword.formatting import with_intervals
 from foreword.kinds import Part, name_of
 from foreword.probes._contract import Finding, Probe, ProbedModel
 from foreword.probes._random_weights import with_random_weights
@@ -51,7 +52,7 @@ class ProbeResult(Result):
         return {"saved to": ", ".join(map(str, self.files)), **self.finding.scores}
 
     def _rows(self) -> Sequence[Mapping[str, Any]]:
-        return self.finding.rows
+        return [with_intervals(row) for row in self.finding.rows]
 
 
 @checked

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +12,7 @@ from foreword.cli import console
 from foreword.cli._model_options import Device, Json, Quiet
 from foreword.cli._options import PathText
 from foreword.cli._reading import Reading
+from foreword.formatting import with_intervals
 
 if TYPE_CHECKING:
     from foreword.api.probe import ProbeResult
@@ -67,22 +67,10 @@ def show_probe(result: ProbeResult, *, json: bool) -> None:
     if json:
         console.emit(dict(result.content))
         return
-    rows = [_shown(row) for row in result.rows]
-    console.table("", list(rows[0]), [list(row.values()) for row in rows])
+    rows = [with_intervals(row) for row in result.rows]
+    names = [name.replace("_", " ") for name in rows[0]]
+    console.table("", names, [list(row.values()) for row in rows])
     for note in result.content["notes"]:
         console.say(note)
     for file in result.files:
         console.say(f"saved to {file} and .png")
-
-
-def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with its interval in one column."""
-    low, high = row.get("low"), row.get("high")
-    if low is None or high is None:
-        return {name.replace("_", " "): value for name, value in row.items()}
-    between = {"low": f"{low:.3f} to {high:.3f}"}
-    return {
-        "interval" if name == "low" else name.replace("_", " "): between.get(name, value)
-        for name, value in row.items()
-        if name != "high"
-    }

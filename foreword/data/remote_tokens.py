@@ -26,7 +26,8 @@ from foreword.types import Array
 
 SUFFIX = ".url"  # in place of `.bin`
 BLOCK = 1 << 16  # bytes that are read at once: little more than a row, or rows are read with others
-CACHE = 10_000_000_000  # bytes on disk, at most
+CACHE = 10_000_000_000  # bytes on disk, at most, where the variable does not say
+VARIABLE = "FOREWORD_CACHE_BYTES"
 _COPIED = (
     *("prepared.json", "train.idx", "heldout.idx", "heldout.bin"),
     *("tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json", "tokenizer/manifest.json"),
@@ -65,16 +66,19 @@ class RemoteTokens(LazyTokens):
     Args:
         file: where the file is.
         dtype: type of the tokens.
-        cache: bytes on disk, at most.
+        cache: bytes on disk, at most; by default `cache_bytes`.
+
+    Raises:
+        UserError: the storage cannot be reached, or the variable is no size.
     """
 
-    def __init__(self, file: TokensAt, dtype: np.dtype[Any], cache: int = CACHE) -> None:
+    def __init__(self, file: TokensAt, dtype: np.dtype[Any], cache: int | None = None) -> None:
         self.dtype = dtype
         self._file = file
         with url_errors(file.url):
             self._storage, self._path = storage_of(file.url)
         self._slots: OrderedDict[int, int] = OrderedDict()  # of each block, the last used last
-        self._most = max(1, cache // BLOCK)
+        self._most = max(1, (cache_bytes() if cache is None else cache) // BLOCK)
         self._lock = threading.Lock()
         self._cache = tempfile.TemporaryFile(prefix="foreword-tokens-")  # noqa: SIM115  (lives on)
 
@@ -137,8 +141,24 @@ class RemoteTokens(LazyTokens):
             self._slots.clear()
             raise UserError(
                 f"{tempfile.gettempdir()}: no room for tokens of {self._file.url}: "
-                f"{error.strerror}; set TMPDIR to a folder on another disk"
+                f"{error.strerror}; set TMPDIR to a folder on another disk, or {VARIABLE} lower"
             ) from error
+
+
+def cache_bytes() -> int:
+    """Return how much disk a file's cache may take, which belongs to the machine, not the recipe.
+
+    Raises:
+        UserError: the environment variable is not a number of bytes.
+    """
+    text = os.environ.get(VARIABLE) or str(CACHE)
+    try:
+        count = int(float(text))
+    except (ValueError, OverflowError):
+        count = 0
+    if count < 1:
+        raise UserError(f"{VARIABLE}: must be a number of bytes, such as 5e10, got {text!r}")
+    return count
 
 
 def local(text: str) -> str:

@@ -82,14 +82,12 @@ def layer_of(prompted: PromptedModel, layer: int | None = None) -> int:
     Raises:
         UserError: the model has no such attention, or no such layer.
     """
+    able = "encoder-decoders with attention"
     if not prompted.recipe.model.reads_source:
-        raise UserError(
-            f"{prompted.name}: this {prompted.family} has no attention to a separate source; an "
-            "alignment requires a model with an encoder and a decoder"
-        )
+        raise prompted.unable("has no attention to a separate source", able)
     count = len(_source_attentions(prompted.model.backbone))
     if not count:
-        raise UserError(f"{prompted.name}: this model has no attention, so there is no alignment")
+        raise prompted.unable("has no attention, so there is no alignment", able)
     number = count if layer is None else layer
     if not 1 <= number <= count:
         raise UserError(f"--layer {number}: layers 1 to {count} attend to the source")

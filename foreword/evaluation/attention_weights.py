@@ -69,16 +69,16 @@ def _self_attentions(prompted: PromptedModel) -> list[Attention]:
     """
     stacks = [module for module in prompted.model.backbone.modules() if isinstance(module, Stack)]
     if not stacks:
-        raise UserError(
-            f"{prompted.name}: this {prompted.family} has no self-attention, so there are no "
-            "weights to show"
+        raise prompted.unable(
+            "has no self-attention, so there are no weights to show", "Transformers"
         )
     for stack in stacks:
         for kind, mechanism in zip(stack.attention_kinds, stack.attention_mechanisms, strict=True):
             if cast(AttentionMechanism, mechanism).mask(1, 1) is None:
                 raise UserError(
                     f"{prompted.name}: attention '{kinds.name_of(kind)}' mixes all positions "
-                    "before the softmax, so no weight is that of one token"
+                    "before the softmax, so no weight is that of one token; models that can: "
+                    "Transformers with another attention"
                 )
     blocks = [cast(Block, block) for stack in stacks for block in stack.blocks]
     return list(dict.fromkeys(block.attention for block in blocks))

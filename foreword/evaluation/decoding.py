@@ -74,11 +74,13 @@ def starts_of(prompted: PromptedModel, prompts: Sequence[str]) -> list[Start]:
     Raises:
         UserError: the model fills blanks, or a prompt is empty.
     """
-    prompted.require_token_head()
+    able = "causal, encoder-decoder, n-gram"
+    prompted.require_token_head(able)
     if prompted.fills_in_place and not prompted.continues:
-        raise UserError(
-            f"{prompted.name}: this {prompted.family} does not generate text; it fills blanks: "
-            'foreword fill RUN "The [MASK] sat on the mat."'
+        raise prompted.unable(
+            "does not generate text; it fills blanks: "
+            'foreword fill RUN "The [MASK] sat on the mat."',
+            able,
         )
     return [start_of(prompted, prompt) for prompt in prompts]
 

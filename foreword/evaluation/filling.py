@@ -61,13 +61,11 @@ def candidates(prompted: PromptedModel, ids: Array, top: int) -> tuple[tuple[Can
     Raises:
         UserError: as `fill` does.
     """
-    prompted.require_token_head()
+    able = "masked, permuted, encoder-decoder of spans"
+    prompted.require_token_head(able)
     if not prompted.fills_in_place and not prompted.uses_sentinels:
         ability = "continues texts" if prompted.continues else "answers a source"
-        raise UserError(
-            f"{prompted.name}: this {prompted.family} does not fill blanks; it {ability}: "
-            "use 'foreword generate'"
-        )
+        raise prompted.unable(f"does not fill blanks; it {ability}: use 'foreword generate'", able)
     if top < 1:
         raise UserError(f"top: must be at least 1, got {top}")
     where = blanks_in(prompted, ids)

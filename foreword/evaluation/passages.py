@@ -11,7 +11,7 @@ import numpy as np
 
 from foreword.errors import UserError
 from foreword.evaluation.perplexity import scoring_windows
-from foreword.evaluation.prompting import PromptedModel
+from foreword.evaluation.prompting import PREDICTORS, PromptedModel
 from foreword.evaluation.scorer import DetectionScorer, Scorer, ScoringItem, scorer_of
 from foreword.types import Array
 
@@ -79,23 +79,31 @@ class _Plan(NamedTuple):
     unknown: int
 
 
-def method_of(prompted: PromptedModel) -> str:
+def method_of(prompted: PromptedModel, *, ranks: bool = False) -> str:
     """Return how a model scores passages.
+
+    Args:
+        prompted: the model.
+        ranks: whether it is to count the tokens that are at least as likely too.
 
     Raises:
         UserError: it cannot.
     """
+    if ranks:
+        prompted.require_token_ranks()
     if prompted.detects_replacements:
         return GENUINE
-    prompted.require_text_scores()
+    able = PREDICTORS if ranks else f"{PREDICTORS}, replaced-token"
+    prompted.require_text_scores(able)
     if prompted.continues:
         return LIKELIHOOD
     if not prompted.answers:
         return PSEUDO
     if prompted.recipe.read.target:
-        raise UserError(
-            f"{prompted.name}: this {prompted.family} learned to answer sources with their targets "
-            "and gives a text of its own no probability"
+        raise prompted.unable(
+            "learned to answer sources with their targets and gives a text of its own no "
+            "probability",
+            f"{able}, trained on texts",
         )
     return BLANKS if prompted.uses_sentinels else CONDITIONAL
 
@@ -128,7 +136,7 @@ def score_passages(
 
     Reference: Salazar et al. 2020; Kauf & Ivanova 2023 (masked); Clark et al. 2020 (replaced).
     """
-    method_of(prompted)
+    method_of(prompted, ranks=ranks)
     scorer: Scorer = (
         DetectionScorer(prompted) if prompted.detects_replacements else scorer_of(prompted)
     )

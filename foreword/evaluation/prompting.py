@@ -28,6 +28,10 @@ from foreword.types import (
     Tokens,
 )
 
+# Models as messages name them; a recurrent one is causal.
+PREDICTORS = "causal, masked, permuted, encoder-decoder, n-gram"
+NEURAL = "all but n-gram models"
+
 
 @dataclass(frozen=True)
 class PromptForm:
@@ -149,27 +153,51 @@ class PromptedModel(TrainedModel):
         genuine: Array = F.logsigmoid(-logits.float()).cpu().double().numpy()
         return genuine
 
-    def require_token_head(self) -> None:
+    def unable(self, does: str, able: str) -> UserError:
+        """Return the error of a model that is asked for what others do.
+
+        Args:
+            does: what it does instead, or lacks: "fills no blanks".
+            able: the models that can.
+        """
+        return UserError(f"{self.name}: this {self.family} {does}; models that can: {able}")
+
+    def require_token_head(self, able: str = PREDICTORS) -> None:
         """Check that the model predicts tokens.
+
+        Args:
+            able: the models that can do what a caller needs it for.
 
         Raises:
             UserError: it has no head that predicts tokens.
         """
         if not self.recipe.objective.predicts_tokens:
-            raise UserError(f"{self.name}: this {self.family} has no head that predicts tokens")
+            raise self.unable("has no head that predicts tokens", able)
 
-    def require_text_scores(self) -> None:
+    def require_text_scores(self, able: str = PREDICTORS) -> None:
         """Check that the model gives a text a probability.
+
+        Args:
+            able: likewise.
 
         Raises:
             UserError: it does not.
         """
-        self.require_token_head()
+        self.require_token_head(able)
         if not self.recipe.model.scores_texts:
             raise UserError(
                 f"{self.name}: word vectors predict what stands near a word, in any order, and "
-                "give a text no probability; a causal, masked, encoder-decoder or n-gram model does"
+                f"give a text no probability; models that can: {able}"
             )
+
+    def require_token_ranks(self) -> None:
+        """Check that the model compares a token with all others.
+
+        Raises:
+            UserError: it tells replaced tokens, and says nothing of others.
+        """
+        if self.detects_replacements:
+            raise self.unable("tells replaced tokens and predicts none", PREDICTORS)
 
     # -- the special tokens around texts -----------------------------------------------------------
 
@@ -282,7 +310,7 @@ class PromptedModel(TrainedModel):
             UserError: a text is empty, or the model has no states.
         """
         if self.is_count_based:
-            raise UserError(f"{self.name}: this {self.family} has no hidden states")
+            raise self.unable("has no hidden states", NEURAL)
         batch = self.encoding_batch(texts)
         if batch.source is not None:
             return self._encode_source(batch.source)

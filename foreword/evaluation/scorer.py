@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.models.ngram import table_of
 from foreword.ngrams.table import NgramTable
@@ -271,7 +270,5 @@ class DetectionScorer:
         Raises:
             UserError: always.
         """
-        raise UserError(
-            f"{self.prompted.name}: this {self.prompted.family} tells replaced tokens and gives no "
-            "probability to others"
-        )
+        self.prompted.require_token_ranks()
+        yield from ()

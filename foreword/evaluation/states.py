@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from foreword.errors import UserError
-from foreword.evaluation.prompting import PromptedModel
+from foreword.evaluation.prompting import NEURAL, PromptedModel
 from foreword.evaluation.scorer import padded
 from foreword.nn.model import neural
 from foreword.train.device import autocast
@@ -112,9 +112,7 @@ def text_states(
     try:
         table = neural(prompted.model.backbone).embedding.token
     except UserError as error:
-        raise UserError(
-            f"{prompted.name}: this {prompted.family} has no vectors for tokens"
-        ) from error
+        raise prompted.unable("has no vectors for tokens", NEURAL) from error
     around = len(prompted.with_special_tokens(np.empty(0, dtype=np.int64)))
     size = (prompted.limit or 0) - around if splits else 0
     iterator = iter(texts)

@@ -289,7 +289,10 @@ class NeuralBackbone(Backbone):
             UserError: this model offers no such states.
         """
         kind = kinds.name_of(self.settings)
-        raise UserError(f"'{kind}' offers no gradients with respect to its states")
+        raise UserError(
+            f"'{kind}' offers no gradients with respect to its states; models that can: "
+            "recurrent ones and Transformers"
+        )
 
     def build_token_head(self) -> nn.Module:
         """Return the model's own head, which predicts the next token from the states."""

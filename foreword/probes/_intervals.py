@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.stats import norm
@@ -43,8 +43,25 @@ def bootstrap(
         count: number of items drawn from, and number drawn.
         draws: number of draws.
     """
+    (interval,) = bootstrap_each(lambda indices: [statistic(indices)], count, draws)
+    return interval
+
+
+def bootstrap_each(
+    statistics: Callable[[Array], Sequence[float]], count: int, draws: int = DRAWS
+) -> list[tuple[float, float]]:
+    """Return the percentile interval of each of several statistics of the same draws.
+
+    A draw for which a statistic is nan is left out of its interval; (nan, nan) if all are.
+
+    Args:
+        statistics: takes the indices of a draw, (count,) int64.
+        count: number of items drawn from, and number drawn.
+        draws: number of draws.
+    """
     rng = np.random.default_rng(SEED)
-    values = [statistic(rng.integers(0, count, count)) for _ in range(draws)]
+    values = np.array([statistics(rng.integers(0, count, count)) for _ in range(draws)], float)
+    known = [column[~np.isnan(column)] for column in values.T]
     tail = (1 - LEVEL) / 2
-    low, high = np.nanquantile(values, [tail, 1 - tail])
-    return float(low), float(high)
+    quantiles = (np.quantile(of, [tail, 1 - tail]) if len(of) else (math.nan,) * 2 for of in known)
+    return [(float(low), float(high)) for low, high in quantiles]

@@ -58,12 +58,10 @@ def require_room(prompted: PromptedModel, length: int) -> None:
     Raises:
         UserError: it reads fewer, or gives texts no probability.
     """
-    prompted.require_text_scores()
+    able = "causal, masked, permuted, n-gram"
+    prompted.require_text_scores(able)
     if prompted.answers:
-        raise UserError(
-            f"{prompted.name}: this {prompted.family} gives a text a probability as the answer to "
-            "a source only; this requires a model that continues text or fills blanks"
-        )
+        raise prompted.unable("gives a text a probability as the answer to a source only", able)
     room = prompted.max_context
     if length > room:
         raise UserError(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,7 +15,7 @@ from scipy.stats import binomtest
 
 from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import Finding, ProbedModel, Row
-from foreword.probes._intervals import LEVEL, bootstrap
+from foreword.probes._intervals import LEVEL, bootstrap, bootstrap_each
 from foreword.probes._marks import MAX_RUNS, run_style, title
 from foreword.ranges import Ranged
 from foreword.types import Array
@@ -57,7 +59,7 @@ class Answer:
         correct: 1 if right, 0 if not; a tie counts in part.
         scores: of each option, higher for a likelier one; or what else was measured.
         unknown: unknown tokens among those scored.
-        more: what `further` needs.
+        more: what `further` takes, as many numbers for each question; nan where it is not known.
         value: what `statistic` takes if it is not `correct`.
     """
 
@@ -124,9 +126,13 @@ class Suite(Ranged, ABC):
         del prompted, questions
         return []
 
-    def further(self, answers: Sequence[Answer]) -> Mapping[str, float | None]:
-        """Return further columns of the table; the same for any answers."""
-        del answers
+    def further(self, values: Array) -> Mapping[str, float]:
+        """Return further figures of some answers, the same for any; nan for one that is not known.
+
+        Args:
+            values: `more` of each question that is drawn as one, (questions, ...).
+        """
+        del values
         return {}
 
     def measure(self, models: Sequence[ProbedModel]) -> Finding:
@@ -154,7 +160,7 @@ class Suite(Ranged, ABC):
             notes.append(f"{model.label}: {method}{with_unknown}")
             notes += [f"{model.label}: {note}" for note in self.remarks(model.trained, questions)]
         notes += [self.caution] if self.caution else []
-        notes.append(f"interval: {LEVEL:.0%}, by bootstrap over the questions")
+        notes.append(f"intervals: {LEVEL:.0%}, by bootstrap over the questions")
         notes += _comparisons(answers_of, questions, self)
         return Finding(
             title=self.heading,
@@ -177,18 +183,38 @@ class Suite(Ranged, ABC):
         if len(subsets) != 1 or ALL not in subsets:
             groups[ALL] = np.arange(len(questions))
         for name, where in groups.items():
-            values = _values([(questions[int(n)], answers[int(n)]) for n in where])
-            low, high = _interval(self, values)
-            yield {
+            asked, given = [questions[int(n)] for n in where], [answers[int(n)] for n in where]
+            figures, intervals = self._figures(_values(asked, given), _more(asked, given))
+            (low, high), *others = intervals
+            row = {
                 "run": run,
                 self.subset: name,
-                self.measured: self.statistic(values),
+                self.measured: figures.pop(self.measured),
                 "low": low,
                 "high": high,
-                "chance": self.chance([questions[int(n)] for n in where]),
-                **self.further([answers[int(n)] for n in where]),
-                "questions": len(where),
+                "chance": self.chance(asked),
             }
+            for (key, figure), interval in zip(figures.items(), others, strict=True):
+                named = zip((key, f"{key}_low", f"{key}_high"), (figure, *interval), strict=True)
+                row |= {part: None if math.isnan(number) else number for part, number in named}
+            yield row | {"questions": len(where)}
+
+    def _figures(
+        self, values: Array, more: Array
+    ) -> tuple[dict[str, float], list[tuple[float, float]]]:
+        """Return each figure by name, what is `measured` first, and its interval.
+
+        Args:
+            values: what `statistic` takes of each question, (questions, ...).
+            more: what `further` takes.
+        """
+
+        def of(questions: Any) -> dict[str, float]:
+            measured = self.statistic(values[questions])
+            return {self.measured: measured, **self.further(more[questions])}
+
+        intervals = bootstrap_each(lambda indices: [*of(indices).values()], len(values), DRAWS)
+        return of(slice(None)), intervals
 
     def _plot(self, figure: Any, rows: Sequence[Row]) -> None:
         """Plot the figure of each subset as bars with their intervals, the runs side by side."""
@@ -258,23 +284,37 @@ def _predictions(
         }
 
 
-def _values(pairs: Iterable[tuple[Question, Answer]]) -> Array:
-    """Return the values that the statistic takes, (questions, ...) float64.
+def _values(questions: Sequence[Question], answers: Sequence[Answer]) -> Array:
+    """Return the values that the statistic takes, (questions, ...) float64."""
+    values = [answer.correct if answer.value is None else answer.value for answer in answers]
+    return _by_question(questions, np.array(values, dtype=float))
+
+
+def _more(questions: Sequence[Question], answers: Sequence[Answer]) -> Array:
+    """Return the values that the further figures take, (questions, ...) float64."""
+    return _by_question(questions, np.array([answer.more for answer in answers], dtype=float))
+
+
+def _by_question(questions: Sequence[Question], values: Array) -> Array:
+    """Return the values of each question that is drawn as one.
 
     Questions that ask the same have one value, the mean over subsets of the mean in each, so that a
-    subset that asks more often counts no more.
+    subset that asks more often counts no more. Values that are not known (nan) are left out of the
+    mean in a subset.
     """
-    values: dict[str | int, dict[str, list[float | tuple[float, ...]]]] = {}
-    for number, (question, answer) in enumerate(pairs):
-        value = answer.correct if answer.value is None else answer.value
-        same = values.setdefault(question.asks or number, {})
-        same.setdefault(question.subset, []).append(value)
-    means = ([np.mean(each, axis=0) for each in same.values()] for same in values.values())
-    return np.array([np.mean(each, axis=0) for each in means], dtype=float)
-
-
-def _interval(suite: Suite, values: Array) -> tuple[float, float]:
-    return bootstrap(lambda indices: suite.statistic(values[indices]), len(values), DRAWS)
+    if not any(question.asks for question in questions):
+        return values
+    asked: dict[str | int, dict[str, list[int]]] = {}
+    for number, question in enumerate(questions):
+        same = asked.setdefault(question.asks or number, {})
+        same.setdefault(question.subset, []).append(number)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of means of nan alone
+        means = (
+            [np.nanmean(values[numbers], axis=0) for numbers in same.values()]
+            for same in asked.values()
+        )
+        return np.array([np.mean(each, axis=0) for each in means])
 
 
 def _comparisons(
@@ -282,9 +322,9 @@ def _comparisons(
 ) -> Iterator[str]:
     """Yield how far the first model differs from each other one, on the same questions."""
     (first, answers), *others = answers_of.items()
-    one = _values(zip(questions, answers, strict=True))
+    one = _values(questions, answers)
     for name, other_answers in others:
-        other = _values(zip(questions, other_answers, strict=True))
+        other = _values(questions, other_answers)
         yield f"{first} against {name}: {paired(one, other, suite)}"
 
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, method_of
 from foreword.evaluation.prompting import PromptedModel
@@ -19,6 +17,7 @@ from foreword.ranges import CountOrZero
 from foreword.tuning.table import chosen_columns, read_table
 from foreword.tuning.table_files import FORMATS
 from foreword.tuning.tasks import choice
+from foreword.types import Array
 
 CONTEXT, QUESTION = "{context}", "{question}"
 
@@ -105,6 +104,6 @@ class Choice(Suite):
             normalised = best(shares, right)[1]
             yield Answer(question.options[chosen], correct, nats, unknown, (normalised,))
 
-    def further(self, answers: Sequence[Answer]) -> Mapping[str, float | None]:
+    def further(self, values: Array) -> Mapping[str, float]:
         """Return the accuracy of log-probabilities per character."""
-        return {"per_character": float(np.mean([answer.more[0] for answer in answers]))}
+        return {"per_character": float(values[:, 0].mean())}

@@ -21,6 +21,7 @@ from foreword.ranges import CountOrZero
 from foreword.tuning.labelled import text_of
 from foreword.tuning.table import read_table
 from foreword.tuning.table_files import FORMATS
+from foreword.types import Array
 
 DATA = Path(__file__).parent / "data"
 BLANK = "___"
@@ -104,13 +105,13 @@ class Cloze(Suite):
             more = (frequent[number], ranks.get(number, NAN))
             yield Answer(questions[number].options[chosen], correct, nats, unknown, more)
 
-    def further(self, answers: Sequence[Answer]) -> Mapping[str, float | None]:
+    def further(self, values: Array) -> Mapping[str, float]:
         """Return the accuracy of the most frequent option, and the right words' median rank."""
-        frequent, ranks = np.array([answer.more for answer in answers]).T
+        frequent, ranks = values.T
         ranks = ranks[~np.isnan(ranks)]
         return {
-            "most_frequent": None if np.isnan(frequent).any() else float(frequent.mean()),
-            "median_rank": float(np.median(ranks)) if len(ranks) else None,
+            "most_frequent": float(frequent.mean()),
+            "median_rank": float(np.median(ranks)) if len(ranks) else NAN,
         }
 
     def remarks(self, prompted: PromptedModel, questions: Sequence[Question]) -> list[str]:

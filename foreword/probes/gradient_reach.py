@@ -106,7 +106,7 @@ class GradientReach(Ranged):
             UserError: see `measure`.
         """
         prompted = probed.trained
-        prompted.require_token_head()
+        prompted.require_token_head("causal, masked, permuted, encoder-decoder")
         try:
             reader = neural(prompted.recipe.objective.token_backbone(prompted.model))
         except UserError as error:

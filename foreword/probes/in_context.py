@@ -20,8 +20,7 @@ from foreword.probes._demonstrations import (
     sums,
     translations,
 )
-from foreword.probes._intervals import bootstrap
-from foreword.probes._suite import ALL, DRAWS, Answer, Question, Suite, best
+from foreword.probes._suite import ALL, Answer, Question, Suite, best
 from foreword.ranges import Count, CountOrZero, Seed
 from foreword.types import Array
 
@@ -143,7 +142,7 @@ class InContext(Suite):
         Raises:
             UserError: it cannot.
         """
-        return method_of(prompted)
+        return method_of(prompted, ranks=True)
 
     def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
         """Yield the likeliest answer of each question, calibrated too, and whether it is exact."""
@@ -167,49 +166,25 @@ class InContext(Suite):
                 rows = [[log_probs[passage] for passage in row] for row in free[number]]
                 prior = np.logaddexp.reduce(np.array(rows), axis=0)
                 calibrated = best(list(nats - prior), right=0)[1]
-            context = contexts[number]
-            place = (float(context.draw), float(context.shots), float(question.asks))
-            more = (calibrated, float(score.is_likeliest), *place)
+            shown = contexts[number]
+            # Without examples there is one draw, which is part of each.
+            by_draw = (
+                correct if draw == shown.draw or not shown.shots else float("nan")
+                for draw in range(self.draws)
+            )
+            more = (calibrated, float(score.is_likeliest), *by_draw)
             yield Answer(
                 question.options[chosen], correct, tuple(nats.tolist()), score.unknown, more
             )
 
-    def further(self, answers: Sequence[Answer]) -> Mapping[str, float | None]:
-        """Return the calibrated and the exact accuracy, and those of the worst and best draws.
-
-        Each number of examples counts alike, whatever its draws. Without examples there is one
-        draw, which is part of each.
-        """
-        calibrated, exact, draws, shots, question_ids = np.array(
-            [answer.more for answer in answers]
-        ).T
-        correct = np.array([answer.correct for answer in answers])
-        groups = [shots == number for number in np.unique(shots)]
-        which = np.unique(question_ids, return_inverse=True)[1]
-
-        def by_question(values: Array) -> Array:
-            means = [np.bincount(which[g], values[g]) / np.bincount(which[g]) for g in groups]
-            mean: Array = np.asarray(means).mean(0)
-            return mean
-
-        def of_draw(draw: int) -> float:
-            parts = [g & (draws == min(draw, draws[g].max())) for g in groups]
-            return float(np.mean([correct[part].mean() for part in parts]))
-
-        by_draw = [of_draw(draw) for draw in np.unique(draws)]
-        per_question = by_question(calibrated)
-        interval: tuple[float | None, float | None] = (None, None)
-        if self.calibrate:
-            interval = bootstrap(
-                lambda indices: float(per_question[indices].mean()), len(per_question), DRAWS
-            )
+    def further(self, values: Array) -> Mapping[str, float]:
+        """Return the calibrated and the exact accuracy, and those of the worst and best draws."""
+        calibrated, exact, *draws = (float(column.mean()) for column in values.T)
         return {
-            "calibrated": float(per_question.mean()) if self.calibrate else None,
-            "calibrated_low": interval[0],
-            "calibrated_high": interval[1],
-            "exact": float(by_question(exact).mean()),
-            "lowest": min(by_draw),
-            "highest": max(by_draw),
+            "calibrated": calibrated,
+            "exact": exact,
+            "lowest": min(draws),
+            "highest": max(draws),
         }
 
     def remarks(self, prompted: PromptedModel, questions: Sequence[Question]) -> list[str]:

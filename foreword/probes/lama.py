@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-
 from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, method_of, score_passages
 from foreword.evaluation.prompting import PromptedModel
@@ -20,6 +18,7 @@ from foreword.ranges import CountOrZero
 from foreword.tuning.labelled import text_of
 from foreword.tuning.table import read_table
 from foreword.tuning.table_files import FORMATS
+from foreword.types import Array
 
 BLANK, SENTENCES, ANSWER, RELATION = "[MASK]", "masked_sentences", "obj_label", "pred"
 TOP = 10
@@ -80,11 +79,7 @@ class Lama(Suite):
         Raises:
             UserError: it cannot.
         """
-        how = method_of(prompted)
-        if prompted.detects_replacements:
-            raise UserError(
-                f"{prompted.name}: this {prompted.family} tells replaced tokens and fills no blank"
-            )
+        how = method_of(prompted, ranks=True)
         return f"{how}; what stands after the blank is not read" if prompted.continues else how
 
     def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
@@ -101,17 +96,18 @@ class Lama(Suite):
         scores = score_passages(prompted, list(passages.values()), ranks=True)
         for number, question in enumerate(questions):
             if number not in passages:
-                yield Answer("", 0.0, (float("inf"),))
+                yield Answer("", 0.0, (float("inf"),), more=(0.0,))
                 continue
             score = next(scores)
             is_right = score.is_likeliest
             response = question.answer if is_right else ""
             worst = float("inf") if score.unknown else float(score.ranks.max())
-            yield Answer(response, float(is_right), (worst,), score.unknown)
+            in_first = (float(worst < TOP),)
+            yield Answer(response, float(is_right), (worst,), score.unknown, in_first)
 
-    def further(self, answers: Sequence[Answer]) -> Mapping[str, float | None]:
+    def further(self, values: Array) -> Mapping[str, float]:
         """Return the precision at ten."""
-        return {f"in_first_{TOP}": float(np.mean([a.scores[0] < TOP for a in answers]))}
+        return {f"in_first_{TOP}": float(values[:, 0].mean())}
 
     def chance(self, questions: Sequence[Question]) -> float:
         """Return the precision of answering with the most frequent answer of each relation."""

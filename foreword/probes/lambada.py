@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, method_of, score_passages
 from foreword.evaluation.prompting import PromptedModel
@@ -19,6 +17,7 @@ from foreword.ranges import CountOrZero
 from foreword.tuning.labelled import text_of
 from foreword.tuning.table import read_table
 from foreword.tuning.table_files import FORMATS
+from foreword.types import Array
 
 TEXT = "text"  # the column of passages
 
@@ -66,7 +65,7 @@ class Lambada(Suite):
         Raises:
             UserError: it cannot.
         """
-        return f"{method_of(prompted)}, of the last word"
+        return f"{method_of(prompted, ranks=True)}, of the last word"
 
     def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
         """Yield whether each last word is the likeliest."""
@@ -75,9 +74,10 @@ class Lambada(Suite):
         for question, score in zip(questions, scores, strict=True):
             is_right = score.is_likeliest
             response = question.answer if is_right else ""
-            yield Answer(response, float(is_right), (score.nats,), score.unknown)
+            nats = (score.nats,)
+            yield Answer(response, float(is_right), nats, score.unknown, nats)
 
-    def further(self, answers: Sequence[Answer]) -> Mapping[str, float | None]:
+    def further(self, values: Array) -> Mapping[str, float]:
         """Return the perplexity of the words."""
-        nats = -float(np.mean([answer.scores[0] for answer in answers]))
-        return {"perplexity": math.exp(nats) if nats < 700 else None}
+        nats = -float(values[:, 0].mean())
+        return {"perplexity": math.exp(nats) if nats < 700 else math.nan}

@@ -8,7 +8,7 @@ from functools import partial
 from html import escape
 from pathlib import Path
 
-from foreword.formatting import cell
+from foreword.formatting import cell, with_intervals
 from foreword.report import suite, tuning
 from foreword.report.bars import plot_columns
 from foreword.report.folder import Picture, SavedEvaluation, number
@@ -54,7 +54,7 @@ def _table(evaluation: SavedEvaluation) -> str:
         return suite.section(evaluation)
     if tuning.metrics(evaluation):
         return tuning.section(evaluation)
-    return Table.of_records(evaluation.rows).html()
+    return Table.of_records([with_intervals(row) for row in evaluation.rows]).html()
 
 
 def heading(evaluation: SavedEvaluation) -> str:

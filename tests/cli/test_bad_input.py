@@ -119,7 +119,7 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "typo": (
         ["--set", "objective.raet=0.2"],
-        ["objective.raet: Masked has no such setting; did you mean 'rate'?"],
+        ["objective.raet: kind 'masked' has no such setting; did you mean 'rate'?"],
     ),
     "kind": (["--set", "objective=maskd"], ["no kind 'maskd'; did you mean 'masked'?"]),
     "type": (["--set", "train.batch=many"], ["train.batch: expected a whole number, got 'many'"]),
@@ -274,9 +274,12 @@ def test_bad_recipes_are_refused_in_one_line(case: Case) -> None:
     case.write("base.toml", 'extends = "bert_tiny"\nmodel.layrs = 3')
     above = case.write("above.toml", 'extends = "base.toml"\ntrain.batch = 3')
     line = case.fails(case.words(recipe=above))
-    assert "base.toml: model.layrs: Transformer has no such setting; did you mean 'layers'" in line
+    assert (
+        "base.toml: model.layrs: kind 'transformer' has no such setting; did you mean 'layers'"
+        in line
+    )
     line = case.fails(case.words("--set", "model.layrs=3"))
-    assert line.startswith("foreword: model.layrs: Transformer has no such setting")
+    assert line.startswith("foreword: model.layrs: kind 'transformer' has no such setting")
 
 
 def test_a_tokenizer_without_mask_is_refused_for_masked(case: Case) -> None:

@@ -134,7 +134,9 @@ def test_impossible_options_of_translate_are_refused(
     assert "--layer 4: layers 1 to 1 attend to the source" in error
     assert "--layer: requires --alignment" in refused(capsys, *words, "--layer", "1")
     monkeypatch.setattr(alignment, "_source_attentions", lambda backbone: [])
-    assert "this model has no attention" in refused(capsys, *words, "--alignment", "1")
+    assert "has no attention, so there is no alignment; models that can" in refused(
+        capsys, *words, "--alignment", "1"
+    )
     assert "--beams: must be a whole number from 1" in refused(capsys, *words, "--beams", "0")
     gone = refused(capsys, "translate", run, "--source", str(made / "none.en"))
     assert "No such file" in gone

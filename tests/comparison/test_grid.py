@@ -69,7 +69,7 @@ def test_other_data_drops_the_held_out_text_of_the_grid(folder: Path) -> None:
         ({"cells": [{"recipes": "bert_tiny"}]}, "cells[0].recipes: Cell has no such setting"),
         (
             {"cells": [MASKED, {**CAUSAL, "set": {"model": {"layer": 1}}}]},
-            "cell 'decoder': model.layer: Transformer has no such setting; did you mean 'layers'?",
+            "cell 'decoder': model.layer: kind 'transformer' has no such setting; did you mean",
         ),
         ({"cells": [MASKED, MASKED]}, "cells: two are called 'masked'; give each a label"),
         ({"cells": [{**MASKED, "set": "x"}]}, "cells[0].set: expected a table"),

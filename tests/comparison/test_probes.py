@@ -151,7 +151,7 @@ def test_probes_of_one_kind_are_numbered(folder: Path) -> None:
     [
         ({**MINIMAL, "files": "no.jsonl"}, "probes: minimal_pairs: probe.files: no.jsonl: no such"),
         ({"kind": "minimal_pears"}, "probes[0].kind: no kind 'minimal_pears'"),
-        ({**MINIMAL, "limits": 3}, "probes[0].limits: MinimalPairs has no such setting"),
+        ({**MINIMAL, "limits": 3}, "probes[0].limits: kind 'minimal_pairs' has no such setting"),
     ],
 )
 def test_a_mistake_in_a_probe_is_refused_in_one_line(

@@ -223,7 +223,7 @@ def test_the_best_value_at_an_edge_is_noted(folder: Path, swept: Path) -> None:
         ({"cells": [{**MASKED, "sweep": True}]}, "cells[0].sweep: expected a table"),
         (
             {"sweep": {"optimizer": {"momentum": [0.1, 0.2]}}},
-            "cell 'masked': optimizer.momentum: AdamW has no such setting",
+            "cell 'masked': optimizer.momentum: kind 'adamw' has no such setting",
         ),
         (
             {"sweep": {"optimizer": {"momentum": [0.1, 0.2]}}},

@@ -65,6 +65,21 @@ def test_blocks_are_kept_within_the_cache_and_memory_is_flat(
         tokens[0:100_000]
 
 
+def test_the_environment_bounds_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_tokens, "BLOCK", 8)
+    expected = np.arange(64, dtype=np.uint16)
+    (tmp_path / "train.bin").write_bytes(expected.tobytes())
+    file = TokensAt(f"file://{tmp_path / 'train.bin'}", 128)
+    monkeypatch.setenv("FOREWORD_CACHE_BYTES", "2.4e1")
+    tokens = RemoteTokens(file, expected.dtype)
+    assert tokens[:].tolist() == expected.tolist()
+    assert tokens._cache.seek(0, 2) == 24
+    for wrong in ("10 GB", "0", "-1", "inf", "nan"):
+        monkeypatch.setenv("FOREWORD_CACHE_BYTES", wrong)
+        with pytest.raises(UserError, match=f"FOREWORD_CACHE_BYTES: must be .* got '{wrong}'"):
+            RemoteTokens(file, expected.dtype)
+
+
 def test_a_full_disk_is_one_line_and_leaves_no_wrong_tokens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -139,5 +139,5 @@ def test_xlnet_fills_and_scores_without_seeing_the_predicted_token(make_prompted
     filled = fill(prompted, "the cat sat on the [MASK]", top=every)
     expected = next(c.probability for c in filled.blanks[0] if c.text == "mat")
     assert scored.log_probs[-1] == pytest.approx(np.log(expected), abs=1e-4)
-    with pytest.raises(UserError, match="does not generate text"):
+    with pytest.raises(UserError, match=r"does not generate text.*models that can: causal"):
         generate(prompted, ["the cat"], GREEDY)

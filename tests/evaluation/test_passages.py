@@ -100,7 +100,7 @@ def test_a_discriminator_scores_tokens_as_genuine(
     inside = np.flatnonzero((offsets[:, 1] > begin) & (offsets[:, 0] < end)) + len(prompted.bos)
     expected = float((1 - replaced[inside]).log().sum().detach())
     assert one(prompted, TEXT)[0] == pytest.approx(expected, abs=1e-4)
-    with pytest.raises(UserError, match="no probability to others"):
+    with pytest.raises(UserError, match="tells replaced tokens and predicts none"):
         one(prompted, TEXT, ranks=True)
 
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import spearmanr
+from scipy.stats import bootstrap, spearmanr
 
 from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, score_passages
 from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._bias import compared
 from foreword.probes._contract import ProbedModel
+from foreword.probes._intervals import SEED
+from foreword.probes._suite import DRAWS, Answer, Question
 from foreword.probes.crows_pairs import CrowsPairs
 from foreword.probes.stereoset import Stereoset
 from foreword.probes.winobias import Winobias
@@ -73,6 +76,32 @@ def test_stereosets_scores_are_combined_as_published(make_run: Make, tmp_path: P
     expected = row["language_model"] * min(row["stereotype"], 1 - row["stereotype"]) / 0.5
     assert row["icat"] == pytest.approx(expected)
     assert [q.given for q in suite.questions()] == ["", "he sat by the bank. "]
+
+
+def test_the_intervals_of_stereosets_scores_are_those_of_questions_drawn_again() -> None:
+    rng = np.random.default_rng(3)
+    share = rng.choice([0.0, 0.5, 1.0], 80, p=[0.3, 0.1, 0.6])
+    reads = rng.choice([0.0, 0.5, 1.0], 80, p=[0.1, 0.3, 0.6])
+    pairs = list(zip(share.tolist(), reads.tolist(), strict=True))
+    answers = [Answer("", one, more=(one, other)) for one, other in pairs]
+    questions = [Question(str(n), "gender", "", "") for n in range(80)]
+    *_, row = Stereoset("x")._rows("m", questions, answers)
+
+    def icat(stereotype: Any, language_model: Any) -> Any:
+        preferred = np.mean(stereotype, axis=-1)
+        return np.mean(language_model, axis=-1) * np.minimum(preferred, 1 - preferred) / 0.5
+
+    # The same draws by hand.
+    again = np.random.default_rng(SEED)
+    draws = [again.integers(0, 80, 80) for _ in range(DRAWS)]
+    by_hand = [icat(share[drawn], reads[drawn]) for drawn in draws]
+    interval = [row["icat_low"], row["icat_high"]]
+    assert interval == pytest.approx(np.quantile(by_hand, [0.025, 0.975]))
+    # Draws of its own.
+    settings: Any = {"method": "percentile", "n_resamples": 5_000, "paired": True, "rng": 1}
+    expected = bootstrap((share, reads), icat, **settings).confidence_interval
+    assert interval == pytest.approx(list(expected), abs=0.02)
+    assert row["language_model_low"] < reads.mean() < row["language_model_high"]
 
 
 def test_winogenders_correlation_is_scipys(make_run: Make, tmp_path: Path) -> None:

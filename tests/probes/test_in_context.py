@@ -179,19 +179,19 @@ def test_a_question_asked_in_several_ways_counts_once_in_intervals_and_tests() -
     right = rng.random(40) < 0.5
     choice = Choice("x")
 
-    def interval(times: int) -> tuple[float, float]:
+    def intervals(times: int) -> list[float]:
         asked = [
             (
                 Question(f"{n} {way}", "s", "", "", asks=str(n)),
-                Answer("", float(is_right), more=(0.0,)),
+                Answer("", float(is_right), more=(float(not is_right),)),
             )
             for way in range(times)
             for n, is_right in enumerate(right)
         ]
         row = next(choice._rows("m", *(list(column) for column in zip(*asked, strict=True))))
-        return row["low"], row["high"]
+        return [row[f"{of}{end}"] for of in ("", "per_character_") for end in ("low", "high")]
 
-    assert interval(5) == interval(1)
+    assert intervals(5) == intervals(1)
     told = paired(np.array([1.0, 0.5, 0.0]), np.array([0.0, 0.0, 0.0]), choice)
     assert "higher on 2 questions, lower on 0" in told
 

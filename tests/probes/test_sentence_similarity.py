@@ -111,7 +111,7 @@ def test_the_command_says_which_file_it_needs(
     make_run: Callable[[str], Path], refused: Callable[..., str]
 ) -> None:
     words = ("probe", make_run("decoder"), "--kind", "sentence_similarity")
-    assert "probe.file: SentenceSimilarity needs this setting" in refused(*words)
+    assert "probe.file: kind 'sentence_similarity' needs this setting" in refused(*words)
     assert "did you mean 'sentence_similarity'" in refused(*words[:2], "--kind", "sts_b")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,14 @@ from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.evaluation.passages import PassageScore
 from foreword.evaluation.prompting import PromptedModel
+from foreword.objectives.replaced_token import ReplacedToken
 from foreword.probes import cloze, lama
 from foreword.probes._contract import ProbedModel
-from foreword.probes._suite import best, paired
+from foreword.probes._suite import Suite, best, paired
 from foreword.probes.choice import Choice
 from foreword.probes.cloze import Cloze
 from foreword.probes.cola_zero_shot import ColaZeroShot, pairs_in_order
+from foreword.probes.in_context import InContext
 from foreword.probes.lama import Lama
 from foreword.probes.lambada import Lambada
 from foreword.runs.trained_model import open_run
@@ -88,6 +91,16 @@ def test_a_predicted_unknown_token_is_no_right_word(
     blank = {"text": "the old ___", "answer": "zzz", "alternatives": ["bank"]}
     (row,) = Cloze(files=str(lines(tmp_path / "c.jsonl", blank))).measure([decoder]).rows[:1]
     assert row["median_rank"] is None
+
+
+@pytest.mark.parametrize("suite", [Lama("x"), Lambada("x"), InContext()])
+def test_a_discriminator_is_told_which_models_rank_words(suite: Suite, make_run: Make) -> None:
+    trained = open_run(make_run("encoder"), "cpu")
+    recipe = replace(trained.recipe, objective=ReplacedToken())
+    prompted = PromptedModel.of(replace(trained, recipe=recipe))
+    with pytest.raises(UserError, match="predicts none; models that can: causal, masked, permuted"):
+        suite.method(prompted)
+    assert "replaced" in Choice("x").method(prompted)
 
 
 def test_files_of_the_same_name_have_questions_of_their_own(
@@ -183,8 +196,10 @@ def test_evaluate_asks_runs_and_saves_every_answer(
         assert json.loads((run / "evaluations" / "suite-lambada.json").read_text("utf-8")) == told
     assert len(told["predictions"]) == 4
     assert any(note.startswith("decoder against encoder: accuracy") for note in told["notes"])
+    for row in told["rows"]:
+        assert row["perplexity_low"] <= row["perplexity"] <= row["perplexity_high"]
     assert command(words) == 0
-    assert "perplexity" in capsys.readouterr().out
+    assert "perplexity low" not in (shown := capsys.readouterr().out) and "perplexity" in shown
 
 
 def test_evaluate_refuses_what_no_suite_takes(

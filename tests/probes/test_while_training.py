@@ -180,7 +180,7 @@ def test_paths_are_stored_absolute(
     ("probe", "message"),
     [
         ("minimal_pears files=x", "did you mean 'minimal_pairs'"),
-        ("minimal_pairs", "probe.files: MinimalPairs needs this setting"),
+        ("minimal_pairs", "probe.files: kind 'minimal_pairs' needs this setting"),
         ("minimal_pairs files=nowhere.jsonl", "probe.files: nowhere.jsonl: no such file"),
         ("minimal_pairs nowhere.jsonl", "expected settings as name=value, got 'nowhere.jsonl'"),
         ("minimal_pairs files='x", "No closing quotation"),

@@ -284,6 +284,17 @@ def test_numbers_are_formatted_for_people(shown: str, expected: str) -> None:
     assert shown == expected
 
 
+def test_intervals_stand_beside_their_figures() -> None:
+    row = {"run": "m", "auc": 0.5, "low": 0.4, "high": 0.6, "ppl": 36.0, "low_rank": 3}
+    row |= {"ppl_low": 9.0, "ppl_high": 1500.0, "icat": None, "icat_low": None, "icat_high": None}
+    assert formatting.with_intervals(row) == {
+        "run": "m", "auc": 0.5, "interval": "0.400 to 0.600", "ppl": "36.00 (9.000 to 1500)",
+        "low_rank": 3, "icat": None,
+    }  # fmt: skip
+    damaged = {"low": "a", "high": [2]}
+    assert formatting.with_intervals(damaged) == {"interval": None}
+
+
 def test_a_heading_is_escaped() -> None:
     assert "<title>a &lt;b&gt;</title>" in page("a <b>", "<p>c</p>")
 

@@ -65,7 +65,7 @@ def test_a_setting_equal_to_the_old_is_not_recorded(text: Path, tmp_path: Path) 
         ("train.seed=2", "accepts only optimizer"),
         ("optimizer.kind=sgd", r"except kind"),
         ("optimizer=adamw", "accepts only optimizer"),
-        ("optimizer.lrr=1", "optimizer.lrr: AdamW has no such setting; did you mean 'lr'"),
+        ("optimizer.lrr=1", "optimizer.lrr: kind 'adamw' has no such setting; did you mean 'lr'"),
         ("optimizer.lr=-1", "optimizer.lr: must be a number above 0"),
         ("train.clip", "expected key.name=value"),
     ],

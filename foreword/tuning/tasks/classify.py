@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, matthews_corrcoef
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import nn
 
 from foreword.errors import UserError
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.pooled import PooledTask
-from foreword.types import Array, Loss
+from foreword.tuning.weighted import WeightedTask, short
+from foreword.types import Array
 
 
 @dataclass(frozen=True)
-class Classify(PooledTask):
+class Classify(WeightedTask, PooledTask):
     """Classification: dropout and a linear layer on the pooled state of the text.
 
     With `foreword tune` the head is that of the family's class in transformers: in BERT a layer
@@ -34,8 +33,6 @@ class Classify(PooledTask):
     correlation.
 
     Attributes:
-        weights: of the classes in the loss: `balanced` for weights in inverse proportion to how
-            frequent they are, or `label=weight` each ("spam=5"), 1 for the others.
         positive: the label whose own F1 is a score too, of two labels.
 
     Also called: classification.
@@ -49,15 +46,7 @@ class Classify(PooledTask):
     has_classes: ClassVar[bool] = True
     auto_class: ClassVar[str] = "SequenceClassification"
 
-    weights: Literal["balanced"] | tuple[str, ...] = ()
     positive: str = ""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for entry in () if self.weights == "balanced" else self.weights:
-            label, _, weight = entry.rpartition("=")
-            if not label or not _is_positive(weight):
-                raise ValueError(f"weights: must be label=weight each, above 0, got {entry!r}")
 
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
         """Return the labels of the training examples, sorted; a `positive` one is the last.
@@ -80,7 +69,7 @@ class Classify(PooledTask):
         if len(labels) != 2 or self.positive not in labels:
             raise UserError(
                 f"task.positive: '{self.positive}' must be one of two labels; the training "
-                f"examples have {_short(', '.join(labels))}"
+                f"examples have {short(', '.join(labels))}"
             )
         return tuple(sorted(labels, key=self.positive.__eq__))
 
@@ -96,47 +85,14 @@ class Classify(PooledTask):
             first = next(example for example in examples if example.label in unseen)
             names = ", ".join(f"'{label}' ({count:,})" for label, count in sorted(unseen.items()))
             raise UserError(
-                f"{first.source}: labels that no training example has: {_short(names)}; "
-                f"training has: {_short(', '.join(labels))}"
+                f"{first.source}: labels that no training example has: {short(names)}; "
+                f"training has: {short(', '.join(labels))}"
             )
         return np.asarray([number[example.label] for example in examples], dtype=np.int64)
 
     def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
         """Return the head, (outputs, d_model) -> (outputs, labels)."""
         return self.linear_head(d_model, len(labels))
-
-    def prepared(self, targets: Array, labels: tuple[str, ...]) -> Classify:
-        """Return the task with the weight of each class, in the order of the labels.
-
-        Raises:
-            UserError: a weight is of no label.
-        """
-        if self.weights == "balanced":
-            counts = np.bincount(targets, minlength=len(labels))
-            by_label = dict(zip(labels, len(targets) / (len(labels) * counts), strict=True))
-        elif self.weights:
-            by_label = dict.fromkeys(labels, 1.0)
-            for label, _, weight in (entry.rpartition("=") for entry in self.weights):
-                if label not in by_label:
-                    raise UserError(
-                        f"task.weights: no label '{label}'; training has: "
-                        f"{_short(', '.join(labels))}"
-                    )
-                by_label[label] = float(weight)
-        else:
-            return self
-        weights = tuple(f"{label}={float(weight)!r}" for label, weight in by_label.items())
-        return replace(self, weights=weights)
-
-    def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
-        """Return the cross-entropy, in nats, each example with the weight of its class."""
-        if not self.weights:
-            total = F.cross_entropy(outputs, targets, reduction="sum")
-            return Loss(total, total.new_tensor(float(len(targets))))
-        numbers_by_class = [float(entry.rpartition("=")[2]) for entry in self.weights]
-        weights = outputs.new_tensor(numbers_by_class)
-        total = F.cross_entropy(outputs, targets, weights, reduction="sum")
-        return Loss(total, weights[targets].sum())
 
     @property
     def score_names(self) -> tuple[str, ...]:
@@ -171,13 +127,6 @@ class Classify(PooledTask):
         return {"majority class": np.repeat(shares[None], len(dev), axis=0)}
 
 
-def _is_positive(text: str) -> bool:
-    try:
-        return 0 < float(text) < math.inf
-    except ValueError:
-        return False
-
-
 def _are_measurements(labels: Sequence[str]) -> bool:
     """Return whether all labels are numbers, and some not whole."""
     try:
@@ -192,7 +141,3 @@ def _matthews(targets: Array, predicted: Array) -> float:
     if (targets == targets[0]).all() and (predicted == targets[0]).all():
         return 0.0  # as scikit-learn returns, with a warning
     return float(matthews_corrcoef(targets, predicted))
-
-
-def _short(text: str, limit: int = 200) -> str:
-    return text if len(text) <= limit else text[:limit].rsplit(",", 1)[0] + ", ..."

@@ -13,15 +13,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 from scipy.special import softmax
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import nn
 
 from foreword.errors import UserError
 from foreword.text import special
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.entities import are_entity_labels, entity_scores
 from foreword.tuning.examples import EncodedTexts, batched
-from foreword.tuning.headed import HeadedTask
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.labelled import Columns, Labelled, label_of, text_of
 from foreword.tuning.sentence_files import SPACE_AFTER
@@ -33,14 +31,14 @@ from foreword.tuning.tasks._contract import (
     probability_columns,
     shortest,
 )
-from foreword.types import Array, Loss
+from foreword.tuning.weighted import UNLABELLED, WeightedTask
+from foreword.types import Array
 
 SPACED, GLUED = "\n", "\t"  # before a word of `Labelled.text`, after a space or without one
-UNTAGGED = -1  # the target of a word without a label, which is not scored
 
 
 @dataclass(frozen=True)
-class Tag(HeadedTask):
+class Tag(WeightedTask):
     """Tagging: dropout and a linear layer on the state of each word's first piece.
 
     A row is a sentence: `.conllu` (the words are `form`, the labels `upos`; `--label xpos` is
@@ -129,7 +127,7 @@ class Tag(HeadedTask):
         Raises:
             UserError: a label is not in `labels`.
         """
-        number = {label: n for n, label in enumerate(labels)} | {"": UNTAGGED}
+        number = {label: n for n, label in enumerate(labels)} | {"": UNLABELLED}
         arrays = []
         for example in examples:
             tags = _tags(example)
@@ -177,10 +175,9 @@ class Tag(HeadedTask):
         """Return the head, (words, d_model) -> (words, labels)."""
         return self.linear_head(d_model, len(labels))
 
-    def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
-        """Return the cross-entropy of the words that have a label, in nats."""
-        total = F.cross_entropy(outputs, targets, reduction="sum", ignore_index=UNTAGGED)
-        return Loss(total, (targets != UNTAGGED).sum().to(total.dtype))
+    def classes(self, targets: TagTargets) -> Array:
+        """Return the label of each word, by number."""
+        return np.concatenate(targets.arrays)
 
     # -- answers -----------------------------------------------------------------------------------
 
@@ -196,7 +193,7 @@ class Tag(HeadedTask):
             targets: the targets of the same words.
         """
         predicted, right = outputs.argmax(axis=1), np.concatenate(targets.arrays)
-        is_scored = right != UNTAGGED
+        is_scored = right != UNLABELLED
         scores = {
             "accuracy": float((predicted == right)[is_scored].mean()) if is_scored.any() else 0
         }
@@ -216,7 +213,7 @@ class Tag(HeadedTask):
         tags = chain.from_iterable(train.arrays)
         words = chain.from_iterable(_forms(sentence.text) for sentence in train.sentences)
         for word, tag in zip(words, tags, strict=True):
-            if tag != UNTAGGED:
+            if tag != UNLABELLED:
                 by_word[word.strip()][int(tag)] += 1
         overall: Counter[int] = sum(by_word.values(), Counter())
         usual = overall.most_common(1)[0][0]
@@ -259,7 +256,7 @@ class TagTargets(Sequence[Array]):
     """The labels of words, by number.
 
     Attributes:
-        arrays: of each sentence or window, (words,) int64 each; UNTAGGED for a word without one.
+        arrays: of each sentence or window, (words,) int64 each; UNLABELLED for a word without one.
         sentences: the sentences.
         labels: the names of the labels.
     """

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.utils.class_weight import compute_class_weight
+from torch.nn.functional import cross_entropy
 
 from foreword.api.predict import predict
 from foreword.api.tune import tune
@@ -103,6 +105,28 @@ def test_words_keep_their_spaces_and_words_without_a_label_are_not_scored(tmp_pa
     assert loss.count == 4
 
 
+@pytest.mark.parametrize("weights", ["balanced", ("NOUN=3", "ADJ=0.5")])
+def test_words_are_weighted_as_by_torch_and_scikit_learn(weights: Any) -> None:
+    # The labels of a long sentence are in two windows; a word has none.
+    labels, arrays = ("ADJ", "NOUN", "VERB"), [np.array([1, 1, -1, 2]), np.array([1, 0, 1, 2])]
+    flat = np.concatenate(arrays)
+    by_class = [0.5, 3.0, 1.0]
+    if weights == "balanced":
+        by_class = compute_class_weight("balanced", classes=np.arange(3), y=flat[flat >= 0])
+    task = Tag(weights=weights).prepared(TagTargets(arrays, [], labels), labels)
+    outputs = torch.randn(8, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    targets = torch.from_numpy(flat)
+    loss = task.loss(outputs, targets, torch.arange(8))
+    expected = cross_entropy(outputs, targets, torch.tensor(by_class).double(), ignore_index=-1)
+    assert (loss.total / loss.count).item() == pytest.approx(expected.item())
+
+
+def test_a_label_that_no_drawn_sentence_has_keeps_balanced_weights_finite() -> None:
+    targets = TagTargets([np.array([0, 0, 1])], [], ("A", "B", "C"))
+    task = Tag(weights="balanced").prepared(targets, targets.labels)
+    assert task.weights == ("A=0.5", "B=1.0", "C=1.0")
+
+
 def test_columns_of_words_are_read_with_comments_and_document_marks(tmp_path: Path) -> None:
     from foreword.tuning.table import labelled, read_table
 
@@ -137,9 +161,8 @@ def test_every_layout_learns_to_tag_and_predicts_what_it_was_scored_by(
 ) -> None:
     run = make_run(tmp_path / "run", layout)
     dev = sentences(24, 2)
-    done = tune(
-        run, sentences(120, 1), dev, lr=1e-2, epochs=5, settings={"task.dropout": 0.0}, **FAST
-    )
+    settings = {"task.dropout": 0.0, "task.weights": ["B-good=2"]}
+    done = tune(run, sentences(120, 1), dev, lr=1e-2, epochs=5, settings=settings, **FAST)
     tuned, baseline = done.rows
     scores = [name for name in tuned if is_score(name) and not name.endswith("_std")]
     assert scores[:2] == ["entity_f1", "entity_precision"]
