@@ -297,7 +297,7 @@ def _shape(conditions: Conditions, size: ModelSize, small: Recipe, why: str) -> 
 def _regularisation(
     conditions: Conditions, size: ModelSize, tokens: float, small: Recipe
 ) -> list[Choice]:
-    """Return the choices that keep a repeated text from being learned by heart."""
+    """Return the choices that keep a repeated text from being memorised."""
     epochs, model = tokens / conditions.text_tokens, neural_settings(small.model)
     read = f"the text is read {epochs:.2g} times"
     is_repeated = epochs > GOOD_EPOCHS
