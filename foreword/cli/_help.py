@@ -18,7 +18,7 @@ GROUPS = {
 }
 FIRST = """\
 First steps:
-  foreword demo                                    the whole road in minutes
+  foreword demo                                    all stages in minutes
   foreword show recipes                            what can be trained
   foreword check encoder --data TEXT --hours 1     size, memory, time beforehand
   foreword pretrain encoder --data TEXT --out RUN --hours 1

@@ -1,4 +1,4 @@
-"""What `check --gpus` and `check --gpu` show: a run on GPUs that are not here."""
+"""What `check --gpus` and `check --gpu` show: a run on GPUs you do not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The smallest difference between two cells that a comparison can show."""
+"""The smallest difference between two cells that a comparison can detect."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def detectable_by_seeds(deviation: float, seeds: int) -> float:
 
 
 def detectable_on_examples(metric: str, count: int) -> float | None:
-    """Return the difference that two scores on `count` drawn examples show with a power of 80 %.
+    """Return the difference of two scores on `count` drawn examples detectable with 80 % power.
 
     This is the widest case of independent errors; None for a metric without a known variance.
     """
@@ -66,7 +66,7 @@ def pooled_deviation(samples: Sequence[Sequence[float]]) -> float | None:
 
 
 def power_notes(results: Results) -> list[str]:
-    """Return which differences between two cells each task can show, a line per task.
+    """Return which difference between two cells is detectable, a line per task.
 
     The deviation between seeds is that of the finished cells, or assumed if there are none.
     """
@@ -79,7 +79,7 @@ def _power_note(results: Results, task: GridTask) -> str:
     name = f"{task.name}, {metric_name(metric)}"
     seeds, of = (grid.seeds, "pretraining") if grid.seeds > 1 else (task.tune.seeds, "fine-tuning")
     if seeds < 2:
-        return f"{name}: one seed has no interval and shows no difference between cells."
+        return f"{name}: one seed has no interval, so no difference is detectable."
     names = [cell.name for cell in grid.cells]
     observed = pooled_deviation([results.task_values(n, task, "pretrained") for n in names])
     if not metric or (observed is None and metric not in (*PER_EXAMPLE, "f1")):
@@ -88,8 +88,8 @@ def _power_note(results: Results, task: GridTask) -> str:
     by_seeds = detectable_by_seeds(deviation, seeds)
     source = "assumed to deviate" if observed is None else "which deviate"
     text = (
-        f"{name}: a difference of {by_seeds:.3f} between two cells shows ({LEVEL:.0%} interval "
-        f"without zero, in {10 * POWER:.0f} of 10 cases) with {seeds} seeds of {of} each, "
+        f"{name}: a difference of {by_seeds:.3f} between two cells is detectable ({LEVEL:.0%} "
+        f"interval excludes zero in {10 * POWER:.0f} of 10 cases) with {seeds} seeds of {of} each, "
         f"{source} by {deviation:.3f}"
     )
     count = len(results.comparison.examples[task.name].dev)

@@ -1,4 +1,4 @@
-"""Files at URLs: s3://bucket/name, and what else `fsspec` and its packages read."""
+"""Files at URLs: s3://bucket/name, and any other that `fsspec` and its packages read."""
 
 from __future__ import annotations
 

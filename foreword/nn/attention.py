@@ -7,8 +7,10 @@
 | d | width of a head; 1 where scores are not scaled (T5) | `Attention.scale` |
 | E | content-dependent position scores (Shaw, Transformer-XL) | `PositionScheme.scores` |
 | B | position bias (ALiBi, T5) | `PositionScheme.bias` |
-| M | 0 where the mask allows the pair, else minus infinity | `masks.Mask`, `prepare_mask` |
+| M | 0 where the mask allows the pair, else minus infinity[1] | `masks.Mask`, `prepare_mask` |
 | W_O | output projection | `Attention.output` |
+
+[1] A dense mask has half the least number of its type, so that a query without keys is not NaN.
 
 The softmax and its product with V are the attention mechanism's (`AttentionMechanism`):
 `attend` below computes all pairs, the kinds in `nn/attentions/` fewer.

@@ -104,7 +104,7 @@ def control_task(sentences: ParsedSentences, task: WordTask) -> WordTask:
     """Return the control task: each word has one random tag, whatever its sentence.
 
     Tags are drawn in the proportions of the task's and depend on the word alone, so a classifier
-    can only learn them by heart.
+    can only memorise them.
 
     Reference: Hewitt & Liang 2019, section 2.
     """

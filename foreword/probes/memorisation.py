@@ -1,4 +1,4 @@
-"""What a model has learned by heart of its training text."""
+"""What a model has memorised of its training text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TRAINING, HELD_OUT = "training", "held out"
 
 @dataclass(frozen=True)
 class Memorisation(Ranged):
-    """What a model has learned by heart: passages, members of its training text, and canaries.
+    """What a model has memorised: passages, members of its training text, and canaries.
 
     Passages of the training text stand beside passages of held-out text, which no model can know:
     what both have in common is how predictable the text is.
@@ -100,7 +100,7 @@ class Memorisation(Ranged):
             details += [{"run": probed.label, **figure} for figure in figures]
             rows.append({"run": probed.label, **_summary(figures, max(self.prefixes))})
         return Finding(
-            title="memorisation: what a model has learned by heart of its training text",
+            title="memorisation: what a model has memorised of its training text",
             rows=rows,
             details=details,
             notes=[*self._notes(models, texts), *_epochs_notes(models)],

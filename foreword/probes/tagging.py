@@ -51,9 +51,9 @@ class Tagging(Ranged):
     and above random weights (`--untrained`).
 
     With `control` the same classifier learns the control task, in which each word has one random
-    tag, drawn in the proportions of the real ones. It can only be learned by heart, so the
+    tag, drawn in the proportions of the real ones. It can only be memorised, so the
     selectivity, accuracy - control, says how much of the accuracy is the model's and not the
-    classifier's. The identity of a word is itself learned by heart: its selectivity is near 0.
+    classifier's. The identity of a word is itself memorised: its selectivity is near 0.
 
     Layer `alone` is the embedding of the word's tokens; word2vec has no other. Layer 0 is the input
     of the first layer, layer n the output of the n-th. A causal model sees the words before alone.

@@ -23,7 +23,7 @@ from foreword.runs.recipe import Recipe, load_recipe
 
 SMALL_FLOPS = 1e14  # the least budget that the small recipe's size is chosen for
 TOKENS_PER_PARAMETER = 10  # at least, in any model larger than the small recipe's
-GOOD_EPOCHS, USEFUL_EPOCHS, MOST_EPOCHS = 4, 16, 40  # readings of the text
+GOOD_EPOCHS, USEFUL_EPOCHS, MOST_EPOCHS = 4, 16, 40  # of the text
 SMALL_BATCH_TOKENS = 4e7  # the longest run that the small recipe's batch is chosen for
 LAYER_SECONDS = 2e-3  # of computation in a step, at least, for each layer
 LEAST_STEPS, MOST_WARMUP_STEPS = 200, 5_000
@@ -193,7 +193,7 @@ class Dial:
         size, budget = self.size, self.choices[-1]
         ends = ""
         if budget.setting == "train.epochs":
-            ends = f"; ends after {budget.value:g} readings of the text, since more add nothing"
+            ends = f"; ends after {budget.value:g} epochs, since more add nothing"
         model = f"{size.layers} layers of {size.d_model}, vocabulary {size.vocab:,}"
         return f"{self.title}: {model}{ends}; 'foreword check' says why"
 
@@ -297,7 +297,7 @@ def _shape(conditions: Conditions, size: ModelSize, small: Recipe, why: str) -> 
 def _regularisation(
     conditions: Conditions, size: ModelSize, tokens: float, small: Recipe
 ) -> list[Choice]:
-    """Return the choices that keep a repeated text from being learned by heart."""
+    """Return the choices that keep a repeated text from being memorised."""
     epochs, model = tokens / conditions.text_tokens, neural_settings(small.model)
     read = f"the text is read {epochs:.2g} times"
     is_repeated = epochs > GOOD_EPOCHS
@@ -352,11 +352,11 @@ def _training(
 
 
 def _budget(conditions: Conditions, tokens: float, most: float) -> Choice:
-    """Return the budget: the hours, or readings of the text where more of them add nothing."""
+    """Return the budget: the hours, or epochs where more of them add nothing."""
     if tokens < most:
         why = f"about {quantity(tokens)} tokens at {power(conditions.flops_per_second)} FLOP/s"
         return Choice("train.hours", conditions.hours, why)
-    why = "further readings of so little text would add nothing, so the run ends before the hours"
+    why = "further epochs of so little text would add nothing, so the run ends before the hours"
     return Choice("train.epochs", float(MOST_EPOCHS), why)
 
 

@@ -1,4 +1,4 @@
-"""A run on GPUs that are not here: memory by part, time, checkpoints and failures, by arithmetic.
+"""A run on GPUs you do not have: memory by part, time, checkpoints and failures, by arithmetic.
 
 The step is counted (`foreword.runs.counted`), so the plan needs neither text nor GPU. Assumed are
 the share of a GPU's peak rate, that communication overlaps with computing, and that blocks are

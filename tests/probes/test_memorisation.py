@@ -1,4 +1,4 @@
-"""What a model has learned by heart: continuations, membership by loss, and canaries."""
+"""What a model has memorised: continuations, membership by loss, and canaries."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_the_separation_is_the_area_under_the_roc_curve() -> None:
 
 
 def overfitted(texts: list[str], words: list[str] = WORDS, steps: int = 150) -> PromptedModel:
-    """Return a tiny LSTM that has learned texts by heart, and knows words besides."""
+    """Return a tiny LSTM that has memorised texts, and knows words besides."""
     trained = tiny_model("lstm", [*WORDS, *words])
     recipe = replace(trained.recipe, model=replace(trained.recipe.model, d_model=64, layers=1))
     network = recipe.build(trained.vocab)

@@ -110,8 +110,8 @@ def test_a_small_text_is_read_often_with_dropout_and_decay_but_not_for_ever() ->
     tiny = chosen(replace(LAPTOP, text_bytes=1e5))
     assert tiny["train.epochs"] == MOST_EPOCHS
     assert "train.hours" not in tiny
-    assert "ends after 40 readings" in dial(replace(LAPTOP, text_bytes=1e5)).summary
-    assert "readings" not in dial(LAPTOP).summary
+    assert "ends after 40 epochs" in dial(replace(LAPTOP, text_bytes=1e5)).summary
+    assert "epochs" not in dial(LAPTOP).summary
     assert tiny["tokenizer.vocab"] < fresh["tokenizer.vocab"]
 
 

@@ -1,4 +1,4 @@
-"""Plans for GPUs that are not here: published facts, and which ways fit."""
+"""Plans for GPUs you do not have: published facts, and which ways fit."""
 
 from __future__ import annotations
 
