@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from foreword.data.prepared_text import PreparedText
     from foreword.runs.dial import Dial
     from foreword.runs.estimate import Estimate
-    from foreword.runs.preview import Piece, PreviewRow
+    from foreword.runs.preview import PreviewRow, PreviewToken
     from foreword.runs.recipe import Recipe
     from foreword.runs.setup import TrainingSetup
     from foreword.runs.stages import Stage
@@ -353,7 +353,7 @@ def _print_row(row: PreviewRow) -> None:
     """Print the source, then inputs with the target of each below, wrapped to the console."""
     from rich.text import Text
 
-    def write(label: str, pieces: Sequence[Piece], widths: Sequence[int]) -> None:
+    def write(label: str, pieces: Sequence[PreviewToken], widths: Sequence[int]) -> None:
         line = Text(f"{label:<8}")
         for piece, width in zip(pieces, widths, strict=True):
             line.append(piece.text, style=COLOURS[piece.mark])
@@ -380,7 +380,7 @@ def _cuts(widths: Sequence[int]) -> list[tuple[int, int]]:
     return [*cuts, (start, len(widths))] if widths else []
 
 
-def _width(piece: Piece) -> int:
+def _width(piece: PreviewToken) -> int:
     from rich.cells import cell_len
 
     return cell_len(piece.text)

@@ -29,7 +29,7 @@ ROLES: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class Piece:
+class PreviewToken:
     """A token and its role: a key of `ROLES`."""
 
     text: str
@@ -46,9 +46,9 @@ class PreviewRow:
         targets: what is predicted at each position of the input.
     """
 
-    source: tuple[Piece, ...]
-    inputs: tuple[Piece, ...]
-    targets: tuple[Piece, ...]
+    source: tuple[PreviewToken, ...]
+    inputs: tuple[PreviewToken, ...]
+    targets: tuple[PreviewToken, ...]
 
 
 def preview(feed: Feed, tokenizer: Tokenizer, rows: int, tokens: int) -> list[PreviewRow]:
@@ -88,7 +88,7 @@ def _row(batch: Batch, n: int, tokens: int, tokenizer: Tokenizer, *, in_place: b
         _pieces(tokenizer, source, _marks(source, vocab)),
         _pieces(tokenizer, ids, marks),
         tuple(
-            piece if piece.mark != "unscored" else Piece("·", "unscored")
+            piece if piece.mark != "unscored" else PreviewToken("·", "unscored")
             for piece in _pieces(tokenizer, targets, target_marks)
         ),
     )
@@ -112,5 +112,7 @@ def _marks(ids: Array, vocab: Vocab, plain: str = "plain") -> Array:
     return marks
 
 
-def _pieces(tokenizer: Tokenizer, ids: Array, marks: Array) -> tuple[Piece, ...]:
-    return tuple(Piece(tokenizer.token(int(i)), str(m)) for i, m in zip(ids, marks, strict=True))
+def _pieces(tokenizer: Tokenizer, ids: Array, marks: Array) -> tuple[PreviewToken, ...]:
+    return tuple(
+        PreviewToken(tokenizer.token(int(i)), str(m)) for i, m in zip(ids, marks, strict=True)
+    )
