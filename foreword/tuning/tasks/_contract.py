@@ -156,6 +156,14 @@ class Task(Ranged, ABC):
         """
         return example_of(row, columns, source)
 
+    def for_columns(self, columns: Columns) -> Task:
+        """Return the task with settings that follow from the columns of its examples.
+
+        By default it stays as it is.
+        """
+        del columns
+        return self
+
     def example_of_texts(self, text: str, pair: str | None) -> Labelled:
         """Return an example made of a text or a pair, to check an exported model with."""
         return Labelled(text, pair=pair)
