@@ -97,6 +97,7 @@ class Task(Ranged, ABC):
         export_note: what a user of that class has to know; "" for nothing.
         special_tokens: tokens that its inputs have beside the texts; a tokenizer that lacks one
             gets it.
+        decoder_tokens: likewise, of a model that continues text alone.
         columns: the usual columns of its tables; the first that a table has count.
         formats: endings of files that it reads as another format: {".txt": ".conll"}.
     """
@@ -113,6 +114,7 @@ class Task(Ranged, ABC):
     auto_class: ClassVar[str] = ""
     export_note: ClassVar[str] = ""
     special_tokens: ClassVar[tuple[str, ...]] = ()
+    decoder_tokens: ClassVar[tuple[str, ...]] = ()
     columns: ClassVar[tuple[Columns, ...]] = (Columns(),)
     formats: ClassVar[Mapping[str, str]] = {}
 

@@ -18,7 +18,8 @@ from foreword.evaluation.starts import Start
 from foreword.ranges import Count
 from foreword.text.sentences import split
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.answers import WrittenTargets, source_room
+from foreword.tuning.answer_form import DECODER_TOKENS, AnswerForm
+from foreword.tuning.answers import WrittenTargets
 from foreword.tuning.examples import EncodedTexts, Ragged, batched
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.labelled import (
@@ -51,7 +52,12 @@ class TextToText(WritingTask):
     source [sst2 sentence: a lovely film </s>]  target [positive </s>]
 
     For models pretrained with a source and a target (span_corruption, prefix, ...), in their
-    layout. Several tasks at once have a prefix each; see `foreword.tuning.task_mixture`.
+    layout, and for those that continue text (decoder, hybrid), which read the text before its
+    answer; the loss is on the answer alone, and a text that is too long loses its end:
+
+    [a lovely film [SEP] positive </s>]     scored: positive </s>
+
+    Several tasks at once have a prefix each; see `foreword.tuning.task_mixture`.
 
     The text may be a list of sentences, and the label a list of right answers: the first is
     trained on, the best counts.
@@ -80,6 +86,8 @@ class TextToText(WritingTask):
     Reference: Raffel et al. 2020, sections 2.4 and 3.5.2, and appendix D.
     """
 
+    continues: ClassVar[bool] = True
+    decoder_tokens: ClassVar[tuple[str, ...]] = DECODER_TOKENS
     columns: ClassVar[tuple[Columns, ...]] = (Columns(), PASSAGE)
     formats: ClassVar[Mapping[str, str]] = MappingProxyType({".json": ".json"})
 
@@ -269,7 +277,8 @@ class TextToText(WritingTask):
             for chunk in batched(map(self.word_of, labels)):
                 yield from map(len, prompted.tokenizer.encode_batch(chunk))
 
-        return max(lengths(), default=1) + len(prompted.end_token)
+        has_end = prompted.continues or len(prompted.end_token)
+        return max(lengths(), default=1) + int(has_end > 0)
 
     def starts(
         self,
@@ -279,9 +288,10 @@ class TextToText(WritingTask):
         most: int,
     ) -> tuple[list[Start], int]:
         """Return the sources, cut so that the longest answer still has a position."""
-        room = max(source_room(prompted, template.length, most), 1)
+        form = AnswerForm.of(prompted, template)
+        room = max(form.source_room(most), 1)
         encoded = self.encode(examples, prompted.tokenizer, template)
-        starts = [Start(prompted.source_of(e.ids[:room]), e.ids[:0]) for e in encoded]
+        starts = [form.start(form.source(e.ids[:room])) for e in encoded]
         return starts, sum(len(e.ids) > room for e in encoded)
 
     def answer_of(self, text: str, labels: tuple[str, ...]) -> str:

@@ -12,6 +12,7 @@ import torch
 
 from foreword.api.predict import predict
 from foreword.api.tune import tune as run_tune
+from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.evaluation.decoding import generate
 from foreword.evaluation.prompting import PromptedModel
@@ -74,11 +75,12 @@ def batches(folder: Path, layout: str, lengths: list[int]) -> tuple[AnswerExampl
     prompted = PromptedModel.of(open_run(make_run(folder, layout), "cpu"))
     examples = [Labelled(" ".join(["film"] * n), "warm day"[: 4 + n % 2 * 4]) for n in lengths]
     template = template_of(prompted.recipe, prompted.vocab, None)
+    template = replace(template, is_causal=not prompted.answers)
     encoded = TextToText().encode(examples, prompted.tokenizer, template)
     return AnswerExamples.of(prompted, encoded, template), prompted
 
 
-@pytest.mark.parametrize("layout", ["encoder_decoder", "prefix"])
+@pytest.mark.parametrize("layout", ["encoder_decoder", "prefix", "decoder", "hybrid", "recurrent"])
 def test_packed_examples_give_the_outputs_of_each_alone(tmp_path: Path, layout: str) -> None:
     answers, prompted = batches(tmp_path, layout, [3, 9, 1, 22, 5, 12])
     packed = next(answers.batches(np.arange(6), "cpu"))
@@ -94,7 +96,7 @@ def test_packed_examples_give_the_outputs_of_each_alone(tmp_path: Path, layout: 
                 torch.testing.assert_close(states[where], expected, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("layout", ["encoder_decoder", "prefix"])
+@pytest.mark.parametrize("layout", ["encoder_decoder", "prefix", "decoder"])
 def test_the_fused_loss_equals_that_of_all_logits(tmp_path: Path, layout: str) -> None:
     answers, prompted = batches(tmp_path, layout, [3, 9, 1])
     network = build_network(prompted, TextToText(), ("day",), None)
@@ -169,9 +171,44 @@ def test_tasks_are_mixed_in_proportion_or_by_temperature() -> None:
         mix_tasks(tasks, 0.5)
 
 
-def test_a_model_without_a_source_is_refused(tmp_path: Path) -> None:
-    trained = open_run(make_run(tmp_path, "decoder"), "cpu")
-    with pytest.raises(UserError, match=r"not trained to answer a source.* --task classify works"):
+def test_a_decoder_reads_the_text_and_is_scored_on_the_answer_and_its_end(tmp_path: Path) -> None:
+    answers, prompted = batches(tmp_path, "decoder", [2, 50])
+    token = prompted.tokenizer.token
+    (batch,) = answers.batches(np.asarray([0]), "cpu")
+    assert [token(int(i)) for i in batch.batch.ids[0]] == ["film", "film", "[SEP]", "warm", "</s>"]
+    assert [token(int(i)) for i in batch.targets] == ["warm", "</s>"]
+    assert batch.columns.tolist() == [2, 3]
+    # A text that is too long loses its end; text and answer share the length of pretraining.
+    long = answers.encoded[1]
+    assert long.was_cut and len(long.ids) + len(long.written) == 32
+    assert [token(int(i)) for i in long.written] == ["warm", "</s>"]
+    assert answers.template.fresh == (prompted.vocab.id("[SEP]"),)  # </s> ended texts before
+
+
+def test_a_long_answer_of_a_decoder_leaves_half_of_the_row_to_the_text(tmp_path: Path) -> None:
+    prompted = PromptedModel.of(open_run(make_run(tmp_path, "decoder"), "cpu"))
+    template = template_of(prompted.recipe, prompted.vocab, None)
+    for source, answer, expected in ((40, 40, (16, 16)), (5, 40, (6, 26)), (40, 4, (27, 5))):
+        example = Labelled("film " * source, "day " * answer)
+        encoded = TextToText().encode([example], prompted.tokenizer, template)
+        (one,) = AnswerExamples.of(prompted, encoded, template).encoded
+        assert (len(one.ids), len(one.written)) == expected
+        assert one.was_cut
+
+
+def test_generate_says_that_it_only_continues_what_a_tuned_decoder_would_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, pairs = make_run(tmp_path / "run", "decoder"), [("the film", "fine")] * 2
+    out = run_tune(run, pairs, pairs, task="text_to_text", epochs=1, seeds=1, progress=False).out
+    for folder, is_tuned in ((run, False), (out, True)):
+        assert command(["generate", str(folder), "the film", "--tokens", "2"]) == 0
+        assert ("tuned to answer texts" in capsys.readouterr().err) is is_tuned
+
+
+def test_a_model_that_writes_no_text_is_refused(tmp_path: Path) -> None:
+    trained = open_run(make_run(tmp_path, "encoder"), "cpu")
+    with pytest.raises(UserError, match=r"not trained to write text.* classify and span work with"):
         tune(trained, TASK, reviews(8, 1), reviews(8, 2), FAST)
 
 
