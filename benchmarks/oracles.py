@@ -7,7 +7,8 @@ Each line is a figure of theirs, ours, and the difference. DECODER and ENCODER a
 such as of modern_decoder_mini and modern_encoder_mini; they are tuned for a few steps, so that
 nothing is equal to begin with.
 
-- TRL: the loss, margins and accuracy of direct preference optimization on the same pairs.
+- TRL: the loss of supervised fine-tuning on the same answers; the loss, margins and accuracy of
+  direct preference optimization on the same pairs.
 - peft: logits of the exported run with the exported adapter, of a classifier and of a chat model.
 - seqeval, torchmetrics (SQuAD), rouge-score and sacrebleu: measures of random answers.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import os
 import random
 import shutil
@@ -44,6 +46,10 @@ WORDS = (
     "the", "a", "old", "red", "house", "river", "walked", "slowly", "found", "bright", "cold",
     "morning", "King", "Paris", "3", "of", "to", "in",
 )  # fmt: skip
+IN_TRL: dict[str, Any] = {
+    "bf16": False, "use_cpu": True, "report_to": [], "max_length": None,
+    "per_device_eval_batch_size": 64, "disable_tqdm": True,
+}  # fmt: skip
 KEYS = {"loss": "loss", "margin": "rewards/margins", "accuracy": "rewards/accuracies"}  # of TRL
 FAST: dict[str, Any] = {
     "seeds": 1,
@@ -60,11 +66,12 @@ def sentence(rng: random.Random, most: int = 12) -> str:
 
 
 def preferences(decoder: str, work: Path) -> Iterator[Line]:
-    """Yield the figures of preference optimization, of TRL and of ours."""
+    """Yield the figures of answers and of preferences between them, of TRL and of ours."""
     import datasets
     import transformers
     import trl
 
+    # Tune on answers, then on preferences; export both models.
     rng = random.Random(1)
     chats = [{"prompt": sentence(rng), "completion": sentence(rng)} for _ in range(64)]
     rows = [
@@ -84,6 +91,22 @@ def preferences(decoder: str, work: Path) -> Iterator[Line]:
     ]
     tokenizer = transformers.AutoTokenizer.from_pretrained(work / "policy-hf")
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    # The loss on answers alone.
+    asked = [
+        {
+            "prompt": [{"role": "user", "content": chat["prompt"]}],
+            "completion": [{"role": "assistant", "content": chat["completion"]}],
+        }
+        for chat in chats
+    ]
+    answers = datasets.Dataset.from_list(asked)
+    trainer = trl.SFTTrainer(
+        models[1], args=trl.SFTConfig(str(work / "trl-sft"), completion_only_loss=True, **IN_TRL),
+        train_dataset=answers, eval_dataset=answers, processing_class=tokenizer,
+    )  # fmt: skip
+    our_loss = math.log(sft.rows[0]["perplexity"])
+    yield line("TRL, SFT: loss on answers", trainer.evaluate()["eval_loss"], our_loss)
+    # The loss, margin and accuracy of preferences.
     said = [
         {
             "prompt": [{"role": "user", "content": row["prompt"]}],
@@ -92,10 +115,7 @@ def preferences(decoder: str, work: Path) -> Iterator[Line]:
         }
         for row in rows
     ]
-    settings = trl.DPOConfig(
-        str(work / "trl"), beta=0.1, bf16=False, use_cpu=True, report_to=[], max_length=None,
-        per_device_eval_batch_size=64, disable_tqdm=True,
-    )  # fmt: skip
+    settings = trl.DPOConfig(str(work / "trl"), beta=0.1, **IN_TRL)
     data = datasets.Dataset.from_list(said)
     trainer = trl.DPOTrainer(
         models[0], ref_model=models[1], args=settings, train_dataset=data, eval_dataset=data,

@@ -26,7 +26,7 @@ from foreword.tuning.given_tables import (
 from foreword.tuning.labelled import Columns, Labelled
 from foreword.tuning.predictor import TunedOn
 from foreword.tuning.table import ExampleTable, chosen_columns, labelled, read_table
-from foreword.tuning.table_files import SEPARATED, format_of
+from foreword.tuning.table_files import SEPARATED, ending_of, format_of
 from foreword.tuning.task_mixture import with_prefix
 from foreword.tuning.tasks._contract import Task
 
@@ -228,10 +228,26 @@ class ExampleReader:
         return GivenExamples(sources, tasks, skipped, used)
 
     def _table(self, file: str) -> ExampleTable:
-        kind, _ = format_of(Path(file), self.task.formats)
+        kind = self._format_of(Path(file))
         has_header = kind in SEPARATED and not self.names
         by_number = has_header and replace(self.task.columns[0], **self.columns).are_numbers
         return read_table(file, self.names, by_number, self.task.formats)
+
+    def _format_of(self, file: Path) -> str:
+        """Return the format of a file.
+
+        Raises:
+            UserError: the task does not read it; tasks that do are named.
+        """
+        try:
+            return format_of(file, self.task.formats)[0]
+        except UserError as error:
+            folder, ending = "tuning/tasks", ending_of(file)
+            names = [n for n in kinds.names(folder) if ending in kinds.load(folder, n).formats]
+            if not names:
+                raise
+            are_read = f"{ending} is read by --task {' and '.join(names)}"
+            raise UserError(f"{error}; {are_read}") from None
 
     def as_table(self, splits: ExampleSplits, temperature: float) -> dict[str, Any]:
         """Return where the examples came from, as the evaluation's settings record it."""

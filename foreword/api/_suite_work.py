@@ -80,6 +80,7 @@ def work_of(
         rates = Rates(tuple(dict.fromkeys(values)), rates.chosen_on)
     # Read the examples.
     train, skipped, columns = read_examples(task, files.train)
+    tuning_task = tuning_task.for_columns(columns)
     dev = {}
     for name, paths in files.dev.items():
         dev[name], skipped_here, _ = read_examples(task, paths)

@@ -206,6 +206,8 @@ def tune(
     # Read the examples; return a result that is there already, and never overwrite another one.
     with allocator.returning_freed():
         splits = reader.read(train_sources, dev_sources, test_sources)
+    if not reader.prefixes:
+        tuning_task = tuning_task.for_columns(splits.train.columns[0])
     scored = {which: part.together for which, part in splits.scored.items()}
     mixture = mix_tasks(splits.train.tasks, temperature)
     overlaps = [overlap_note(splits.train.tasks, part, which) for which, part in scored.items()]

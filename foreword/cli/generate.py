@@ -77,12 +77,18 @@ def generate(
     """Continue a text, or answer a source."""
     from foreword.evaluation import beam, decoding
     from foreword.text.tokenizer import CHAT_TEMPLATE
+    from foreword.tuning.predictor import is_tuned
 
     trained = open_model(run, device).trained
+    other = ""
     if (trained.run / "tokenizer" / CHAT_TEMPLATE).is_file():
+        other = "on conversations, and the prompt is not one"
+    elif trained.continues and is_tuned(trained.run):
+        other = "to answer texts, and the prompt is continued"
+    if other:
         console.say(
-            "this model was tuned on conversations, and the prompt is not one; "
-            f"'foreword predict {run} -' answers each line that it reads"
+            f"this model was tuned {other}; 'foreword predict {run} -' answers each line that it "
+            "reads"
         )
     if decoding_options.beams:
         generations = beam.generate(trained, [prompt], decoding_options.beam_search(), samples)

@@ -156,7 +156,7 @@ def _tune(
     began = time.monotonic()
     result = tune(
         _trained(order),
-        task.task,
+        task.task.for_columns(examples.columns),
         examples.train,
         examples.dev,
         replace(task.tune, from_scratch=order.is_scratch),

@@ -22,7 +22,7 @@ from foreword.runs.recipe import Recipe
 from foreword.train.budget import Budget
 from foreword.tuning.examples import LabelledTexts
 from foreword.tuning.fine_tuner import TuneSettings
-from foreword.tuning.labelled import Labelled
+from foreword.tuning.labelled import Columns, Labelled
 from foreword.tuning.table import chosen_columns, labelled, read_table
 from foreword.tuning.tasks._contract import Task
 
@@ -250,12 +250,14 @@ class TaskExamples:
         dev: examples to score on.
         skipped: number of rows in the files without text or label.
         checksums: checksums of the files, in order.
+        columns: the columns of the training examples.
     """
 
     train: Sequence[Labelled]
     dev: Sequence[Labelled]
     skipped: int
     checksums: tuple[str, ...]
+    columns: Columns
 
 
 def load_grid(
@@ -323,14 +325,10 @@ def read_examples(task: GridTask) -> TaskExamples:
     files = [Path(task.train), *map(Path, _as_tuple(task.dev))]
     try:
         tables = [read_table(file, task.columns, formats=task.task.formats) for file in files]
+        columns = [chosen_columns(table, task.task.columns, chosen) for table in tables]
         (train, skipped), *devs = (
-            labelled(
-                table,
-                chosen_columns(table, task.task.columns, chosen),
-                task.task.reader,
-                needs_label=not task.task.compares_texts,
-            )
-            for table in tables
+            labelled(table, used, task.task.reader, needs_label=not task.task.compares_texts)
+            for table, used in zip(tables, columns, strict=True)
         )
     except UserError as error:
         raise UserError(f"task '{task.name}': {error}") from error
@@ -339,6 +337,7 @@ def read_examples(task: GridTask) -> TaskExamples:
         LabelledTexts.of(example for dev, _ in devs for example in dev),
         skipped + sum(count for _, count in devs),
         tuple(map(atomic.checksum, files)),
+        columns[0],
     )
 
 

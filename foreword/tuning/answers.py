@@ -1,4 +1,5 @@
-"""Examples whose answer is a text: source and target, arranged by the layout of pretraining."""
+"""Examples whose answer is a text, arranged by the layout of pretraining: as source and target, or
+in a decoder one after the other."""
 
 from __future__ import annotations
 
@@ -16,16 +17,17 @@ from foreword.errors import UserError
 from foreword.evaluation.decoding import decode, stops_of, text_of
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import GREEDY
-from foreword.evaluation.starts import Start
+from foreword.layouts.decoder import join
 from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Model, NeuralBackbone
+from foreword.tuning.answer_form import AnswerForm
 from foreword.tuning.examples import EncodedTexts
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import Network
 from foreword.tuning.rows import WIDTH, PackedExamples, PooledBatch
 from foreword.tuning.tasks._contract import EncodedExample, Whole
-from foreword.types import Array, Example, MaxLengths, Tokens
+from foreword.types import Array, Example, Tokens
 
 AT_ONCE = 1024  # positions whose logits are held together
 CUDA_WIDTH = 64  # on CUDA widths are multiples of this, since kernels are compiled per shape
@@ -99,8 +101,7 @@ class AnswerExamples(PackedExamples):
         targets: what the answers are held against, a sequence of (tokens,) int64 or, with more of
             each token than itself, of (tokens, columns); for a task that `writes`,
             `WrittenTargets`.
-        template: the input template; sources are cut to its length, or shorter if the model's
-            positions must hold the answer too.
+        template: the input template, to whose length `AnswerForm` cuts.
         prompted: the model that they are for.
         auxiliary: 0, since there is no auxiliary loss. See `PackedExamples`.
         whole: see `PackedExamples`.
@@ -121,36 +122,29 @@ class AnswerExamples(PackedExamples):
         template: InputTemplate,
         whole: Whole = "input",
     ) -> AnswerExamples:
-        """Put sources and answers into the form of pretraining's sources and targets.
+        """Put sources and answers into the form in which the model reads and writes them.
 
         Raises:
-            UserError: the model was not pretrained to answer a source, or an answer is too long.
+            UserError: the model writes no text, or an answer is too long.
         """
-        if not prompted.answers:
-            raise UserError(
-                f"{prompted.name}: this {prompted.family} was not trained to answer a source; "
-                "--task text_to_text, chat and prefer work with models that were (layouts "
-                "encoder_decoder and prefix, such as t5_mini), chat and prefer also with those "
-                "that continue text (decoder and hybrid, such as gpt2_mini and gpt_bert_mini); "
-                "--task classify works with any"
-            )
+        form = AnswerForm.of(prompted, template)
 
         def with_ends(example: EncodedExample) -> EncodedExample:
-            answer = np.concatenate([example.written, prompted.end_token]).astype(np.int64)
-            size = len(answer)
-            room = source_room(prompted, template.length, size)
+            answer = np.concatenate([example.written, form.end]).astype(np.int64)
+            room = form.source_room(len(answer))
             if room < 1:
                 raise UserError(
-                    f"an answer of {size} tokens leaves no room for its source in the "
+                    f"an answer of {len(answer)} tokens leaves no room for its source in the "
                     f"{prompted.limit} positions of {prompted.name}; use shorter labels"
                 )
-            ids = prompted.source_of(example.ids[:room])
-            was_cut = example.was_cut or len(example.ids) > room
-            return replace(example, ids=ids, answer=answer, was_cut=was_cut)
+            ids = form.source(example.ids[:room])
+            left = answer[: form.answer_room(len(ids))]
+            was_cut = example.was_cut or len(example.ids) > room or len(left) < len(answer)
+            return replace(example, ids=ids, answer=left, was_cut=was_cut)
 
         pairs = EncodedTexts.of(map(with_ends, encoded))
         assert pairs.answers is not None
-        return cls(pairs, pairs.answers, replace(template, fresh=()), prompted, whole=whole)
+        return cls(pairs, pairs.answers, replace(template, fresh=form.fresh), prompted, whole=whole)
 
     def _length(self, number: int) -> int:
         """Return the number of tokens of a source and its answer."""
@@ -168,7 +162,11 @@ class AnswerExamples(PackedExamples):
         target = _tokens([[self.encoded[n].written for n in row] for row in rows], multiple)
         weights = (target.documents >= 0).astype(np.float32)
         layout, vocab = self.prompted.recipe.layout, self.prompted.vocab
-        batch = layout.arrange(Example(source, target, weights), vocab)
+        example = Example(source, target, weights)
+        if not self.prompted.answers:
+            joined, weights, _ = join(example)
+            example = Example(None, joined, weights)
+        batch = layout.arrange(example, vocab)
         # The layout keeps the order of documents, and that of the target's tokens; the outputs
         # are in the order of the inputs.
         batch_rows, columns = np.nonzero(np.asarray(batch.weights))
@@ -194,7 +192,8 @@ class AnswerExamples(PackedExamples):
         assert model is not None
         device = next(network.parameters()).device
         prompted = replace(self.prompted, model=model, device=device, dtype=torch.float32)
-        starts = [Start(example.ids, example.ids[:0]) for example in self.encoded]
+        form = AnswerForm(prompted, self.template)
+        starts = [form.start(form.cut(example.ids, most)) for example in self.encoded]
         with evaluation_mode(network):
             new = decode(prompted, starts, replace(GREEDY, tokens=most), stops_of(prompted))
         texts = [text_of(prompted, s, n.ids).strip() for s, n in zip(starts, new, strict=True)]
@@ -220,28 +219,6 @@ class WrittenTargets(Sequence[Array]):
 
     def __getitem__(self, which: Any) -> Any:
         return self.ids[which]
-
-
-def source_room(prompted: PromptedModel, length: int, target: int) -> int:
-    """Return the most tokens of a text that is a source.
-
-    Args:
-        prompted: the model.
-        length: the most tokens of a source, its special tokens included.
-        target: the number of tokens of its target.
-
-    Returns:
-        The number, 0 or less if nothing fits.
-    """
-    layout, limit = prompted.recipe.layout, prompted.limit
-
-    def fits(source: int) -> bool:
-        return (
-            limit is None or layout.max_length(MaxLengths(source, target, source + target)) <= limit
-        )
-
-    special_tokens = len(prompted.source_of(np.zeros(0, np.int64)))
-    return next((source for source in range(length, 0, -1) if fits(source)), 0) - special_tokens
 
 
 def _tokens(rows: list[list[Array]], multiple: int) -> Tokens:

@@ -96,9 +96,10 @@ def template_for(trained: TrainedModel, task: Task, max_length: int | None) -> I
 
 def added_tokens(trained: TrainedModel, task: Task) -> tuple[str, ...]:
     """Return the special tokens that the task or the input template needs and the model lacks."""
-    if task.special_tokens:
+    is_decoder = trained.recipe.objective.predicts in ("next", "next_and_in_place")
+    if names := task.special_tokens or (task.decoder_tokens if is_decoder else ()):
         known = {*trained.tokenizer.pieces, *trained.vocab.special}
-        return tuple(name for name in task.special_tokens if name not in known)
+        return tuple(name for name in names if name not in known)
     return missing_special_tokens(trained.recipe, trained.vocab)
 
 

@@ -82,7 +82,9 @@ def text_of(value: Any, where: str) -> str:
         return "true" if value else "false"
     if isinstance(value, str | int | float):
         return str(value)
-    raise UserError(f"{where}: expected text or a number, got {type(value).__name__}")
+    is_answer = isinstance(value, Mapping) and {"text", "answer_start"} <= set(value)
+    hint = "; --task span and text_to_text read answers in SQuAD's layout" if is_answer else ""
+    raise UserError(f"{where}: expected text or a number, got {type(value).__name__}{hint}")
 
 
 def label_of(value: Any, where: str) -> str:

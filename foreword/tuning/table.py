@@ -25,6 +25,7 @@ from foreword.errors import UserError
 from foreword.tuning.examples import AT_ONCE, LabelledTexts
 from foreword.tuning.labelled import Columns, Labelled, ReadExample, example_of
 from foreword.tuning.sentence_files import SPACE_AFTER, conll_sentences, conllu_sentences
+from foreword.tuning.squad import PASSAGE
 from foreword.tuning.table_files import (
     SEPARATED,
     Lines,
@@ -324,8 +325,7 @@ def _squad(path: Path) -> ExampleTable:
     if not rows:
         raise UserError(f"{path}: no question in it")
     types = dict.fromkeys(rows[0], pa.string())
-    usual = Columns("context", "answers", "question")
-    return ExampleTable(path, tuple(types), lambda: enumerate(rows, 1), types, usual=usual)
+    return ExampleTable(path, tuple(types), lambda: enumerate(rows, 1), types, usual=PASSAGE)
 
 
 def _sentences(path: Path, kind: str) -> ExampleTable:

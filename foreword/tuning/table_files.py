@@ -32,11 +32,7 @@ def format_of(path: Path, formats: Mapping[str, str] | None = None) -> tuple[str
     Raises:
         UserError: the format is unknown.
     """
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    compression = compression_of(path)
-    if compression is not None:
-        suffixes.pop()
-    kind = suffixes[-1] if suffixes else ""
+    compression, kind = compression_of(path), ending_of(path)
     kind = (formats or {}).get(kind, kind)
     known = dict.fromkeys((*FORMATS, *(formats or {}).values()))
     if kind not in known:
@@ -44,6 +40,14 @@ def format_of(path: Path, formats: Mapping[str, str] | None = None) -> tuple[str
             f"{path}: tables are {', '.join(known)}, each also {' or '.join(COMPRESSIONS)}"
         )
     return kind, compression
+
+
+def ending_of(path: Path) -> str:
+    """Return the ending of a file in lower case, without that of its compression."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if compression_of(path) is not None:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
 
 
 def compression_of(path: Path) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,17 @@ def test_an_imported_gpt1_is_tuned_from_the_command_line(
     message = "special tokens added for the input template: [SEP], [CLS], <s>"
     assert message in capsys.readouterr().err
     assert load_tuned(tmp_path / "out", "cpu").tokenizer.vocab.size == theirs.SIZE + 3
+
+
+def test_an_imported_gpt1_writes_answers_after_new_tokens(
+    trained: TrainedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "answers.tsv"
+    file.write_text("\n".join(["text\tlabel", *(f"{e.text}\t{e.pair}" for e in PAIRS * 4)]) + "\n")
+    words = ["tune", str(trained.run), "--train", str(file), "--dev", str(file), "--device", "cpu"]
+    words += ["--task", "text_to_text", "--set", "task.metric=answer", "--lr", "1e-2"]
+    assert command([*words, "--seeds", "1", "--epochs", "30", "--out", str(tmp_path / "out")]) == 0
+    assert "special tokens added for the input template: [SEP], </s>" in capsys.readouterr().err
+    assert command(["predict", str(tmp_path / "out"), str(file), "--device", "cpu"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert all(row["prediction"] == row["label"] for row in rows)

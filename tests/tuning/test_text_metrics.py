@@ -89,7 +89,15 @@ def test_lists_of_sentences_and_of_answers_are_read() -> None:
         TextToText().example({"source": [{}], "target": ""}, Columns("source", "target"), "x:1")
 
 
-@pytest.mark.parametrize(("layout", "metric"), [("encoder_decoder", "answer"), ("prefix", "bleu")])
+@pytest.mark.parametrize(
+    ("layout", "metric"),
+    [
+        ("encoder_decoder", "answer"),
+        ("prefix", "bleu"),
+        ("decoder", "answer"),
+        ("hybrid", "bleu"),
+    ],
+)
 def test_what_is_written_is_scored_and_predicted_alike(
     layout: str, metric: str, tmp_path: Path
 ) -> None:

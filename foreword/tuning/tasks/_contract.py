@@ -97,6 +97,7 @@ class Task(Ranged, ABC):
         export_note: what a user of that class has to know; "" for nothing.
         special_tokens: tokens that its inputs have beside the texts; a tokenizer that lacks one
             gets it.
+        decoder_tokens: likewise, of a model that continues text alone.
         columns: the usual columns of its tables; the first that a table has count.
         formats: endings of files that it reads as another format: {".txt": ".conll"}.
     """
@@ -113,6 +114,7 @@ class Task(Ranged, ABC):
     auto_class: ClassVar[str] = ""
     export_note: ClassVar[str] = ""
     special_tokens: ClassVar[tuple[str, ...]] = ()
+    decoder_tokens: ClassVar[tuple[str, ...]] = ()
     columns: ClassVar[tuple[Columns, ...]] = (Columns(),)
     formats: ClassVar[Mapping[str, str]] = {}
 
@@ -155,6 +157,14 @@ class Task(Ranged, ABC):
             UserError: the row holds no such example.
         """
         return example_of(row, columns, source)
+
+    def for_columns(self, columns: Columns) -> Task:
+        """Return the task with settings that follow from the columns of its examples.
+
+        By default it stays as it is.
+        """
+        del columns
+        return self
 
     def example_of_texts(self, text: str, pair: str | None) -> Labelled:
         """Return an example made of a text or a pair, to check an exported model with."""

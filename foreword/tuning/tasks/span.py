@@ -22,7 +22,14 @@ from foreword.tuning.examples import EncodedTexts, batched, by_example
 from foreword.tuning.headed import HeadedTask
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.labelled import Columns, Labelled, text_of
-from foreword.tuning.squad import best_threshold, exact_match, f1, right_answers
+from foreword.tuning.squad import (
+    PASSAGE,
+    best_threshold,
+    exact_match,
+    f1,
+    read_answers,
+    right_answers,
+)
 from foreword.tuning.tasks._contract import (
     PREDICTION,
     PROBABILITY,
@@ -68,7 +75,7 @@ class Span(HeadedTask):
     cuts_texts: ClassVar[bool] = False
     reads_tokens: ClassVar[bool] = True
     auto_class: ClassVar[str] = "QuestionAnswering"
-    columns: ClassVar[tuple[Columns, ...]] = (Columns("context", "answers", "question"),)
+    columns: ClassVar[tuple[Columns, ...]] = (PASSAGE,)
     formats: ClassVar[Mapping[str, str]] = MappingProxyType({".json": ".json"})
 
     stride: Count | None = None
@@ -91,7 +98,8 @@ class Span(HeadedTask):
             raise UserError(f"{source}: the question is empty")
         label = ""
         if columns.label and row.get(columns.label) is not None:
-            answers = _answers(row[columns.label], source)
+            fields = {"text": str, "answer_start": int}
+            answers = read_answers(row[columns.label], fields, source)
             for text, start in answers:
                 if not text or context[start : start + len(text)] != text or start < 0:
                     raise UserError(
@@ -357,24 +365,6 @@ class SpanTargets(Sequence[Array]):
 
     def __getitem__(self, which: Any) -> Any:
         return self.arrays[which]
-
-
-def _answers(cell: Any, source: str) -> list[tuple[str, int]]:
-    """Return the texts and first characters of answers in either layout.
-
-    Raises:
-        UserError: it is neither.
-    """
-    try:
-        if isinstance(cell, Mapping):
-            pairs = list(zip(cell["text"], cell["answer_start"], strict=True))
-        else:
-            pairs = [(answer["text"], answer["answer_start"]) for answer in cell]
-        return [(str(text), int(start)) for text, start in pairs]
-    except (TypeError, KeyError, ValueError):
-        raise UserError(
-            f"{source}: expected answers with 'text' and 'answer_start', got {cell!r:.60}"
-        ) from None
 
 
 def _right(example: Labelled) -> list[str]:

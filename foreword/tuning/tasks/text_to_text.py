@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -17,7 +18,8 @@ from foreword.evaluation.starts import Start
 from foreword.ranges import Count
 from foreword.text.sentences import split
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.answers import WrittenTargets, source_room
+from foreword.tuning.answer_form import DECODER_TOKENS, AnswerForm
+from foreword.tuning.answers import WrittenTargets
 from foreword.tuning.examples import EncodedTexts, Ragged, batched
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.labelled import (
@@ -28,6 +30,7 @@ from foreword.tuning.labelled import (
     label_of,
     text_of,
 )
+from foreword.tuning.squad import PASSAGE, read_answers
 from foreword.tuning.task_mixture import with_prefix
 from foreword.tuning.tasks._contract import EncodedExample, Task
 from foreword.tuning.text_metrics import SCORES, Metric, require, share_known, text_scores
@@ -38,6 +41,8 @@ BETWEEN = (
     "\x1e"  # the answers of an example that has several: a record separator, which no text has
 )
 LIST = (list, tuple, np.ndarray)
+QUESTION = "question: {pair} context: {text}"  # Raffel et al. 2020, appendix D.15
+UNANSWERABLE = "unanswerable"  # written where the passage holds no answer
 
 
 @dataclass(frozen=True)
@@ -47,26 +52,44 @@ class TextToText(WritingTask):
     source [sst2 sentence: a lovely film </s>]  target [positive </s>]
 
     For models pretrained with a source and a target (span_corruption, prefix, ...), in their
-    layout. Several tasks at once have a prefix each; see `foreword.tuning.task_mixture`.
+    layout, and for those that continue text (decoder, hybrid), which read the text before its
+    answer; the loss is on the answer alone, and a text that is too long loses its end:
+
+    [a lovely film [SEP] positive </s>]     scored: positive </s>
+
+    Several tasks at once have a prefix each; see `foreword.tuning.task_mixture`.
 
     The text may be a list of sentences, and the label a list of right answers: the first is
     trained on, the best counts.
 
-        summaries             task.metric=rouge
-        questions by heart    task.metric=answer task.prefix="question: " (closed book)
-        translation           task.metric=bleu
+        summaries                  task.metric=rouge
+        questions by heart         task.metric=answer task.prefix="question: " (closed book)
+        questions about passages   task.metric=answer
+        translation                task.metric=bleu
+
+    Questions about passages are those that `span` reads: files in SQuAD's layout (`.json`), or
+    tables with `context`, `question` and `answers`. Their prefix is T5's unless another one has
+    `{text}`, and a question without an answer has "unanswerable", for which "" is predicted:
+
+    source [question: who? context: Ann sang. </s>]  target [Ann </s>]
 
     Attributes:
         prefix: put before each text; `{text}` and `{pair}` in it are replaced by the texts.
-        words: the words written for labels, each as `label=word` ("1=positive").
+        words: the words written for labels, each as `label=word` ("1=positive"); of no label
+            ("=none") where a passage holds no answer.
         metric: `accuracy`, of whole answers and of their tokens, each after the right ones; or a
             measure of what the model writes by its likeliest tokens: `answer`, exact match and F1
             of words by SQuAD's rules; `rouge`, ROUGE-1, -2 and -L (F); `bleu`, with chrF.
         max_tokens: the most tokens that are written; default: as the longest answer of training.
 
     Also called: seq2seq.
-    Reference: Raffel et al. 2020, sections 2.4 and 3.5.2.
+    Reference: Raffel et al. 2020, sections 2.4 and 3.5.2, and appendix D.
     """
+
+    continues: ClassVar[bool] = True
+    decoder_tokens: ClassVar[tuple[str, ...]] = DECODER_TOKENS
+    columns: ClassVar[tuple[Columns, ...]] = (Columns(), PASSAGE)
+    formats: ClassVar[Mapping[str, str]] = MappingProxyType({".json": ".json"})
 
     prefix: str = ""
     words: tuple[str, ...] = ()
@@ -76,7 +99,7 @@ class TextToText(WritingTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         for word in self.words:
-            if not all(word.partition("=")):
+            if not all(word.partition("=")[1:]):
                 raise ValueError(f"words: must be label=word each, got {word!r}")
 
     @property
@@ -90,32 +113,50 @@ class TextToText(WritingTask):
         return self.example
 
     def example(self, row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
-        """Return the example of a row, its sentences and its right answers joined."""
+        """Return the example of a row, its sentences and its right answers joined.
+
+        Raises:
+            UserError: an answer, or what the row has for a text, is neither text nor a number.
+        """
         text, label = row.get(columns.text), row.get(columns.label)
         joined = dict(row)
         if isinstance(text, LIST):
             joined[columns.text] = " ".join(text_of(sentence, source) for sentence in text)
-        if isinstance(label, LIST):
-            joined[columns.label] = BETWEEN.join(
-                label_of(answer, source).strip() for answer in label
-            )
-        return example_of(joined, columns, source)
+        answers = _listed(label, source)
+        if answers is not None:
+            joined[columns.label] = BETWEEN.join(answers)
+        example = example_of(joined, columns, source)
+        has_none = answers == [] and (isinstance(label, Mapping) or _are_passages(columns))
+        if example is None or not has_none:
+            return example
+        return example._replace(label=BETWEEN)  # "" would be no label
+
+    def for_columns(self, columns: Columns) -> TextToText:
+        """Return the task with T5's prefix for questions about passages, unless it has its own."""
+        if not _are_passages(columns) or "{text}" in self.prefix:
+            return self
+        return replace(self, prefix=self.prefix + QUESTION)
 
     def notes(self, train: Sequence[Labelled], dev: Sequence[Labelled]) -> list[str]:
         """Return a note on the share of dev answers that also occur in training."""
-        if self.metric != "answer":
+        asked = [answers for e in dev if (answers := answers_of(e))[0]]
+        if self.metric != "answer" or not asked:
             return []
-        share = share_known([answers_of(e) for e in dev], [a for e in train for a in answers_of(e)])
+        share = share_known(asked, [a for e in train for a in answers_of(e) if a])
         return [f"{share:.1%} of the dev answers are answers of training examples too"]
 
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
-        """Return the labels of the training examples, sorted; none if the model may write any.
+        """Return the labels of the training examples, sorted; "" is that of no answer.
+
+        If the model may write any answer, "" alone is a label.
 
         Raises:
             UserError: what the metric requires is not installed.
         """
         require(self.metric)
-        return () if self.writes else tuple(sorted({answers_of(e)[0] for e in train}))
+        if self.writes:
+            return ("",) if any(e.label == BETWEEN for e in train) else ()
+        return tuple(sorted({answers_of(e)[0] for e in train}))
 
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
@@ -129,7 +170,9 @@ class TextToText(WritingTask):
         def encoded() -> Iterator[EncodedExample]:
             for chunk in batched(examples):
                 sources = tokenizer.encode_batch([with_prefix(e, self.prefix).text for e in chunk])
-                answers = tokenizer.encode_batch([self.word_of(answers_of(e)[0]) for e in chunk])
+                answers = tokenizer.encode_batch(
+                    [self.word_of(answers_of(e)[0]) if e.label else "" for e in chunk]
+                )
                 for example, source, answer in zip(chunk, sources, answers, strict=True):
                     if example.label and not len(answer):
                         raise UserError(
@@ -142,7 +185,7 @@ class TextToText(WritingTask):
 
     def word_of(self, label: str) -> str:
         """Return the text that is written for a label."""
-        return self._words.get(label, label)
+        return self._words.get(label, label or UNANSWERABLE)
 
     @cached_property
     def _words(self) -> dict[str, str]:
@@ -150,7 +193,7 @@ class TextToText(WritingTask):
 
     def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> WrittenTargets:
         """Return the right answers as texts; their ids are those of `encode`."""
-        references = [[self.word_of(answer) for answer in answers_of(e)] for e in examples]
+        references = [[self.word_of(a) if a else "" for a in answers_of(e)] for e in examples]
         return WrittenTargets((), references, [e.text for e in examples])
 
     def place(self, targets: Any, encoded: Sequence[EncodedExample]) -> Any:
@@ -194,7 +237,9 @@ class TextToText(WritingTask):
             targets: the answers, a list of (tokens,) int64; if the task writes, with their texts.
         """
         if self.metric != "accuracy":
-            return text_scores(self.metric, outputs.tolist(), targets.references)
+            none = tuple({"" for right in targets.references if not right[0]})
+            answers = [self.answer_of(text, none) for text in outputs.tolist()]
+            return text_scores(self.metric, answers, targets.references)
         if outputs.dtype.kind == "i":
             answers = [row[row >= 0] for row in outputs.astype(np.int64)]
             pairs = zip(answers, targets, strict=True)
@@ -232,7 +277,8 @@ class TextToText(WritingTask):
             for chunk in batched(map(self.word_of, labels)):
                 yield from map(len, prompted.tokenizer.encode_batch(chunk))
 
-        return max(lengths(), default=1) + len(prompted.end_token)
+        has_end = prompted.continues or len(prompted.end_token)
+        return max(lengths(), default=1) + int(has_end > 0)
 
     def starts(
         self,
@@ -242,9 +288,10 @@ class TextToText(WritingTask):
         most: int,
     ) -> tuple[list[Start], int]:
         """Return the sources, cut so that the longest answer still has a position."""
-        room = max(source_room(prompted, template.length, most), 1)
+        form = AnswerForm.of(prompted, template)
+        room = max(form.source_room(most), 1)
         encoded = self.encode(examples, prompted.tokenizer, template)
-        starts = [Start(prompted.source_of(e.ids[:room]), e.ids[:0]) for e in encoded]
+        starts = [form.start(form.source(e.ids[:room])) for e in encoded]
         return starts, sum(len(e.ids) > room for e in encoded)
 
     def answer_of(self, text: str, labels: tuple[str, ...]) -> str:
@@ -253,5 +300,26 @@ class TextToText(WritingTask):
 
 
 def answers_of(example: Labelled) -> list[str]:
-    """Return the right answers to an example."""
-    return example.label.split(BETWEEN)
+    """Return the right answers to an example; "" if it has none."""
+    return [""] if example.label == BETWEEN else example.label.split(BETWEEN)
+
+
+def _listed(cell: Any, source: str) -> list[str] | None:
+    """Return the answers that a cell lists, as texts or in SQuAD's layout; None if it is one.
+
+    Raises:
+        UserError: an answer is neither text nor a number.
+    """
+    if isinstance(cell, Mapping) or (
+        isinstance(cell, LIST) and any(isinstance(answer, Mapping) for answer in cell)
+    ):
+        texts = (text.strip() for (text,) in read_answers(cell, {"text": str}, source))
+        return [text for text in texts if text]
+    if not isinstance(cell, LIST):
+        return None
+    return [label_of(answer, source).strip() for answer in cell]
+
+
+def _are_passages(columns: Columns) -> bool:
+    """Return whether the texts are passages with questions."""
+    return (columns.text, columns.pair) == (PASSAGE.text, PASSAGE.pair)

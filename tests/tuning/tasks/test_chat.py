@@ -300,7 +300,7 @@ def test_an_encoder_is_refused_in_one_line(
     call = ["tune", str(run), "--task", "chat", "--train", str(file), "--dev", str(file), "--quiet"]
     assert command(call) == 2
     line = capsys.readouterr().err.splitlines()[-1]
-    assert "was not trained to answer a source; --task text_to_text, chat and prefer work" in line
+    assert "was not trained to write text; --task text_to_text, chat and prefer work" in line
     bad = tmp_path / "b.jsonl"
     bad.write_text(json.dumps(conversation("u:x", "u:y")) + "\n")
     call[call.index("--train") + 1] = str(bad)

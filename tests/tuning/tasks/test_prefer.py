@@ -240,7 +240,7 @@ def test_an_encoder_is_refused_in_one_line(
     file.write_text(json.dumps(ROWS[0]) + "\n")
     call = ["tune", str(run), "--task", "prefer", "--train", str(file), "--dev", str(file)]
     assert command([*call, "--quiet"]) == 2
-    assert "prefer work with models that were" in capsys.readouterr().err.splitlines()[-1]
+    assert "work with models that answer a source" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_an_epoch_of_lower_perplexity_or_loss_is_the_better_one(tmp_path: Path) -> None:

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from foreword.api.predict import predict
+from foreword.api.tune import tune as run_tune
+from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.evaluation.decoding import generate
 from foreword.evaluation.prompting import PromptedModel
@@ -16,10 +21,11 @@ from foreword.runs.trained_model import open_run
 from foreword.tuning.answers import AnswerExamples
 from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.input_template import template_of
-from foreword.tuning.labelled import Labelled
+from foreword.tuning.labelled import Columns, Labelled
 from foreword.tuning.predict import load_tuned
 from foreword.tuning.result import save_network, score_cells
 from foreword.tuning.run import tune
+from foreword.tuning.squad import exact_match, right_answers
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
@@ -27,6 +33,8 @@ from foreword.tuning.task_mixture import mix_tasks, with_prefix
 from foreword.tuning.tasks.text_to_text import TextToText
 from tests.train.runs import short_spans
 from tests.tuning.runs import PARTS, make_run, reviews
+from tests.tuning.tasks.test_span import questions
+from tests.tuning.tasks.test_span import write as write_squad
 
 FAST = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=6, precision="fp32")
 TASK = TextToText("the ", ("bad=dull grim", "good=fine"))  # one answer of two words, one of one
@@ -67,11 +75,12 @@ def batches(folder: Path, layout: str, lengths: list[int]) -> tuple[AnswerExampl
     prompted = PromptedModel.of(open_run(make_run(folder, layout), "cpu"))
     examples = [Labelled(" ".join(["film"] * n), "warm day"[: 4 + n % 2 * 4]) for n in lengths]
     template = template_of(prompted.recipe, prompted.vocab, None)
+    template = replace(template, is_causal=not prompted.answers)
     encoded = TextToText().encode(examples, prompted.tokenizer, template)
     return AnswerExamples.of(prompted, encoded, template), prompted
 
 
-@pytest.mark.parametrize("layout", ["encoder_decoder", "prefix"])
+@pytest.mark.parametrize("layout", ["encoder_decoder", "prefix", "decoder", "hybrid", "recurrent"])
 def test_packed_examples_give_the_outputs_of_each_alone(tmp_path: Path, layout: str) -> None:
     answers, prompted = batches(tmp_path, layout, [3, 9, 1, 22, 5, 12])
     packed = next(answers.batches(np.arange(6), "cpu"))
@@ -87,7 +96,7 @@ def test_packed_examples_give_the_outputs_of_each_alone(tmp_path: Path, layout: 
                 torch.testing.assert_close(states[where], expected, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("layout", ["encoder_decoder", "prefix"])
+@pytest.mark.parametrize("layout", ["encoder_decoder", "prefix", "decoder"])
 def test_the_fused_loss_equals_that_of_all_logits(tmp_path: Path, layout: str) -> None:
     answers, prompted = batches(tmp_path, layout, [3, 9, 1])
     network = build_network(prompted, TextToText(), ("day",), None)
@@ -162,9 +171,44 @@ def test_tasks_are_mixed_in_proportion_or_by_temperature() -> None:
         mix_tasks(tasks, 0.5)
 
 
-def test_a_model_without_a_source_is_refused(tmp_path: Path) -> None:
-    trained = open_run(make_run(tmp_path, "decoder"), "cpu")
-    with pytest.raises(UserError, match=r"not trained to answer a source.* --task classify works"):
+def test_a_decoder_reads_the_text_and_is_scored_on_the_answer_and_its_end(tmp_path: Path) -> None:
+    answers, prompted = batches(tmp_path, "decoder", [2, 50])
+    token = prompted.tokenizer.token
+    (batch,) = answers.batches(np.asarray([0]), "cpu")
+    assert [token(int(i)) for i in batch.batch.ids[0]] == ["film", "film", "[SEP]", "warm", "</s>"]
+    assert [token(int(i)) for i in batch.targets] == ["warm", "</s>"]
+    assert batch.columns.tolist() == [2, 3]
+    # A text that is too long loses its end; text and answer share the length of pretraining.
+    long = answers.encoded[1]
+    assert long.was_cut and len(long.ids) + len(long.written) == 32
+    assert [token(int(i)) for i in long.written] == ["warm", "</s>"]
+    assert answers.template.fresh == (prompted.vocab.id("[SEP]"),)  # </s> ended texts before
+
+
+def test_a_long_answer_of_a_decoder_leaves_half_of_the_row_to_the_text(tmp_path: Path) -> None:
+    prompted = PromptedModel.of(open_run(make_run(tmp_path, "decoder"), "cpu"))
+    template = template_of(prompted.recipe, prompted.vocab, None)
+    for source, answer, expected in ((40, 40, (16, 16)), (5, 40, (6, 26)), (40, 4, (27, 5))):
+        example = Labelled("film " * source, "day " * answer)
+        encoded = TextToText().encode([example], prompted.tokenizer, template)
+        (one,) = AnswerExamples.of(prompted, encoded, template).encoded
+        assert (len(one.ids), len(one.written)) == expected
+        assert one.was_cut
+
+
+def test_generate_says_that_it_only_continues_what_a_tuned_decoder_would_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, pairs = make_run(tmp_path / "run", "decoder"), [("the film", "fine")] * 2
+    out = run_tune(run, pairs, pairs, task="text_to_text", epochs=1, seeds=1, progress=False).out
+    for folder, is_tuned in ((run, False), (out, True)):
+        assert command(["generate", str(folder), "the film", "--tokens", "2"]) == 0
+        assert ("tuned to answer texts" in capsys.readouterr().err) is is_tuned
+
+
+def test_a_model_that_writes_no_text_is_refused(tmp_path: Path) -> None:
+    trained = open_run(make_run(tmp_path, "encoder"), "cpu")
+    with pytest.raises(UserError, match=r"not trained to write text.* classify and span work with"):
         tune(trained, TASK, reviews(8, 1), reviews(8, 2), FAST)
 
 
@@ -198,3 +242,90 @@ def test_a_score_that_the_baseline_lacks_may_choose_the_epoch(tmp_path: Path) ->
 def test_words_must_name_a_label() -> None:
     with pytest.raises(ValueError, match="words: must be label=word each, got 'good'"):
         TextToText(words=("good",))
+
+
+# -- questions about passages ----------------------------------------------------------------------
+
+PASSAGES = Columns("context", "answers", "question")
+
+
+@pytest.mark.parametrize(
+    ("answers", "right"),
+    [
+        ([{"text": "warm", "answer_start": 0}, {"text": "a day", "answer_start": 9}], 2),
+        ({"text": ["warm", "a day"], "answer_start": [0, 9]}, 2),
+        ([], 0),
+        ({"text": [], "answer_start": []}, 0),
+    ],
+)
+def test_answers_in_squads_layouts_are_read(answers: Any, right: int) -> None:
+    row = {"context": "warm was a day", "question": "what", "answers": answers}
+    example = TextToText().example(row, PASSAGES, "a:1")
+    assert example is not None
+    task = TextToText(metric="answer").for_columns(PASSAGES)
+    assert with_prefix(example, task.prefix).text == "question: what context: warm was a day"
+    targets = task.targets([example], ())
+    assert targets.references == ([["warm", "a day"]] if right else [[""]])
+    assert task.labels([example]) == (() if right else ("",))
+    alias, none = (np.asarray([text], dtype=object) for text in ("The day!", "unanswerable"))
+    assert task.scores(alias, targets)["exact_match"] == float(right > 0)
+    assert task.scores(none, targets)["exact_match"] == float(right == 0)
+    assert TextToText().example({**row, "answers": None}, PASSAGES, "a:1") == example._replace(
+        label=""
+    )
+
+
+def test_a_prefix_with_the_text_replaces_t5s_form_of_questions() -> None:
+    own = TextToText(prefix="{text} -> {pair}")
+    assert own.for_columns(PASSAGES) is own
+    named = TextToText(prefix="squad ").for_columns(PASSAGES)
+    assert named.prefix == "squad question: {pair} context: {text}"
+    assert named.for_columns(Columns()) is named
+
+
+def fine_or_nothing(count: int, seed: int) -> list[dict[str, Any]]:
+    """Questions that "fine" answers, or that have no answer."""
+    rows = questions(count, seed)
+    for row in rows:
+        for answer in row["answers"]:
+            row["context"] = row["context"].replace(answer["text"], "fine")
+            answer["text"] = "fine"
+    return rows
+
+
+def test_questions_about_passages_are_predicted_as_scored(tmp_path: Path) -> None:
+    run, rows = make_run(tmp_path / "run", "encoder_decoder"), fine_or_nothing(24, 2)
+    train = write_squad(tmp_path / "train.json", fine_or_nothing(300, 1))
+    dev = tmp_path / "dev.jsonl"
+    dev.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    how: dict[str, Any] = {"device": "cpu", "progress": False}
+    known = {"task.metric": "answer", "task.words": ["=dull grim"]}  # words of the vocabulary
+    result = run_tune(
+        run, train, dev, task="text_to_text", settings=known, seeds=1, epochs=6, lr=3e-3,
+        precision="fp32", **how,
+    )  # fmt: skip
+    tuned, baseline = result.rows
+    assert baseline["exact_match"] == 0.5  # half have no answer
+    assert tuned["exact_match"] > 0.5
+    found = predict(result.out, dev, **how).predictions
+    assert "" in found and "dull grim" not in found
+    right = [right_answers([one["text"] for one in row["answers"]]) for row in rows]
+    scores = [exact_match(answer, one) for answer, one in zip(found, right, strict=True)]
+    assert np.mean(scores) == pytest.approx(tuned["exact_match"])
+    # As pairs, and as the official script reads them.
+    pairs = [(row["context"], row["question"]) for row in rows]
+    assert predict(result.out, pairs, **how).predictions == found
+    predict(result.out, dev, out=tmp_path / "out.json", **how)
+    written = json.loads((tmp_path / "out.json").read_text())
+    assert written == dict(zip([row["id"] for row in rows], found, strict=True))
+
+
+def test_a_file_of_another_task_is_refused_with_the_tasks_that_read_it(tmp_path: Path) -> None:
+    run, file = make_run(tmp_path / "run"), write_squad(tmp_path / "a.json", questions(4, 1))
+    with pytest.raises(UserError, match=r"\.json is read by --task span and text_to_text$"):
+        run_tune(run, file, file, task="classify", progress=False)
+    rows = tmp_path / "a.jsonl"
+    answers = {"text": ["a"], "answer_start": [0]}
+    rows.write_text(json.dumps({"text": "a", "label": answers}) + "\n")
+    with pytest.raises(UserError, match="got dict; --task span and text_to_text read answers"):
+        run_tune(run, rows, rows, task="classify", progress=False)
