@@ -16,6 +16,8 @@ from foreword.comparison.probing import GridText, texts_of
 from foreword.comparison.results import Results
 from foreword.comparison.sweep import describe
 
+COLUMNS = 5  # at most, so that many measures are read on a page
+WIDTH_OF_LOSSES = 2  # columns
 BAR_WIDTH = 0.38  # of two bars side by side
 MOST_INSIDE = 6  # curves; with more, the legend would hide some and moves outside
 LOG_SCALE_RATIO = 100  # largest / smallest amount spent, above which the axis is logarithmic
@@ -40,11 +42,13 @@ def write_plot(results: Results) -> str:
         measure for measure in grid.measures if measure not in texts and results.metric(measure)
     ]
     with matplotlib.rc_context(figures.STYLE):
-        figure = Figure(figsize=(6.5 + 3.6 * len(panels), 4.6), layout="constrained")
-        widths = [6.5, *[3.6] * len(panels)]
-        axes = figure.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0]
-        _plot_losses(axes[0], results)
-        for axis, panel in zip(axes[1:], panels, strict=True):
+        columns = min(WIDTH_OF_LOSSES + len(panels), COLUMNS)
+        rows = math.ceil((WIDTH_OF_LOSSES + len(panels)) / columns)
+        figure = Figure(figsize=(3.6 * columns, 4.6 * rows), layout="constrained")
+        cells = figure.add_gridspec(rows, columns)
+        _plot_losses(figure.add_subplot(cells[0, :WIDTH_OF_LOSSES]), results)
+        for number, panel in enumerate(panels, WIDTH_OF_LOSSES):
+            axis = figure.add_subplot(cells[divmod(number, columns)])
             if isinstance(panel, list):
                 _plot_texts(axis, results, panel)
             else:
