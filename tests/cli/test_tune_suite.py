@@ -276,6 +276,6 @@ def test_every_family_can_do_a_suite(
 
 def test_the_suites_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["show", "suites", "--json"]) == 0
-    (glue,) = json.loads(capsys.readouterr().out)
+    glue = json.loads(capsys.readouterr().out)[0]
     assert glue["suite"] == "glue"
     assert "CoLA (matthews)" in glue["tasks"]

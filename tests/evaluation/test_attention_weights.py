@@ -68,7 +68,7 @@ def test_weights_are_the_softmax_of_scaled_products_without_positions() -> None:
     ids = torch.from_numpy(model.with_special_tokens(model.tokenizer.encode(TEXT)))[None]
     block = model.model.backbone.stack.blocks[0]
     with torch.no_grad():
-        x = block._enter(model.model.backbone.embedding.token(ids), block.attention_norm)
+        x = block._pre_norm(model.model.backbone.embedding.token(ids), block.attention_norm)
         attention = block.attention
         q = attention.query(x).view(1, -1, attention.heads, attention.d_head)
         k = attention.key_value(x).view(1, -1, 2, attention.heads, attention.d_head)[:, :, 0]
