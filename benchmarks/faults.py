@@ -31,6 +31,7 @@ from pathlib import Path
 
 from parallel import write_text
 
+from foreword.testing.processes import process_of
 from foreword.train import checkpoint
 
 LATE = 20  # seconds after which the second machine joins
@@ -67,7 +68,7 @@ class Runs:
             file = newest / f"weights-{self._processes}-of-{self._processes}.safetensors"
             os.truncate(file, file.stat().st_size // 2)
 
-        return self._interrupted("damaged", signal.SIGKILL, cut)
+        return self._interrupted("damaged", signal.SIGKILL, cut, "the one before it is used")
 
     def restarted(self) -> str:
         """Kill a process; torchrun starts all again."""
@@ -92,9 +93,20 @@ class Runs:
         return self._line("late", 0.0, self._output("late"), run)
 
     def _interrupted(
-        self, name: str, fault: signal.Signals, then: Callable[[Path], None] = lambda run: None
+        self,
+        name: str,
+        fault: signal.Signals,
+        then: Callable[[Path], None] = lambda run: None,
+        expected: str = "",
     ) -> str:
-        """Send a signal to the last process in the middle of a run, and resume when all ended."""
+        """Send a signal to the last process in the middle of a run, and resume when all ended.
+
+        Args:
+            name: of the case.
+            fault: the signal.
+            then: what is done to the run before it is resumed.
+            expected: what the resumed run must say; that line is shown.
+        """
         launcher = self._started(name)
         run = self._in_the_middle(name)
         os.kill(process_of(self._processes - 1, launcher.pid), fault)
@@ -105,6 +117,8 @@ class Runs:
         then(run)
         words = ["resume", str(run), "--processes", str(self._processes), "--quiet"]
         self._finished(self._command(["-m", "foreword", *words], name), name)
+        if expected and not (said := self._output(name, expected)):
+            raise SystemExit(f"{name}: the resumed run does not say that {expected}")
         return self._line(name, seconds, said, run)
 
     def _started(
@@ -143,11 +157,11 @@ class Runs:
             raise SystemExit(f"{name}: status {command.returncode}; {self._output(name)}")
         return self._folder / name
 
-    def _output(self, name: str) -> str:
+    def _output(self, name: str, part: str = "foreword: ") -> str:
+        """Return the first printed line that has a part, "" if none has."""
         lines = (self._folder / f"{name}.log").read_text().splitlines()
-        return next((line for line in lines if line.startswith("foreword: ")), "").replace(
-            f"{self._folder}/", ""
-        )
+        line = next((line for line in lines if part in line), "")
+        return line.replace(f"{self._folder}/", "")
 
     def _weights(self, run: Path) -> list[bytes]:
         """Return the files of the last weights."""
@@ -158,15 +172,6 @@ class Runs:
         same = "same" if self.is_same else "OTHER"
         time_taken = f"{seconds:.1f}" if seconds else "-"
         return f"{name:12}{time_taken:>8}  {same:8}{said}"
-
-
-def process_of(rank: int, launcher: int) -> int:
-    """Return the process of a rank, a child of its launcher, by its environment."""
-    for children in Path(f"/proc/{launcher}/task").glob("*/children"):
-        for child in children.read_text().split():
-            if f"\0RANK={rank}\0".encode() in Path(f"/proc/{child}/environ").read_bytes():
-                return int(child)
-    raise SystemExit(f"no process of rank {rank}")
 
 
 def _last_step(run: Path) -> int:

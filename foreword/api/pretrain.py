@@ -16,7 +16,7 @@ from foreword.errors import UserError
 from foreword.evaluation.loaded import LoadedModel, load
 from foreword.evaluation.samples import samples
 from foreword.probes._contract import Probe
-from foreword.probes._while_training import probing, tables_of
+from foreword.probes._while_training import probe_of, probing, tables_of
 from foreword.ranges import CountOrZero
 from foreword.runs import run as running
 from foreword.runs.override import override
@@ -179,9 +179,10 @@ def pretrain(
             extend_vocabulary=extend_vocabulary,
             note=display.note,
         )
-        recipe_probes = tables_of(run_request.recipe.probes)
-        inputs = replace(run_request.inputs, probes=recipe_probes + tables)
-        run_request = replace(run_request, inputs=inputs)
+        recipe_probes = tuple(map(probe_of, run_request.recipe.probes))
+        inputs = replace(run_request.inputs, probes=tables_of(recipe_probes) + tables)
+        probed = replace(run_request.recipe, probes=recipe_probes)
+        run_request = replace(run_request, recipe=probed, inputs=inputs)
         with _arguments.kept(texts, run):
             return _start(run_request, run, display, hooks=hooks, track=track)
 

@@ -212,6 +212,7 @@ class Grid(Ranged):
         over = [self.set, cell.set, as_table(values or {})]
         try:
             recipe = config.load(Recipe, config.RECIPES.find(cell.recipe), *over)
+            recipe = replace(recipe, probes=tuple(map(with_absolute_paths, recipe.probes)))
         except UserError as error:
             raise UserError(f"cell '{cell.name}': {error}") from error
         train = replace(recipe.train, seed=seed)

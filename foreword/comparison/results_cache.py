@@ -101,7 +101,10 @@ def settings_of_task(task: GridTask) -> GridTask:
 def find(files: Iterable[Path], key: Any) -> Path | None:
     """Return the first of the JSON files with this key; None if there is none."""
     for file in sorted(files):
-        written = file.stat()
+        try:
+            written = file.stat()
+        except OSError:
+            continue  # it is gone
         if _key_in(file, type(key), written.st_mtime_ns, written.st_size) == key:  # type: ignore[arg-type]
             return file
     return None

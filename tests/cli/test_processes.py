@@ -20,20 +20,12 @@ from foreword.cli._launch import launch, status_of
 from foreword.cli._process import INTERRUPTED, PEER_ENDED
 from foreword.cli.main import run as run_cli
 from foreword.errors import PeerError, UserError
+from foreword.testing.processes import process_of
 from foreword.train import checkpoint, joining
 from tests import forking
 from tests.train import runs
 
 pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="reads /proc")
-
-
-def process_of(rank: int, launcher: int) -> int:
-    """Return the process of a rank, by its environment."""
-    for children in Path(f"/proc/{launcher}/task").glob("*/children"):
-        for child in children.read_text().split():
-            if f"\0RANK={rank}\0".encode() in Path(f"/proc/{child}/environ").read_bytes():
-                return int(child)
-    raise AssertionError(f"no process of rank {rank}")
 
 
 def test_a_process_that_is_killed_as_all_save_ends_all_and_is_named(tmp_path: Path) -> None:

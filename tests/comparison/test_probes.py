@@ -106,6 +106,22 @@ def test_with_several_seeds_probes_have_intervals(folder: Path, tmp_path: Path) 
         assert interval.count == 2 and not math.isnan(interval.half_width)
 
 
+def test_the_probes_of_a_recipe_are_run_as_it_trains(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    cell = {**CAUSAL, "set": {"probes": [MINIMAL]}}
+    out = tmp_path / "out"
+    assert begun(folder, out, cells=[cell], probes=None) == ["decoder, seed 1: pretraining"]
+    assert [record["step"] for record in runs.logged(out / "runs" / "decoder-1", "probes")]
+    grid = load_grid(grids.write_grid(folder, cells=[cell]))
+    recipe = grid.recipe(grid.cells[0], seed=1)
+    assert str(folder / "pairs.jsonl") in recipe.dumps()  # workers have other folders
+    missing = {**CAUSAL, "set": {"probes": [{**MINIMAL, "files": "no.jsonl"}]}}
+    with pytest.raises(UserError, match=r"cell 'decoder': .*no\.jsonl: no such"):
+        grids.compare(folder, tmp_path / "other", cells=[missing], tasks=[])
+
+
 def test_a_changed_file_repeats_its_probe_alone(folder: Path, tmp_path: Path) -> None:
     begun(folder, tmp_path / "out")
     with (folder / "pairs.jsonl").open("a", encoding="utf-8") as file:
