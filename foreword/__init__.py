@@ -18,7 +18,7 @@ The functions are verbs of the command line, with the same names, arguments and 
     pretrain    a model from a recipe and text; resume continues a run
     tune        fine-tune a pretrained model on labelled text; tune_suite on the tasks of GLUE
     predict     labels, numbers or texts of a fine-tuned model, for texts or a file
-    evaluate    the loss on held-out text, next to counting
+    evaluate    the loss on held-out text, next to counting; evaluate_tuned scores on labelled text
     compare     several recipes at one budget
     probe       the inside of models, or their answers to a suite such as LAMBADA
     load        a trained model: fill, generate, score, encode, predict
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from foreword.api.clean import clean
     from foreword.api.compare import compare
     from foreword.api.evaluate import evaluate
+    from foreword.api.evaluate_tuned import evaluate_tuned
     from foreword.api.load import load
     from foreword.api.predict import predict
     from foreword.api.prepare import prepare
@@ -49,8 +50,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "TrainingStoppedError", "UserError", "clean", "compare", "evaluate", "load", "predict",
-    "prepare", "pretrain", "probe", "resume", "show", "tune", "tune_suite",
+    "TrainingStoppedError", "UserError", "clean", "compare", "evaluate", "evaluate_tuned", "load",
+    "predict", "prepare", "pretrain", "probe", "resume", "show", "tune", "tune_suite",
 ]  # fmt: skip
 
 

@@ -120,6 +120,15 @@ def path(value: PathName, name: str) -> Path:
     return Path(_not_empty(value, name))
 
 
+def distinct_names(folders: Sequence[Path]) -> list[str]:
+    """Return the name of each folder; its path if another one has that name."""
+    names = [folder.absolute().name for folder in folders]
+    return [
+        name if names.count(name) == 1 else str(folder)
+        for name, folder in zip(names, folders, strict=True)
+    ]
+
+
 def _not_empty(value: PathName, name: str) -> str:
     if not isinstance(value, str | PathLike):
         raise UserError(f"{name}: expected a path, got {reprlib.repr(value)}")

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from foreword import kinds
+from foreword import kinds, stored
 from foreword.api import _arguments
 from foreword.api._arguments import PathName
 from foreword.data.given import items_of, texts_of
@@ -24,13 +24,17 @@ from foreword.tuning.given_tables import (
     records_table,
 )
 from foreword.tuning.labelled import Columns, Labelled
+from foreword.tuning.predict import TunedModel
 from foreword.tuning.predictor import TunedOn
+from foreword.tuning.result import SCORES
 from foreword.tuning.table import ExampleTable, chosen_columns, labelled, read_table
 from foreword.tuning.table_files import SEPARATED, ending_of, format_of
 from foreword.tuning.task_mixture import with_prefix
 from foreword.tuning.tasks._contract import Task
+from foreword.tuning.written import TunedWriter
 
 Examples = PathName | Iterable[Any]
+AS_TUNED: Mapping[str, None] = {TEXT: None, PAIR: None, LABEL: None}
 
 
 @dataclass(frozen=True)
@@ -264,6 +268,75 @@ class ExampleReader:
         columns = train.columns[0]
         is_pair = None if self.task.compares_texts else bool(columns.pair)
         return TunedOn(columns.text, columns.pair, tuple(self.prefixes), is_pair)
+
+
+@dataclass(frozen=True)
+class TunedExamples:
+    """Labelled examples as a fine-tuned model reads them.
+
+    Attributes:
+        examples: with their task prefixes.
+        skipped: the number of rows without text or label.
+        sources: where they came from.
+        description: the same, as results record it.
+    """
+
+    examples: LabelledTexts
+    skipped: int
+    sources: Sequence[ExampleSource]
+    description: str | list[str]
+
+
+def tuned_examples(
+    models: Sequence[TunedModel | TunedWriter],
+    data: Examples | None,
+    given: Mapping[str, str | None] = AS_TUNED,
+    *,
+    columns: str = "",
+    prefix: str | None = None,
+    option: str = "--data",
+) -> list[TunedExamples]:
+    """Return labelled examples in the form in which each model was tuned.
+
+    Args:
+        models: fine-tuned models, of one task.
+        data: the examples; default: those that each model was scored on.
+        given: the column of each field of `Columns`; None as tuned.
+        columns: names of all columns, `a,b,c`, if the files have no header.
+        prefix: task prefix; default: the one of training.
+        option: the option that names the examples, for messages.
+
+    Raises:
+        UserError: there are none, a file cannot be read, or they do not fit a model.
+    """
+    sources = None if data is None else sources_of(data, "data", models[0].task)
+    read = []
+    for model in models:
+        known: Mapping[str, Any] = stored.read(model.source / SCORES)["settings"]["data"]
+        prefixes: list[str] = []
+        own = sources
+        if own is None:
+            files = [known["dev"]] if isinstance(known["dev"], str) else list(known["dev"])
+            prefixes = list(known.get("prefix") or [])[: len(files)]
+            if missing := [file for file in files if not Path(file).is_file()]:
+                raise UserError(f"{missing[0]}: no such file; {option} names labelled examples")
+            own = sources_of(files, "dev", model.task)
+        tuned = (
+            {} if own[0].columns else {n: known.get(n) or None for n in ("text", "pair", "label")}
+        )
+        named = {name: value for name, value in given.items() if value is not None}
+        reader = ExampleReader.of(model.task, columns, prefixes, **tuned | named)
+        part = reader.read((), own).scored["dev"]
+        model.tuned_on.require_form(is_pair=bool(part.columns[0].pair))
+        examples = part.together
+        if not prefixes:
+            examples = LabelledTexts.of(model.tuned_on.with_prefix(e, prefix) for e in examples)
+        if not examples:
+            raise UserError(f"{part.description}: no example has a text and a label")
+        read.append(TunedExamples(examples, part.skipped, own, part.description))
+    if len({len(part.examples) for part in read}) > 1:
+        raise UserError(f"the models were scored on different examples; {option} names some")
+    return read
 
 
 def name_of(train: Sequence[ExampleSource]) -> str:

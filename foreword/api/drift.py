@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from foreword import atomic, stored
-from foreword.api._examples import ExampleReader, sources_of
+from foreword import atomic
+from foreword.api._arguments import distinct_names
+from foreword.api._examples import tuned_examples
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.errors import UserError
 from foreword.runs.provenance import command
@@ -26,9 +27,9 @@ from foreword.tuning.drift import (
     way_of,
 )
 from foreword.tuning.labelled import Labelled
-from foreword.tuning.predict import TunedModel, load_tuned
+from foreword.tuning.predict import load_tuned
 from foreword.tuning.predictor import is_tuned
-from foreword.tuning.result import SCORES, metric_name
+from foreword.tuning.result import metric_name
 from foreword.tuning.tuned_start import open_start
 
 LINE = tuple(np.linspace(-0.5, 2.0, 21).tolist())  # points of a line: 0 the start, 1 the end
@@ -83,9 +84,10 @@ def drift(
     trained = open_start(runs.pop(), device)
     place = trained.run / "evaluations"
     atomic.require_writable(place, is_folder=True, remedy=atomic.MOVE_AWAY)
+    read = tuned_examples(models, dev, option="--dev")
     ways = [
-        way_of(model, trained, _examples(model, dev, examples), _name(folder, folders))
-        for folder, model in zip(folders, models, strict=True)
+        way_of(model, trained, _evenly(part.examples, examples), name)
+        for model, part, name in zip(models, read, distinct_names(folders), strict=True)
     ]
     with progress_of(progress) as display:
         advance = display.stage("measuring")
@@ -179,30 +181,8 @@ def _run_of(folder: Path, run: Path | None) -> Path:
     return parent
 
 
-def _name(folder: Path, folders: Sequence[Path]) -> str:
-    names = [f.absolute().name for f in folders]
-    name = folder.absolute().name
-    return name if names.count(name) == 1 else str(folder)
-
-
-def _examples(model: TunedModel, dev: Path | None, limit: int) -> list[Labelled]:
-    """Return labelled examples in the form of those that a model was scored on.
-
-    Raises:
-        UserError: there are none.
-    """
-    data: Mapping[str, Any] = stored.read(model.source / SCORES)["settings"]["data"]
-    files = [str(dev)] if dev else data["dev"]
-    files = [files] if isinstance(files, str) else files
-    if missing := [file for file in files if not Path(file).is_file()]:
-        raise UserError(f"{missing[0]}: no such file; --dev names labelled examples")
-    columns = {name: data[name] for name in ("text", "pair", "label") if data.get(name)}
-    prefixes = list(data.get("prefix") or [])[: len(files)]
-    reader = ExampleReader(model.task, columns, [], prefixes)
-    sources = sources_of(files, "dev", model.task)
-    examples = [
-        example for task in reader.read((), sources).scored["dev"].tasks for example in task
-    ]
+def _evenly(examples: Sequence[Labelled], limit: int) -> Sequence[Labelled]:
+    """Return at most `limit` examples, evenly spaced; all for 0."""
     if not 0 < limit < len(examples):
         return examples
     return [examples[n * len(examples) // limit] for n in range(limit)]

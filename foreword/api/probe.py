@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from foreword import atomic, config, kinds, stored
 from foreword.api import _arguments
-from foreword.api._arguments import PathName, Paths, Settings, checked
+from foreword.api._arguments import PathName, Paths, Settings, checked, distinct_names
 from foreword.api._kind_pages import evaluation_suites
 from foreword.api._result import Result
 from foreword.api.progress import ProgressDisplay, progress_of
@@ -235,16 +235,14 @@ def _opened(
 ) -> list[ProbedModel]:
     """Return the models, each with a unique name."""
     paths = list(dict.fromkeys(_arguments.path(run, "RUN") for run in runs))
-    names = [path.absolute().name for path in paths]
     models = []
-    for path, name in zip(paths, names, strict=True):
+    for path, label in zip(paths, distinct_names(paths), strict=True):
         trained = load(path, device).trained
         for note in trained.notes:
             display.note(note)
         recipe = trained.recipe
         recipe = replace(recipe, read=_arguments.read_as(recipe.read, reading))
         trained = replace(trained, recipe=recipe)
-        label = name if names.count(name) == 1 else str(path)
         models.append(ProbedModel(label, trained, texts))
         if untrained:
             if trained.is_count_based:

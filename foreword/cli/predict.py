@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from foreword.cli import console
+from foreword.cli._column_options import ColumnOptions
 from foreword.cli._model_options import Device, Json, Quiet
-from foreword.cli._options import Options
-
-
-@dataclass(frozen=True)
-class ColumnOptions(Options):
-    """Which columns of the file hold what."""
-
-    text: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of the text; a number from 0 if the file has no header; default: as tuned."
-        ),
-    ] = None
-    pair: Annotated[
-        str | None, typer.Option(help="Column of a second text; default: as tuned.")
-    ] = None
-    columns: Annotated[
-        str, typer.Option(help="Names of all columns, a,b,c, if the file has no header.")
-    ] = ""
-    prefix: Annotated[
-        str | None, typer.Option(help="Task prefix; default: the one it was tuned with.")
-    ] = None
 
 
 def predict(

@@ -13,6 +13,7 @@ from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel
+from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.answers import AnswerExamples
 from foreword.tuning.backbone_dropout import has_dropout, with_dropout
 from foreword.tuning.drawing import Drawn, draw
@@ -23,9 +24,8 @@ from foreword.tuning.labelled import Labelled
 from foreword.tuning.rows import PackedExamples, PooledExamples
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import Task, Whole
+from foreword.tuning.writing import WritingTask
 from foreword.types import Array
-
-FURTHER = "further "  # before the names of further examples, next to train and dev
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,6 @@ def encode(
     Raises:
         UserError: there is no dev example, or the task does not fit the model.
     """
-    train = drawn.examples
     if not dev:
         raise UserError("there is no dev example to score")
     if task.mix_layers and (template.start is not None or trained.recipe.layout.start):
@@ -152,35 +151,57 @@ def encode(
     if task.auxiliary and template.is_causal:
         _require_output_layer(trained, "task.auxiliary")
     labels = drawn.labels
-    parts = {"train": train, "dev": dev, **{FURTHER + name: p for name, p in further.items()}}
-    targets = {name: task.targets(part, labels) for name, part in parts.items()}
-    encoded = {name: task.encode(part, trained.tokenizer, template) for name, part in parts.items()}
-    numbers = drawn.numbers
-    if task.whole == "input":  # what is drawn are examples, and what is trained on their inputs
-        begins = first_inputs(encoded["train"])
-        numbers = tuple(_inputs_of(one_seeds, begins) for one_seeds in numbers)
-    if encoded["train"][0].answer is not None:
+    prompted = None
+    if isinstance(task, WritingTask):
         _require_output_layer(trained, "tasks that are answered in text")
         prompted = PromptedModel.of(trained)
-        answered: dict[str, PackedExamples] = {}
-        for name in parts:
-            answers = AnswerExamples.of(prompted, encoded[name], template, task.whole)
-            placed = task.place(targets[name], answers.encoded)
-            answered[name] = replace(answers, targets=placed)
-        return _data_of(answered, labels, numbers)
+
+    def pack(part: Sequence[Labelled]) -> PackedExamples:
+        return scoring_examples(task, part, labels, trained.tokenizer, template, prompted)
+
+    # Those to score come first: they are few, and their mistakes are found at once.
+    scored = {name: pack(part) for name, part in {"dev": dev, **further}.items()}
+    trained_on = pack(drawn.examples)
+    if isinstance(trained_on, PooledExamples):
+        auxiliary = task.auxiliary if template.is_causal else 0.0
+        trained_on = replace(trained_on, auxiliary=auxiliary, whole=task.whole)
+    numbers = drawn.numbers
+    if task.whole == "input":  # what is drawn are examples, and what is trained on their inputs
+        begins = first_inputs(trained_on.encoded)
+        numbers = tuple(_inputs_of(one_seeds, begins) for one_seeds in numbers)
+    return TuneData(trained_on, scored.pop("dev"), labels, numbers, scored)
+
+
+def scoring_examples(
+    task: Task,
+    examples: Sequence[Labelled],
+    labels: tuple[str, ...],
+    tokenizer: Tokenizer,
+    template: InputTemplate,
+    prompted: PromptedModel | None,
+) -> PooledExamples | AnswerExamples:
+    """Encode examples to be scored, or to be answered in text.
+
+    Args:
+        task: the task.
+        examples: with their labels.
+        labels: the labels, in the order of the outputs.
+        tokenizer: the model's.
+        template: the input template.
+        prompted: the model, if the task is answered in text.
+
+    Raises:
+        UserError: the examples do not fit the task, or a label is unknown.
+    """
+    targets = task.targets(examples, labels)
+    encoded = task.encode(examples, tokenizer, template)
+    if encoded[0].answer is not None:
+        assert prompted is not None
+        answers = AnswerExamples.of(prompted, encoded, template, task.whole)
+        return replace(answers, targets=task.place(targets, answers.encoded))
     # Outputs do not depend on others, so scoring never needs a batch as a whole.
-    scored_whole: Whole = "input" if task.whole == "input" else "example"
-    packed: dict[str, PackedExamples] = {
-        name: PooledExamples(
-            encoded[name],
-            task.place(targets[name], encoded[name]),
-            template,
-            task.auxiliary if name == "train" and template.is_causal else 0.0,
-            task.whole if name == "train" else scored_whole,
-        )
-        for name in parts
-    }
-    return _data_of(packed, labels, numbers)
+    whole: Whole = "input" if task.whole == "input" else "example"
+    return PooledExamples(encoded, task.place(targets, encoded), template, 0.0, whole)
 
 
 def with_reference(trained: TrainedModel, task: Task, data: TuneData) -> TuneData:
@@ -194,14 +215,6 @@ def with_reference(trained: TrainedModel, task: Task, data: TuneData) -> TuneDat
 
     further = {name: refer(part) for name, part in data.further.items()}
     return replace(data, train=refer(data.train), dev=refer(data.dev), further=further)
-
-
-def _data_of(
-    parts: dict[str, PackedExamples], labels: tuple[str, ...], numbers: tuple[Array, ...]
-) -> TuneData:
-    train, dev = parts.pop("train"), parts.pop("dev")
-    further = {name.removeprefix(FURTHER): part for name, part in parts.items()}
-    return TuneData(train, dev, labels, numbers, further)
 
 
 def _inputs_of(examples: Array, begins: Array) -> Array:

@@ -68,6 +68,11 @@ class TunedWriter(LoadedModel):
         raise UserError("this model was tuned to answer in text; use `predict`")
 
     @property
+    def source(self) -> Path:
+        """The folder it was read from."""
+        return self.trained.run
+
+    @property
     def max_tokens(self) -> int:
         """The most tokens that it reads of an example, special ones included."""
         return self.template.length

@@ -1,0 +1,200 @@
+"""`foreword.evaluate_tuned`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from foreword import atomic, kinds, stored
+from foreword.api import _arguments
+from foreword.api._arguments import Paths, checked, distinct_names
+from foreword.api._examples import Examples, TunedExamples, name_of, tuned_examples
+from foreword.api._result import Result
+from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.errors import UserError
+from foreword.probes._intervals import bootstrap_each
+from foreword.runs.provenance import command
+from foreword.tuning.result import metric_name
+from foreword.tuning.scored import ScoredExamples, scored
+from foreword.tuning.written import open_tuned
+from foreword.types import Array
+
+DRAWS = 500  # of the bootstrap
+
+
+@dataclass(frozen=True, repr=False)
+class TunedEvaluation(Result):
+    """The scores of fine-tuned models on labelled examples, with intervals.
+
+    Attributes:
+        files: where it is saved: in `evaluations` of each model's folder.
+        content: what was saved: `rows`, `notes`, `confusion`, ...
+    """
+
+    files: tuple[Path, ...]
+    content: Mapping[str, Any]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each model: its scores, and `NAME_low` and `NAME_high` of each."""
+        return [dict(row) for row in self.content["rows"]]
+
+    def _facts(self) -> Mapping[str, Any]:
+        return {"saved to": ", ".join(map(str, self.files)), "notes": "; ".join(self.notes)}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks on the scores, and how each other model differs from the first, a line each."""
+        return tuple(self.content["notes"])
+
+    @property
+    def shown(self) -> list[dict[str, Any]]:
+        """The scores of each model with their intervals, as people read them."""
+        metrics = [name for name in self.rows[0] if f"{name}_low" in self.rows[0]]
+        return [
+            {"model": row["model"]} | {metric_name(name): _cell(row, name) for name in metrics}
+            for row in self.rows
+        ]
+
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        return self.shown
+
+
+@checked
+def evaluate_tuned(
+    tuned: Paths,
+    data: Examples | None = None,
+    *,
+    text: str | None = None,
+    pair: str | None = None,
+    label: str | None = None,
+    columns: str = "",
+    prefix: str | None = None,
+    device: str = "auto",
+    progress: bool | ProgressDisplay = True,
+) -> TunedEvaluation:
+    """Score fine-tuned models on labelled examples that they were not trained on.
+
+        foreword.evaluate_tuned("runs/books/tuned/reviews", "test.tsv").rows
+
+    Each score has a 95 % interval by bootstrap over the examples; of several models, each other one
+    is compared with the first on the same examples. The result is saved in `evaluations` of each
+    model's folder, and the report of its run shows it.
+
+    Args:
+        tuned: folders that `tune` wrote, of models of one task.
+        data: labelled examples, as `tune` takes them; default: those that each was scored on.
+        text: column of the text; default: as tuned.
+        pair: column of a second text; default: as tuned.
+        label: column of the label; default: as tuned.
+        columns: names of all columns, `a,b,c`, if the file has no header.
+        prefix: task prefix; default: the one it was tuned with.
+        device: auto, cpu, cuda or mps.
+        progress: whether to show the progress, or what shows it.
+
+    Raises:
+        UserError: a folder holds no fine-tuned model, the models have different tasks, or the
+            examples do not fit them.
+    """
+    # Open the models, and read the examples as each was tuned on.
+    folders = [Path(folder) for folder in dict.fromkeys(_arguments.paths(tuned, "TUNED"))]
+    models = [open_tuned(folder, device) for folder in folders]
+    names = distinct_names(folders)
+    if len({kinds.name_of(model.task) for model in models}) > 1:
+        tasks = (f"{n}: {kinds.name_of(m.task)}" for n, m in zip(names, models, strict=True))
+        raise UserError(f"the models were tuned on different tasks: {', '.join(tasks)}")
+    for folder in folders:
+        atomic.require_writable(folder / "evaluations", is_folder=True, remedy=atomic.MOVE_AWAY)
+    given = {"text": text, "pair": pair, "label": label}
+    read = tuned_examples(models, data, given, columns=columns, prefix=prefix)
+
+    # Compute the answers, then the scores of the examples and of draws with replacement.
+    with progress_of(progress) as display:
+        answered = []
+        for name, model, part in zip(names, models, read, strict=True):
+            display.stage(f"answering: {name}")
+            answered.append(scored(model, part.examples))
+        advance, draws = display.stage("bootstrap"), iter(range(DRAWS))
+
+        def statistics(numbers: Array) -> list[float]:
+            advance(next(draws), DRAWS)
+            return _statistics([each.scores(numbers) for each in answered])
+
+        scores = [each.scores() for each in answered]
+        intervals = bootstrap_each(statistics, len(read[0].examples), DRAWS)
+
+    # Save the results.
+    content = _content(names, answered, read, scores, intervals)
+    files = tuple(folder / "evaluations" / f"{content['name']}.json" for folder in folders)
+    for file in files:
+        stored.write(file, content)
+    return TunedEvaluation(files, content)
+
+
+def _statistics(scores: Sequence[Mapping[str, float]]) -> list[float]:
+    """Return all scores of each model, then the first one of the first less that of each other."""
+    values = [list(of.values()) for of in scores]
+    differences = [values[0][0] - other[0] for other in values[1:]]
+    return [*(value for of in values for value in of), *differences]
+
+
+def _content(
+    names: Sequence[str],
+    answered: Sequence[ScoredExamples],
+    read: Sequence[TunedExamples],
+    scores: Sequence[Mapping[str, float]],
+    intervals: Sequence[tuple[float, float]],
+) -> dict[str, Any]:
+    """Return the result to save."""
+    left = iter(intervals)
+    rows: list[dict[str, Any]] = []
+    for name, of, each in zip(names, scores, answered, strict=True):
+        row: dict[str, Any] = {"model": name}
+        for metric, score in of.items():
+            low, high = next(left)
+            row |= {metric: score, f"{metric}_low": low, f"{metric}_high": high}
+        rows.append(row | {"examples": len(each.examples)})
+    metric = next(iter(scores[0]))
+    notes = [_note(answered[0], read[0])]
+    for name, of, (low, high) in zip(names[1:], scores[1:], left, strict=True):
+        difference = scores[0][metric] - of[metric]
+        notes.append(
+            f"{names[0]} against {name}: {metric_name(metric)} {difference:+.3f} "
+            f"({low:+.3f} to {high:+.3f}) on the same examples"
+        )
+    confusion = answered[0].confusion()
+    source = read[0].description
+    title = Path(source).name if isinstance(source, str) else "several files"
+    return {
+        "name": f"evaluate-{name_of(read[0].sources)}",
+        "title": f"Scores on {title}",
+        "task": kinds.name_of(answered[0].task),
+        "data": source,
+        "rows": [{key: _known(value) for key, value in row.items()} for row in rows],
+        **({} if confusion is None else {"labels": answered[0].labels, "confusion": confusion}),
+        "notes": notes,
+        "command": command(),
+    }
+
+
+def _cell(row: Mapping[str, Any], metric: str) -> str:
+    score, low, high = (row[name] for name in (metric, f"{metric}_low", f"{metric}_high"))
+    interval = "" if low is None else f" ({low:.3f} to {high:.3f})"
+    return "–" if score is None else f"{score:.3f}{interval}"
+
+
+def _known(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _note(answered: ScoredExamples, read: TunedExamples) -> str:
+    """Return what a reader of the intervals has to know."""
+    skipped = f", {read.skipped:,} rows skipped (no text or no label)" * bool(read.skipped)
+    cut = f", {answered.cut:,} cut to the model's length" * bool(answered.cut)
+    return (
+        f"{len(answered.examples):,} examples{skipped}{cut}; intervals: 95 %, by bootstrap over "
+        "them: what other examples would change, not what another seed of fine-tuning would"
+    )

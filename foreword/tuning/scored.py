@@ -1,0 +1,121 @@
+"""Labelled examples as a fine-tuned model answers them, and its scores on any part of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from foreword.errors import UserError
+from foreword.evaluation.prompting import PromptedModel
+from foreword.tuning.answers import AnswerExamples
+from foreword.tuning.encoding import scoring_examples
+from foreword.tuning.examples import first_inputs, output_counts
+from foreword.tuning.fine_tuner import scored_outputs
+from foreword.tuning.labelled import Labelled
+from foreword.tuning.predict import TunedModel
+from foreword.tuning.starting_network import build_network
+from foreword.tuning.tasks._contract import EncodedExample, Task
+from foreword.tuning.written import TunedWriter
+from foreword.types import Array
+
+
+@dataclass(frozen=True)
+class ScoredExamples:
+    """Labelled examples with what a fine-tuned model computed for them.
+
+    Attributes:
+        task: the task.
+        labels: the labels, in the order of the outputs.
+        examples: the examples.
+        inputs: those of each example.
+        outputs: those of each example, (outputs, labels); of a task that writes its text, (1,).
+    """
+
+    task: Task
+    labels: tuple[str, ...]
+    examples: Sequence[Labelled]
+    inputs: Sequence[Sequence[EncodedExample]]
+    outputs: Sequence[Array]
+
+    @property
+    def cut(self) -> int:
+        """How many examples were cut to the model's length."""
+        return sum(any(one.was_cut for one in inputs) for inputs in self.inputs)
+
+    def scores(self, numbers: Array | None = None) -> dict[str, float]:
+        """Return metrics by name, the most telling first.
+
+        Args:
+            numbers: of the examples to score, of which some may occur more than once; default: all.
+        """
+        return self.task.scores(*self._of(numbers))
+
+    def confusion(self) -> list[list[int]] | None:
+        """Return how often each label (row) got each answer (column); None without classes."""
+        return self.task.confusion(*self._of(None))
+
+    def _of(self, numbers: Array | None) -> tuple[Array, Any]:
+        """Return the outputs for examples and their targets."""
+        chosen = range(len(self.examples)) if numbers is None else numbers.tolist()
+        outputs = np.concatenate([self.outputs[n] for n in chosen])
+        if self._single_targets is not None:
+            return outputs, self._single_targets[chosen]
+        targets = self.task.targets([self.examples[n] for n in chosen], self.labels)
+        inputs = [one for n in chosen for one in self.inputs[n]]
+        return outputs, self.task.place(targets, inputs)
+
+    @cached_property
+    def _single_targets(self) -> Array | None:
+        """The target of each example, (examples,), if each has one; else None."""
+        targets = self.task.targets(self.examples, self.labels)
+        inputs = [one for of_example in self.inputs for one in of_example]
+        placed = self.task.place(targets, inputs)
+        return placed if isinstance(placed, np.ndarray) and len(placed) == len(inputs) else None
+
+
+def scored(tuned: TunedModel | TunedWriter, examples: Sequence[Labelled]) -> ScoredExamples:
+    """Return what a fine-tuned model computes for labelled examples.
+
+    Args:
+        tuned: the model.
+        examples: the examples, at least one.
+
+    Raises:
+        UserError: a label is unknown, or the task compares the model with the one it began from.
+    """
+    task, labels = tuned.task, tuned.labels
+    if task.has_reference:
+        raise UserError(
+            f"{tuned.source}: is scored beside the model that it began from, which it does not "
+            "hold; 'foreword tune ... --test FILE' scores it when training has ended"
+        )
+    # The network and the examples, as fine-tuning scores them on its dev examples.
+    if isinstance(tuned, TunedWriter):
+        trained = tuned.trained
+        network = build_network(trained, task, labels, None).to(trained.device).eval()
+        prompted, tokenizer = PromptedModel.of(trained), trained.tokenizer
+    else:
+        network, prompted, tokenizer = tuned.network, None, tuned.tokenizer
+    part = scoring_examples(task, examples, labels, tokenizer, tuned.template, prompted)
+    outputs = scored_outputs(task, network, part)
+    # What belongs to each example.
+    begins = first_inputs(part.encoded)
+    if task.writes:
+        counts = np.ones(len(part.encoded), np.int64)
+    elif isinstance(part, AnswerExamples):
+        counts = np.asarray([len(one.written) for one in part.encoded], np.int64)
+    else:
+        counts = output_counts(part.encoded)
+    edges = np.concatenate([[0], np.cumsum(counts)])[begins]
+    pairs = range(len(examples))
+    return ScoredExamples(
+        task,
+        labels,
+        examples,
+        [part.encoded[begins[n] : begins[n + 1]] for n in pairs],
+        [outputs[edges[n] : edges[n + 1]] for n in pairs],
+    )

@@ -1,0 +1,181 @@
+"""Tuned models are scored on labelled examples, with intervals, and compared."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sklearn.metrics import accuracy_score, f1_score
+
+from foreword.api.evaluate_tuned import TunedEvaluation, evaluate_tuned
+from foreword.api.predict import predict
+from foreword.api.tune import tune
+from foreword.cli.main import run as command
+from foreword.errors import UserError
+from foreword.report.page import write_page
+from tests.tuning.runs import make_run, reviews
+
+FAST: dict[str, Any] = {"seeds": 1, "epochs": 1, "device": "cpu", "progress": False}
+TRAIN, DEV = ([(e.text, e.label) for e in reviews(48, seed)] for seed in (1, 2))
+SPAN, CHOICE = ("context", "question", "answers"), ("question", "options", "answer")
+QUIET: dict[str, Any] = {"device": "cpu", "progress": False}
+
+
+@pytest.fixture(autouse=True)
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foreword.api.evaluate_tuned.DRAWS", 20)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("evaluate") / "run")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    for name, examples in (("train", TRAIN), ("dev", DEV), ("test", TRAIN[:10] + DEV[:15])):
+        lines = [f"{label}\t{text}" for text, label in examples]
+        (folder / f"{name}.tsv").write_text("\n".join(["mark\tsaid", *lines]), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tuned(run: Path, files: Path) -> Path:
+    columns = {"text": "said", "label": "mark", "lr": 3e-2}
+    return tune(run, files / "train.tsv", files / "dev.tsv", name="a", **columns, **FAST).out
+
+
+@pytest.fixture(scope="module")
+def scratch(run: Path, files: Path) -> Path:
+    columns = {"text": "said", "label": "mark", "from_scratch": True, "lr": 1e-5}
+    return tune(run, files / "train.tsv", files / "dev.tsv", name="b", **columns, **FAST).out
+
+
+def test_scores_are_those_of_the_predictions(tuned: Path, files: Path) -> None:
+    result = evaluate_tuned(tuned, files / "test.tsv", **QUIET)
+    found = predict(tuned, files / "test.tsv", **QUIET).rows
+    given, right = [row["prediction"] for row in found], [row["mark"] for row in found]
+    (row,) = result.rows
+    assert row["accuracy"] == pytest.approx(accuracy_score(right, given))
+    assert row["f1"] == pytest.approx(f1_score(right, given, average="macro"))
+    assert row["accuracy_low"] <= row["accuracy"] <= row["accuracy_high"]
+    assert row["examples"] == sum(map(sum, result.content["confusion"])) == 25
+    saved = json.loads(result.files[0].read_text(encoding="utf-8"))
+    assert saved["rows"] == result.rows and saved["confusion"] == result.content["confusion"]
+
+
+def test_without_data_the_scores_are_those_of_fine_tuning(tuned: Path) -> None:
+    (row,) = evaluate_tuned(tuned, **QUIET).rows
+    known = json.loads((tuned / "scores.json").read_text(encoding="utf-8"))["epochs"][0]
+    assert row["accuracy"] == known["accuracy"] and row["matthews"] == known["matthews"]
+
+
+def test_models_are_compared_on_the_same_examples(
+    run: Path, tuned: Path, scratch: Path, files: Path
+) -> None:
+    result = evaluate_tuned([tuned, scratch], files / "test.tsv", **QUIET)
+    (one, other), difference = result.rows, result.notes[1]
+    assert difference.startswith(
+        f"a against b: accuracy {one['accuracy'] - other['accuracy']:+.3f}"
+    )
+    same = evaluate_tuned([tuned, tuned.parent / ".." / "tuned" / "a"], files / "test.tsv", **QUIET)
+    assert "accuracy +0.000 (+0.000 to +0.000)" in same.notes[1]
+    page = write_page(run, run / "report.html").read_text(encoding="utf-8")
+    assert "Scores on test.tsv" in page and f"{one['accuracy']:.3f}"[:5] in page
+
+
+TAGGED = [(words := text.split(), [word[:1] for word in words]) for text, _ in TRAIN]
+QUESTION = ("the film was warm", "what was it", {"text": ["warm"], "answer_start": [13]})
+OPTIONS = ("the film", ["was warm", "in town"])
+
+
+@pytest.mark.parametrize(
+    ("layout", "task", "examples"),
+    [
+        ("encoder", "regress", [(text, len(text)) for text, _ in TRAIN]),
+        ("decoder", "embed", [(text, text[::-1]) for text, _ in TRAIN[:20]]),
+        ("encoder", "tag", TAGGED),
+        ("encoder", "span", [dict(zip(SPAN, QUESTION, strict=True))] * 5),
+        (
+            "encoder",
+            "choice",
+            [dict(zip(CHOICE, (*OPTIONS, n), strict=True)) for n in (0, 1, 1)],
+        ),
+        ("encoder_decoder", "text_to_text", TRAIN[:12]),
+        ("decoder", "text_to_text", TRAIN[:12]),
+    ],
+)
+def test_every_task_is_scored_as_fine_tuning_scores_it(
+    layout: str, task: str, examples: list[Any], tmp_path: Path
+) -> None:
+    result = tune(make_run(tmp_path / "run", layout), examples, examples, task=task, **FAST)
+    (row,) = evaluate_tuned(result.out, examples, **QUIET).rows
+    known = result.content["epochs"][0]
+    names = [name for name in row if f"{name}_low" in row]
+    assert names
+    assert {name: row[name] for name in names} == pytest.approx(
+        {name: known[name] for name in names}, abs=1e-5
+    )
+
+
+def test_written_answers_are_scored_as_fine_tuning_scores_them(tmp_path: Path) -> None:
+    settings = {"task.metric": "answer"}
+    run = make_run(tmp_path / "run", "encoder_decoder")
+    result = tune(run, TRAIN, DEV, task="text_to_text", settings=settings, **FAST)
+    (row,) = evaluate_tuned(result.out, DEV, **QUIET).rows
+    known = result.content["epochs"][0]
+    assert row["exact_match"] == known["exact_match"]
+
+
+def test_mistakes_are_refused_in_one_line(
+    run: Path, tuned: Path, files: Path, tmp_path: Path
+) -> None:
+    def refused(*words: str) -> str:
+        with pytest.raises(UserError) as caught:
+            evaluate_tuned(list(words), data, **QUIET)
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    data: Any = files / "test.tsv"
+    lengths = [(text, len(text)) for text, _ in TRAIN]
+    regress = tune(run, lengths, lengths, task="regress", **FAST)
+    assert "was pretrained and not fine-tuned" in refused(str(run))
+    assert "different tasks: a: classify, data: regress" in refused(str(tuned), str(regress.out))
+    assert "labelled examples" in refused_default(regress.out)
+    data = [("the film", "splendid")]
+    assert "splendid" in refused(str(tuned))
+    data = tmp_path / "none.tsv"
+    assert "none.tsv: No such file" in refused(str(tuned))
+    (tmp_path / "empty.tsv").write_text("mark\tsaid\n\t\n", encoding="utf-8")
+    data = tmp_path / "empty.tsv"
+    assert "empty.tsv" in refused(str(tuned))
+
+
+def refused_default(folder: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        evaluate_tuned(folder, **QUIET)
+    return str(caught.value)
+
+
+def test_the_command_prints_and_compares(
+    tuned: Path, scratch: Path, files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["evaluate", str(tuned), str(scratch), "--data", str(files / "test.tsv")]
+    assert command(words) == 0
+    printed = capsys.readouterr()
+    assert "Scores on test.tsv" in printed.out and "a against b: accuracy" in printed.err
+    assert command([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"][0]["model"] == "a"
+    assert command([*words, "--rows", "3"]) == 2
+    assert "--rows: is for the loss, not for a tuned model" in capsys.readouterr().err
+    assert command(["evaluate", str(tuned.parent.parent), "--label", "mark"]) == 2
+    assert "--label: is for the labelled examples of a tuned model" in capsys.readouterr().err
+
+
+def test_a_result_shows_itself(tuned: Path, files: Path) -> None:
+    result = evaluate_tuned(tuned, files / "test.tsv", **QUIET)
+    assert isinstance(result, TunedEvaluation)
+    assert "macro F1" in repr(result) and "intervals: 95 %" in result._repr_html_()
