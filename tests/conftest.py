@@ -64,9 +64,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _unmeasured() -> Iterator[None]:
-    """Skip the measurement of the machine's speed, which takes longer than most runs here."""
+    """Skip the measurement of the machine's speed, which takes longer than most runs here.
+
+    An estimate is measured on few steps; `tests/runs/test_memory.py` tells how near it comes.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("foreword.runs.hooks.matmul_flops_per_second", lambda *_: 1e9)
+        patch.setattr("foreword.runs.estimate.TIMED_SECONDS", 0.0)
+        patch.setattr("foreword.runs.memory.STEPS", 1)
+        patch.setattr("foreword.runs.memory.ROUNDS", 1)
         yield
 
 

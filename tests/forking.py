@@ -38,8 +38,10 @@ IMPORTED_LATE = (
     "matplotlib.backends.backend_svg",
     "pydantic.type_adapter",
     "scipy.stats",
+    "tabulate",
     "torch._dynamo",
     "torch.profiler._cupti_monitor",
+    "typer._adapters",
     "typer.core",
 )
 LEFT_OUT = ("__main__", "api", "cli", "demo", "display", "interop", "testing", "trackers")
@@ -198,7 +200,7 @@ def import_libraries() -> None:
 
     import foreword
     from foreword.report import svg
-    from foreword.runs import hooks
+    from foreword.runs import estimate, hooks
 
     torch.set_num_threads(1)
     for name in IMPORTED_LATE:
@@ -211,6 +213,7 @@ def import_libraries() -> None:
                 import_module(module.name)
     assert not {"foreword.cli", "foreword.display"} & sys.modules.keys()
     hooks.matmul_flops_per_second = lambda *_: 1e9  # takes long to measure
+    estimate.TIMED_SECONDS = 0.0
     os.fsync = lambda fd: None  # as in `tests/conftest.py`
     svg.SMALL = svg.LARGE = ("half",)
     gc.freeze()  # the collector of each command would go through it all

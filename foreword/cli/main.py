@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from typing import Annotated, Any
 
 import typer
@@ -69,6 +70,18 @@ def verbs() -> list[str]:
 
 def assemble(verb: str | None) -> typer.Typer:
     """Return the application with one verb, or with all of them for the help."""
+    names = verbs() if verb is None else [verb]
+    return _application(tuple((name, _app_or_function(name)) for name in names))
+
+
+def _app_or_function(verb: str) -> Any:
+    """Return what the file of a verb offers: an application of several commands, or one command."""
+    module = kinds.module_of("cli", verb)
+    return getattr(module, "app", None) or getattr(module, module.__name__.rpartition(".")[2])
+
+
+@lru_cache(64)  # for programs that run many commands
+def _application(parts: tuple[tuple[str, Any], ...]) -> typer.Typer:
     app = typer.Typer(
         name="foreword",
         help="Pretrain language models of every classic family on your own text.",
@@ -78,14 +91,18 @@ def assemble(verb: str | None) -> typer.Typer:
         cls=_Verbs,
     )
     app.callback()(_global_options)
-    for name in verbs() if verb is None else [verb]:
-        module = kinds.module_of("cli", name)
-        if hasattr(module, "app"):
-            app.add_typer(module.app, name=name)
+    for name, app_or_function in parts:
+        if isinstance(app_or_function, typer.Typer):
+            app.add_typer(app_or_function, name=name)
         else:
-            function = module.__name__.rpartition(".")[2]
-            app.command(name)(flat(getattr(module, function)))
+            app.command(name)(flat(app_or_function))
     return app
+
+
+@lru_cache(64)
+def _parser(app: typer.Typer) -> Any:
+    """Return what parses and runs the commands of an application; it is slow to build."""
+    return typer.main.get_command(app)
 
 
 def _global_options(
@@ -185,9 +202,9 @@ def _run_verb(words: list[str]) -> Any:
     if first is not None and first not in verbs():
         raise UserError(f"no command '{first}'{nearest(first, verbs())}")
     try:
-        app = assemble(first)
+        parser = _parser(assemble(first))
         with command(), interrupted_by_signals():
-            return app(words, prog_name="foreword", standalone_mode=False)
+            return parser(words, prog_name="foreword", standalone_mode=False)
     except (UserError, typer.Exit, typer.Abort, ReaderGoneError):
         raise
     except Exception as error:

@@ -225,7 +225,7 @@ def _predicted(classifier: Any, vectors: Array, tags: Tags) -> Array:
     return predicted
 
 
-def _accuracy(predicted: Array, tags: Tags, draws: int = DRAWS) -> tuple[float, float, float]:
+def _accuracy(predicted: Array, tags: Tags, draws: int | None = None) -> tuple[float, float, float]:
     """Return the share of words that are right, and its interval over sentences."""
     is_right = predicted == tags.of_words
     right = np.array([part.sum() for part in np.split(is_right, np.cumsum(tags.counts)[:-1])])

@@ -64,10 +64,11 @@ def count(model: nn.Module, batch: Batch, loss_fn: Callable[[Batch], Loss]) -> i
         _Counter() as counter,  # type: ignore[no-untyped-call]
     ):
         loss = loss_fn(batch.to(device))
-        loss.total.backward()  # type: ignore[no-untyped-call]
+        before, after = ([t.shape for t in memory or ()] for memory in (batch.memory, loss.memory))
+        if is_counted := before == after:
+            loss.total.backward()  # type: ignore[no-untyped-call]
     model.zero_grad(set_to_none=True)
-    before, after = ([t.shape for t in memory or ()] for memory in (batch.memory, loss.memory))
-    if before != after:
+    if not is_counted:
         return count(model, replace(batch, memory=loss.memory), loss_fn)
     return int(counter.flops)
 

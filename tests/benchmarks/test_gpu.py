@@ -82,7 +82,10 @@ def run(part: str, tmp_path: Path, *arguments: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ["bert_base", "gpt2_small", "t5_base"])
-def test_steps_are_timed_and_checked(name: str, tmp_path: Path) -> None:
+def test_steps_are_timed_and_checked(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpu_steps.matmul_flops_per_second", lambda *_: 1e12)  # takes long
     records = run("speed", tmp_path, name)
     kinds = [record["kind"] for record in records]
     assert kinds == ["steps"] * 3 + ["check, uncompiled"] * 3  # checkpointing: none, some, all

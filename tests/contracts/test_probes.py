@@ -24,7 +24,7 @@ from foreword.runs.trained_model import open_run
 from foreword.testing.probes import MODELS, PROBE_CHECKS, plotted
 from foreword.text.tokenizer import Tokenizer
 
-from ..probes.conftest import make_run, text, tokenizer, words  # noqa: F401 - fixtures
+from ..probes.conftest import few_draws, make_run, text, tokenizer, words  # noqa: F401 - fixtures
 
 PROBES = kinds.names("probes")
 every_probe = pytest.mark.parametrize("name", PROBES)
@@ -190,12 +190,6 @@ UNSUPPORTED = {  # by probe; default: `counts`
 def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of the files of all probes: one with the same files is measured once."""
     return tmp_path_factory.mktemp("probes")
-
-
-@pytest.fixture(autouse=True)
-def _few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw less often for the intervals of suites: what is promised holds for any number."""
-    monkeypatch.setattr("foreword.probes._suite.DRAWS", 200)
 
 
 @every_probe

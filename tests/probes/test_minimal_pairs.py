@@ -197,7 +197,7 @@ def test_the_bootstrap_interval_of_a_mean_is_near_the_normal_one() -> None:
 
     error = values.std() / math.sqrt(len(values))
     expected = values.mean() - 1.96 * error, values.mean() + 1.96 * error
-    assert bootstrap(mean, len(values)) == pytest.approx(expected, abs=0.15 * error)
+    assert bootstrap(mean, len(values), 2_000) == pytest.approx(expected, abs=0.15 * error)
 
 
 def test_settings_come_from_a_table() -> None:
