@@ -88,7 +88,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
 
 def test_text_is_read_once_per_pass(tmp_path: Path, opened: Counter[str]) -> None:
     """The tokenizer learns, the fingerprint tells whether shards exist, the shards are made."""
-    text = str(write_document(tmp_path / "a.txt", 40_000))
+    text = str(write_document(tmp_path / "a.txt", 10_000))
     words = ["--kind", "wordpiece", "--vocab", "500"]
     assert run(["prepare", text, "--out", str(tmp_path / "shards"), *words]) == 0
     assert opened.pop("a.txt") == 3
