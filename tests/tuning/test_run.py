@@ -25,7 +25,7 @@ from foreword.tuning.tasks.classify import Classify
 from tests.tuning.runs import LAYOUTS, make_run, reviews
 
 TASK = Classify()
-FAST = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=4, precision="fp32")
+FAST = TuneSettings(strategy=Full(lr=4.5e-3), seeds=1, epochs=3, batch=24, precision="fp32")
 
 
 @pytest.fixture
@@ -48,9 +48,8 @@ def weights(result: TuneResult) -> dict[str, torch.Tensor]:
 def test_fine_tuning_learns_separable_classes(tmp_path: Path, layout: str) -> None:
     trained = open_run(make_run(tmp_path, layout), "cpu")
     is_slow = layout == "encoder_decoder"  # to learn
-    settings = FAST if is_slow else replace(FAST, strategy=Full(lr=5e-3))
-    train = reviews(300 if is_slow else 200, 1)
-    result = tune(trained, TASK, train, reviews(100, 2), settings)
+    settings = replace(FAST, strategy=Full(lr=3e-3), epochs=4) if is_slow else FAST
+    result = tune(trained, TASK, reviews(300, 1), reviews(100, 2), settings)
     assert result.rows[0]["accuracy"] > 0.9
     assert result.rows[-1]["accuracy"] == 0.5
     assert result.rows[-1]["matthews"] == 0

@@ -38,9 +38,13 @@ from tests.tuning.runs import make_run, reviews
 LAYOUTS = ("encoder", "decoder", "bidirectional", "recurrent", "encoder_decoder")
 LEARNING = ("encoder", "encoder_decoder")  # trained until they have learned the task
 TASK, LABELS = Classify(), ("bad", "good")
-FAST = TuneSettings(seeds=1, epochs=4, precision="fp32")
+FAST = TuneSettings(seeds=1, epochs=3, batch=24, precision="fp32")
 # Strategies that train a part of the backbone or change over the steps, at rates for tiny models.
-PARTS = [TopLayers(layers=1, lr=1e-2), GradualUnfreezing(over=0.3, lr=5e-3), LayerDecay(lr=5e-3)]
+PARTS = [
+    TopLayers(layers=1, lr=1.5e-2),
+    GradualUnfreezing(over=0.3, lr=5e-3),
+    LayerDecay(lr=5e-3),
+]
 
 
 def network_of(trained: TrainedModel, task: Any = TASK) -> Network:
@@ -63,8 +67,11 @@ def test_every_layout_predicts_what_it_was_scored_by(
 ) -> None:
     trained = open_run(make_run(tmp_path / "run", layout), "cpu")
     learns = layout in LEARNING  # the others take each strategy's steps in few
-    epochs = 6 if isinstance(strategy, GradualUnfreezing) else 4  # its lower layers begin late
-    settings = replace(FAST, strategy=strategy, epochs=epochs if learns else 1)
+    settings = replace(FAST, strategy=strategy, epochs=3 if learns else 1)
+    if learns and isinstance(strategy, LoRA):
+        settings = replace(settings, epochs=5)
+    if learns and isinstance(strategy, GradualUnfreezing):  # its lower layers begin late
+        settings = replace(settings, epochs=6, batch=16)
     train, dev = reviews(300 if learns else 40, 1), reviews(50, 2)
     if isinstance(strategy, LoRA) and layout in ("bidirectional", "recurrent"):
         with pytest.raises(UserError, match="targets: the model's layers have no linear map"):
