@@ -86,13 +86,19 @@ def docstring(folder: str, name: str) -> str:
         UserError: there is no such kind, or it is a plug-in's and its file cannot be parsed.
     """
     file = file_of(folder, name)
+    return _docstring(file, file.stat().st_mtime_ns)
+
+
+@functools.lru_cache(512)
+def _docstring(file: Path, changed: int) -> str:
+    """Return the docstring of the kind in a file that changed last at this time."""
     try:
         tree = ast.parse(file.read_text(encoding="utf-8"))
     except (SyntaxError, UnicodeDecodeError) as error:  # a plug-in's
         line = f":{error.lineno}" if isinstance(error, SyntaxError) else ""
         raise UserError(f"{file}{line}: plug-in: {type(error).__name__}: {error}") from error
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    of_kind = [node for node in classes if node.name.lower() == class_name(name)]
+    of_kind = [node for node in classes if node.name.lower() == class_name(file.stem)]
     texts = [*map(ast.get_docstring, of_kind), ast.get_docstring(tree)]
     return next(filter(None, texts), "")
 

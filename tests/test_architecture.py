@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
@@ -30,9 +30,10 @@ FROM_PAPERS = (
 )
 
 
-def trees() -> Iterator[tuple[Path, ast.Module]]:
-    for file in sorted(kinds.ROOT.rglob("*.py")):
-        yield file.relative_to(kinds.ROOT), ast.parse(file.read_text(encoding="utf-8"))
+@cache
+def trees() -> list[tuple[Path, ast.Module]]:
+    files = sorted(kinds.ROOT.rglob("*.py"))
+    return [(file.relative_to(kinds.ROOT), ast.parse(file.read_text("utf-8"))) for file in files]
 
 
 @pytest.mark.parametrize("of_types", [False, True], ids=["runtime", "types"])
