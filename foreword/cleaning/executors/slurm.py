@@ -25,7 +25,9 @@ PATIENCE = 600.0  # seconds for Slurm to answer, as after its own restart
 MOST = 1000  # tasks of a job array; Slurm's own default allows one more
 ENDED = {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE"}
 ENDED |= {"NODE_FAIL", "BOOT_FAIL", "PREEMPTED", "REVOKED"}
-NEVER = re.compile("PerJob|Partition.*Limit|Invalid|NotAllowed|BadConstraints|NeverSatisfied")
+NEVER = re.compile(  # reasons to wait that no time removes
+    "PartitionTimeLimit|PerJob|Invalid|NotAllowed|BadConstraints|NeverSatisfied|launch.failed"
+)
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ class _Queue:
             done = _output_of("squeue", *words, "--format=%i %T %r")
             if not done.returncode:
                 heard = time.monotonic()
-                tasks = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
+                tasks = [[*line.split(maxsplit=2), ""][:3] for line in done.stdout.splitlines()]
                 self._states |= {task: state for task, state, _ in tasks}
                 for task, state, reason in tasks:
                     if state == "PENDING" and NEVER.search(reason):
