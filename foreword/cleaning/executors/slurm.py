@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import shutil
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foreword import atomic
+from foreword import atomic, stored
 from foreword.cleaning.executors._contract import Executor, TasksFailedError
 from foreword.data.fingerprint import digest
 from foreword.errors import UserError
@@ -180,7 +179,7 @@ def _submit(executor: Any, ranks: list[int], queue: _Queue) -> None:
     with atomic.user_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         pickled.write_bytes(dill.dumps(executor, fmode=dill.CONTENTS_FMODE))
-        (folder / "ranks_to_run.json").write_text(json.dumps(ranks))
+        (folder / "ranks_to_run.json").write_text(stored.to_json(ranks))
     for first in range(0, len(ranks), MOST):
         with atomic.user_errors(folder):
             options = executor.get_sbatch_args(min(MOST, len(ranks) - first))
