@@ -13,7 +13,7 @@ Slurm runs on this machine as two nodes of two cores each, in a temporary folder
 - refused: a partition that does not exist;
 - never: more time than the partition grants.
 
-Printed are the exit status of the first command, the tasks that Slurm still has ten seconds later,
+Printed are the exit status of the first command, the tasks that wait or run two seconds later,
 whether the result is that of this machine alone, byte for byte, and the line that was said. The
 exit status is 1 if a result is another, or tasks were left by anything but a kill. It reads /proc,
 so it runs on Linux, as root.
@@ -77,7 +77,9 @@ class Cleanings:
 
     def cancelled(self) -> str:
         """Cancel one task."""
-        return self._interrupted("cancelled", lambda process: _slurm("scancel", _running()))
+        return self._interrupted(
+            "cancelled", lambda process: _slurm("scancel", _tasks("RUNNING")[0])
+        )
 
     def task(self) -> str:
         """Kill the process of one task."""
@@ -104,7 +106,7 @@ class Cleanings:
     def _interrupted(self, name: str, fault: Callable[[subprocess.Popen[bytes]], object]) -> str:
         """Do something when tasks run; the same command goes on if the first did not end well."""
         process = self._started(name, ["clean.executor.time=00:30:00"])
-        while not _running():
+        while not _tasks("RUNNING"):
             if process.poll() is not None:
                 raise SystemExit(f"{name}: no task ran; {self._said(name)}")
             time.sleep(0.2)
@@ -124,10 +126,10 @@ class Cleanings:
         return _line(name, status, left, "-", said)
 
     def _after(self, process: subprocess.Popen[bytes], name: str) -> tuple[int, str, int]:
-        """Return the status of a command, what it said, and the tasks left ten seconds later."""
+        """Return the status of a command, what it said, and the tasks left soon after."""
         status = process.wait(PATIENCE)
-        time.sleep(10 if status else 0)
-        left = len(_slurm("squeue", "--noheader", "--array").splitlines())
+        time.sleep(2)
+        left = len(_tasks("PENDING,RUNNING"))
         return status, self._said(name) if status else "", left
 
     def _started(self, name: str, settings: list[str]) -> subprocess.Popen[bytes]:
@@ -165,10 +167,9 @@ def _slurm(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def _running() -> str:
-    """Return the name of a task that runs, "" if none does."""
-    words = ("--noheader", "--array", "--states=RUNNING", "--format=%i")
-    return _slurm("squeue", *words).partition("\n")[0]
+def _tasks(states: str) -> list[str]:
+    """Return the names of the tasks in some states."""
+    return _slurm("squeue", "--noheader", "--array", f"--states={states}", "--format=%i").split()
 
 
 def _process_of_task() -> int:
