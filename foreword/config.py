@@ -7,6 +7,7 @@ Reading is strict. An error names the key, the value and the nearest right word:
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import functools
 import json
 import math
@@ -387,6 +388,8 @@ def _convert_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
 def _convert_scalar(hint: Any, value: Any, where: str) -> Any:
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
     value = _python_number(value)
+    if hint is str and isinstance(value, datetime.date | datetime.time):
+        return str(value)  # TOML takes 02:00:00 for a time of day, and 24:00:00 for no such thing
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value) if abs(value) < 2**1023 else math.inf
     if hint is int and isinstance(value, float) and value.is_integer():

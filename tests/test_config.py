@@ -121,6 +121,12 @@ def test_whole_numbers_may_be_written_as_1e9() -> None:
     assert isinstance(build(rate=1).rate, float)
 
 
+def test_a_string_may_look_like_a_date_or_a_time() -> None:
+    table = config.assign(MASKED, ["name=02:00:00"])
+    assert config.build(Whole, table).name == "02:00:00"
+    assert config.build(Whole, config.assign(MASKED, ["name=2026-11-23"])).name == "2026-11-23"
+
+
 def recipe(folder: Path, name: str, text: str) -> Path:
     path = folder / name
     path.write_text(text, encoding="utf-8")

@@ -1,4 +1,8 @@
-"""Tasks that run elsewhere end as on this machine; on Ray in `tests/test_cluster.py`."""
+"""Tasks that run elsewhere end as on this machine; on Ray in `tests/test_cluster.py`.
+
+The stand-ins of Slurm's commands do and say what the real ones did on one machine
+(`benchmarks/slurm.py`).
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ pytest.importorskip("py3langid")
 
 import foreword
 from foreword import config
+from foreword.cleaning.executors import slurm
 from foreword.cleaning.executors._contract import Executor, TasksFailedError
 from foreword.cleaning.recipe import CleaningRecipe
 from foreword.cleaning.run import clean
@@ -51,3 +56,107 @@ def test_slurm_requires_its_commands(tmp_path: Path, monkeypatch: Any) -> None:
     settings = ["clean.executor.kind=slurm"]
     with pytest.raises(UserError, match="slurm requires the command sbatch"):
         foreword.clean(file, tmp_path / "o", recipe=RECIPE, settings=settings, progress=False)
+
+
+SBATCH = """
+for word; do case $word in --export=*) export "${word##*,}";; esac; done
+last=$(sed -n 's/^#SBATCH --array=0-\\([0-9]*\\).*/\\1/p' "$word")
+output=$(sed -n 's/^#SBATCH --output="\\(.*\\)"$/\\1/p' "$word")
+job=$((7 + RUN_OFFSET))
+for task in $(seq 0 $last); do
+    log=${output/\\%A_\\%a/${job}_$task}
+    export SLURM_ARRAY_TASK_ID=$task SLURM_NODELIST=here
+    bash "$word" > "$log" 2>&1 && state=COMPLETED || state=FAILED
+    echo "${job}_$task $state None" >> $HERE/queue
+done
+echo $job"""
+
+
+def stand_in(folder: Path, monkeypatch: Any, **commands: str) -> Path:
+    """Make commands of Slurm; return the file that lists their calls."""
+    bodies = {"sbatch": SBATCH, "squeue": "cat $HERE/queue", "scancel": "", "scontrol": "echo here"}
+    for name, body in (bodies | commands).items():
+        command = folder / "bin" / name
+        command.parent.mkdir(parents=True, exist_ok=True)
+        command.write_text(f"#!/bin/bash\necho {name} $* >> $HERE/calls\n{body}\n")
+        command.chmod(0o755)
+    (folder / "queue").touch()
+    monkeypatch.setenv("HERE", str(folder))
+    monkeypatch.setenv("PATH", f"{folder / 'bin'}:/usr/bin:/bin")
+    monkeypatch.setattr(slurm, "POLL", 0.05)
+    monkeypatch.setattr(slurm, "LAG", 10.0)
+    return folder / "calls"
+
+
+def test_jobs_of_slurm_write_what_this_machine_writes(tmp_path: Path, monkeypatch: Any) -> None:
+    calls = stand_in(tmp_path / "slurm", monkeypatch)
+    monkeypatch.setattr(slurm, "MOST", 1)  # task of a job array
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "5")  # as if the command were itself in a job
+    files = [write(tmp_path / f"{n}.jsonl", [prose(n)]) for n in range(2)]
+    size = max(file.stat().st_size for file in files)
+    settings = [f"clean.part={size}", "clean.executor.kind=slurm", "clean.executor.partition=cpu"]
+    texts = []
+    for out, assigned in (("of slurm", settings), ("here", settings[:1])):
+        cleaned = foreword.clean(
+            files, tmp_path / out, recipe=RECIPE, settings=assigned, progress=False
+        )
+        texts.append({path.name: path.read_bytes() for path in cleaned.texts.iterdir()})
+    assert len(texts[0]) == 2
+    assert texts[0] == texts[1]
+    words = [line.split() for line in calls.read_text().splitlines()]
+    commands = [first for first, *_ in words if first != "scontrol"]
+    assert commands == ["scancel", "squeue", "sbatch", "sbatch", "squeue", "scancel"]
+
+
+@pytest.mark.parametrize(
+    ("commands", "queue", "expected"),
+    [
+        (
+            {"sbatch": "echo sbatch: error: invalid partition specified: cpu >&2; exit 1"},
+            "",
+            "^clean.executor: sbatch refuses the jobs: invalid partition specified: cpu$",
+        ),
+        ({}, "7_0 PENDING PartitionTimeLimit", r"will never start job 7_0 \(PartitionTimeLimit\)"),
+        (
+            {"squeue": "echo no controller >&2; exit 1"},
+            "",
+            "^Slurm does not answer: no controller$",
+        ),
+        (
+            {"squeue": "cat $HERE/queue | tail -n 1"},
+            "7_0 TIMEOUT None",
+            r"^2 of 2 tasks failed; Slurm's job 7_0 ended as TIMEOUT \(out of time\); .*/7_0.out",
+        ),
+    ],
+)
+def test_what_slurm_says_of_a_failure_is_one_line(
+    commands: dict[str, str], queue: str, expected: str, tmp_path: Path, monkeypatch: Any
+) -> None:
+    submit = f"echo '{queue}' > $HERE/queue; echo out of time > $HERE/marks/slurm/7_0.out; echo 7"
+    calls = stand_in(tmp_path, monkeypatch, **({"sbatch": submit} | commands))
+    monkeypatch.setattr(slurm, "PATIENCE", 0.1)
+    with pytest.raises(UserError, match=expected):
+        slurm.Slurm("cpu").run([], 2, tmp_path / "marks")
+    if "squeue" not in commands:
+        assert calls.read_text().splitlines()[-1].startswith("scancel")
+
+
+def test_a_mark_may_be_seen_after_its_job_has_ended(tmp_path: Path, monkeypatch: Any) -> None:
+    mark = "(sleep 0.5; mkdir $HERE/marks/completions; touch $HERE/marks/completions/00000)"
+    submit = f"echo 7_0 COMPLETED None > $HERE/queue; {mark} > /dev/null 2>&1 & echo 7"
+    stand_in(tmp_path, monkeypatch, sbatch=submit)
+    slurm.Slurm("cpu").run([], 1, tmp_path / "marks")
+    monkeypatch.setattr(slurm, "LAG", 0.1)
+    with pytest.raises(TasksFailedError, match="1 of 1 tasks failed"):
+        slurm.Slurm("cpu").run([], 1, tmp_path / "others")
+
+
+def test_jobs_of_a_killed_command_are_cancelled_before_others_are_submitted(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    ended = "echo 5_0 CANCELLED None > $HERE/queue"
+    submit = "grep -q RUNNING $HERE/queue && exit 1; echo 7_0 FAILED None >> $HERE/queue; echo 7"
+    stand_in(tmp_path, monkeypatch, sbatch=submit, scancel=ended)
+    (tmp_path / "queue").write_text("5_0 RUNNING None\n")
+    with pytest.raises(TasksFailedError, match=r"job 7_0 ended as FAILED \(no output\)"):
+        slurm.Slurm("cpu").run([], 1, tmp_path / "marks")

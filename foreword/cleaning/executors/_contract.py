@@ -16,12 +16,14 @@ class TasksFailedError(UserError):
     Args:
         failed: their number.
         tasks: number of tasks.
-        marks: folder of the marks of completed tasks.
+        output: file or folder with their output, or with their marks.
+        cause: of one of them, if it is known.
     """
 
-    def __init__(self, failed: int, tasks: int, marks: Path) -> None:
+    def __init__(self, failed: int, tasks: int, output: Path, cause: str = "") -> None:
+        because = f"; {cause}" if cause else ""
         super().__init__(
-            f"{failed} of {tasks} tasks failed; {marks} may have their output; the same command "
+            f"{failed} of {tasks} tasks failed{because}; {output} may say more; the same command "
             "runs them again"
         )
 
