@@ -27,10 +27,9 @@ from foreword.tuning.drift import (
     way_of,
 )
 from foreword.tuning.labelled import Labelled
-from foreword.tuning.predict import load_tuned
-from foreword.tuning.predictor import is_tuned
 from foreword.tuning.result import metric_name
 from foreword.tuning.tuned_start import open_start
+from foreword.tuning.written import open_tuned
 
 LINE = tuple(np.linspace(-0.5, 2.0, 21).tolist())  # points of a line: 0 the start, 1 the end
 PLANE = tuple(np.linspace(-0.5, 1.5, 11).tolist())  # points of a plane along each axis
@@ -70,14 +69,11 @@ def drift(
         progress: whether to show the progress, or what shows it.
 
     Raises:
-        UserError: a folder holds no fine-tuned model with a head or was not tuned from the run, or
+        UserError: a folder holds no fine-tuned model or was not tuned from the run, or
             there are no labelled examples.
     """
     folders = list(dict.fromkeys(tuned))
-    for folder in folders:
-        if is_tuned(folder) and is_run(folder):
-            raise UserError(f"{folder}: was tuned to answer in text; drift requires a head")
-    models = [load_tuned(folder, device) for folder in folders]
+    models = [open_tuned(folder, device) for folder in folders]
     runs = {_run_of(folder, run) for folder in folders}
     if len(runs) > 1:
         raise UserError(f"{', '.join(map(str, folders))}: were tuned from different runs")

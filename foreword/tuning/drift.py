@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,17 +22,22 @@ from torch import Tensor, nn
 
 from foreword import config, kinds, stored
 from foreword.errors import UserError
+from foreword.evaluation.prompting import PromptedModel
 from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel
-from foreword.tuning.input_template import missing_special_tokens
+from foreword.tuning.answer_form import AnswerForm
+from foreword.tuning.encoding import added_tokens
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.network import Network
 from foreword.tuning.predict import TunedModel
 from foreword.tuning.result import SCORES
-from foreword.tuning.rows import PackedExamples, PooledExamples
+from foreword.tuning.rows import PackedExamples
+from foreword.tuning.scored import network_and_examples
 from foreword.tuning.starting_network import starting_network
 from foreword.tuning.strategies._contract import Strategy
-from foreword.tuning.tasks._contract import Task, Whole
+from foreword.tuning.tasks._contract import Task
+from foreword.tuning.writing import WritingTask
+from foreword.tuning.written import TunedWriter
 from foreword.types import Array
 
 Weights = Mapping[str, Tensor]  # by the names of `named_parameters`
@@ -66,12 +71,12 @@ class TunedWay:
         network: the tuned network, in evaluation mode; its weights are changed and restored.
         task: the task.
         examples: labelled examples that losses are measured on.
-        start: the weights before the first step; in place of the head's the tuned ones, since the
-            head had none of its own to start from.
+        start: the weights before the first step; in place of a new head's the tuned ones, since it
+            had none of its own to start from.
         end: the tuned weights.
         is_pretrained: whether it started from pretrained weights.
         device: the network's.
-        random_head: the head before the first step.
+        random_head: a new head before the first step; empty for a model that answers in text.
     """
 
     name: str
@@ -91,7 +96,7 @@ class TunedWay:
 
 
 def way_of(
-    tuned: TunedModel, trained: TrainedModel, dev: Sequence[Labelled], name: str
+    tuned: TunedModel | TunedWriter, trained: TrainedModel, dev: Sequence[Labelled], name: str
 ) -> TunedWay:
     """Return the way from a pretrained model, or random weights, to a tuned one.
 
@@ -110,34 +115,39 @@ def way_of(
         kinds.Part("tuning/strategies"), settings["strategy"], "tune.strategy"
     )
     # The network before the first step.
-    whole = with_special(trained, missing_special_tokens(trained.recipe, trained.vocab))
+    network, encoded = network_and_examples(tuned, dev)
+    device = next(network.parameters()).device
+    whole = with_special(trained, added_tokens(trained, tuned.task))
+    template = tuned.template
+    if isinstance(tuned.task, WritingTask):
+        template = replace(template, fresh=AnswerForm.of(PromptedModel.of(whole), template).fresh)
     begun = starting_network(
         whole,
         tuned.task,
         tuned.labels,
         seed,
-        tuned.template.fresh if strategy.trains_backbone else (),
+        template.fresh if strategy.trains_backbone else (),
         from_scratch=bool(settings["from_scratch"]),
         reinit_layers=int(settings.get("reinit_layers", 0)),
-    ).to(tuned.device)
-    start, end = _weights(begun), _weights(tuned.network)
+    ).to(device)
+    start, end = _weights(begun), _weights(network)
     start = {key: start[key] for key in start if not key.startswith("token_head.")}
     if {key: w.shape for key, w in start.items()} != {key: w.shape for key, w in end.items()}:
         raise UserError(
             f"{tuned.source}: was not tuned from {trained.name}, whose weights have other shapes; "
             "--run names the run it was tuned from"
         )
-    is_head = {key: not key.startswith("backbone.") for key in start}
+    new = () if begun.as_model() else [key for key in start if not key.startswith("backbone.")]
     return TunedWay(
         name,
-        tuned.network,
+        network,
         tuned.task,
-        _encoded(tuned, dev),
-        {key: end[key] if is_head[key] else w for key, w in start.items()},
+        encoded,
+        {key: end[key] if key in new else weight for key, weight in start.items()},
         end,
         not settings["from_scratch"],
-        tuned.device,
-        {key: w for key, w in start.items() if is_head[key]},
+        device,
+        {key: start[key] for key in new},
     )
 
 
@@ -247,15 +257,27 @@ def loss_of(way: TunedWay) -> DevLoss:
     with torch.inference_mode():
         for batch in way.examples.scoring_batches(way.device.type):
             on_device = batch.to(way.device)
-            batch_outputs = way.network.outputs(on_device.features(way.network))
-            loss = way.task.loss(batch_outputs, on_device.targets, on_device.numbers)
+            features, targets = on_device.features(way.network), on_device.targets
+            learned = way.network.training_outputs(features, targets)
+            loss = way.task.loss(learned, targets, on_device.numbers)
             total, count = total + float(loss.total), count + float(loss.count)
-            outputs.append(batch_outputs.cpu().numpy())
+            outputs.append(way.network.scored_outputs(features, targets).cpu().numpy())
             numbers.append(batch.numbers)
     order = np.argsort(np.concatenate(numbers), kind="stable")
-    scores = way.task.scores(np.concatenate(outputs)[order], way.examples.targets)
-    metric, score = next(iter(scores.items()))
-    return DevLoss(total / max(1.0, count), float(score), metric)
+    metric, score = _score(way, np.concatenate(outputs)[order])
+    return DevLoss(total / max(1.0, count), score, metric)
+
+
+def _score(way: TunedWay, outputs: Array) -> tuple[str, float]:
+    """Return the first metric of the task and its value.
+
+    Of a task whose answers are written: the share of right tokens, since nothing is written here.
+    """
+    if way.task.writes:
+        right = np.concatenate(list(way.examples.targets))
+        return "tokens", float(np.mean(outputs[:, 0].astype(np.int64) == right))
+    metric, score = next(iter(way.task.scores(outputs, way.examples.targets).items()))
+    return metric, float(score)
 
 
 def mean_loss(way: TunedWay, numbers: Array) -> Tensor:
@@ -264,8 +286,9 @@ def mean_loss(way: TunedWay, numbers: Array) -> Tensor:
     count: Any = 0.0
     for batch in way.examples.batches(numbers, way.device.type):
         on_device = batch.to(way.device)
-        outputs = way.network.outputs(on_device.features(way.network))
-        loss = way.task.loss(outputs, on_device.targets, on_device.numbers)
+        features, targets = on_device.features(way.network), on_device.targets
+        outputs = way.network.training_outputs(features, targets)
+        loss = way.task.loss(outputs, targets, on_device.numbers)
         total, count = total + loss.total, count + loss.count
     mean: Tensor = total / count
     return mean
@@ -310,16 +333,3 @@ def _states(way: TunedWay, weights: Weights) -> list[Array]:
             if tokens >= MOST_TOKENS or not layers:
                 break
     return [np.concatenate(states) for states in layers]
-
-
-def _encoded(tuned: TunedModel, dev: Sequence[Labelled]) -> PooledExamples:
-    """Return labelled examples as a tuned model reads them.
-
-    Raises:
-        UserError: a label is unknown.
-    """
-    task = tuned.task
-    encoded = task.encode(dev, tuned.tokenizer, tuned.template)
-    targets = task.place(task.targets(dev, tuned.labels), encoded)
-    whole: Whole = "input" if task.whole == "input" else "example"
-    return PooledExamples(encoded, targets, tuned.template, whole=whole)

@@ -16,7 +16,9 @@ from foreword.tuning.encoding import scoring_examples
 from foreword.tuning.examples import first_inputs, output_counts
 from foreword.tuning.fine_tuner import scored_outputs
 from foreword.tuning.labelled import Labelled
+from foreword.tuning.network import Network
 from foreword.tuning.predict import TunedModel
+from foreword.tuning.rows import PooledExamples
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import EncodedExample, Task
 from foreword.tuning.written import TunedWriter
@@ -88,19 +90,7 @@ def scored(tuned: TunedModel | TunedWriter, examples: Sequence[Labelled]) -> Sco
         UserError: a label is unknown, or the task compares the model with the one it began from.
     """
     task, labels = tuned.task, tuned.labels
-    if task.has_reference:
-        raise UserError(
-            f"{tuned.source}: is scored beside the model that it began from, which it does not "
-            "hold; 'foreword tune ... --test FILE' scores it when training has ended"
-        )
-    # The network and the examples, as fine-tuning scores them on its dev examples.
-    if isinstance(tuned, TunedWriter):
-        trained = tuned.trained
-        network = build_network(trained, task, labels, None).to(trained.device).eval()
-        prompted, tokenizer = PromptedModel.of(trained), trained.tokenizer
-    else:
-        network, prompted, tokenizer = tuned.network, None, tuned.tokenizer
-    part = scoring_examples(task, examples, labels, tokenizer, tuned.template, prompted)
+    network, part = network_and_examples(tuned, examples)
     outputs = scored_outputs(task, network, part)
     # What belongs to each example.
     begins = first_inputs(part.encoded)
@@ -119,3 +109,31 @@ def scored(tuned: TunedModel | TunedWriter, examples: Sequence[Labelled]) -> Sco
         [part.encoded[begins[n] : begins[n + 1]] for n in pairs],
         [outputs[edges[n] : edges[n + 1]] for n in pairs],
     )
+
+
+def network_and_examples(
+    tuned: TunedModel | TunedWriter, examples: Sequence[Labelled]
+) -> tuple[Network, PooledExamples | AnswerExamples]:
+    """Return a fine-tuned network in evaluation mode, and examples as it was scored on them.
+
+    Args:
+        tuned: the model.
+        examples: the examples, at least one.
+
+    Raises:
+        UserError: a label is unknown, or the task compares the model with the one it began from.
+    """
+    task, labels = tuned.task, tuned.labels
+    if task.has_reference:
+        raise UserError(
+            f"{tuned.source}: is scored beside the model that it began from, which it does not "
+            "hold; 'foreword tune ... --test FILE' scores it when training has ended"
+        )
+    if isinstance(tuned, TunedModel):
+        part = scoring_examples(task, examples, labels, tuned.tokenizer, tuned.template, None)
+        return tuned.network, part
+    trained = tuned.trained
+    network = build_network(trained, task, labels, None).to(trained.device).eval()
+    prompted = PromptedModel.of(trained)
+    part = scoring_examples(task, examples, labels, trained.tokenizer, tuned.template, prompted)
+    return network, part

@@ -27,7 +27,7 @@ from foreword.tuning.drift import (
     similarities,
     way_of,
 )
-from foreword.tuning.predict import load_tuned
+from foreword.tuning.written import open_tuned
 
 from .runs import make_run, reviews
 
@@ -44,7 +44,7 @@ def tuned_way(
     dev = [(example.text, example.label) for example in DEV]
     options = {"seeds": 1, "epochs": 2, "device": "cpu", "progress": False, "lr": 1e-3}
     result = foreword.tune(folder, examples, dev, name=name, **{**options, **settings})
-    return way_of(load_tuned(result.out), open_run(folder, "cpu"), DEV, name)
+    return way_of(open_tuned(result.out, "cpu"), open_run(folder, "cpu"), DEV, name)
 
 
 @pytest.mark.parametrize("layout", ["encoder", "decoder", "recurrent", "encoder_decoder"])
@@ -63,6 +63,24 @@ def test_the_end_of_the_line_is_the_tuned_model_and_its_start_the_pretrained_one
     assert after.score == pytest.approx(saved["rows"][0]["accuracy"])
     assert before != after
     assert loss_of(way) == after  # the network has its own weights again
+
+
+@pytest.mark.parametrize("layout", ["decoder", "encoder_decoder"])
+@pytest.mark.parametrize("metric", ["accuracy", "answer"])
+def test_a_model_that_answers_in_text_has_a_way_too(
+    layout: str, metric: str, tmp_path: Path
+) -> None:
+    way = tuned_way(tmp_path, layout, task="text_to_text", settings={"task.metric": metric})
+    pretrained = open_run(tmp_path / "run", "cpu").model
+    for name, weight in pretrained.backbone.named_parameters():
+        if name != "embedding.token.weight":  # of which tokens of the answer's form are new
+            assert torch.equal(way.start[f"backbone.{name}"], weight)
+    assert not way.random_head  # the output layer is that of pretraining
+    before, after = line(way, [0.0, 1.0])
+    assert after.value < before.value and after.metric == ("accuracy", "tokens")[metric == "answer"]
+    parameters = list(way.network.parameters())
+    assert largest_eigenvalue(lambda: mean_loss(way, np.arange(8)), parameters) > 0
+    assert distances(way)["all"] > 0 and similarities(way)[-1] < 1
 
 
 def test_a_model_from_scratch_started_from_random_weights_of_its_seed(tmp_path: Path) -> None:
@@ -127,7 +145,7 @@ def test_the_plane_has_the_line_and_both_ends(tmp_path: Path) -> None:
 
 def test_another_run_is_refused(tmp_path: Path) -> None:
     tuned_way(tmp_path)
-    model = load_tuned(tmp_path / "run/tuned/tuned")
+    model = open_tuned(tmp_path / "run/tuned/tuned")
     wider = open_run(make_run(tmp_path / "wider", d_model=64), "cpu")
     with pytest.raises(UserError, match=r"was not tuned from .*--run names the run"):
         way_of(model, wider, DEV, "tuned")
@@ -216,10 +234,6 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         return captured.err
 
     assert "--dev names labelled examples" in refused(folder)  # tuned on examples in memory
-    assert "not a fine-tuned model" in refused(tmp_path / "run")
-    (tmp_path / "wrote").mkdir()
-    for file in ("labels.json", "recipe.toml", "run.json"):
-        (tmp_path / "wrote" / file).write_text("{}", encoding="utf-8")
-    assert "was tuned to answer in text" in refused(tmp_path / "wrote")
+    assert "was pretrained and not fine-tuned" in refused(tmp_path / "run")
     moved = folder.rename(tmp_path / "elsewhere")
     assert "--run names the run it was tuned from" in refused(moved, "--dev", "x.tsv")
