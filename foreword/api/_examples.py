@@ -193,14 +193,7 @@ class ExampleReader:
             UserError: a file cannot be read, arguments do not fit the sources, or pairs of texts
                 are among single texts.
         """
-        sources = [*train, *dev, *test]
-        if all(source.columns is not None for source in sources) and self.columns:
-            raise UserError("text, label, pair: tuples have no columns to choose from")
-        if self.names and not any(source.file for source in sources):
-            raise UserError("columns: names the columns of files without a header, and none is one")
-        if self.prefixes and (not self.task.reads_texts or self.task.compares_texts):
-            kind = kinds.name_of(self.task)
-            raise UserError(f"--prefix: is for texts; {kind} reads its examples as they are")
+        self._require_fitting([*train, *dev, *test])
         named_sources = {"train": train, "dev": dev} | ({"test": test} if test else {})
         parts = {name: self._read(part) for name, part in named_sources.items()}
         columns = [c for part in parts.values() for c in part.columns]
@@ -208,6 +201,29 @@ class ExampleReader:
             names = ", ".join(parts)
             raise UserError(f"{names}: pairs of texts in one, single texts in the other")
         return ExampleSplits(parts.pop("train"), parts)
+
+    def read_part(self, sources: Sequence[ExampleSource]) -> GivenExamples:
+        """Return examples of one kind, such as those to score alone.
+
+        Raises:
+            UserError: as `read`.
+        """
+        self._require_fitting(sources)
+        return self._read(sources)
+
+    def _require_fitting(self, sources: Sequence[ExampleSource]) -> None:
+        """Check that the arguments fit the sources and the task.
+
+        Raises:
+            UserError: one does not.
+        """
+        if all(source.columns is not None for source in sources) and self.columns:
+            raise UserError("text, label, pair: tuples have no columns to choose from")
+        if self.names and not any(source.file for source in sources):
+            raise UserError("columns: names the columns of files without a header, and none is one")
+        if self.prefixes and (not self.task.reads_texts or self.task.compares_texts):
+            kind = kinds.name_of(self.task)
+            raise UserError(f"--prefix: is for texts; {kind} reads its examples as they are")
 
     def _read(self, sources: Sequence[ExampleSource]) -> GivenExamples:
         if len(self.prefixes) not in (0, len(sources)):
@@ -276,12 +292,14 @@ class TunedExamples:
 
     Attributes:
         examples: with their task prefixes.
+        plain: as they were read.
         skipped: the number of rows without text or label.
         sources: where they came from.
         description: the same, as results record it.
     """
 
     examples: LabelledTexts
+    plain: LabelledTexts
     skipped: int
     sources: Sequence[ExampleSource]
     description: str | list[str]
@@ -307,36 +325,60 @@ def tuned_examples(
         option: the option that names the examples, for messages.
 
     Raises:
-        UserError: there are none, a file cannot be read, or they do not fit a model.
+        UserError: there are none, a file cannot be read, they do not fit a model, or the models
+            read different ones.
     """
     sources = None if data is None else sources_of(data, "data", models[0].task)
-    read = []
-    for model in models:
-        known: Mapping[str, Any] = stored.read(model.source / SCORES)["settings"]["data"]
-        prefixes: list[str] = []
-        own = sources
-        if own is None:
-            files = [known["dev"]] if isinstance(known["dev"], str) else list(known["dev"])
-            prefixes = list(known.get("prefix") or [])[: len(files)]
-            if missing := [file for file in files if not Path(file).is_file()]:
-                raise UserError(f"{missing[0]}: no such file; {option} names labelled examples")
-            own = sources_of(files, "dev", model.task)
-        tuned = (
-            {} if own[0].columns else {n: known.get(n) or None for n in ("text", "pair", "label")}
+    read = [_tuned_part(model, sources, given, columns, prefix, option=option) for model in models]
+    keys = [[(e.text, e.pair, e.label) for e in part.plain] for part in read]
+    if any(key != keys[0] for key in keys[1:]):
+        raise UserError(
+            "the models read other texts or labels, so their scores do not compare; name one file "
+            f"with {option}, and its columns"
         )
-        named = {name: value for name, value in given.items() if value is not None}
-        reader = ExampleReader.of(model.task, columns, prefixes, **tuned | named)
-        part = reader.read((), own).scored["dev"]
-        model.tuned_on.require_form(is_pair=bool(part.columns[0].pair))
-        examples = part.together
-        if not prefixes:
-            examples = LabelledTexts.of(model.tuned_on.with_prefix(e, prefix) for e in examples)
-        if not examples:
-            raise UserError(f"{part.description}: no example has a text and a label")
-        read.append(TunedExamples(examples, part.skipped, own, part.description))
-    if len({len(part.examples) for part in read}) > 1:
-        raise UserError(f"the models were scored on different examples; {option} names some")
     return read
+
+
+def _tuned_part(
+    model: TunedModel | TunedWriter,
+    sources: Sequence[ExampleSource] | None,
+    given: Mapping[str, str | None],
+    names: str,
+    prefix: str | None,
+    *,
+    option: str,
+) -> TunedExamples:
+    """Return labelled examples in the form in which a model was tuned; see `tuned_examples`."""
+    scores = stored.read(model.source / SCORES)
+    known: Mapping[str, Any] = scores["settings"]["data"]
+    # Where they are: given, or those that it was scored on, whose number is known.
+    own = sources
+    if own is None:
+        files = [known["dev"]] if isinstance(known["dev"], str) else list(known["dev"])
+        if missing := [file for file in files if not Path(file).is_file()]:
+            raise UserError(f"{missing[0]}: no such file; {option} names labelled examples")
+        own = sources_of(files, "dev", model.task)
+    columns = {} if own[0].columns else {name: known.get(name) or None for name in given}
+    columns |= {name: column for name, column in given.items() if column is not None}
+
+    # The prefixes: given, those of its own files, or the one of training.
+    prefixes = [] if prefix is None else [prefix] * len(own)
+    if prefix is None and sources is None:
+        prefixes = list(known.get("prefix") or [])[-len(own) :]
+    reader = ExampleReader.of(model.task, names, prefixes, **columns)
+    part = reader.read_part(own)
+    model.tuned_on.require_form(is_pair=bool(part.columns[0].pair))
+    plain = examples = part.together
+    if not prefixes and model.task.reads_texts and not model.task.compares_texts:
+        examples = LabelledTexts.of(model.tuned_on.with_prefix(e, None) for e in plain)
+    if not examples:
+        raise UserError(f"{part.description}: no example has a text and a label")
+    if sources is None and len(examples) != scores["examples"]["dev"]:
+        raise UserError(
+            f"{part.description}: has {len(examples):,} examples, and {model.source} was scored on "
+            f"{scores['examples']['dev']:,}; {option} names labelled examples"
+        )
+    return TunedExamples(examples, plain, part.skipped, own, part.description)
 
 
 def name_of(train: Sequence[ExampleSource]) -> str:

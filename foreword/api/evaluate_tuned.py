@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,11 @@ class TunedEvaluation(Result):
     """The scores of fine-tuned models on labelled examples, with intervals.
 
     Attributes:
-        files: where it is saved: in `evaluations` of each model's folder.
+        file: where it is saved: in `evaluations` of the first model's folder.
         content: what was saved: `rows`, `notes`, `confusion`, ...
     """
 
-    files: tuple[Path, ...]
+    file: Path
     content: Mapping[str, Any]
 
     @property
@@ -43,7 +44,7 @@ class TunedEvaluation(Result):
         return [dict(row) for row in self.content["rows"]]
 
     def _facts(self) -> Mapping[str, Any]:
-        return {"saved to": ", ".join(map(str, self.files)), "notes": "; ".join(self.notes)}
+        return {"saved to": self.file, "notes": "; ".join(self.notes)}
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -81,8 +82,8 @@ def evaluate_tuned(
         foreword.evaluate_tuned("runs/books/tuned/reviews", "test.tsv").rows
 
     Each score has a 95 % interval by bootstrap over the examples; of several models, each other one
-    is compared with the first on the same examples. The result is saved in `evaluations` of each
-    model's folder, and the report of its run shows it.
+    is compared with the first on the same examples. The result is saved in `evaluations` of the
+    first model's folder, and the report of its run shows it.
 
     Args:
         tuned: folders that `tune` wrote, of models of one task.
@@ -100,14 +101,15 @@ def evaluate_tuned(
             examples do not fit them.
     """
     # Open the models, and read the examples as each was tuned on.
-    folders = [Path(folder) for folder in dict.fromkeys(_arguments.paths(tuned, "TUNED"))]
+    paths = [Path(path) for path in _arguments.paths(tuned, "TUNED")]
+    folders = list({path.resolve(): path for path in reversed(paths)}.values())[::-1]
     models = [open_tuned(folder, device) for folder in folders]
     names = distinct_names(folders)
     if len({kinds.name_of(model.task) for model in models}) > 1:
         tasks = (f"{n}: {kinds.name_of(m.task)}" for n, m in zip(names, models, strict=True))
         raise UserError(f"the models were tuned on different tasks: {', '.join(tasks)}")
-    for folder in folders:
-        atomic.require_writable(folder / "evaluations", is_folder=True, remedy=atomic.MOVE_AWAY)
+    place = folders[0] / "evaluations"
+    atomic.require_writable(place, is_folder=True, remedy=atomic.MOVE_AWAY)
     given = {"text": text, "pair": pair, "label": label}
     read = tuned_examples(models, data, given, columns=columns, prefix=prefix)
 
@@ -117,21 +119,51 @@ def evaluate_tuned(
         for name, model, part in zip(names, models, read, strict=True):
             display.stage(f"answering: {name}")
             answered.append(scored(model, part.examples))
+        scores = [each.scores() for each in answered]
+        _require_same(names, scores)
         advance, draws = display.stage("bootstrap"), iter(range(DRAWS))
 
         def statistics(numbers: Array) -> list[float]:
             advance(next(draws), DRAWS)
             return _statistics([each.scores(numbers) for each in answered])
 
-        scores = [each.scores() for each in answered]
         intervals = bootstrap_each(statistics, len(read[0].examples), DRAWS)
 
-    # Save the results.
+    # Save the results, and never over those of other models, files or columns.
     content = _content(names, answered, read, scores, intervals)
-    files = tuple(folder / "evaluations" / f"{content['name']}.json" for folder in folders)
-    for file in files:
-        stored.write(file, content)
-    return TunedEvaluation(files, content)
+    content |= {
+        "of": {
+            "models": [str(folder.resolve()) for folder in folders],
+            "files": [str(Path(s.file).resolve()) if s.file else "" for s in read[0].sources],
+            "columns": {**given, "columns": columns, "prefix": prefix},
+        }
+    }
+    file = _free(place, content)
+    stored.write(file, content)
+    return TunedEvaluation(file, content)
+
+
+def _require_same(names: Sequence[str], scores: Sequence[Mapping[str, float]]) -> None:
+    """Check that the models have the same scores, so that they compare.
+
+    Raises:
+        UserError: one has others.
+    """
+    for name, of in zip(names[1:], scores[1:], strict=True):
+        if list(of) != list(scores[0]):
+            ours, theirs = (", ".join(map(metric_name, names)) for names in (scores[0], of))
+            raise UserError(f"{names[0]} has {ours}, and {name} has {theirs}; evaluate them alone")
+
+
+def _free(place: Path, content: dict[str, Any]) -> Path:
+    """Return the file for a result: a new one, or that of the same measurement; it is named so."""
+    name = content["name"]
+    for number in count(1):
+        content["name"] = name if number == 1 else f"{name}-{number}"
+        file = place / f"{content['name']}.json"
+        if not file.exists() or stored.read(file).get("of") == content["of"]:
+            break
+    return file
 
 
 def _statistics(scores: Sequence[Mapping[str, float]]) -> list[float]:
@@ -165,12 +197,14 @@ def _content(
             f"{names[0]} against {name}: {metric_name(metric)} {difference:+.3f} "
             f"({low:+.3f} to {high:+.3f}) on the same examples"
         )
+    if any(low == high for low, high in intervals):
+        notes.append("no interval: a score that all draws share; other examples may still differ")
     confusion = answered[0].confusion()
     source = read[0].description
     title = Path(source).name if isinstance(source, str) else "several files"
     return {
         "name": f"evaluate-{name_of(read[0].sources)}",
-        "title": f"Scores on {title}",
+        "title": f"{', '.join(names)}: scores on {title}" if names[1:] else f"Scores on {title}",
         "task": kinds.name_of(answered[0].task),
         "data": source,
         "rows": [{key: _known(value) for key, value in row.items()} for row in rows],
@@ -182,7 +216,7 @@ def _content(
 
 def _cell(row: Mapping[str, Any], metric: str) -> str:
     score, low, high = (row[name] for name in (metric, f"{metric}_low", f"{metric}_high"))
-    interval = "" if low is None else f" ({low:.3f} to {high:.3f})"
+    interval = f" ({low:.3f} to {high:.3f})" if low is not None and low < high else ""
     return "–" if score is None else f"{score:.3f}{interval}"
 
 

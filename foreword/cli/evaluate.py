@@ -168,7 +168,7 @@ def _score_tuned(
     console.table(result.content["title"], list(rows[0]), [list(row.values()) for row in rows])
     for note in result.notes:
         console.say(note)
-    console.say(f"saved to {', '.join(map(str, result.files))}")
+    console.say(f"saved to {result.file}")
 
 
 def _show(results: Sequence[Mapping[str, Any]], folder: Path) -> None:

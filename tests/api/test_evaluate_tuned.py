@@ -44,8 +44,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tuned(run: Path, files: Path) -> Path:
-    columns = {"text": "said", "label": "mark", "lr": 3e-2}
-    return tune(run, files / "train.tsv", files / "dev.tsv", name="a", **columns, **FAST).out
+    how = {**FAST, "text": "said", "label": "mark", "lr": 1e-2, "epochs": 4}
+    return tune(run, files / "train.tsv", files / "dev.tsv", name="a", **how).out
 
 
 @pytest.fixture(scope="module")
@@ -63,13 +63,13 @@ def test_scores_are_those_of_the_predictions(tuned: Path, files: Path) -> None:
     assert row["f1"] == pytest.approx(f1_score(right, given, average="macro"))
     assert row["accuracy_low"] <= row["accuracy"] <= row["accuracy_high"]
     assert row["examples"] == sum(map(sum, result.content["confusion"])) == 25
-    saved = json.loads(result.files[0].read_text(encoding="utf-8"))
+    saved = json.loads(result.file.read_text(encoding="utf-8"))
     assert saved["rows"] == result.rows and saved["confusion"] == result.content["confusion"]
 
 
 def test_without_data_the_scores_are_those_of_fine_tuning(tuned: Path) -> None:
     (row,) = evaluate_tuned(tuned, **QUIET).rows
-    known = json.loads((tuned / "scores.json").read_text(encoding="utf-8"))["epochs"][0]
+    known = json.loads((tuned / "scores.json").read_text(encoding="utf-8"))["epochs"][-1]
     assert row["accuracy"] == known["accuracy"] and row["matthews"] == known["matthews"]
 
 
@@ -81,8 +81,8 @@ def test_models_are_compared_on_the_same_examples(
     assert difference.startswith(
         f"a against b: accuracy {one['accuracy'] - other['accuracy']:+.3f}"
     )
-    same = evaluate_tuned([tuned, tuned.parent / ".." / "tuned" / "a"], files / "test.tsv", **QUIET)
-    assert "accuracy +0.000 (+0.000 to +0.000)" in same.notes[1]
+    again = evaluate_tuned([tuned, tuned.parent / ".." / "tuned" / "a"], **QUIET)
+    assert [row["model"] for row in again.rows] == ["a"]  # one folder is one model
     page = write_page(run, run / "report.html").read_text(encoding="utf-8")
     assert "Scores on test.tsv" in page and f"{one['accuracy']:.3f}"[:5] in page
 
@@ -154,6 +154,66 @@ def test_mistakes_are_refused_in_one_line(
     assert "empty.tsv" in refused(str(tuned))
 
 
+def test_models_that_read_other_examples_or_have_other_scores_are_refused(
+    run: Path, tuned: Path, files: Path, tmp_path: Path
+) -> None:
+    other = tune(run, TRAIN, DEV[:40], name="other", **FAST).out
+    columns = tmp_path / "both.jsonl"
+    rows = [("said", "mark", "text", "label"), *((*a, *b) for a, b in zip(TRAIN, DEV, strict=True))]
+    lines = [json.dumps(dict(zip(rows[0], row, strict=True))) for row in rows[1:]]
+    columns.write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(UserError, match="read other texts or labels, so their scores"):
+        evaluate_tuned([tuned, other], columns, **QUIET)
+    positive = {"task.positive": "good"}
+    more = tune(run, TRAIN, DEV, name="positive", settings=positive, **FAST).out
+    with pytest.raises(UserError, match="a has accuracy, macro F1, matthews, and positive has"):
+        evaluate_tuned([tuned, more], files / "test.tsv", text="said", label="mark", **QUIET)
+
+
+def test_results_never_replace_those_of_other_files_or_models(
+    tuned: Path, scratch: Path, files: Path, tmp_path: Path
+) -> None:
+    twin = tmp_path / files.name / "test.tsv"
+    twin.parent.mkdir()
+    twin.write_bytes((files / "dev.tsv").read_bytes())
+    saved = [
+        evaluate_tuned(models, file, **QUIET).file
+        for models in ([tuned], [tuned, scratch])
+        for file in (files / "test.tsv", twin, files / "test.tsv")
+    ]
+    assert saved[0] == saved[2] and saved[3] == saved[5]
+    assert len(set(saved)) == 4
+
+
+def test_the_text_it_was_scored_on_is_told_by_its_size(tuned: Path, files: Path) -> None:
+    whole = (files / "dev.tsv").read_text(encoding="utf-8")
+    (files / "dev.tsv").write_text("\n".join(whole.splitlines()[:9]), encoding="utf-8")
+    try:
+        assert "has 8 examples, and" in refused_default(tuned)
+    finally:
+        (files / "dev.tsv").write_text(whole, encoding="utf-8")
+
+
+def test_prefixes_are_those_of_training_unless_given(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", "encoder_decoder")
+    made = []
+    for name in ("one", "two"):
+        file = tmp_path / f"{name}.tsv"
+        lines = [f"{text}\t{label}" for text, label in TRAIN[:12]]
+        file.write_text("\n".join(["text\tlabel", *lines]), encoding="utf-8")
+        made.append(file)
+    prefix = ["film: ", "day: "]
+    both = tune(run, made, made, task="text_to_text", prefix=prefix, name="both", **FAST)
+    (row,) = evaluate_tuned(both.out, **QUIET).rows
+    assert row["tokens"] == pytest.approx(both.content["epochs"][0]["tokens"])
+    with pytest.raises(UserError, match="was tuned with several; choose one of"):
+        evaluate_tuned(both.out, made[0], **QUIET)
+    assert evaluate_tuned(both.out, made[0], prefix="day: ", **QUIET).rows[0]["examples"] == 12
+    tagged = tune(make_run(tmp_path / "encoder"), TAGGED, TAGGED, task="tag", **FAST)
+    with pytest.raises(UserError, match="--prefix: is for texts; tag reads"):
+        evaluate_tuned(tagged.out, TAGGED, prefix="day: ", **QUIET)
+
+
 def refused_default(folder: Path) -> str:
     with pytest.raises(UserError) as caught:
         evaluate_tuned(folder, **QUIET)
@@ -166,7 +226,7 @@ def test_the_command_prints_and_compares(
     words = ["evaluate", str(tuned), str(scratch), "--data", str(files / "test.tsv")]
     assert command(words) == 0
     printed = capsys.readouterr()
-    assert "Scores on test.tsv" in printed.out and "a against b: accuracy" in printed.err
+    assert "a, b: scores on test.tsv" in printed.out and "a against b: accuracy" in printed.err
     assert command([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"][0]["model"] == "a"
     assert command([*words, "--rows", "3"]) == 2
