@@ -325,18 +325,10 @@ def tuned_examples(
         option: the option that names the examples, for messages.
 
     Raises:
-        UserError: there are none, a file cannot be read, they do not fit a model, or the models
-            read different ones.
+        UserError: there are none, a file cannot be read, or they do not fit a model.
     """
     sources = None if data is None else sources_of(data, "data", models[0].task)
-    read = [_tuned_part(model, sources, given, columns, prefix, option=option) for model in models]
-    keys = [[(e.text, e.pair, e.label) for e in part.plain] for part in read]
-    if any(key != keys[0] for key in keys[1:]):
-        raise UserError(
-            "the models read other texts or labels, so their scores do not compare; name one file "
-            f"with {option}, and its columns"
-        )
-    return read
+    return [_tuned_part(model, sources, given, columns, prefix, option=option) for model in models]
 
 
 def _tuned_part(
@@ -354,6 +346,10 @@ def _tuned_part(
     # Where they are: given, or those that it was scored on, whose number is known.
     own = sources
     if own is None:
+        if isinstance(known["dev"], Mapping):  # a suite's, read in its own way
+            raise UserError(
+                f"{model.source}: was tuned on a suite; {option} names labelled examples"
+            )
         files = [known["dev"]] if isinstance(known["dev"], str) else list(known["dev"])
         if missing := [file for file in files if not Path(file).is_file()]:
             raise UserError(f"{missing[0]}: no such file; {option} names labelled examples")

@@ -112,6 +112,7 @@ def evaluate_tuned(
     atomic.require_writable(place, is_folder=True, remedy=atomic.MOVE_AWAY)
     given = {"text": text, "pair": pair, "label": label}
     read = tuned_examples(models, data, given, columns=columns, prefix=prefix)
+    _require_same_examples(read)
 
     # Compute the answers, then the scores of the examples and of draws with replacement.
     with progress_of(progress) as display:
@@ -120,7 +121,7 @@ def evaluate_tuned(
             display.stage(f"answering: {name}")
             answered.append(scored(model, part.examples))
         scores = [each.scores() for each in answered]
-        _require_same(names, scores)
+        _require_same_scores(names, scores)
         advance, draws = display.stage("bootstrap"), iter(range(DRAWS))
 
         def statistics(numbers: Array) -> list[float]:
@@ -143,16 +144,32 @@ def evaluate_tuned(
     return TunedEvaluation(file, content)
 
 
-def _require_same(names: Sequence[str], scores: Sequence[Mapping[str, float]]) -> None:
+def _require_same_examples(read: Sequence[TunedExamples]) -> None:
+    """Check that all models read the same texts and labels, so that their scores compare.
+
+    Raises:
+        UserError: one reads others.
+    """
+    keys = [[(e.text, e.pair, e.label) for e in part.plain] for part in read]
+    if any(key != keys[0] for key in keys[1:]):
+        raise UserError(
+            "the models read other texts or labels, so their scores do not compare; name one file "
+            "with --data, and its columns"
+        )
+
+
+def _require_same_scores(names: Sequence[str], scores: Sequence[Mapping[str, float]]) -> None:
     """Check that the models have the same scores, so that they compare.
 
     Raises:
         UserError: one has others.
     """
-    for name, of in zip(names[1:], scores[1:], strict=True):
-        if list(of) != list(scores[0]):
-            ours, theirs = (", ".join(map(metric_name, names)) for names in (scores[0], of))
-            raise UserError(f"{names[0]} has {ours}, and {name} has {theirs}; evaluate them alone")
+    known = [", ".join(map(metric_name, of)) for of in scores]
+    for name, metrics in zip(names, known, strict=True):
+        if metrics != known[0]:
+            raise UserError(
+                f"{names[0]} has {known[0]}, and {name} has {metrics}; evaluate them alone"
+            )
 
 
 def _free(place: Path, content: dict[str, Any]) -> Path:
@@ -161,9 +178,17 @@ def _free(place: Path, content: dict[str, Any]) -> Path:
     for number in count(1):
         content["name"] = name if number == 1 else f"{name}-{number}"
         file = place / f"{content['name']}.json"
-        if not file.exists() or stored.read(file).get("of") == content["of"]:
+        if not file.exists() or _is_of(file, content["of"]):
             break
     return file
+
+
+def _is_of(file: Path, measured: Mapping[str, Any]) -> bool:
+    """Return whether a saved result is of this measurement; a damaged one is not."""
+    try:
+        return bool(stored.read(file).get("of") == measured)
+    except UserError:
+        return False
 
 
 def _statistics(scores: Sequence[Mapping[str, float]]) -> list[float]:

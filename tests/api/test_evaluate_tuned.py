@@ -183,6 +183,9 @@ def test_results_never_replace_those_of_other_files_or_models(
     ]
     assert saved[0] == saved[2] and saved[3] == saved[5]
     assert len(set(saved)) == 4
+    saved[0].write_text("{", encoding="utf-8")  # damaged; the new result goes elsewhere
+    again = evaluate_tuned(tuned, files / "test.tsv", **QUIET).file
+    assert again not in saved and saved[0].read_text(encoding="utf-8") == "{"
 
 
 def test_the_text_it_was_scored_on_is_told_by_its_size(tuned: Path, files: Path) -> None:

@@ -223,6 +223,20 @@ def test_the_command_saves_what_the_report_shows(
     assert "What fine-tuning changed: tuned, scratch" in page and "data:image/png" in page
 
 
+def test_models_scored_on_other_texts_are_shown_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, folders = make_run(tmp_path / "run"), []
+    for seed in (1, 2):
+        file = tmp_path / f"{seed}.tsv"
+        lines = [f"{example.text}\t{example.label}" for example in reviews(12, seed)]
+        file.write_text("\n".join(["text\tlabel", *lines]), encoding="utf-8")
+        options = {"seeds": 1, "epochs": 1, "device": "cpu", "progress": False}
+        folders.append(str(foreword.tune(run, file, file, name=f"of-{seed}", **options).out))
+    assert command(["drift", *folders, "--examples", "8", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["rows"]) == 2
+
+
 def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tuned_way(tmp_path)
     folder = tmp_path / "run/tuned/tuned"
