@@ -63,7 +63,7 @@ class Size:
     Attributes:
         limits: size of the text.
         recipe: `--set` assignments for the recipe.
-        steps: steps of pretraining; None for the recipe's own budget.
+        steps: steps of pretraining; None for the recipe's own.
         variants: settings of fine-tuning to compare.
     """
 
@@ -140,8 +140,7 @@ class Demo:
         if not (self.run / "recipe.toml").is_file():
             recipe = self._recipe(reporter)
             if self.size.steps is not None:
-                train = replace(recipe.train, hours=None, steps=self.size.steps)
-                recipe = replace(recipe, train=train)
+                recipe = replace(recipe, train=replace(recipe.train, steps=self.size.steps))
             running.start(recipe, running.Inputs((str(self.text / "documents.jsonl"),)), self.run)
         return running.train_run(self.run, reporter, stage, samples)
 
@@ -150,13 +149,12 @@ class Demo:
         recipe = load_recipe(RECIPE, self.size.recipe)
         if self.size.steps is not None:
             return recipe
-        assert recipe.train.hours is not None
-        speed = machine("encoder", recipe.train.hours, recipe).flops_per_second
+        speed = machine("encoder", 1.0, recipe).flops_per_second
         if speed >= FAST:
             return recipe
         reporter.note(
             f"products of matrices run at {speed / 1e9:.0f} GFLOP/s here, which is slow: "
-            "a smaller network learns more in these minutes"
+            "a smaller network learns more in minutes"
         )
         return load_recipe(SMALL_RECIPE, self.size.recipe)
 

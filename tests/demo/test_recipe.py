@@ -23,7 +23,7 @@ class Notes:
 
 
 @pytest.mark.parametrize(("factor", "name"), [(0.9, "demo_encoder_small"), (1.1, "demo_encoder")])
-def test_a_slow_machine_trains_a_smaller_network_for_the_same_time(
+def test_a_slow_machine_trains_a_smaller_network(
     factor: float, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def measured(device: torch.device, dtype: torch.dtype) -> float:
@@ -33,5 +33,5 @@ def test_a_slow_machine_trains_a_smaller_network_for_the_same_time(
     notes = Notes()
     recipe = Demo(tmp_path / "demo")._recipe(notes)  # type: ignore[arg-type]
     assert recipe == load_recipe(name)
-    assert recipe.train.hours == load_recipe("demo_encoder").train.hours
+    assert recipe.train.hours is None
     assert [("270 GFLOP/s" in text) for text in notes.texts] == ([True] if factor < 1 else [])
