@@ -1,6 +1,6 @@
 """Fine-tuning and its measures next to other people's code, with equal weights and examples.
 
-    pip install trl peft seqeval torchmetrics rouge-score sacrebleu
+    pip install trl peft seqeval torchmetrics rouge-score sacrebleu minicons
     python benchmarks/oracles.py DECODER ENCODER
 
 Each line is a figure of theirs, ours, and the difference. DECODER and ENCODER are runs that export,
@@ -10,6 +10,8 @@ nothing is equal to begin with.
 - TRL: the loss of supervised fine-tuning on the same answers; the loss, margins and accuracy of
   direct preference optimization on the same pairs.
 - peft: logits of the exported run with the exported adapter, of a classifier and of a chat model.
+- minicons: log-likelihoods of sentences by the exported decoder; pseudo-log-likelihoods by the
+  exported encoder, within words from left to right (Kauf & Ivanova 2023).
 - seqeval, torchmetrics (SQuAD), rouge-score and sacrebleu: measures of random answers.
 """
 
@@ -33,6 +35,7 @@ import torch
 
 import foreword
 from foreword.cli.main import run as command
+from foreword.evaluation.passages import Passage, score_passages
 from foreword.evaluation.prompting import PromptedModel
 from foreword.nn.masks import CausalMask
 from foreword.runs.trained_model import open_run
@@ -50,6 +53,7 @@ IN_TRL: dict[str, Any] = {
     "bf16": False, "use_cpu": True, "report_to": [], "max_length": None,
     "per_device_eval_batch_size": 64, "disable_tqdm": True,
 }  # fmt: skip
+PIECES = "within_word_l2r"  # of minicons: a token's word is masked from it on
 KEYS = {"loss": "loss", "margin": "rewards/margins", "accuracy": "rewards/accuracies"}  # of TRL
 FAST: dict[str, Any] = {
     "seeds": 1,
@@ -63,6 +67,32 @@ FAST: dict[str, Any] = {
 def sentence(rng: random.Random, most: int = 12) -> str:
     """Return a few random words."""
     return " ".join(rng.choices(WORDS, k=rng.randint(1, most)))
+
+
+def sentences(decoder: str, encoder: str, work: Path) -> Iterator[Line]:
+    """Yield the summed scores of sentences, of minicons and of ours."""
+    from minicons import scorer
+
+    rng = random.Random(1)
+    # Joined words have several pieces.
+    texts = [f"{sentence(rng)} {''.join(rng.sample(WORDS, 3))} {sentence(rng)}" for _ in range(200)]
+    for run, name, kind, options in (
+        (decoder, "log-likelihood", scorer.IncrementalLMScorer, {}),  # its tokenizer adds the start
+        (encoder, "pseudo-log-likelihood", scorer.MaskedLMScorer, {"PLL_metric": PIECES}),
+    ):
+        out = work / f"{name}-exported"
+        export(run, out)
+        other = kind(str(out), "cpu")
+        other.tokenizer.batch_encode_plus = other.tokenizer  # its name before transformers 5
+        theirs = other.sequence_score(
+            texts, reduction=lambda scores: scores.sum().item(), **options
+        )
+        passages = [Passage(text) for text in texts]
+        ours = [
+            score.nats for score in score_passages(PromptedModel.of(open_run(run, "cpu")), passages)
+        ]
+        distance = float(np.abs(np.subtract(theirs, ours)).max())
+        yield f"minicons: {name}, sum of 200 sentences", sum(theirs), sum(ours), distance
 
 
 def preferences(decoder: str, work: Path) -> Iterator[Line]:
@@ -262,6 +292,7 @@ def main() -> None:
         )
         lines = (
             measures(),
+            sentences(decoder, encoder, work),
             preferences(decoder, work),
             adapters(encoder, "classify", work),
             adapters(decoder, "chat", work),
