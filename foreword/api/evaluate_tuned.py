@@ -118,8 +118,7 @@ def evaluate_tuned(
     with progress_of(progress) as display:
         answered = []
         for name, model, part in zip(names, models, read, strict=True):
-            display.stage(f"answering: {name}")
-            answered.append(scored(model, part.examples))
+            answered.append(scored(model, part.examples, display.stage(f"answering: {name}")))
         scores = [each.scores() for each in answered]
         _require_same_scores(names, scores)
         advance, draws = display.stage("bootstrap"), iter(range(DRAWS))

@@ -3,7 +3,7 @@ in a decoder one after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from foreword.tuning.tasks._contract import EncodedExample, Whole
 from foreword.types import Array, Example, Tokens
 
 AT_ONCE = 1024  # positions whose logits are held together
+WRITTEN_AT_ONCE = 256  # answers between two reports of progress
 CUDA_WIDTH = 64  # on CUDA widths are multiples of this, since kernels are compiled per shape
 
 
@@ -181,12 +182,15 @@ class AnswerExamples(PackedExamples):
             np.concatenate([self.targets[n] for n in np.sort(inputs)]),
         )
 
-    def write(self, network: Network, most: int) -> Array:
+    def write(
+        self, network: Network, most: int, done: Callable[[Array], None] | None = None
+    ) -> Array:
         """Return the likeliest answer to each example, a text each, (examples,) of objects.
 
         Args:
             network: a model of these examples, on its device.
             most: the most tokens of an answer.
+            done: called with the numbers of examples as they are answered.
         """
         model = network.as_model()
         assert model is not None
@@ -194,9 +198,14 @@ class AnswerExamples(PackedExamples):
         prompted = replace(self.prompted, model=model, device=device, dtype=torch.float32)
         form = AnswerForm(prompted, self.template)
         starts = [form.start(form.cut(example.ids, most)) for example in self.encoded]
-        with evaluation_mode(network):
-            new = decode(prompted, starts, replace(GREEDY, tokens=most), stops_of(prompted))
-        texts = [text_of(prompted, s, n.ids).strip() for s, n in zip(starts, new, strict=True)]
+        texts = []
+        for first in range(0, len(starts), WRITTEN_AT_ONCE):
+            part = starts[first : first + WRITTEN_AT_ONCE]
+            with evaluation_mode(network):
+                new = decode(prompted, part, replace(GREEDY, tokens=most), stops_of(prompted))
+            texts += [text_of(prompted, s, n.ids).strip() for s, n in zip(part, new, strict=True)]
+            if done is not None:
+                done(np.arange(first, first + len(part)))
         return np.asarray(texts, dtype=object)
 
 

@@ -328,12 +328,24 @@ def count_steps(data: TuneData, settings: TuneSettings) -> int:
     return -(-len(data.numbers[0]) // settings.batch)
 
 
-def scored_outputs(task: Task, network: Network, examples: ExampleSet) -> Array:
-    """Return a network's outputs for examples, or the texts that it writes if the task writes."""
+def scored_outputs(
+    task: Task,
+    network: Network,
+    examples: ExampleSet,
+    done: Callable[[Array], None] | None = None,
+) -> Array:
+    """Return a network's outputs for examples, or the texts that it writes if the task writes.
+
+    Args:
+        task: the task.
+        network: the network.
+        examples: the examples.
+        done: called with the numbers of examples as they are answered.
+    """
     if task.writes:
         assert isinstance(task, WritingTask) and isinstance(examples, AnswerExamples)
-        return examples.write(network, task.most_tokens((), examples.prompted))
-    return predict(network, examples, next(network.parameters()).device, SCORING_DTYPE)
+        return examples.write(network, task.most_tokens((), examples.prompted), done)
+    return predict(network, examples, next(network.parameters()).device, SCORING_DTYPE, done)
 
 
 def predict(

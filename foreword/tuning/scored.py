@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -79,19 +79,30 @@ class ScoredExamples:
         return placed if isinstance(placed, np.ndarray) and len(placed) == len(inputs) else None
 
 
-def scored(tuned: TunedModel | TunedWriter, examples: Sequence[Labelled]) -> ScoredExamples:
+def scored(
+    tuned: TunedModel | TunedWriter,
+    examples: Sequence[Labelled],
+    advance: Callable[[int, int], None] = lambda done, total: None,
+) -> ScoredExamples:
     """Return what a fine-tuned model computes for labelled examples.
 
     Args:
         tuned: the model.
         examples: the examples, at least one.
+        advance: called with the inputs computed so far, and their total.
 
     Raises:
         UserError: a label is unknown, or the task compares the model with the one it began from.
     """
     task, labels = tuned.task, tuned.labels
     network, part = network_and_examples(tuned, examples)
-    outputs = scored_outputs(task, network, part)
+    is_done = np.zeros(len(part.encoded), bool)
+
+    def done(numbers: Array) -> None:
+        is_done[numbers] = True
+        advance(int(is_done.sum()), len(is_done))
+
+    outputs = scored_outputs(task, network, part, done)
     # What belongs to each example.
     begins = first_inputs(part.encoded)
     if task.writes:
