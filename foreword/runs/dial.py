@@ -18,6 +18,7 @@ from typing import Any
 from foreword import config
 from foreword.formatting import byte_size, power, quantity
 from foreword.nn.model import neural_settings
+from foreword.runs.dial_losses import expected_loss
 from foreword.runs.dial_sizes import BYTES_PER_TOKEN, ModelSize, sizes
 from foreword.runs.recipe import Recipe, load_recipe
 
@@ -35,21 +36,6 @@ BYTES_PER_PARAMETER = 20  # weights, gradients of two micro-batches, two moments
 
 
 @dataclass(frozen=True)
-class MeasuredLoss:
-    """A held-out loss on Simple English Wikipedia.
-
-    Attributes:
-        d_model: width of the model.
-        flops: the budget.
-        loss: the figure with its unit.
-    """
-
-    d_model: int
-    flops: float
-    loss: str
-
-
-@dataclass(frozen=True)
 class DialFamily:
     """The recipes that the dial of a family goes by.
 
@@ -58,44 +44,21 @@ class DialFamily:
         large: the one whose vocabulary and row length are the largest chosen.
         speed: share of the speed of matrix products that training reaches.
         longest: most tokens of a row.
-        measured: losses of sizes that the dial chooses at such budgets.
     """
 
     small: str
     large: str
     speed: float
     longest: int = 1 << 30
-    measured: tuple[MeasuredLoss, ...] = ()
 
 
 FAMILIES: Mapping[str, DialFamily] = MappingProxyType(
     {
-        "encoder": DialFamily(
-            "modern_encoder_mini",
-            "modern_encoder",
-            speed=0.4,
-            measured=(
-                MeasuredLoss(128, 3e13, "4.6 nats per prediction"),
-                MeasuredLoss(256, 2.4e14, "4.0 nats per prediction"),
-                MeasuredLoss(256, 1.2e15, "3.4 nats per prediction"),
-            ),
-        ),
-        "decoder": DialFamily(
-            "modern_decoder_mini",
-            "modern_decoder",
-            speed=0.5,
-            measured=(
-                MeasuredLoss(128, 1e13, "2.0 bits per byte"),
-                MeasuredLoss(256, 2.8e14, "1.6 bits per byte"),
-            ),
-        ),
+        "encoder": DialFamily("modern_encoder_mini", "modern_encoder", speed=0.4),
+        "decoder": DialFamily("modern_decoder_mini", "modern_decoder", speed=0.5),
         # Rows that are masked in single tokens, 30 % of them, have 100 sentinels for these.
         "encoder_decoder": DialFamily(
-            "modern_encoder_decoder_mini",
-            "t5_1.1_base",
-            speed=0.28,
-            longest=333,
-            measured=(MeasuredLoss(256, 1.4e14, "2.9 nats per token of the targets"),),
+            "modern_encoder_decoder_mini", "t5_1.1_base", speed=0.28, longest=333
         ),
     }
 )
@@ -217,7 +180,13 @@ def dial(conditions: Conditions) -> Dial:
         *_training(conditions, size, tokens, small),
         _budget(conditions, tokens, most),
     )
-    return Dial(conditions, size, tokens, choices, _expected(conditions, size))
+    expected = expected_loss(
+        conditions.family,
+        conditions.flops,
+        size.vocab,
+        is_repeated=conditions.flops > GOOD_EPOCHS * conditions.text_tokens * size.flops_per_token,
+    )
+    return Dial(conditions, size, tokens, choices, expected)
 
 
 @cache
@@ -358,19 +327,6 @@ def _budget(conditions: Conditions, tokens: float, most: float) -> Choice:
         return Choice("train.hours", conditions.hours, why)
     why = "further epochs of so little text would add nothing, so the run ends before the hours"
     return Choice("train.epochs", float(MOST_EPOCHS), why)
-
-
-def _expected(conditions: Conditions, size: ModelSize) -> str:
-    """Return what is known of the loss: one measured with this size and about this budget."""
-    is_repeated = conditions.flops / size.flops_per_token > GOOD_EPOCHS * conditions.text_tokens
-    for result in FAMILIES[conditions.family].measured:
-        is_near = result.flops / 2 <= conditions.flops <= result.flops * 2
-        if result.d_model == size.d_model and is_near and not is_repeated:
-            return (
-                f"about {result.loss} were measured with {power(result.flops)} FLOPs on Simple "
-                "English Wikipedia; another text has another loss"
-            )
-    return "none has been measured for this size and budget"
 
 
 def _rounded(value: float, digits: int = 3) -> float:

@@ -1,0 +1,93 @@
+"""Losses that the dial's models reach: the table that `foreword check` expects losses by.
+
+    python benchmarks/dial.py TEXT... --work DIR [--flops 3e12 1e13 3e13] [--families encoder ...]
+
+For each family and budget the dial is asked for a recipe as if the machine had just that many
+FLOPs, and the recipe is trained on the text for that budget; the final held-out loss is what the
+run's own last evaluation says, over 512 rows. Losses do not depend on the machine's speed or load.
+Runs stay in DIR; what is there is used again, and what was stopped continues. The rows go to
+DIR/dial.csv too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import foreword
+from foreword import kinds
+from foreword.cli._process import configure_process
+from foreword.data.text_files import ReadSettings
+from foreword.nn.model import neural_settings
+from foreword.runs.conditions import text_bytes
+from foreword.runs.dial import FAMILIES, Conditions, dial
+from foreword.runs.recipe import Recipe
+
+COLUMNS = ("family", "d_model", "layers", "vocab", "flops", "seed", "tokens", "loss", "unit")
+SETTINGS = {"train.evaluations": 4, "train.heldout_rows": 512, "train.checkpoints": 4}
+
+
+def main() -> None:
+    """Train and print a row for each run."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("texts", nargs="+")
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--flops", type=float, nargs="+", default=[3e12, 1e13, 3e13])
+    parser.add_argument("--families", nargs="+", default=list(FAMILIES), choices=FAMILIES)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    arguments = parser.parse_args()
+    configure_process()
+    size = text_bytes(arguments.texts, ReadSettings())
+    rows: list[tuple[object, ...]] = []
+    print(*COLUMNS, sep=",")
+    for seed in arguments.seeds:
+        for flops in arguments.flops:
+            for family in arguments.families:
+                rows.append(_row(family, flops, seed, arguments.texts, size, arguments.work))
+                print(*rows[-1], sep=",", flush=True)
+    with (arguments.work / "dial.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([COLUMNS, *rows])
+
+
+def _row(
+    family: str, flops: float, seed: int, texts: list[str], size: float, work: Path
+) -> tuple[object, ...]:
+    """Return the row of a run, trained if it is not."""
+    recipe = _recipe(family, flops, size)
+    shards = work / f"{family}-{recipe.tokenizer.vocab}"
+    trainer = recipe.tokenizer
+    foreword.prepare(
+        texts, shards, kind=kinds.name_of(trainer), vocab=trainer.vocab, progress=False
+    )
+    run = work / f"{family}-{flops:.1e}-{seed}"
+    if (run / "recipe.toml").is_file():
+        result = foreword.resume(run, progress=False)
+    else:
+        file = work / f"{run.name}.toml"
+        file.write_text(recipe.dumps(), encoding="utf-8")
+        settings = {**SETTINGS, "train.seed": seed}
+        result = foreword.pretrain(
+            str(file), shards, run, flops=flops, settings=settings, progress=False
+        )
+    if not result.is_done:
+        raise SystemExit("stopped; the same command continues")
+    last = result.last["heldout"]
+    is_causal = last["bits_per_byte"] is not None
+    loss = last["bits_per_byte"] if is_causal else last["loss"]
+    unit = "bits per byte" if is_causal else "nats per prediction"
+    model = neural_settings(recipe.model)
+    shape = (family, model.d_model, model.layers, recipe.tokenizer.vocab)
+    return (*shape, f"{flops:.3g}", seed, result.last["train"]["tokens"], round(loss, 4), unit)
+
+
+def _recipe(family: str, flops: float, size: float) -> Recipe:
+    """Return the dial's recipe for a budget, with a budget to be replaced."""
+    hour = Conditions(family, 1.0, flops / 3600 / FAMILIES[family].speed, size)
+    recipe = dial(hour).recipe()
+    return replace(recipe, train=replace(recipe.train, hours=None, steps=1))
+
+
+if __name__ == "__main__":
+    main()
