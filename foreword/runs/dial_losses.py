@@ -101,7 +101,9 @@ MEASURED: Mapping[str, MeasuredLosses] = MappingProxyType(
             16_384,
             {3e12: 6.08, 1e13: 5.06, 3e13: 4.58, 1.6e14: 4.15, 2.4e14: 4.0, 1.2e15: 3.37},
         ),
-        "decoder": MeasuredLosses("bits per byte", None, {3e12: 2.293, 1e13: 2.031, 2.8e14: 1.597}),
+        "decoder": MeasuredLosses(
+            "bits per byte", None, {3e12: 2.293, 1e13: 2.031, 3e13: 1.828, 2.8e14: 1.597}
+        ),
         "encoder_decoder": MeasuredLosses(
             "nats per prediction", 16_384, {3e12: 4.30, 1e13: 3.90, 1.4e14: 2.9}
         ),
