@@ -5,14 +5,13 @@
 For each family and budget the dial is asked for a recipe as if the machine had just that many
 FLOPs, and the recipe is trained on the text for that budget; the final held-out loss is what the
 run's own last evaluation says, over 512 rows. Losses do not depend on the machine's speed or load.
-Runs stay in DIR; what is there is used again, and what was stopped continues. The rows go to
-DIR/dial.csv too.
+Runs stay in DIR; what is there is used again, and what was stopped continues. The table is CSV on
+standard output; progress is on standard error.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,15 +39,12 @@ def main() -> None:
     arguments = parser.parse_args()
     configure_process()
     size = text_bytes(arguments.texts, ReadSettings())
-    rows: list[tuple[object, ...]] = []
     print(*COLUMNS, sep=",")
     for seed in arguments.seeds:
         for flops in arguments.flops:
             for family in arguments.families:
-                rows.append(_row(family, flops, seed, arguments.texts, size, arguments.work))
-                print(*rows[-1], sep=",", flush=True)
-    with (arguments.work / "dial.csv").open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows([COLUMNS, *rows])
+                row = _row(family, flops, seed, arguments.texts, size, arguments.work)
+                print(*row, sep=",", flush=True)
 
 
 def _row(
@@ -58,19 +54,15 @@ def _row(
     recipe = _recipe(family, flops, size)
     shards = work / f"{family}-{recipe.tokenizer.vocab}"
     trainer = recipe.tokenizer
-    foreword.prepare(
-        texts, shards, kind=kinds.name_of(trainer), vocab=trainer.vocab, progress=False
-    )
+    foreword.prepare(texts, shards, kind=kinds.name_of(trainer), vocab=trainer.vocab)
     run = work / f"{family}-{flops:.1e}-{seed}"
     if (run / "recipe.toml").is_file():
-        result = foreword.resume(run, progress=False)
+        result = foreword.resume(run)
     else:
         file = work / f"{run.name}.toml"
         file.write_text(recipe.dumps(), encoding="utf-8")
         settings = {**SETTINGS, "train.seed": seed}
-        result = foreword.pretrain(
-            str(file), shards, run, flops=flops, settings=settings, progress=False
-        )
+        result = foreword.pretrain(str(file), shards, run, flops=flops, settings=settings)
     if not result.is_done:
         raise SystemExit("stopped; the same command continues")
     last = result.last["heldout"]
@@ -83,7 +75,7 @@ def _row(
 
 
 def _recipe(family: str, flops: float, size: float) -> Recipe:
-    """Return the dial's recipe for a budget, with a budget to be replaced."""
+    """Return the recipe that the dial chooses for a budget; its own budget is one step."""
     hour = Conditions(family, 1.0, flops / 3600 / FAMILIES[family].speed, size)
     recipe = dial(hour).recipe()
     return replace(recipe, train=replace(recipe.train, hours=None, steps=1))

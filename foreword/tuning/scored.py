@@ -89,14 +89,14 @@ def scored(
     Args:
         tuned: the model.
         examples: the examples, at least one.
-        advance: called with the inputs computed so far, and their total.
+        advance: called with the examples computed so far, and their total.
 
     Raises:
         UserError: a label is unknown, or the task compares the model with the one it began from.
     """
     task, labels = tuned.task, tuned.labels
     network, part = network_and_examples(tuned, examples)
-    is_done = np.zeros(len(part.encoded), bool)
+    is_done = np.zeros(len(part), bool)
 
     def done(numbers: Array) -> None:
         is_done[numbers] = True

@@ -15,6 +15,7 @@ from foreword.api.tune import tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.report.page import write_page
+from foreword.tuning.scored import ScoredExamples, scored
 from tests.tuning.runs import make_run, reviews
 
 FAST: dict[str, Any] = {"seeds": 1, "epochs": 1, "device": "cpu", "progress": False}
@@ -109,9 +110,10 @@ OPTIONS = ("the film", ["was warm", "in town"])
     ],
 )
 def test_every_task_is_scored_as_fine_tuning_scores_it(
-    layout: str, task: str, examples: list[Any], tmp_path: Path
+    layout: str, task: str, examples: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = tune(make_run(tmp_path / "run", layout), examples, examples, task=task, **FAST)
+    steps = count_answers(monkeypatch)
     (row,) = evaluate_tuned(result.out, examples, **QUIET).rows
     known = result.content["epochs"][0]
     names = [name for name in row if f"{name}_low" in row]
@@ -119,15 +121,38 @@ def test_every_task_is_scored_as_fine_tuning_scores_it(
     assert {name: row[name] for name in names} == pytest.approx(
         {name: known[name] for name in names}, abs=1e-5
     )
+    assert_all_answered(steps)
 
 
-def test_written_answers_are_scored_as_fine_tuning_scores_them(tmp_path: Path) -> None:
+def count_answers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Return a list to which each report of answers so far, and of their total, will be added."""
+    steps: list[tuple[int, int]] = []
+
+    def noting(tuned: Any, examples: Any, advance: Any) -> ScoredExamples:
+        return scored(tuned, examples, lambda done, total: steps.append((done, total)))
+
+    monkeypatch.setattr("foreword.api.evaluate_tuned.scored", noting)
+    return steps
+
+
+def assert_all_answered(steps: list[tuple[int, int]]) -> None:
+    done, totals = zip(*steps, strict=True)
+    assert list(done) == sorted(done) and set(totals) == {done[-1]}
+
+
+def test_written_answers_are_scored_as_fine_tuning_scores_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = {"task.metric": "answer"}
     run = make_run(tmp_path / "run", "encoder_decoder")
     result = tune(run, TRAIN, DEV, task="text_to_text", settings=settings, **FAST)
+    monkeypatch.setattr("foreword.tuning.answers.WRITTEN_AT_ONCE", 5)  # all at once before
+    steps = count_answers(monkeypatch)
     (row,) = evaluate_tuned(result.out, DEV, **QUIET).rows
     known = result.content["epochs"][0]
     assert row["exact_match"] == known["exact_match"]
+    assert len(steps) == -(-len(DEV) // 5) > 1
+    assert_all_answered(steps)
 
 
 def test_mistakes_are_refused_in_one_line(
