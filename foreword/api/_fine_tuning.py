@@ -23,7 +23,7 @@ from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.predictor import TunedOn
 from foreword.tuning.rates import Rates, tune_at_best_rate
-from foreword.tuning.result import Row, TuneResult, summarise
+from foreword.tuning.result import TuneResult
 from foreword.tuning.tasks._contract import Task
 
 
@@ -124,7 +124,7 @@ def fine_tune(
             seeds = "1 seed was" if result.resumed == 1 else f"{result.resumed} seeds were"
             display.note(f"{seeds} trained by an earlier call")
         if job.has_words and len(job.variants) == 1 and job.task.has_classes:
-            result = replace(result, rows=_with_words(result.rows, job))
+            result = _with_words(result, job)
         result = replace(
             result,
             examples=result.examples | {"skipped": job.skipped},
@@ -150,13 +150,10 @@ def _tracking(trained: TrainedModel, job: FineTuning, display: ProgressDisplay) 
     return Tracking(trained.run / "tracking" / name, name, display.warn, lambda: settings)
 
 
-def _with_words(rows: Sequence[Row], job: FineTuning) -> list[Row]:
-    """Return the rows with those of a bag of words before the baselines without a text."""
+def _with_words(result: TuneResult, job: FineTuning) -> TuneResult:
     first = job.variants[0]
     drawn = draw(job.train, first.examples, first.seeds, job.task)
-    words = bags_of_words(job.task, drawn, job.dev, job.further)
-    first_baseline = next(n for n, row in enumerate([*rows, {}]) if "lr" not in row)
-    return [*rows[:first_baseline], *([summarise(words)] if words else []), *rows[first_baseline:]]
+    return results.with_words(result, bags_of_words(job.task, drawn, job.dev, job.further))
 
 
 def _record(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Callable
 from dataclasses import asdict
@@ -79,7 +78,7 @@ def _walk(
         say("   done before; its scores:")
     if not as_json:
         _show(tuned["rows"])
-    _say_tuned(say, counts, tuned["rows"])
+    _say_tuned(say, counts, tuned)
 
     page = walkthrough.report()
     print_line(f"{'' if is_quiet else '5  '}The report: {page}")
@@ -197,21 +196,20 @@ def _show(rows: list[dict[str, Any]]) -> None:
     console.table("", ["", "accuracy", "macro F1", *SETTING_COLUMNS], cells)
 
 
-def _say_tuned(
-    say: Callable[[str], None], counts: CorpusCounts, rows: list[dict[str, Any]]
-) -> None:
-    pretrained, scratch, words = rows[0], rows[2], rows[3]
-    gain = 100 * (pretrained["accuracy"] - scratch["accuracy"])
-    lead = 100 * (pretrained["accuracy"] - words["accuracy"])
-    error = 100 * math.sqrt(pretrained["accuracy"] * (1 - pretrained["accuracy"]) / counts.test)
+def _say_tuned(say: Callable[[str], None], counts: CorpusCounts, tuned: dict[str, Any]) -> None:
+    from foreword.tuning.bag_of_words import NAME as BAG_OF_WORDS
+    from foreword.tuning.margins import Margin, points
+
+    margins = {table["over"]: Margin(**table) for table in tuned["margins"]}
+    scratch, words = margins["from scratch, full"], margins[BAG_OF_WORDS]
     say(
         f"   {counts.train:,} labelled training passages, {counts.test:,} test passages from "
         f"files that pretraining did not read; mean ± standard deviation of "
-        f"{pretrained['seeds']} seeds"
+        f"{tuned['rows'][0]['seeds']} seeds"
     )
     say(
-        f"   pretraining: {gain:+.1f} points of accuracy over the same network from scratch, "
-        f"{lead:+.1f} over a bag of words (standard error with so few passages: {error:.1f})"
+        f"   pretraining, in points of accuracy: {points(scratch)} over the same network from "
+        f"scratch, {points(words)} over a bag of words; 95 % intervals over passages and seeds"
     )
     say("   minutes only begin to teach it; a serious run takes hours and more text")
 

@@ -141,6 +141,7 @@ def _tune_suite(
 
 def _show(result: TuningResult) -> None:
     from foreword.formatting import quantity
+    from foreword.tuning.margins import lines as margin_lines
     from foreword.tuning.result import (
         is_score,
         metric_name,
@@ -178,6 +179,8 @@ def _show(result: TuningResult) -> None:
         + "; ± is the standard deviation over seeds"
         * deviates
     )
+    for line in margin_lines(result.content.get("margins", ())):
+        console.say(line)
     for note in result.content.get("notes", ()):
         if not note.startswith("warning: "):  # which was shown before the work
             console.say(note)

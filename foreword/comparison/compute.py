@@ -147,7 +147,7 @@ def _measured(run: Path) -> Content:
 
 def _learn_words(task: GridTask, examples: TaskExamples) -> Content:
     train_sets = draw(examples.train, task.tune.examples, task.tune.seeds, task.task)
-    return {"rows": bags_of_words(task.task, train_sets, examples.dev)}
+    return {"rows": [one.row for one in bags_of_words(task.task, train_sets, examples.dev)]}
 
 
 def _tune(

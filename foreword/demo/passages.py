@@ -14,6 +14,7 @@ from foreword.errors import UserError
 
 SHARED_WORDS = 8  # words in a row; no test passage shares as many with a training text
 PASSAGE = (20, 60)  # words
+ENOUGH = 60  # test passages, for a package to be among those chosen
 # Other names of packages, in text or in code.
 ALIASES = {
     "PIL": "pillow",
@@ -109,7 +110,7 @@ def _largest(texts: Sequence[Docstring], train: int, test: int) -> list[str]:
     return [
         name
         for name, _ in size.most_common()
-        if passages[name, False] >= 1.5 * train and passages[name, True] >= 1.5 * test
+        if passages[name, False] >= 1.5 * train and passages[name, True] >= 1.5 * min(test, ENOUGH)
     ]
 
 

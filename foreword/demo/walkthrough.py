@@ -101,12 +101,15 @@ class Demo:
     def __init__(self, out: Path, *, is_quick: bool = False) -> None:
         self.out, self.run, self.text = out, out / "run", out / "text"
         self.size = QUICK if is_quick else FULL
-        self.settings = {"demo": 1, "is_quick": is_quick}
+        self.settings = {"demo": 2, "is_quick": is_quick}
         atomic.require_writable(out, is_folder=True)
         mark = out / DEMO_FILE
         if mark.is_file():
             if json.loads(mark.read_text(encoding="utf-8")) != self.settings:
-                raise UserError(f"{out}: holds a demo of another size; choose another --out")
+                raise UserError(
+                    f"{out}: holds another version's demo, or one of another size; "
+                    "choose another --out"
+                )
         elif out.is_dir() and any(out.iterdir()):
             raise UserError(f"{out}: holds something else than a demo; choose another --out")
         else:

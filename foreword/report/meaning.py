@@ -87,17 +87,27 @@ def score_sentence(rows: Sequence[Record], metric: str) -> str:
     return text + (f" It is no better than {' and '.join(better)}." if better else "")
 
 
-def worth_sentence(rows: Sequence[Record], metric: str, dev: int) -> str:
+def worth_sentence(
+    rows: Sequence[Record], metric: str, dev: int, margins: Sequence[Record] = ()
+) -> str:
     """Return what pretraining adds to fine-tuning; "" unless it was done from scratch too.
 
     Args:
         rows: a row per variant and per baseline.
         metric: the score.
         dev: number of examples scored; 0 if unknown.
+        margins: of accuracies, as `foreword.tuning.margins` returns them.
     """
     pretrained, scratch = (_variant(rows, start, metric) for start in (PRETRAINED, SCRATCH))
     if pretrained is None or scratch is None:
         return ""
+    if metric == "accuracy":
+        for one in margins:
+            if (one["name"], one["over"]) == (f"{PRETRAINED}, full", f"{SCRATCH}, full"):
+                seeds = min(int(number(row, "seeds")) for row in (pretrained, scratch))
+                gain = Interval(one["difference"], one["high"] - one["difference"], seeds)
+                text = gain_sentence(gain, metric)
+                return f"{text} The interval is over seeds of fine-tuning and examples."
     gain = difference(_sample(pretrained, metric), _sample(scratch, metric))
     text = gain_sentence(gain, metric)
     if dev and metric == "accuracy" and not math.isnan(gain.half_width):

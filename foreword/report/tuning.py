@@ -29,7 +29,10 @@ def metrics(evaluation: SavedEvaluation) -> list[str]:
 def worth(evaluation: SavedEvaluation) -> str:
     """Return what pretraining added; "" if the evaluation does not show it."""
     names = metrics(evaluation)
-    return worth_sentence(evaluation.rows, names[0], _count(evaluation, "dev")) if names else ""
+    if not names:
+        return ""
+    dev, margins = _count(evaluation, "dev"), evaluation.content.get("margins", ())
+    return worth_sentence(evaluation.rows, names[0], dev, margins)
 
 
 def meaning(evaluation: SavedEvaluation) -> str:

@@ -6,8 +6,9 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -17,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 from foreword.tuning.drawing import Drawn
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.tasks._contract import Task
+from foreword.types import Array
 
 NAME = "bag of words (TF-IDF, logistic regression)"
 PENALTIES = (1.0, 10.0, 100.0)
@@ -25,15 +27,27 @@ FOLDS = 3
 MOST_CHOSEN_ON = 20_000  # examples; with more, choosing takes minutes and gains little
 
 
+class BagOfWords(NamedTuple):
+    """What the baseline reached.
+
+    Attributes:
+        row: its scores as a row of results.
+        correct: whether it answered each of `test` correctly, (examples,) float64.
+    """
+
+    row: dict[str, Any]
+    correct: Array
+
+
 def bags_of_words(
     task: Task,
     drawn: Drawn,
     test: Sequence[Labelled],
     further: Mapping[str, Sequence[Labelled]] = MappingProxyType({}),
-) -> list[dict[str, Any]]:
-    """Return a row of scores for each seed's examples, or one row if every seed uses all.
+) -> list[BagOfWords]:
+    """Return the baseline of each seed's examples, or one if every seed uses all.
 
-    No row is returned if the texts have no words.
+    None is returned if the texts have no words.
 
     Args:
         task: the task, whose labels are classes.
@@ -54,8 +68,8 @@ def bag_of_words(
     train: Sequence[Labelled],
     test: Sequence[Labelled],
     further: Mapping[str, Sequence[Labelled]] = MappingProxyType({}),
-) -> dict[str, Any] | None:
-    """Return the scores of the baseline as a row of results; None if the texts have no words.
+) -> BagOfWords | None:
+    """Return the baseline; None if the texts have no words.
 
     The penalty, and whether pairs of words are features, are chosen on the training examples alone
     by cross-validation, unless they are very many, or a label has fewer examples than folds.
@@ -84,11 +98,14 @@ def bag_of_words(
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit([_text(example) for example in train], targets)
     scores: dict[str, Any] = {}
+    correct: list[Array] = []
     for name, part in {"": test, **{f"{name}_": part for name, part in further.items()}}.items():
         outputs = model.predict_proba([_text(example) for example in part])
-        part_scores = task.scores(outputs, task.targets(part, labels))
+        part_targets = task.targets(part, labels)
+        part_scores = task.scores(outputs, part_targets)
+        correct.append(np.asarray(outputs.argmax(axis=1) == part_targets, np.float64))
         scores |= {f"{name}{metric}": score for metric, score in part_scores.items()}
-    return {"start": "no network", "strategy": NAME, **scores}
+    return BagOfWords({"start": "no network", "strategy": NAME, **scores}, correct[0])
 
 
 def _text(example: Labelled) -> str:

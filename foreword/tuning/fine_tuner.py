@@ -124,17 +124,28 @@ class SeedResult(NamedTuple):
         final: the row of the epoch that was kept, with the scores on the further examples.
         task: the task with what that epoch's outputs chose.
         confusion: how often each label (row) got each answer (column) then; None without classes.
+        correct: how far each dev example was answered correctly then, 0 to 1; None unless the mean
+            is the accuracy.
     """
 
     curve: list[Row]
     final: Row
     task: Task
     confusion: list[list[int]] | None
+    correct: list[float] | None = None
 
     @property
     def has_diverged(self) -> bool:
         """Whether training stopped, so that `final` has no scores."""
         return bool(self.final.get("diverged"))
+
+
+class _Answered(NamedTuple):
+    """How an epoch's dev examples were answered; as in `SeedResult`."""
+
+    task: Task
+    confusion: list[list[int]] | None
+    correct: Array | None
 
 
 class CachedFeatures(NamedTuple):
@@ -159,8 +170,7 @@ class FineTuner:
         self, trained: TrainedModel, task: Task, data: TuneData, settings: TuneSettings, seed: int
     ) -> None:
         self.task, self.data, self.settings, self.seed = task, data, settings, seed
-        # For each epoch: the task as fitted to the dev outputs, and the confusion matrix.
-        self._fitted_tasks: list[tuple[Task, list[list[int]] | None]] = []
+        self._answered: list[_Answered] = []  # after each epoch
         self._trained: list[bool] = []  # whether each parameter is trained in the next step
         self.start = "from scratch" if settings.from_scratch else start_name(trained)
         self.strategy = kinds.name_of(settings.strategy)
@@ -264,9 +274,10 @@ class FineTuner:
             raise TrainingStoppedError(
                 f"fine-tuning, seed {self.seed}: {error}; a lower --lr than {self.lr:g} may help"
             ) from error
-        fitted, confusion = self._fitted_tasks[scores.kept_row]
-        final = scores.curve[scores.kept_row] | self._score_further(fitted)
-        return SeedResult(scores.curve, final, fitted, confusion)
+        kept = self._answered[scores.kept_row]
+        final = scores.curve[scores.kept_row] | self._score_further(kept.task)
+        correct = None if kept.correct is None else kept.correct.tolist()
+        return SeedResult(scores.curve, final, kept.task, kept.confusion, correct)
 
     @property
     def name(self) -> str:
@@ -297,7 +308,9 @@ class FineTuner:
         """Return the scores on the dev examples, as a row of results."""
         outputs, targets = self._outputs(self.dev), self.data.dev.targets
         fitted = self.task.fitted(outputs, targets)
-        self._fitted_tasks.append((fitted, fitted.confusion(outputs, targets)))
+        self._answered.append(
+            _Answered(fitted, fitted.confusion(outputs, targets), fitted.correct(outputs, targets))
+        )
         return {
             "start": self.start,
             "strategy": self.strategy,

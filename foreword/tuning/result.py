@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,14 @@ from foreword.text.tokenizer import CHAT_TEMPLATE, Tokenizer
 from foreword.train import checkpoint
 from foreword.train.checkpoint import weights_of
 from foreword.train.finite import require_finite
+from foreword.tuning.bag_of_words import BagOfWords
 from foreword.tuning.input_template import InputTemplate
+from foreword.tuning.margins import margins
 from foreword.tuning.network import Network
 from foreword.tuning.predictor import TunedOn, TunedTask
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.writing import WritingTask
+from foreword.types import Array
 
 # Of the folder of a network with a task's head. 2: means over a text have its special tokens too.
 KIND, VERSION = "tuned", 2
@@ -68,6 +71,8 @@ class TuneResult:
         notes: what a reader of the scores has to know, a line each.
         confusion: of the first variant, how often each label (row) got each answer (column), over
             all seeds; None unless the labels are classes.
+        correct: by the name of a row, how far each dev example was answered correctly, (seeds,
+            examples) float64, 0 to 1; empty unless the mean is the accuracy.
         resumed: how many seeds an earlier call had finished.
     """
 
@@ -83,6 +88,7 @@ class TuneResult:
     examples: dict[str, int]
     notes: tuple[str, ...] = ()
     confusion: list[list[int]] | None = None
+    correct: Mapping[str, Array] = field(default_factory=dict)
     resumed: int = 0
 
 
@@ -173,6 +179,22 @@ def summarise(finals: Sequence[Row], epochs: int | None = None) -> Row:
     return row
 
 
+def with_words(result: TuneResult, words: Sequence[BagOfWords]) -> TuneResult:
+    """Return a result with a bag of words' row before the baselines that read no text."""
+    if not words:
+        return result
+    first = next(n for n, row in enumerate([*result.rows, {}]) if "lr" not in row)
+    row = summarise([one.row for one in words])
+    correct = {row_name(row): np.stack([one.correct for one in words])}
+    rows = [*result.rows[:first], row, *result.rows[first:]]
+    return replace(result, rows=rows, correct={**result.correct, **correct})
+
+
+def row_name(row: Mapping[str, Any]) -> str:
+    """Return the name of a row: of a variant its start and strategy, of a baseline its own."""
+    return f"{row['start']}, {row['strategy']}" if "lr" in row else str(row["strategy"])
+
+
 def require_free(evaluation: Path, out: Path) -> None:
     """Check before the work that its results can be written and overwrite nothing.
 
@@ -196,6 +218,8 @@ def as_json(result: TuneResult, name: str, command: str) -> dict[str, Any]:
     """Return the scores as in their file in `evaluations/`."""
     task = str(result.settings["task"]["kind"])
     confusion = {} if result.confusion is None else {"confusion": result.confusion}
+    names = dict.fromkeys(row_name(row) for row in result.rows)
+    known = {name: result.correct[name] for name in names if name in result.correct}
     return {
         "name": name,
         "title": f"Fine-tuning: {task}, {name}",
@@ -207,6 +231,7 @@ def as_json(result: TuneResult, name: str, command: str) -> dict[str, Any]:
         "max_tokens": result.template.length,
         "labels": result.labels,
         **confusion,
+        "margins": margins(known),
         "epochs": result.epochs,
         "notes": list(result.notes),
     }

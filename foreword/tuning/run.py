@@ -21,11 +21,12 @@ from foreword.tuning.features import fits_in_memory
 from foreword.tuning.fine_tuner import TuneData, TuneSettings, scored_outputs
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.network import Network
-from foreword.tuning.result import Row, TuneResult, chosen_metric, summarise
+from foreword.tuning.result import Row, TuneResult, chosen_metric, summarise, with_words
 from foreword.tuning.seeds import ReportProgress, SeedTrainer, Variant, stuck_notes
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.unfinished import FinishedSeeds
+from foreword.types import Array
 
 __all__ = ["TuneSettings", "tune", "variants"]
 
@@ -77,7 +78,7 @@ def tune(
     # Draw the examples of each seed; encode them once, for all variants and seeds.
     train, dev = _with_sources(train, "training"), _with_sources(dev, "dev")
     read = draw_and_encode(trained, task, variants, train, dev, further)
-    baselines = _baseline_rows(task, read.data)
+    baselines, correct = _baselines(task, read.data)
     for variant, row in itertools.product(variants, baselines):
         if variant.metric not in task.score_names:  # which a baseline may lack
             chosen_metric(row, variant.metric)
@@ -98,10 +99,7 @@ def tune(
     stuck = stuck_notes(trained_seeds.finals, baselines, variants[0].metric)
     if task.scores_untuned:
         baselines = [_untuned_row(read.trained, task, data), *baselines]
-    if len(variants) > 1 and task.has_classes:
-        words = bags_of_words(task, read.drawn, dev)
-        baselines = [*([summarise(words)] if words else []), *baselines]
-    return TuneResult(
+    result = TuneResult(
         task=trained_seeds.task,
         labels=data.labels,
         template=read.template,
@@ -118,8 +116,12 @@ def tune(
             *_untrained_notes(trained_seeds.network, read.added, variants[0]),
         ),
         confusion=trained_seeds.confusion,
+        correct=trained_seeds.correct | correct,
         resumed=trained_seeds.resumed,
     )
+    if len(variants) > 1 and task.has_classes:
+        return with_words(result, bags_of_words(task, read.drawn, dev))
+    return result
 
 
 def _counts(read: TuningExamples, dev: int, *, is_drawn: bool) -> dict[str, int]:
@@ -170,16 +172,21 @@ def _untuned_row(trained: TrainedModel, task: Task, data: TuneData) -> Row:
     return summarise([{"start": "pretrained", "strategy": "not tuned", **scores}])
 
 
-def _baseline_rows(task: Task, data: TuneData) -> list[Row]:
+def _baselines(task: Task, data: TuneData) -> tuple[list[Row], dict[str, Array]]:
+    """Return a row for each baseline, and how far each answers each dev example correctly."""
     parts = {"": data.dev, **{f"{name}_": part for name, part in data.further.items()}}
     rows: dict[str, Row] = {}
+    correct: dict[str, Array] = {}
     for prefix, part in parts.items():
         outputs_by_name = task.baselines(data.train.targets, part.targets, data.labels)
         for name, outputs in outputs_by_name.items():
             row = rows.setdefault(name, {"start": "no model", "strategy": name})
             scores = task.scores(outputs, part.targets)
             row |= {f"{prefix}{metric}": score for metric, score in scores.items()}
-    return [summarise([row]) for row in rows.values()]
+            answers = task.correct(outputs, part.targets)
+            if answers is not None and not prefix:
+                correct[name] = answers[None]
+    return [summarise([row]) for row in rows.values()], correct
 
 
 def _with_sources(examples: Sequence[Any], name: str) -> LabelledTexts:

@@ -20,10 +20,11 @@ from foreword.tuning.fine_tuner import (
     count_steps,
 )
 from foreword.tuning.network import Network
-from foreword.tuning.result import Row, as_gain, chosen_metric, metric_name, summarise
+from foreword.tuning.result import Row, as_gain, chosen_metric, metric_name, row_name, summarise
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.unfinished import FinishedSeeds
+from foreword.types import Array
 
 ReportProgress = Callable[[int, int, str], None]  # steps done, steps in all, what is running
 
@@ -45,6 +46,8 @@ class TrainedSeeds(NamedTuple):
         finals: of the first variant, one per seed that did not diverge.
         epochs: one per variant, seed and epoch.
         confusion: of the first variant's seeds together; None without classes.
+        correct: by the variant's name, how far each seed that did not diverge answered each dev
+            example correctly, (seeds, examples); empty unless the mean is the accuracy.
         notes: what a reader of the scores has to know, a line each.
         resumed: how many seeds had been finished before.
     """
@@ -55,6 +58,7 @@ class TrainedSeeds(NamedTuple):
     finals: list[Row]
     epochs: list[Row]
     confusion: list[list[int]] | None
+    correct: dict[str, Array]
     notes: tuple[str, ...]
     resumed: int
 
@@ -117,6 +121,7 @@ class SeedTrainer:
             [result.final for result in results[0] if not result.has_diverged],
             [row for runs in results for result in runs for row in result.curve],
             _added([result.confusion for result in results[0]]),
+            _correct(results),
             (*_diverged_notes(results), *_choice_notes(self._variants[0].settings, first.final)),
             self._resumed,
         )
@@ -212,6 +217,15 @@ def _added(matrices: Sequence[list[list[int]] | None]) -> list[list[int]] | None
     if not known:
         return None
     return [[int(count) for count in row] for row in np.sum(known, axis=0)]
+
+
+def _correct(results: Sequence[Sequence[SeedResult]]) -> dict[str, Array]:
+    """Return how far each variant's seeds answered correctly, of variants with other names."""
+    correct: dict[str, Array] = {}
+    for runs in results:
+        if known := [result.correct for result in runs if result.correct is not None]:
+            correct.setdefault(row_name(runs[0].final), np.array(known))
+    return correct
 
 
 def _diverged_notes(results: Sequence[Sequence[SeedResult]]) -> list[str]:

@@ -82,7 +82,9 @@ class FinishedSeeds:
             manifest.verify(place, KIND, VERSION, (SEED,))
             about = stored.read(place / SEED)
             task = config.build_kind(kinds.Part("tuning/tasks"), about["task"], "task")
-            result = SeedResult(about["curve"], about["final"], task, about["confusion"])
+            result = SeedResult(
+                about["curve"], about["final"], task, about["confusion"], about["correct"]
+            )
             if build is None or result.has_diverged:
                 return result, None
             if not (place / WEIGHTS).is_file():

@@ -63,6 +63,19 @@ def test_pretraining_that_helps_adds_points_with_their_interval() -> None:
     assert "872 examples" in message and "± 3.3 points" in message
 
 
+def test_a_margin_of_paired_answers_gives_the_interval() -> None:
+    rows = [tuned("pretrained", 0.80, 0.01), tuned("from scratch", 0.75, 0.01)]
+    ends = {"difference": 0.05, "low": 0.01, "high": 0.09}
+    margins = [
+        {"name": "pretrained, full", "over": "chance", "difference": 0.3, "low": 0.2, "high": 0.4},
+        {"name": "pretrained, full", "over": "from scratch, full", **ends},
+    ]
+    message = worth_sentence(rows, "accuracy", 872, margins)
+    assert message.startswith("Pretraining adds 5.0 points of accuracy over the same network")
+    assert "(95% interval +1.0 to +9.0)" in message
+    assert message.endswith("The interval is over seeds of fine-tuning and examples.")
+
+
 def test_an_interval_that_includes_zero_shows_nothing() -> None:
     rows = [tuned("pretrained", 0.76, 0.03), tuned("from scratch", 0.75, 0.03)]
     message = worth_sentence(rows, "accuracy", 0)

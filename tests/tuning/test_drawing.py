@@ -138,8 +138,9 @@ def test_the_bag_of_words_learns_from_what_each_seed_drew(
 
 def test_a_bag_of_words_is_fitted_to_one_example_of_each_label() -> None:
     train = [Labelled("lovely film", "good"), Labelled("awful film", "bad")]
-    row = bag_of_words(Classify(), train, [Labelled("lovely", "good"), Labelled("awful", "bad")])
-    assert row is not None and row["accuracy"] == 1.0
+    words = bag_of_words(Classify(), train, [Labelled("lovely", "good"), Labelled("lovely", "bad")])
+    assert words is not None and words.row["accuracy"] == 0.5
+    assert words.correct.tolist() == [1.0, 0.0]
 
 
 def test_texts_without_words_have_no_bag_of_words(trained: TrainedModel) -> None:

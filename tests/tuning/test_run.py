@@ -16,7 +16,7 @@ from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.input_template import template_of
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.network import HeadNetwork
-from foreword.tuning.result import TuneResult, save_network, summarise
+from foreword.tuning.result import TuneResult, as_json, save_network, summarise
 from foreword.tuning.run import tune, variants
 from foreword.tuning.starting_network import build_network, initialise_new_tokens
 from foreword.tuning.strategies.frozen import Frozen
@@ -201,6 +201,17 @@ def test_each_variant_gives_a_row(trained: TrainedModel) -> None:
     assert len(scores) == 2
     assert result.rows[1]["accuracy"] == pytest.approx(np.mean(scores))
     assert result.rows[1]["accuracy_std"] == pytest.approx(np.std(scores, ddof=1))
+    margins = as_json(result, "n", "")["margins"]
+    assert [margin["over"] for margin in margins] == [
+        "pretrained, frozen",
+        "from scratch, full",
+        "bag of words (TF-IDF, logistic regression)",
+        "majority class",
+    ]
+    for margin, row in zip(margins, result.rows[1:], strict=True):
+        assert margin["name"] == "pretrained, full"
+        difference = result.rows[0]["accuracy"] - row["accuracy"]
+        assert margin["difference"] == pytest.approx(difference)
 
 
 def test_the_last_epoch_is_reported_not_the_best() -> None:

@@ -297,6 +297,19 @@ class Task(Ranged, ABC):
         del outputs, targets
         return None
 
+    def correct(self, outputs: Array, targets: Any) -> Array | None:
+        """Return how far each example is answered correctly, 0 to 1; None unless that is accuracy.
+
+        Args:
+            outputs: as in `scores`.
+            targets: likewise.
+
+        Returns:
+            (examples,) float64, whose mean is the accuracy.
+        """
+        del outputs, targets
+        return None
+
     def fitted(self, outputs: Array, targets: Any) -> Task:
         """Return the task with settings that are chosen on the outputs for the dev examples.
 

@@ -189,12 +189,16 @@ class Choice(PooledTask):
             outputs: (options, 1).
             targets: the targets of the same options.
         """
+        return {"accuracy": float(self.correct(outputs, targets).mean())}
+
+    def correct(self, outputs: Array, targets: ChoiceTargets) -> Array:
+        """Return how far each question is answered correctly: in part if options are equal."""
         right = []
         for begin, end in pairwise(targets.begins):
             scores = outputs[begin:end, 0]
             is_best = scores == scores.max()
             right.append(float(targets.right[begin:end] @ is_best / is_best.sum()))
-        return {"accuracy": float(np.mean(right))}
+        return np.array(right)
 
     def baselines(
         self, train: ChoiceTargets, dev: ChoiceTargets, labels: tuple[str, ...]

@@ -121,6 +121,10 @@ class Classify(WeightedTask, PooledTask):
         counts: Array = confusion_matrix(targets, outputs.argmax(axis=1), labels=labels)
         return [[int(count) for count in row] for row in counts]
 
+    def correct(self, outputs: Array, targets: Array) -> Array:
+        """Return whether each example is answered correctly."""
+        return np.asarray(outputs.argmax(axis=1) == targets, np.float64)
+
     def baselines(self, train: Array, dev: Array, labels: tuple[str, ...]) -> Mapping[str, Array]:
         """Return the share of each label for every example: the most frequent one wins."""
         shares = np.bincount(train, minlength=len(labels)) / len(train)

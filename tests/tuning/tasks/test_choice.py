@@ -110,6 +110,7 @@ def test_options_of_equal_scores_share_the_point() -> None:
     examples = [read(QUESTION), read({**QUESTION, "options": ["one", "longer"], "answer": 1})]
     targets = Choice().targets(examples, ())
     assert Choice().scores(np.zeros((5, 1)), targets)["accuracy"] == pytest.approx(5 / 12)
+    assert Choice().correct(np.zeros((5, 1)), targets).tolist() == pytest.approx([1 / 3, 1 / 2])
     outputs = Choice().baselines(targets, targets, ())
     assert list(outputs) == ["longest option", "chance"]
     assert Choice().scores(outputs["longest option"], targets)["accuracy"] == 1.0

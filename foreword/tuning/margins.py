@@ -1,0 +1,86 @@
+"""Margins between two ways of answering the same examples, with their intervals.
+
+Each example is answered by both, so that its difficulty cancels: a margin of paired answers has a
+narrower interval than two accuracies (Miller 2024, "Adding error bars to evals").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from scipy.stats import norm
+
+from foreword.types import Array
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Margin:
+    """How much more often one way of answering is correct than another.
+
+    Attributes:
+        name: the first.
+        over: the second.
+        difference: of their accuracies.
+        low: lower end of the 95 % interval.
+        high: upper end.
+    """
+
+    name: str
+    over: str
+    difference: float
+    low: float
+    high: float
+
+
+def margin(name: str, first: Array, over: str, second: Array) -> Margin:
+    """Return the margin of one way of answering over another.
+
+    The interval is for other examples of the same kind and other seeds: the variance of the paired
+    differences over the examples, and that of each side's accuracy over its seeds.
+
+    Args:
+        name: the first.
+        first: whether it is correct, (seeds, examples) bool, for at least two examples.
+        over: the second.
+        second: likewise, for the same examples and any number of seeds.
+    """
+    differences = first.mean(axis=0) - second.mean(axis=0)
+    variance = float(differences.var(ddof=1)) / len(differences)
+    for correct in (first, second):
+        seeds = len(correct)
+        variance += float(correct.mean(axis=1).var(ddof=1)) / seeds if seeds > 1 else 0.0
+    mean = float(differences.mean())
+    half = float(norm.ppf((1 + LEVEL) / 2)) * math.sqrt(variance)
+    return Margin(name, over, mean, mean - half, mean + half)
+
+
+def margins(correct: Mapping[str, Array]) -> list[dict[str, Any]]:
+    """Return the margins of the first of several ways of answering over each other, as tables.
+
+    Args:
+        correct: by name, as for `margin`; none if there are fewer than two examples.
+    """
+    names = list(correct)
+    if not names or correct[names[0]].shape[1] < 2:
+        return []
+    first = correct[names[0]]
+    return [asdict(margin(names[0], first, other, correct[other])) for other in names[1:]]
+
+
+def lines(tables: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what `margins` returned as lines of text."""
+    if not tables:
+        return []
+    name = tables[0]["name"]
+    head = f"'{name}' in points of accuracy, with 95 % intervals over examples and seeds:"
+    return [head, *(f"  {points(Margin(**table))} over '{table['over']}'" for table in tables)]
+
+
+def points(of: Margin) -> str:
+    """Return a margin and its interval in points."""
+    return f"{100 * of.difference:+.1f} ({100 * of.low:+.1f} to {100 * of.high:+.1f})"
