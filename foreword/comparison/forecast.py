@@ -141,9 +141,13 @@ def _sweep_runs(comparison: Comparison, cell: Cell) -> float:
     grid = comparison.grid
     assert grid.budget is not None
     trials = [grid.trial_recipe(cell, values) for values in grid.trials(cell)]
+    if not trials:
+        return 0.0
     rows = comparison.recipes[cell.name, 1].rows_per_step
     in_steps = grid.budget.unit == "steps"
-    return grid.sweep_share * sum(t.rows_per_step / rows if in_steps else 1.0 for t in trials)
+    mean = sum(t.rows_per_step / rows if in_steps else 1.0 for t in trials) / len(trials)
+    rounds = enumerate(grid.rounds(cell), 1)
+    return mean * sum(grid.share_of(number) * size for number, size in rounds)
 
 
 def _tuning_tokens(comparison: Comparison, prepared: PreparedText) -> float:

@@ -115,6 +115,9 @@ class Grid(Ranged):
         sweep: settings with lists of values to try for each cell before its seeds, a table like a
             recipe; all combinations are tried, and the best overrides the cell's settings.
         sweep_share: share of the budget for which each combination is trained.
+        sweep_rounds: rounds of a sweep. Each after the first tries the better half of the one
+            before again, from the start and for twice the budget (successive halving, Jamieson and
+            Talwalkar 2016); the last decides.
         tasks: the tasks to fine-tune on.
         probes: kinds in `probes/`, with which each pretrained model is measured.
         cpus: cores that each cell takes with `--ray`.
@@ -130,6 +133,7 @@ class Grid(Ranged):
     set: Any = field(default_factory=dict)
     sweep: Any = field(default_factory=dict)
     sweep_share: OpenShare = 0.1
+    sweep_rounds: Count = 1
     tasks: tuple[GridTask, ...] = ()
     probes: tuple[Probe, ...] = field(default=(), metadata={"part": Part("probes")})
     cpus: Count = 1
@@ -139,6 +143,12 @@ class Grid(Ranged):
         super().__post_init__()
         _require_table(self.set)
         settings_of(self.sweep)
+        if self.share_of(self.sweep_rounds) > 1:
+            raise ValueError(
+                f"sweep_rounds: round {self.sweep_rounds} would train for "
+                f"{self.share_of(self.sweep_rounds):g} of the budget, since each has twice the "
+                "share of the one before; set fewer, or a smaller sweep_share"
+            )
         _require_paths("data", self.data)
         _require_paths("heldout", self.heldout)
         for task in self.tasks:
@@ -198,6 +208,17 @@ class Grid(Ranged):
         """Return the combinations of values that a cell's sweep tries; none without a sweep."""
         return combinations(self.sweep if cell.sweep is None else cell.sweep or {})
 
+    def rounds(self, cell: Cell) -> list[int]:
+        """Return the number of trials in each round of a cell's sweep; none without a sweep."""
+        sizes = [len(self.trials(cell))]
+        while sizes[-1] > 2 and len(sizes) < self.sweep_rounds:
+            sizes.append(-(-sizes[-1] // 2))
+        return [size for size in sizes if size]
+
+    def share_of(self, sweep_round: int) -> float:
+        """Return the share of the budget for which a round's trials are trained."""
+        return self.sweep_share * 2.0 ** (sweep_round - 1)
+
     def recipe(self, cell: Cell, seed: int, values: Values | None = None) -> Recipe:
         """Return the recipe of a cell with the grid's settings, the cell's, the seed and budget.
 
@@ -220,8 +241,13 @@ class Grid(Ranged):
             train = self.budget.applied_to(train)
         return replace(recipe, train=train)
 
-    def trial_recipe(self, cell: Cell, values: Values) -> Recipe:
+    def trial_recipe(self, cell: Cell, values: Values, sweep_round: int = 1) -> Recipe:
         """Return the recipe of a trial of a cell's sweep.
+
+        Args:
+            cell: the cell.
+            values: the values that it tries.
+            sweep_round: the round, which decides for how long.
 
         Raises:
             UserError: the cell's recipe does not have the settings, or not such values.
@@ -237,7 +263,7 @@ class Grid(Ranged):
                 f"cell '{cell.name}': sweep: {kinds.name_of(recipe.model)} learns from the whole "
                 f"text at once, without the settings of a sweep{off}"
             )
-        budget = replace(self.budget, amount=self.budget.amount * self.sweep_share)
+        budget = replace(self.budget, amount=self.budget.amount * self.share_of(sweep_round))
         train = budget.applied_to(recipe.train)
         return replace(recipe, train=replace(train, evaluations=1, checkpoints=1, keep=1))
 

@@ -71,7 +71,7 @@ def _run(comparison: Comparison, cluster: Cluster, after_piece: Callable[[], Non
     under_way: dict[Future[Any], Piece] = {}
     while True:
         # Submit what can begin; what builds on a failure never can.
-        waiting = [piece for piece in waiting if not comparison.is_impossible(piece)]
+        waiting = [piece for piece in waiting if not comparison.is_left_out(piece)]
         for piece in [piece for piece in waiting if _can_begin(comparison, piece)]:
             waiting.remove(piece)
             with comparison.recording_failure(piece):
@@ -98,11 +98,12 @@ def _run(comparison: Comparison, cluster: Cluster, after_piece: Callable[[], Non
 
 def _can_begin(comparison: Comparison, piece: Piece) -> bool:
     """Return whether what a piece builds on is done: the cell's sweep, or the run it measures."""
-    if piece.values is not None or piece.is_baseline:
+    if piece.slot is not None:
+        return comparison.trials.can_begin(piece.cell, piece.slot)
+    if piece.is_baseline:
         return True
     if piece.is_pretraining:
-        trials = comparison.grid.trials(piece.cell)
-        return all(comparison.trials.result(piece.cell, values) is not None for values in trials)
+        return comparison.trials.is_done(piece.cell)
     return comparison.seconds_taken(Piece(piece.cell, piece.seed)) is not None
 
 

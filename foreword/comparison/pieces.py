@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from foreword.comparison.grid import Cell, GridTask
 from foreword.comparison.probing import GridProbe, GridText
-from foreword.comparison.sweep import Values, describe
+from foreword.comparison.sweep import Slot
 from foreword.comparison.time_left import TimeLeft
 from foreword.runs.stages import LOOP_STAGES
 
@@ -27,7 +27,7 @@ class Piece:
         seed: seed of pretraining.
         task: the task to fine-tune on; None for the pretraining.
         is_scratch: whether the network is fine-tuned from random weights.
-        values: the values that a trial tries; None for other pieces.
+        slot: the place of a trial in its sweep; None for other pieces.
         probe: the probe or the text to measure the model with; None for other pieces.
     """
 
@@ -35,13 +35,13 @@ class Piece:
     seed: int
     task: GridTask | None = None
     is_scratch: bool = False
-    values: Values | None = None
+    slot: Slot | None = None
     probe: GridProbe | GridText | None = None
 
     @property
     def is_pretraining(self) -> bool:
         """Whether it is a pretraining, a seed of its cell."""
-        return self.task is None and self.values is None and self.probe is None
+        return self.task is None and self.slot is None and self.probe is None
 
     @property
     def is_baseline(self) -> bool:
@@ -49,8 +49,8 @@ class Piece:
         return self.cell == NO_CELL
 
     def __str__(self) -> str:
-        if self.values is not None:
-            return f"{self.cell.name}, sweep: {describe(self.values)}"
+        if self.slot is not None:
+            return f"{self.cell.name}, sweep: {self.slot}"
         if self.task is not None and self.is_baseline:
             return f"{self.task.name}: {BAG_OF_WORDS}"
         stage = "pretraining" if (measure := self.probe or self.task) is None else measure.name
@@ -150,12 +150,12 @@ class PieceReporter:
 
     def note(self, text: str) -> None:
         """Show a line; those of a trial, which are the same for all, are left out."""
-        if self._piece.values is None:
+        if self._piece.slot is None:
             self._comparison.note(f"{self._piece}: {text}")
 
     def warn(self, text: str) -> None:
         """Show a line, even where others are not wanted; those of a trial are left out."""
-        if self._piece.values is None:
+        if self._piece.slot is None:
             self._comparison.warn(f"{self._piece}: {text}")
 
     def record(self, record: dict[str, Any], progress: float) -> None:

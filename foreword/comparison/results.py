@@ -232,7 +232,7 @@ def gather(comparison: Comparison) -> Results:
     dev: dict[str, int] = {}
     assert comparison.grid.budget is not None
     for piece in comparison.pieces():
-        if piece.values is not None:
+        if piece.slot is not None:
             continue
         if piece.is_pretraining:
             run = comparison.run_folder(piece.cell, piece.seed)

@@ -30,7 +30,7 @@ from foreword.comparison.corpora import Corpora
 from foreword.comparison.grid import Cell, Grid, GridTask, read_examples
 from foreword.comparison.pieces import NO_CELL, ComparisonReporter, Failure, Piece, PieceReporter
 from foreword.comparison.probing import GridProbe, GridText
-from foreword.comparison.sweep import SEED
+from foreword.comparison.sweep import SEED, describe
 from foreword.comparison.time_left import TimeLeft
 from foreword.comparison.trials import Trials
 from foreword.data.prepared_text import PreparedText
@@ -108,7 +108,7 @@ class Comparison:
         for seed in range(1, self.grid.seeds + 1):
             for cell in self.grid.cells:
                 if seed == 1:
-                    pieces += [Piece(cell, SEED, values=v) for v in self.grid.trials(cell)]
+                    pieces += [Piece(cell, SEED, slot=slot) for slot in self.trials.slots(cell)]
                 pieces.append(Piece(cell, seed))
                 pieces += [
                     Piece(cell, seed, probe=measurement) for measurement in self.grid.measurements
@@ -162,12 +162,17 @@ class Comparison:
     def _run(self, after_piece: Callable[[], None]) -> bool:
         pieces, was_done = self.pieces(), False
         groups = [
-            (p.values is None, p.probe and p.probe.name, p.task and p.task.name, p.is_scratch)
+            (
+                p.slot and p.slot.round,
+                p.probe and p.probe.name,
+                p.task and p.task.name,
+                p.is_scratch,
+            )
             for p in pieces
         ]
         time_left = TimeLeft(groups)
         for number, piece in enumerate(pieces):
-            if self.is_impossible(piece):
+            if self.is_left_out(piece):
                 continue
             with self.recording_failure(piece):
                 seconds = self.seconds_taken(piece)
@@ -186,12 +191,15 @@ class Comparison:
                     _free_memory()
         return True
 
-    def is_impossible(self, piece: Piece) -> bool:
-        """Return whether what a piece builds on has failed: its pretraining, or a trial."""
+    def is_left_out(self, piece: Piece) -> bool:
+        """Return whether a piece cannot be run.
+
+        What it builds on has failed, its pretraining or a trial, or it has nothing to try.
+        """
+        if piece.slot is not None and self.trials.is_empty(piece.cell, piece.slot):
+            return True
         return any(
-            piece.values is None
-            and failed.piece.cell == piece.cell
-            and (failed.piece.values is not None or failed.piece == Piece(piece.cell, piece.seed))
+            failed.piece.cell == piece.cell and _builds_on(piece, failed.piece)
             for failed in self.failures
         )
 
@@ -220,8 +228,8 @@ class Comparison:
 
     def seconds_taken(self, piece: Piece) -> float | None:
         """Return how long a piece took; None if it is not done."""
-        if piece.values is not None:
-            trial = self.trials.result(piece.cell, piece.values)
+        if piece.slot is not None:
+            trial = self.trials.result(piece.cell, piece.slot)
             return None if trial is None else trial.seconds
         if not piece.is_pretraining:
             saved = self.saved(piece)
@@ -248,8 +256,8 @@ class Comparison:
             UserError: the text is too short for it, or its sweep found no values.
         """
         command = make_provenance()["command"]
-        if piece.values is not None:
-            recipe, shards, trial = self.trials.begin(piece.cell, piece.values)
+        if piece.slot is not None:
+            recipe, shards, trial = self.trials.begin(piece.cell, piece.slot)
             return PieceOrder(command, recipe, _folders(shards), trial, is_trial=True)
         if piece.is_baseline:
             return PieceOrder(command, task=piece.task)
@@ -275,10 +283,11 @@ class Comparison:
 
     def store(self, piece: Piece, content: dict[str, Any]) -> None:
         """Save the result of a piece; that of a pretraining is its run."""
-        if piece.values is not None:
-            trial = self.trials.finish(piece.cell, piece.values, content)
+        if piece.slot is not None:
+            trial = self.trials.finish(piece.cell, piece.slot, content)
             loss = "diverged" if trial.loss is None else f"validation loss {trial.loss:.4f}"
-            self.reporter.note(f"{piece}: {loss}")
+            values = "" if piece.slot.values is not None else f", {describe(trial.values)}"
+            self.reporter.note(f"{piece}{values}: {loss}")
         elif not piece.is_pretraining:
             name = piece.cell.name if piece.is_scratch else ""
             if piece.probe is not None:
@@ -355,6 +364,13 @@ class Comparison:
             text = f"{type(error).__name__}: {line}" if is_fault else line
             self.failures.append(Failure(piece, text, is_fault))
             self.reporter.note(f"{piece}: failed: {text}")
+
+
+def _builds_on(piece: Piece, other: Piece) -> bool:
+    """Return whether a piece builds on another one of its cell."""
+    if other.slot is None:
+        return piece.slot is None and other == Piece(piece.cell, piece.seed)
+    return piece.slot is None or piece.slot.round > other.slot.round
 
 
 def _require_cell(recipe: Recipe, data: Sequence[str]) -> None:

@@ -6,6 +6,8 @@
 
 Each combination of values is a trial. It trains for a share of the grid's budget, with a seed that
 no run of the table has, and is scored by its loss on a validation part of the training documents.
+In further rounds the better half is tried again, for twice the budget: the values that are best for
+a short run are not always best for a long one.
 """
 
 from __future__ import annotations
@@ -27,6 +29,28 @@ Values = Mapping[str, Any]  # by dotted setting: {"optimizer.lr": 1e-3}
 
 
 @dataclass(frozen=True)
+class Slot:
+    """The place of a trial in a sweep.
+
+    Attributes:
+        round: the round, from 1.
+        number: the number in it, from 0: of the combinations in the first round, in the others of
+            the round before, the best first.
+        values: the values that it tries in the first round; None in the others, until the round
+            before is done.
+    """
+
+    round: int
+    number: int
+    values: Values | None = None
+
+    def __str__(self) -> str:
+        if self.values is not None:
+            return describe(self.values)
+        return f"round {self.round}, number {self.number + 1} of the round before"
+
+
+@dataclass(frozen=True)
 class Trial:
     """The result of one short run.
 
@@ -37,6 +61,7 @@ class Trial:
         steps: number of steps.
         tokens: tokens read.
         seconds: training time.
+        round: the round.
     """
 
     cell: str
@@ -45,6 +70,7 @@ class Trial:
     steps: int
     tokens: int
     seconds: float
+    round: int = 1
 
 
 def settings_of(table: Any) -> dict[str, Sequence[Any]]:
@@ -98,9 +124,16 @@ def describe(values: Values) -> str:
     return ", ".join(f"{short[n] if is_clear else n} {_text(v)}" for n, v in values.items())
 
 
+def ranked(trials: Sequence[Trial]) -> list[Trial]:
+    """Return the trials of the last round that did not diverge, the lowest loss first."""
+    last = max((trial.round for trial in trials), default=1)
+    left = [trial for trial in trials if trial.round == last and trial.loss is not None]
+    return sorted(left, key=_loss)
+
+
 def best_of(trials: Sequence[Trial]) -> Trial | None:
-    """Return the trial of the lowest loss; None if all diverged."""
-    return min((t for t in trials if t.loss is not None), key=_loss, default=None)
+    """Return the trial of the lowest loss in the last round; None if all of it diverged."""
+    return next(iter(ranked(trials)), None)
 
 
 def edges(trials: Sequence[Trial]) -> list[str]:

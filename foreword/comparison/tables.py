@@ -17,7 +17,7 @@ from foreword.comparison.interval import LEVEL, Interval, half_width_of_share
 from foreword.comparison.power import power_notes
 from foreword.comparison.probing import RANDOM, named, texts_of
 from foreword.comparison.results import NUMBERS, Measure, Results
-from foreword.comparison.sweep import SEED, describe, edges
+from foreword.comparison.sweep import SEED, describe, edges, ranked
 from foreword.config import to_toml
 from foreword.formatting import duration, power, quantity
 from foreword.tuning.result import metric_name
@@ -198,15 +198,16 @@ def write(results: Results) -> None:
 def _sweeps(results: Results) -> MarkdownTable:
     """Return the table of sweeps: the two best trials of each cell."""
     columns = ("cell", *BEST, "tried", "diverged")
-    rows = []
-    for cell in results.comparison.grid.cells:
+    rows, comparison = [], results.comparison
+    for cell in comparison.grid.cells:
         if results.best(cell) is None:
             continue
         trials = results.trials_of(cell)
-        ranked = sorted((t.loss, describe(t.values)) for t in trials if t.loss is not None)
-        best = [text for loss, values in ranked[:2] for text in (values, f"{loss:.3f}")]
+        best = [text for t in ranked(trials)[:2] for text in (describe(t.values), f"{t.loss:.3f}")]
         best += [MISSING] * (len(BEST) - len(best))
-        rows.append((cell.name, *best, str(len(trials)), str(len(trials) - len(ranked))))
+        diverged = sum(trial.loss is None for trial in trials)
+        tried = " + ".join(map(str, comparison.grid.rounds(cell)))
+        rows.append((cell.name, *best, tried, str(diverged)))
     return MarkdownTable("Sweep", columns, tuple(rows))
 
 
@@ -215,11 +216,15 @@ def _sweep_notes(results: Results) -> list[str]:
     comparison, grid = results.comparison, results.comparison.grid
     if not any(grid.trials(cell) for cell in grid.cells):
         return []
+    rounds = max(len(grid.rounds(cell)) for cell in grid.cells)
+    again = ", and the better half again for twice that" if rounds > 1 else ""
+    again += ", and so on" if rounds > 2 else ""
+    again += f", {rounds} rounds in all" if rounds > 1 else ""
     lines = [
         f"Before its seeds, each combination of a sweep's values was trained once, for "
-        f"{grid.sweep_share:.0%} of the budget; the cell's runs have the values of the lowest "
-        "loss on a validation part drawn from the training documents, which is not the held-out "
-        "text of these tables."
+        f"{grid.sweep_share:.0%} of the budget{again}; the cell's runs have the values of the "
+        "lowest loss on a validation part drawn from the training documents, which is not the "
+        "held-out text of these tables."
     ]
     swept = [cell for cell in grid.cells if results.best(cell) is not None]
     at_edges = {cell.name: edges(comparison.trials.of(cell)) for cell in swept}
@@ -343,7 +348,8 @@ def _csv(results: Results) -> str:
     for trial in results.trials:
         values = " ".join(f"{name}={to_toml(value)}" for name, value in trial.values.items())
         loss = "" if trial.loss is None else trial.loss
-        lines.writerow((trial.cell, SEED, "sweep", values, "", "validation_loss", loss))
+        name = "sweep" if trial.round == 1 else f"sweep, round {trial.round}"
+        lines.writerow((trial.cell, SEED, name, values, "", "validation_loss", loss))
     for score in results.scores:
         seeds = score.seed or "", score.tuning_seed or ""
         for metric, value in score.scores.items():

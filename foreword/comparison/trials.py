@@ -10,7 +10,7 @@ from foreword import stored
 from foreword.comparison import results_cache
 from foreword.comparison.corpora import Corpora
 from foreword.comparison.grid import Cell, Grid
-from foreword.comparison.sweep import Trial, Values, best_of, describe
+from foreword.comparison.sweep import Slot, Trial, Values, best_of, describe, ranked
 from foreword.data.prepared_text import PreparedText
 from foreword.errors import UserError
 from foreword.runs.recipe import Recipe
@@ -30,43 +30,66 @@ class Trials:
 
     def __init__(self, grid: Grid, folder: Path, corpora: Corpora) -> None:
         self._grid, self._folder, self._corpora = grid, folder, corpora
-        self._known: dict[tuple[str, str], Trial] = {}
-        self._keys: dict[tuple[str, str], results_cache.RunKey] = {}
+        self._known: dict[tuple[str, int, str], Trial] = {}
+        self._keys: dict[tuple[str, int, str], results_cache.RunKey] = {}
+
+    def slots(self, cell: Cell) -> list[Slot]:
+        """Return the places of all trials of a cell, in order, whether or not any is done."""
+        combinations = self._grid.trials(cell)
+        return [
+            Slot(number, n, combinations[n] if number == 1 else None)
+            for number, size in enumerate(self._grid.rounds(cell), 1)
+            for n in range(size)
+        ]
 
     def of(self, cell: Cell) -> list[Trial]:
         """Return the finished trials of a cell, in order."""
-        results = (self.result(cell, values) for values in self._grid.trials(cell))
+        results = (self.result(cell, slot) for slot in self.slots(cell))
         return [trial for trial in results if trial is not None]
+
+    def is_done(self, cell: Cell) -> bool:
+        """Return whether all trials of a cell are done, or have nothing to try."""
+        return self._is_done(cell, len(self._grid.rounds(cell)))
 
     def best(self, cell: Cell) -> Trial | None:
         """Return the best trial of a cell; None if some are not done, or all diverged."""
-        trials = []
-        for values in self._grid.trials(cell):
-            trial = self.result(cell, values)
-            if trial is None:
-                return None
-            trials.append(trial)
-        return best_of(trials)
+        return best_of(self.of(cell)) if self.is_done(cell) else None
 
-    def result(self, cell: Cell, values: Values) -> Trial | None:
+    def can_begin(self, cell: Cell, slot: Slot) -> bool:
+        """Return whether the round before a trial's is done."""
+        return self._is_done(cell, slot.round - 1)
+
+    def is_empty(self, cell: Cell, slot: Slot) -> bool:
+        """Return whether a trial has nothing to try, since too few of the round before are left."""
+        return self.can_begin(cell, slot) and self._values(cell, slot) is None
+
+    def result(self, cell: Cell, slot: Slot) -> Trial | None:
         """Return the result of a trial; None if it is not done."""
-        name = cell.name, repr(values)
+        values = self._values(cell, slot)
+        if values is None:
+            return None
+        name = cell.name, slot.round, repr(values)
         if name not in self._known:
-            file = results_cache.find(self._folder.glob("*.json"), self._key(cell, values))
+            file = results_cache.find(
+                self._folder.glob("*.json"), self._key(cell, values, slot.round)
+            )
             content = stored.read(file) if file else {}
             if "seconds" not in content:
                 return None
             fields = {key: content[key] for key in ("loss", "steps", "tokens", "seconds")}
-            self._known[name] = Trial(cell.name, values, **fields)
+            self._known[name] = Trial(cell.name, values, **fields, round=slot.round)
         return self._known[name]
 
-    def begin(self, cell: Cell, values: Values) -> tuple[Recipe, PreparedText, Path]:
+    def begin(self, cell: Cell, slot: Slot) -> tuple[Recipe, PreparedText, Path]:
         """Return the recipe of a trial, its shards and the folder of its run.
 
         Raises:
             UserError: the validation part is shorter than a row.
         """
-        recipe, key = self._grid.trial_recipe(cell, values), self._key(cell, values)
+        values = self._values(cell, slot)
+        assert values is not None
+        recipe = self._grid.trial_recipe(cell, values, slot.round)
+        key = self._key(cell, values, slot.round)
         validation = self._corpora.validation_for(recipe)
         if validation.heldout.tokens_total < recipe.packing.length:
             raise UserError(
@@ -75,30 +98,54 @@ class Trials:
             )
         file = results_cache.find(self._folder.glob("*.json"), key)
         if file is None:
-            file = results_cache.store(self._folder, f"{cell.name}-{describe(values)}", key)
+            again = f"-{slot.round}" if slot.round > 1 else ""
+            name = f"{cell.name}-{describe(values)}{again}"
+            file = results_cache.store(self._folder, name, key)
         return recipe, validation, file.with_suffix("")
 
-    def finish(self, cell: Cell, values: Values, content: dict[str, Any]) -> Trial:
+    def finish(self, cell: Cell, slot: Slot, content: dict[str, Any]) -> Trial:
         """Save what a trial measured, and remove its run.
 
         Args:
             cell: the cell.
-            values: the values that it tried.
+            slot: its place.
             content: last loss on the validation part, None if training diverged; and steps, tokens
                 and seconds.
         """
-        file = results_cache.find(self._folder.glob("*.json"), self._key(cell, values))
+        values = self._values(cell, slot)
+        assert values is not None
+        key = self._key(cell, values, slot.round)
+        file = results_cache.find(self._folder.glob("*.json"), key)
         assert file is not None
         stored.write(file, stored.read(file) | content)
         shutil.rmtree(file.with_suffix(""), ignore_errors=True)
-        trial = self.result(cell, values)
+        trial = self.result(cell, slot)
         assert trial is not None
         return trial
 
-    def _key(self, cell: Cell, values: Values) -> results_cache.RunKey:
-        name = cell.name, repr(values)
+    def _is_done(self, cell: Cell, last: int) -> bool:
+        """Return whether the rounds up to `last` are done."""
+        return all(
+            self.result(cell, slot) is not None or self.is_empty(cell, slot)
+            for slot in self.slots(cell)
+            if slot.round <= last
+        )
+
+    def _values(self, cell: Cell, slot: Slot) -> Values | None:
+        """Return the values of a trial; None if they are not known yet, or there are none."""
+        if slot.round == 1:
+            return slot.values
+        before = [one for one in self.slots(cell) if one.round == slot.round - 1]
+        if not self.can_begin(cell, slot):
+            return None
+        results = (self.result(cell, one) for one in before)
+        left = ranked([trial for trial in results if trial is not None])
+        return left[slot.number].values if slot.number < len(left) else None
+
+    def _key(self, cell: Cell, values: Values, sweep_round: int) -> results_cache.RunKey:
+        name = cell.name, sweep_round, repr(values)
         if name not in self._keys:
-            recipe = self._grid.trial_recipe(cell, values)
+            recipe = self._grid.trial_recipe(cell, values, sweep_round)
             self._keys[name] = results_cache.RunKey(
                 results_cache.without_labels(recipe),
                 self._corpora.validation_for(recipe).fingerprint,

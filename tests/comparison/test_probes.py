@@ -206,5 +206,5 @@ def test_the_bag_of_words_learns_from_all_training_examples(folder: Path, tmp_pa
     examples = comparison.examples[task.name]
     expected = bag_of_words(task.task, examples.train, examples.dev)
     assert expected is not None
-    assert gather(comparison).task_values("", task, "bag of words") == [expected["matthews"]]
+    assert gather(comparison).task_values("", task, "bag of words") == [expected.row["matthews"]]
     assert Comparison(comparison.grid, tmp_path / "out", Quiet()).examples

@@ -151,10 +151,10 @@ def test_a_trial_killed_after_its_training_is_not_trained_again(
 
 @pytest.fixture
 def diverging(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Training at a rate of 10 diverges."""
+    """Training at a rate of 8 and more diverges."""
 
     def diverge(run: Path, *rest: Any) -> bool:
-        if read_recipe(run).optimizer.lr == 10.0:
+        if read_recipe(run).optimizer.lr >= 8.0:
             raise TrainingStoppedError("step 3: the loss is not finite")
         return train_run(run, *rest)
 
@@ -185,6 +185,64 @@ def test_a_cell_whose_sweep_all_diverges_fails_alone(folder: Path, tmp_path: Pat
         (RUNS[0], "every run of its sweep diverged; give the cell other values to try", False)
     ]
     assert {run.cell for run in gather(comparison).runs} == {"decoder"}
+
+
+ROUNDS: dict[str, Any] = {
+    "sweep": {"optimizer": {"lr": [1e-4, 3e-4, 1e-2, 10.0]}},
+    "sweep_share": 0.25,
+    "sweep_rounds": 3,
+    "cells": [MASKED],
+}
+HALVED = [
+    "masked, sweep: lr 0.0001", "masked, sweep: lr 0.0003", "masked, sweep: lr 0.01",
+    "masked, sweep: lr 10", "masked, sweep: round 2, number 1 of the round before",
+    "masked, sweep: round 2, number 2 of the round before", "masked, seed 1: pretraining",
+]  # fmt: skip
+
+
+def test_each_round_tries_the_better_half_again_for_twice_the_budget(
+    folder: Path, tmp_path: Path
+) -> None:
+    assert begun(folder, tmp_path / "out", **ROUNDS) == HALVED  # of two, none is left out
+    results = gather(grids.compare(folder, tmp_path / "out", **{**MORE, **ROUNDS}))
+    assert [(trial.round, trial.steps) for trial in results.trials] == [(1, 2)] * 4 + [(2, 4)] * 2
+    first, second = results.trials[:4], results.trials[4:]
+    losses = sorted((t.loss, t.values["optimizer.lr"]) for t in first if t.loss is not None)
+    assert [t.values["optimizer.lr"] for t in second] == [rate for _, rate in losses[:2]]
+    best = min(second, key=lambda trial: trial.loss or 0.0)
+    rate = best.values["optimizer.lr"]
+    assert read_recipe(tmp_path / "out" / "runs" / "masked-1").optimizer.lr == rate
+    (table,) = (table for table in tables(results) if table.title == "Sweep")
+    assert table.rows[0][1:3] == (f"lr {rate:g}", f"{best.loss:.3f}")
+    assert table.rows[0][5] == "4 + 2"
+    assert any("25% of the budget, and the better half again" in note for note in notes(results))
+    assert begun(folder, tmp_path / "out", **ROUNDS) == []
+
+
+def test_the_last_round_decides_though_a_short_trial_was_better() -> None:
+    short = [Trial("x", {"lr": n}, loss, 1, 1, 1.0) for n, loss in enumerate([1.0, 1.1, 1.2])]
+    long = [Trial("x", {"lr": n}, loss, 2, 2, 2.0, round=2) for n, loss in enumerate([1.3, 0.9])]
+    best = sweep.best_of([*short, *long])
+    assert best is not None and best.values == {"lr": 1}
+    assert sweep.edges([*short, *long]) == []
+    assert sweep.best_of([*short, Trial("x", {"lr": 0}, None, 2, 2, 2.0, round=2)]) is None
+
+
+def test_a_sweep_killed_between_rounds_continues(folder: Path, tmp_path: Path) -> None:
+    def die(piece: str) -> None:
+        if piece == HALVED[5]:
+            raise runs.Killed
+
+    with pytest.raises(runs.Killed):
+        grids.compare(folder, tmp_path / "out", Quiet(die), **{**MORE, **ROUNDS})
+    assert begun(folder, tmp_path / "out", **ROUNDS) == HALVED[5:]
+
+
+@pytest.mark.usefixtures("diverging")
+def test_a_later_round_tries_only_what_did_not_diverge(folder: Path, tmp_path: Path) -> None:
+    rates = {"optimizer": {"lr": [10.0, 1e-2, 9.0, 8.0]}}
+    pieces = begun(folder, tmp_path / "out", **{**ROUNDS, "sweep": rates})
+    assert pieces[4:] == [HALVED[4], HALVED[6]]
 
 
 def test_results_name_every_value_with_its_loss(folder: Path, swept: Path) -> None:
@@ -220,6 +278,8 @@ def test_the_best_value_at_an_edge_is_noted(folder: Path, swept: Path) -> None:
         ({"sweep": {"optimizer": {"lr": [1e-3]}}}, "sweep.optimizer.lr: expected two or more"),
         ({"sweep": [1]}, "sweep: expected a table of settings"),
         ({"sweep_share": 1}, "sweep_share: must be a number above 0 and below 1"),
+        ({"sweep_rounds": 2, "sweep_share": 0.6}, "sweep_rounds: round 2 would train for 1.2 of"),
+        ({"sweep_rounds": 0}, "sweep_rounds: must be a whole number from 1 to"),
         ({"cells": [{**MASKED, "sweep": True}]}, "cells[0].sweep: expected a table"),
         (
             {"sweep": {"optimizer": {"momentum": [0.1, 0.2]}}},
@@ -255,6 +315,11 @@ def test_a_dry_run_counts_the_sweep(
     masked, decoder = document["cells"]
     assert masked["sweep_seconds"] == pytest.approx(0.5 * (1 + 2) * masked["pretraining_seconds"])
     assert decoder["sweep_seconds"] == 0
+    grid = grids.write_grid(folder, **{**MORE, **ROUNDS})
+    assert command(["compare", grid, "--out", str(tmp_path / "out"), "--dry-run", "--json"]) == 0
+    (rounds,) = json.loads(capsys.readouterr().out)["cells"]
+    expected = (4 * 0.25 + 2 * 0.5) * rounds["pretraining_seconds"]
+    assert rounds["sweep_seconds"] == pytest.approx(expected)
     each = [c["sweep_seconds"] + c["pretraining_seconds"] for c in document["cells"]]
     assert document["seconds"] == pytest.approx(sum(each))
 
