@@ -199,12 +199,13 @@ def _show(rows: list[dict[str, Any]]) -> None:
 def _say_tuned(say: Callable[[str], None], counts: CorpusCounts, tuned: dict[str, Any]) -> None:
     from foreword.tuning.bag_of_words import NAME as BAG_OF_WORDS
     from foreword.tuning.margins import Margin, points
+    from foreword.tuning.result import train_count
 
     margins = {table["over"]: Margin(**table) for table in tuned["margins"]}
     scratch, words = margins["from scratch, full"], margins[BAG_OF_WORDS]
     say(
-        f"   {counts.train:,} labelled training passages, {counts.test:,} test passages from "
-        f"files that pretraining did not read; mean ± standard deviation of "
+        f"   {train_count(tuned['examples'])}; {counts.test:,} test passages from files that "
+        f"pretraining did not read; mean ± standard deviation of "
         f"{tuned['rows'][0]['seeds']} seeds"
     )
     say(

@@ -28,13 +28,13 @@ class Limits:
         characters: characters of prose per package, approximately.
         packages: maximum number of packages to classify.
         train: labelled training passages per package.
-        test: labelled test passages per package.
+        test: maximum number of labelled test passages per package.
     """
 
     characters: int = 600_000
     packages: int = 8
     train: int = 40
-    test: int = 60
+    test: int = 200
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ class BestEpoch:
     patience: int | None = None
 
 
-class ScoreEachEpoch(Hook):
-    """A hook that scores the dev examples after each epoch and reports each step.
+class ScoreEpochs(Hook):
+    """A hook that scores the dev examples after epochs and reports each step.
 
     Args:
         network: the network that trains.
@@ -39,6 +39,7 @@ class ScoreEachEpoch(Hook):
         step_done: called after each step.
         scored: called with the row of each epoch.
         best: how the epoch that is kept is chosen; None for the last.
+        every: epochs from one score to the next; the last is scored too.
 
     Attributes:
         curve: a row for each epoch so far.
@@ -54,8 +55,9 @@ class ScoreEachEpoch(Hook):
         step_done: Callable[[], None],
         scored: Callable[[Row], None],
         best: BestEpoch | None,
+        every: int = 1,
     ) -> None:
-        self.times = epochs
+        self.times, self._every, self._epoch = epochs, every, 0
         self.curve: list[Row] = []
         self.kept_row = -1
         self._network, self._train_parts, self._score = network, train_parts, score
@@ -76,14 +78,17 @@ class ScoreEachEpoch(Hook):
         self._step_done()
 
     def run(self, loop: Loop) -> None:
-        """Score the epoch, and keep its weights if none was better.
+        """Score the epoch if it is its turn, and keep its weights if none was better.
 
         Raises:
             NotFiniteError: a weight is not finite.
         """
         require_finite(dict(self._network.named_parameters()))
+        self._epoch += 1
+        if self._epoch % self._every and self._epoch < self.times:
+            return
         mean = float(np.mean(self._losses)) if self._losses else math.nan
-        self.curve.append(self._score(len(self.curve) + 1, mean, loop.state.skipped))
+        self.curve.append(self._score(self._epoch, mean, loop.state.skipped))
         self._scored(self.curve[-1])
         self._losses.clear()
         self._choose(loop)

@@ -24,7 +24,7 @@ from foreword.train.optimizers._contract import OptimizerSettings
 from foreword.train.schedules._contract import Schedule
 from foreword.train.warmup import Warmup
 from foreword.tuning.answers import AnswerExamples
-from foreword.tuning.epochs import BestEpoch, ScoreEachEpoch
+from foreword.tuning.epochs import BestEpoch, ScoreEpochs
 from foreword.tuning.example_batches import ExampleBatches
 from foreword.tuning.features import Features
 from foreword.tuning.network import ExampleSet, Network, NetworkBatch
@@ -63,6 +63,8 @@ class TuneSettings(Ranged):
         clip: greatest norm of the gradient; 0 for none.
         precision: of training: auto, bf16 or fp32; `auto` is bf16 where the hardware multiplies it
             faster. Dev examples are scored in fp32, in which the tuned model predicts.
+        score_every: epochs from one score on the dev examples to the next; the last epoch is scored
+            too. Where dev examples are many and those to train on few, scoring takes most time.
         keep: the weights of the `last` epoch, or of the `best` by the dev examples' `metric`, whose
             score is then chosen by these examples and a little too high.
         patience: epochs without a better score after which a seed stops; with `keep` best alone.
@@ -82,6 +84,7 @@ class TuneSettings(Ranged):
     dropout: ShareBelowOne | None = None
     clip: NonNegative = 1.0
     precision: Literal["auto", "bf16", "fp32"] = "auto"
+    score_every: Count = 1
     keep: Literal["last", "best"] = "last"
     patience: Count | None = None
     metric: str = ""
@@ -90,6 +93,10 @@ class TuneSettings(Ranged):
         super().__post_init__()
         if self.patience is not None and self.keep == "last":
             raise ValueError("patience: requires keep='best', which says what the last one is not")
+        if self.score_every > 1 and self.keep == "best":
+            raise ValueError(
+                "score_every: keep='best' needs the score of every epoch; leave it out"
+            )
         if self.from_scratch and self.reinit_layers:
             raise ValueError("reinit_layers: requires pretrained layers; leave from_scratch out")
 
@@ -240,7 +247,7 @@ class FineTuner:
         """
         settings = self.settings
         steps = settings.epochs * count_steps(self.data, settings)
-        scores = ScoreEachEpoch(
+        scores = ScoreEpochs(
             self.network,
             settings.epochs,
             self._train_parts,
@@ -248,6 +255,7 @@ class FineTuner:
             partial(step_done, f"{self.name}, seed {self.seed}"),
             scored,
             BestEpoch(settings.metric, settings.patience) if settings.keep == "best" else None,
+            settings.score_every,
         )
         optimizer = replace(settings.optimizer, lr=self.lr)
         loop = Loop(

@@ -169,6 +169,24 @@ def test_patience_ends_a_seed_that_no_longer_improves(
     assert result.rows[0]["kept_epoch"] == 2
 
 
+def test_epochs_between_scores_are_trained_alike_and_the_last_is_scored(
+    trained: TrainedModel,
+) -> None:
+    settings = replace(FAST, seeds=1, epochs=5)
+    whole = tune(trained, TASK, TRAIN, DEV, settings)
+    part = tune(trained, TASK, TRAIN, DEV, replace(settings, score_every=2))
+    assert [row["epoch"] for row in part.epochs] == [2, 4, 5]
+    for row in part.epochs:
+        same = whole.epochs[row["epoch"] - 1]
+        assert {**row, "train_loss": 0} == {**same, "train_loss": 0}
+    losses = [row["train_loss"] for row in whole.epochs]
+    assert part.epochs[1]["train_loss"] == pytest.approx(sum(losses[2:4]) / 2)
+    assert part.rows[0]["accuracy"] == whole.rows[0]["accuracy"]
+    assert all(torch.equal(p, weights(whole)[name]) for name, p in weights(part).items())
+    with pytest.raises(ValueError, match="score_every: keep='best' needs the score of every"):
+        replace(settings, score_every=2, keep="best")
+
+
 def test_further_examples_are_scored_once_at_the_end_and_choose_nothing(
     trained: TrainedModel,
 ) -> None:
