@@ -76,10 +76,10 @@ class Size:
 # Each variant's learning rate and epochs were the best for it, or as good, on other passages of the
 # training files; the test was not used.
 _PRETRAINED = TuneSettings(
-    strategy=Full(lr=1e-3), seeds=3, epochs=20, batch=8, examples=80, score_every=10
+    strategy=Full(lr=1e-3), seeds=5, epochs=12, batch=8, examples=80, score_every=6
 )
-_FROZEN = replace(_PRETRAINED, strategy=Frozen(lr=2e-2))
-_SCRATCH = replace(_PRETRAINED, strategy=Full(lr=7e-4), epochs=30, from_scratch=True)
+_FROZEN = replace(_PRETRAINED, strategy=Frozen(lr=2e-2), epochs=24)
+_SCRATCH = replace(_PRETRAINED, strategy=Full(lr=7e-4), epochs=18, from_scratch=True)
 FULL = Size(Limits(), (), None, (_PRETRAINED, _FROZEN, _SCRATCH))
 QUICK = Size(
     Limits(characters=30_000, packages=4, train=8, test=8),

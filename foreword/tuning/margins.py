@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from scipy.stats import norm
+from scipy.stats import t
 
 from foreword.types import Array
 
@@ -40,8 +40,11 @@ class Margin:
 def margin(name: str, first: Array, over: str, second: Array) -> Margin:
     """Return the margin of one way of answering over another.
 
-    The interval is for other examples of the same kind and other seeds: the variance of the paired
-    differences over the examples, and that of each side's accuracy over its seeds.
+    The interval is for other examples of the same kind and other seeds. It adds the variance of the
+    paired differences over the examples and that over the seeds: of their differences where both
+    have as many, since a seed draws the same examples to train on for both; else of each side's
+    accuracies. Few seeds tell little of their variance, so it is Student's t with the degrees of
+    freedom of the sum (Satterthwaite 1946).
 
     Args:
         name: the first.
@@ -50,12 +53,20 @@ def margin(name: str, first: Array, over: str, second: Array) -> Margin:
         second: likewise, for the same examples and any number of seeds.
     """
     differences = first.mean(axis=0) - second.mean(axis=0)
-    variance = float(differences.var(ddof=1)) / len(differences)
-    for correct in (first, second):
-        seeds = len(correct)
-        variance += float(correct.mean(axis=1).var(ddof=1)) / seeds if seeds > 1 else 0.0
+    by_seed = [correct.mean(axis=1) for correct in (first, second)]
+    if len(first) == len(second):
+        by_seed = [by_seed[0] - by_seed[1]]
+    parts = [
+        (float(values.var(ddof=1)) / len(values), len(values) - 1)
+        for values in (differences, *by_seed)
+        if len(values) > 1
+    ]
+    variance = sum(part for part, _ in parts)
     mean = float(differences.mean())
-    half = float(norm.ppf((1 + LEVEL) / 2)) * math.sqrt(variance)
+    if variance == 0.0:
+        return Margin(name, over, mean, mean, mean)
+    freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts)
+    half = float(t.ppf((1 + LEVEL) / 2, freedom)) * math.sqrt(variance)
     return Margin(name, over, mean, mean - half, mean + half)
 
 

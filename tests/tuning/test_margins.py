@@ -17,9 +17,13 @@ SECOND = (RNG.random((1, 400)) < 0.1 + 0.7 * EASE).astype(float)
 def test_the_interval_is_that_of_a_paired_test_by_scipy() -> None:
     result = margin("a", FIRST, "b", SECOND)
     expected = ttest_rel(FIRST[0], SECOND[0]).confidence_interval(0.95)
-    # 400 examples: Student's t is 0.3 % wider than the normal.
-    assert [result.low, result.high] == pytest.approx([expected.low, expected.high], abs=2e-4)
+    assert [result.low, result.high] == pytest.approx([expected.low, expected.high])
     assert result.difference == pytest.approx(FIRST.mean() - SECOND.mean())
+
+
+def test_answers_that_are_always_equal_have_no_width() -> None:
+    result = margin("a", FIRST, "b", FIRST)
+    assert (result.difference, result.low, result.high) == (0.0, 0.0, 0.0)
 
 
 def test_the_interval_is_that_of_a_bootstrap_over_pairs() -> None:
@@ -35,6 +39,27 @@ def test_pairs_on_the_same_examples_have_narrower_intervals_than_two_samples() -
     result = margin("a", better, "b", easy)
     assert result.difference == pytest.approx(0.05)
     assert result.low > 0.028  # two samples of 400 have a half width of 0.069
+
+
+def test_seeds_that_draw_the_same_examples_are_paired() -> None:
+    draws = np.array([0.0, 40, 80, 120]).astype(int)  # of which both sides learn more or less
+    first = np.stack([np.r_[np.ones(200 + n), np.zeros(200 - n)] for n in draws])
+    second = np.stack([np.r_[np.ones(180 + n), np.zeros(220 - n)] for n in draws])
+    paired = margin("a", first, "b", second)
+    apart = margin("a", first, "b", second[:3])
+    assert paired.difference == pytest.approx(0.05)
+    assert paired.low > 0.02 and apart.low < 0
+
+
+def test_few_seeds_have_the_wide_interval_of_a_t_test_over_them() -> None:
+    # Many examples, which are all alike: only the seeds differ.
+    counts = np.array([[50, 56, 61], [40, 45, 42]])  # of a hundred
+    first, second = (
+        np.tile([[1.0] * count + [0.0] * (100 - count) for count in of], 4000) for of in counts
+    )
+    result = margin("a", first, "b", second)
+    expected = ttest_rel(*counts / 100).confidence_interval(0.95)
+    assert [result.low, result.high] == pytest.approx([expected.low, expected.high], abs=1e-3)
 
 
 def test_seeds_that_differ_widen_the_interval() -> None:
@@ -53,9 +78,8 @@ def test_the_first_is_set_against_each_other_and_said_in_points() -> None:
     assert [table["over"] for table in tables] == ["from scratch, full", "chance"]
     head, line, _ = lines(tables)
     assert head.startswith("'pretrained, full' in points of accuracy, with 95 % intervals")
-    assert line.startswith(f"  {100 * tables[0]['difference']:+.1f} (+") and line.endswith(
-        "over 'from scratch, full'"
-    )
+    assert line.startswith(f"  {100 * tables[0]['difference']:+.1f} (+")
+    assert line.endswith("over 'from scratch, full'")
 
 
 def test_one_example_has_no_interval_and_no_margin() -> None:
