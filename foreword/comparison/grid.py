@@ -143,11 +143,12 @@ class Grid(Ranged):
         super().__post_init__()
         _require_table(self.set)
         settings_of(self.sweep)
-        if self.share_of(self.sweep_rounds) > 1:
+        rounds = max((len(self.rounds(cell)) for cell in self.cells), default=0)
+        if rounds and self.share_of(rounds) > 1:
             raise ValueError(
-                f"sweep_rounds: round {self.sweep_rounds} would train for "
-                f"{self.share_of(self.sweep_rounds):g} of the budget, since each has twice the "
-                "share of the one before; set fewer, or a smaller sweep_share"
+                f"sweep_rounds: round {rounds} would train for {self.share_of(rounds):g} of the "
+                "budget, since each has twice the share of the one before; set fewer, or a "
+                "smaller sweep_share"
             )
         _require_paths("data", self.data)
         _require_paths("heldout", self.heldout)

@@ -274,7 +274,11 @@ class Comparison:
             )
         run_recipe = self.recipe(piece.cell, piece.seed)
         if run_recipe is None:
-            raise UserError("every run of its sweep diverged; give the cell other values to try")
+            rounds = {trial.round for trial in self.trials.of(piece.cell)}
+            of_last = "of the last round " if len(rounds) > 1 else ""
+            raise UserError(
+                f"every run {of_last}of its sweep diverged; give the cell other values to try"
+            )
         if run is None:
             name, key = f"{piece.cell.name}-{piece.seed}", self._run_key(piece.cell, piece.seed)
             run = results_cache.store(self.out / "runs", name, key).with_suffix("")
@@ -362,6 +366,8 @@ class Comparison:
             line = " ".join(str(error).split()) or type(error).__name__
             is_fault = not (isinstance(error, UserError) or is_out_of_memory(error))
             text = f"{type(error).__name__}: {line}" if is_fault else line
+            if piece.slot is not None and piece.slot.values is None:
+                text = f"{describe(self.trials.values(piece.cell, piece.slot) or {})}: {text}"
             self.failures.append(Failure(piece, text, is_fault))
             self.reporter.note(f"{piece}: failed: {text}")
 

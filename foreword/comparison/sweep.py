@@ -47,7 +47,7 @@ class Slot:
     def __str__(self) -> str:
         if self.values is not None:
             return describe(self.values)
-        return f"round {self.round}, number {self.number + 1} of the round before"
+        return f"round {self.round}, rank {self.number + 1} of round {self.round - 1}"
 
 
 @dataclass(frozen=True)

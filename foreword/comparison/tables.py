@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
@@ -206,7 +207,8 @@ def _sweeps(results: Results) -> MarkdownTable:
         best = [text for t in ranked(trials)[:2] for text in (describe(t.values), f"{t.loss:.3f}")]
         best += [MISSING] * (len(BEST) - len(best))
         diverged = sum(trial.loss is None for trial in trials)
-        tried = " + ".join(map(str, comparison.grid.rounds(cell)))
+        counts = Counter(trial.round for trial in trials)
+        tried = " + ".join(str(counts[number]) for number in sorted(counts))
         rows.append((cell.name, *best, tried, str(diverged)))
     return MarkdownTable("Sweep", columns, tuple(rows))
 

@@ -30,6 +30,7 @@ class Trials:
 
     def __init__(self, grid: Grid, folder: Path, corpora: Corpora) -> None:
         self._grid, self._folder, self._corpora = grid, folder, corpora
+        self._left: dict[tuple[str, int], list[Values]] = {}  # to try in a round, the best first
         self._known: dict[tuple[str, int, str], Trial] = {}
         self._keys: dict[tuple[str, int, str], results_cache.RunKey] = {}
 
@@ -61,11 +62,11 @@ class Trials:
 
     def is_empty(self, cell: Cell, slot: Slot) -> bool:
         """Return whether a trial has nothing to try, since too few of the round before are left."""
-        return self.can_begin(cell, slot) and self._values(cell, slot) is None
+        return self.can_begin(cell, slot) and self.values(cell, slot) is None
 
     def result(self, cell: Cell, slot: Slot) -> Trial | None:
         """Return the result of a trial; None if it is not done."""
-        values = self._values(cell, slot)
+        values = self.values(cell, slot)
         if values is None:
             return None
         name = cell.name, slot.round, repr(values)
@@ -86,7 +87,7 @@ class Trials:
         Raises:
             UserError: the validation part is shorter than a row.
         """
-        values = self._values(cell, slot)
+        values = self.values(cell, slot)
         assert values is not None
         recipe = self._grid.trial_recipe(cell, values, slot.round)
         key = self._key(cell, values, slot.round)
@@ -112,7 +113,7 @@ class Trials:
             content: last loss on the validation part, None if training diverged; and steps, tokens
                 and seconds.
         """
-        values = self._values(cell, slot)
+        values = self.values(cell, slot)
         assert values is not None
         key = self._key(cell, values, slot.round)
         file = results_cache.find(self._folder.glob("*.json"), key)
@@ -131,16 +132,20 @@ class Trials:
             if slot.round <= last
         )
 
-    def _values(self, cell: Cell, slot: Slot) -> Values | None:
+    def values(self, cell: Cell, slot: Slot) -> Values | None:
         """Return the values of a trial; None if they are not known yet, or there are none."""
         if slot.round == 1:
             return slot.values
-        before = [one for one in self.slots(cell) if one.round == slot.round - 1]
-        if not self.can_begin(cell, slot):
-            return None
-        results = (self.result(cell, one) for one in before)
-        left = ranked([trial for trial in results if trial is not None])
-        return left[slot.number].values if slot.number < len(left) else None
+        name = cell.name, slot.round
+        if name not in self._left:
+            if not self.can_begin(cell, slot):
+                return None
+            before = (one for one in self.slots(cell) if one.round == slot.round - 1)
+            results = (self.result(cell, one) for one in before)
+            left = ranked([trial for trial in results if trial is not None])
+            self._left[name] = [trial.values for trial in left]
+        left_values = self._left[name]
+        return left_values[slot.number] if slot.number < len(left_values) else None
 
     def _key(self, cell: Cell, values: Values, sweep_round: int) -> results_cache.RunKey:
         name = cell.name, sweep_round, repr(values)

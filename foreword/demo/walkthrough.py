@@ -216,7 +216,12 @@ class Demo:
             return json.loads(file.read_text(encoding="utf-8")), True
         train, test = (_passages(self.text / f"{name}.jsonl") for name in ("train", "test"))
         task = Classify()
-        result = tune(open_run(self.run), task, train, test, self.size.variants, on_progress)
+        # With few packages there may be no more labels than a seed would draw.
+        variants = [
+            v if v.examples is None or v.examples < len(train) else replace(v, examples=None)
+            for v in self.size.variants
+        ]
+        result = tune(open_run(self.run), task, train, test, variants, on_progress)
         save_network(result, self.run / "tuned" / NAME)
         command = f"foreword demo --out {self.out}"
         return save_evaluation(result, file, NAME, command), False

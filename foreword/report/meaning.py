@@ -101,11 +101,12 @@ def worth_sentence(
     pretrained, scratch = (_variant(rows, start, metric) for start in (PRETRAINED, SCRATCH))
     if pretrained is None or scratch is None:
         return ""
-    if metric == "accuracy":
+    seeds = min(int(number(row, "seeds")) for row in (pretrained, scratch))
+    if metric == "accuracy" and seeds > 1:
         for one in margins:
             if (one["name"], one["over"]) == (f"{PRETRAINED}, full", f"{SCRATCH}, full"):
-                seeds = min(int(number(row, "seeds")) for row in (pretrained, scratch))
-                gain = Interval(one["difference"], one["high"] - one["difference"], seeds)
+                half = max(one["high"] - one["difference"], one["difference"] - one["low"])
+                gain = Interval(one["difference"], half, seeds)
                 text = gain_sentence(gain, metric)
                 return f"{text} The interval is over seeds of fine-tuning and examples."
     gain = difference(_sample(pretrained, metric), _sample(scratch, metric))

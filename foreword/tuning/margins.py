@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 from scipy.stats import t
 
 from foreword.types import Array
@@ -28,6 +29,7 @@ class Margin:
         difference: of their accuracies.
         low: lower end of the 95 % interval.
         high: upper end.
+        seeds: seeds of the first; with one, the interval is over examples alone.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Margin:
     difference: float
     low: float
     high: float
+    seeds: int
 
 
 def margin(name: str, first: Array, over: str, second: Array) -> Margin:
@@ -44,17 +47,22 @@ def margin(name: str, first: Array, over: str, second: Array) -> Margin:
     paired differences over the examples and that over the seeds: of their differences where both
     have as many, since a seed draws the same examples to train on for both; else of each side's
     accuracies. Few seeds tell little of their variance, so it is Student's t with the degrees of
-    freedom of the sum (Satterthwaite 1946).
+    freedom of the sum (Satterthwaite 1946). The chance in a single answer is in both parts, so the
+    interval is a little wide rather than narrow.
 
     Args:
         name: the first.
-        first: whether it is correct, (seeds, examples) bool, for at least two examples.
+        first: how far it is correct, (seeds, examples) float64, for at least two examples; nan for
+            a seed that diverged.
         over: the second.
         second: likewise, for the same examples and any number of seeds.
     """
+    sides = [correct[~np.isnan(correct[:, 0])] for correct in (first, second)]
+    is_paired = len(first) == len(second) == len(sides[0]) == len(sides[1])
+    first, second = sides
     differences = first.mean(axis=0) - second.mean(axis=0)
     by_seed = [correct.mean(axis=1) for correct in (first, second)]
-    if len(first) == len(second):
+    if is_paired:
         by_seed = [by_seed[0] - by_seed[1]]
     parts = [
         (float(values.var(ddof=1)) / len(values), len(values) - 1)
@@ -64,10 +72,11 @@ def margin(name: str, first: Array, over: str, second: Array) -> Margin:
     variance = sum(part for part, _ in parts)
     mean = float(differences.mean())
     if variance == 0.0:
-        return Margin(name, over, mean, mean, mean)
+        return Margin(name, over, mean, mean, mean, len(first))
     freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts)
     half = float(t.ppf((1 + LEVEL) / 2, freedom)) * math.sqrt(variance)
-    return Margin(name, over, mean, mean - half, mean + half)
+    low, high = max(mean - half, -1.0), min(mean + half, 1.0)
+    return Margin(name, over, mean, low, high, len(first))
 
 
 def margins(correct: Mapping[str, Array]) -> list[dict[str, Any]]:
@@ -88,7 +97,8 @@ def lines(tables: Sequence[Mapping[str, Any]]) -> list[str]:
     if not tables:
         return []
     name = tables[0]["name"]
-    head = f"'{name}' in points of accuracy, with 95 % intervals over examples and seeds:"
+    over = "and seeds" if tables[0]["seeds"] > 1 else "alone, since there is one seed"
+    head = f"'{name}' in points of accuracy, with 95 % intervals over examples {over}:"
     return [head, *(f"  {points(Margin(**table))} over '{table['over']}'" for table in tables)]
 
 

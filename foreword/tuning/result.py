@@ -72,7 +72,8 @@ class TuneResult:
         confusion: of the first variant, how often each label (row) got each answer (column), over
             all seeds; None unless the labels are classes.
         correct: by the name of a row, how far each dev example was answered correctly, (seeds,
-            examples) float64, 0 to 1; empty unless the mean is the accuracy.
+            examples) float64, 0 to 1, nan for a seed that diverged; empty unless the mean is the
+            accuracy.
         resumed: how many seeds an earlier call had finished.
     """
 

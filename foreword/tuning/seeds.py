@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -46,8 +47,8 @@ class TrainedSeeds(NamedTuple):
         finals: of the first variant, one per seed that did not diverge.
         epochs: one per variant, seed and epoch.
         confusion: of the first variant's seeds together; None without classes.
-        correct: by the variant's name, how far each seed that did not diverge answered each dev
-            example correctly, (seeds, examples); empty unless the mean is the accuracy.
+        correct: by the variant's name, how far each seed answered each dev example correctly,
+            (seeds, examples), nan if it diverged; empty unless the mean is the accuracy.
         notes: what a reader of the scores has to know, a line each.
         resumed: how many seeds had been finished before.
     """
@@ -223,7 +224,9 @@ def _correct(results: Sequence[Sequence[SeedResult]]) -> dict[str, Array]:
     """Return how far each variant's seeds answered correctly, of variants with other names."""
     correct: dict[str, Array] = {}
     for runs in results:
-        if known := [result.correct for result in runs if result.correct is not None]:
+        if sizes := [len(result.correct) for result in runs if result.correct is not None]:
+            nothing = [math.nan] * sizes[0]  # of a seed that diverged
+            known = [nothing if result.correct is None else result.correct for result in runs]
             correct.setdefault(row_name(runs[0].final), np.array(known))
     return correct
 

@@ -195,8 +195,8 @@ ROUNDS: dict[str, Any] = {
 }
 HALVED = [
     "masked, sweep: lr 0.0001", "masked, sweep: lr 0.0003", "masked, sweep: lr 0.01",
-    "masked, sweep: lr 10", "masked, sweep: round 2, number 1 of the round before",
-    "masked, sweep: round 2, number 2 of the round before", "masked, seed 1: pretraining",
+    "masked, sweep: lr 10", "masked, sweep: round 2, rank 1 of round 1",
+    "masked, sweep: round 2, rank 2 of round 1", "masked, seed 1: pretraining",
 ]  # fmt: skip
 
 
@@ -279,6 +279,10 @@ def test_the_best_value_at_an_edge_is_noted(folder: Path, swept: Path) -> None:
         ({"sweep": [1]}, "sweep: expected a table of settings"),
         ({"sweep_share": 1}, "sweep_share: must be a number above 0 and below 1"),
         ({"sweep_rounds": 2, "sweep_share": 0.6}, "sweep_rounds: round 2 would train for 1.2 of"),
+        (
+            {"sweep_rounds": 2000, "sweep_share": 0.6},
+            "sweep_rounds: round 2 would train for 1.2 of",
+        ),
         ({"sweep_rounds": 0}, "sweep_rounds: must be a whole number from 1 to"),
         ({"cells": [{**MASKED, "sweep": True}]}, "cells[0].sweep: expected a table"),
         (

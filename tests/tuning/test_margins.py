@@ -21,6 +21,24 @@ def test_the_interval_is_that_of_a_paired_test_by_scipy() -> None:
     assert result.difference == pytest.approx(FIRST.mean() - SECOND.mean())
 
 
+def test_seeds_that_diverged_are_left_out_and_not_paired_with_others() -> None:
+    nothing = np.full((1, 400), np.nan)
+    first = np.concatenate([FIRST, nothing, SECOND])
+    result = margin("a", first, "b", np.concatenate([FIRST, SECOND, nothing]))
+    alone = margin("a", np.concatenate([FIRST, SECOND]), "b", np.concatenate([FIRST, SECOND]))
+    assert result.seeds == 2 and result.difference == alone.difference == 0.0
+    assert result.high > 0.0 == alone.high  # equal answers of seeds that are the same
+
+
+def test_one_seed_is_said_and_no_interval_exceeds_all_points() -> None:
+    assert (
+        "examples alone, since there is one seed:" in lines(margins({"a": FIRST, "b": SECOND}))[0]
+    )
+    apart = np.stack([np.ones(4), np.zeros(4)])
+    wide = margin("a", apart, "b", apart[::-1])
+    assert (wide.low, wide.high) == (-1.0, 1.0)
+
+
 def test_answers_that_are_always_equal_have_no_width() -> None:
     result = margin("a", FIRST, "b", FIRST)
     assert (result.difference, result.low, result.high) == (0.0, 0.0, 0.0)
@@ -77,7 +95,7 @@ def test_the_first_is_set_against_each_other_and_said_in_points() -> None:
     tables = margins({"pretrained, full": FIRST, "from scratch, full": SECOND, "chance": SECOND})
     assert [table["over"] for table in tables] == ["from scratch, full", "chance"]
     head, line, _ = lines(tables)
-    assert head.startswith("'pretrained, full' in points of accuracy, with 95 % intervals")
+    assert head.startswith("'pretrained, full' in points of accuracy, with 95 % intervals over")
     assert line.startswith(f"  {100 * tables[0]['difference']:+.1f} (+")
     assert line.endswith("over 'from scratch, full'")
 
