@@ -2,6 +2,7 @@
 
     python benchmarks/speedrun.py simplewiki.jsonl.zst --work FOLDER [--minutes 12] [--seeds 1 2 3]
                                   [--families decoder encoder] [--set NAME=VALUE] [--reference]
+                                  [--paced]
 
 Each run is the command line's, from prepared shards to the last checkpoint, evaluations included.
 All are judged alike: on the same held-out documents, bits per byte for causal models, nats per
@@ -11,6 +12,9 @@ corruption with T5's rates. A time to the target is read off the run's own evalu
 With --reference, `BertForMaskedLM` and `GPT2LMHeadModel` are trained by `transformers.Trainer` on
 the same tokens for the same minutes, at its default rate and at five others, and judged alike.
 Runs that are finished in FOLDER are not run again.
+
+With --paced, ours and the Trainer first take steps in turns, while nothing else runs; then each is
+trained for the steps that it would do in the minutes, so that other work may run beside it.
 """
 
 from __future__ import annotations
@@ -22,13 +26,16 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-from speedrun_reference import RATES, train_reference
+from speedrun_reference import RATES, Reference
 
 from foreword import config, kinds
 from foreword.data.prepared_text import PreparedText
@@ -57,6 +64,7 @@ class Family:
     reference: str = ""
 
 
+PACE_TURNS, PACE_MINUTES = 2, 0.5
 HIDDEN = {"kind": "masked", "rate": 0.15, "mask": 1.0, "random": 0.0}
 SPANS = {"kind": "span_corruption", "rate": 0.15, "mean_span": 3.0}
 FAMILIES = {
@@ -109,9 +117,45 @@ def train(family: Family, shards: Path, out: Path, options: argparse.Namespace, 
         return
     settings = [f"train.seed={seed}", "train.evaluations=24", "train.checkpoints=2", *options.set]
     assignments = [word for setting in settings for word in ("--set", setting)]
-    hours = str(options.minutes / 60)
-    words = (family.recipe, "--data", str(shards), "--out", str(out), "--hours", hours)
+    budget = ("--hours", str(options.minutes / 60))
+    if options.paced:
+        steps = round(60 * options.minutes / paces(family, shards, options)["ours"])
+        budget = ("--steps", str(steps))
+    words = (family.recipe, "--data", str(shards), "--out", str(out), *budget)
     foreword("pretrain", *words, *assignments)
+
+
+def paces(family: Family, shards: Path, options: argparse.Namespace) -> dict[str, float]:
+    """Return the seconds of a step of ours and of the reference, measured once in turns."""
+    kept = options.work / f"{family.recipe}-paces.json"
+    if not kept.exists():
+        times: dict[str, list[float]] = {"ours": [], "reference": []}
+        for _ in range(PACE_TURNS):
+            times["ours"] += _our_steps(family, shards, options.set)
+            if family.reference:
+                recipe = config.load(Recipe, config.RECIPES.find(family.recipe))
+                reference = Reference(family.reference, recipe, PreparedText.load(shards))
+                ends = reference.train(PACE_MINUTES, RATES[0])
+                times["reference"] += [after - before for before, after in pairwise(ends)]
+        medians = {name: statistics.median(each) for name, each in times.items() if each}
+        kept.write_text(json.dumps(medians), encoding="utf-8")
+    seconds: dict[str, float] = json.loads(kept.read_text(encoding="utf-8"))
+    return seconds
+
+
+def _our_steps(family: Family, shards: Path, settings: Sequence[str]) -> list[float]:
+    """Return the seconds of steps of ours, each the mean of those between two records."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "run"
+        words = (family.recipe, "--data", str(shards), "--out", str(out))
+        hours = str(PACE_MINUTES / 60)
+        assignments = [word for setting in settings for word in ("--set", setting)]
+        foreword("pretrain", *words, "--hours", hours, *assignments)
+        records = [record for record in log.read(out) if record["kind"] == "train"]
+    return [
+        (after["seconds"] - before["seconds"]) / (after["step"] - before["step"])
+        for before, after in pairwise(records)
+    ]
 
 
 def judge_of(recipe: Recipe, family: Family) -> Recipe:
@@ -150,7 +194,7 @@ def ours(name: str, text: str, options: argparse.Namespace) -> list[Finished]:
     shards = prepare(text, recipe, work)
     finished = []
     for seed in options.seeds:
-        out = work / f"{name}-{options.minutes:g}-{seed}"
+        out = work / f"{_name(name, options)}-{seed}"
         train(family, shards, out, options, seed)
         loss = judged(out, family, PreparedText.load(shards))
         # The run's own evaluations tell the time only if they measure the same.
@@ -169,15 +213,25 @@ def references(name: str, text: str, options: argparse.Namespace) -> list[Finish
     shards = PreparedText.load(prepare(text, recipe, options.work))
     judge, finished = judge_of(recipe, family), []
     for rate in RATES:
-        kept = options.work / f"{name}-{options.minutes:g}-trainer-{rate:g}.json"
+        kept = options.work / f"{_name(name, options)}-trainer-{rate:g}.json"
         if not kept.exists():
-            nats = train_reference(family.reference, recipe, judge, shards, options.minutes, rate)
+            reference = Reference(family.reference, recipe, shards)
+            steps = 0
+            if options.paced:
+                pace = paces(family, shards.folder, options)["reference"]
+                steps = round(60 * options.minutes / pace)
+            reference.train(options.minutes, rate, steps)
+            nats = reference.loss(judge)
             kept.write_text(json.dumps(nats), encoding="utf-8")
         loss = float(json.loads(kept.read_text(encoding="utf-8")))
         if family.unit == "bits per byte":
             loss /= math.log(2) * shards.bytes_per_token(ends=recipe.ends_texts)
         finished.append(Finished(f"transformers, {rate:g}", 0, loss, None, None))
     return finished
+
+
+def _name(family: str, options: argparse.Namespace) -> str:
+    return f"{family}-{options.minutes:g}{'-paced' * options.paced}"
 
 
 def show(family: Family, runs: list[Finished]) -> None:
@@ -200,6 +254,7 @@ def main() -> None:
     parser.add_argument("--families", nargs="+", choices=FAMILIES, default=list(FAMILIES))
     parser.add_argument("--set", nargs="+", default=[], help="settings of our recipes")
     parser.add_argument("--reference", action="store_true")
+    parser.add_argument("--paced", action="store_true")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     for name in options.families:

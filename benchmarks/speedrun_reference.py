@@ -39,58 +39,75 @@ class Rows(torch.utils.data.IterableDataset[dict[str, Any]]):
             yield from ({"input_ids": ids} for ids in rows.ids)
 
 
-def train_reference(
-    name: str, recipe: Recipe, judge: Recipe, shards: PreparedText, minutes: float, rate: float
-) -> float:
-    """Train a model of `transformers` for some minutes and judge it.
+class Reference:
+    """A model of `transformers`, and its Trainer.
 
     Args:
         name: "causal" or "masked".
         recipe: our recipe, whose rows it reads.
-        judge: our recipe with the objective that it is judged by.
         shards: the text.
-        minutes: of training; the rate falls to zero by them.
-        rate: peak learning rate.
-
-    Returns:
-        Nats per prediction on all held-out text.
     """
-    import transformers as hf
 
-    hf.logging.set_verbosity_error()
-    vocab = Tokenizer.load(shards.folder / "tokenizer").vocab
-    length = recipe.packing.length
-    model = _model(name, vocab.size, length)
-    end = time.monotonic() + 60 * minutes
-    began = time.monotonic()
+    def __init__(self, name: str, recipe: Recipe, shards: PreparedText) -> None:
+        self._name, self._recipe, self._shards = name, recipe, shards
+        self._vocab = Tokenizer.load(shards.folder / "tokenizer").vocab
+        self._model = _model(name, self._vocab.size, recipe.packing.length)
 
-    class Clock(hf.TrainerCallback):  # type: ignore[misc]
-        """Lets the rate fall by the clock, and stops in time."""
+    def train(self, minutes: float, rate: float, steps: int = 0) -> list[float]:
+        """Train with a rate that rises for a twentieth and falls to zero.
 
-        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            left = max(0.0, (end - time.monotonic()) / (end - began))
-            warm = min(1.0, (1 - left) / 0.05)
-            for group in kwargs["optimizer"].param_groups:
-                group["lr"] = rate * min(warm, left / 0.95)
+        Args:
+            minutes: of training.
+            rate: peak learning rate.
+            steps: replace the minutes, unless 0.
 
-        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            control.should_training_stop = time.monotonic() >= end
+        Returns:
+            The time after each step, in seconds.
+        """
+        import transformers as hf
 
-    has_bf16 = multiplies_bf16(choose_device("auto"))
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = hf.TrainingArguments(
-            folder, per_device_train_batch_size=BATCH, max_steps=10**7, learning_rate=rate,
-            lr_scheduler_type="constant", bf16=has_bf16, report_to=[], save_strategy="no",
-            logging_strategy="no", disable_tqdm=True, use_cpu=not torch.cuda.is_available(),
-        )  # fmt: skip
-        collate = _Masking(vocab) if name == "masked" else _copied
-        trainer = hf.Trainer(
-            model, arguments, train_dataset=Rows(recipe, shards, vocab), data_collator=collate,
-            callbacks=[Clock()],
-        )  # fmt: skip
-        trainer.remove_callback(hf.PrinterCallback)
-        trainer.train()
-    return _judged(model, judge, shards, vocab)
+        hf.logging.set_verbosity_error()
+        rows = Rows(self._recipe, self._shards, self._vocab)
+        began, times = time.monotonic(), []
+
+        def done(step: int) -> float:
+            return step / steps if steps else (time.monotonic() - began) / (60 * minutes)
+
+        class Clock(hf.TrainerCallback):  # type: ignore[misc]
+            """Lets the rate fall by the time or the steps, and stops at their end."""
+
+            def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+                share = min(1.0, done(state.global_step))
+                for group in kwargs["optimizer"].param_groups:
+                    group["lr"] = rate * min(share / 0.05, (1 - share) / 0.95, 1.0)
+
+            def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+                times.append(time.monotonic())
+                control.should_training_stop = done(state.global_step) >= 1
+
+        has_bf16 = multiplies_bf16(choose_device("auto"))
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = hf.TrainingArguments(
+                folder, per_device_train_batch_size=BATCH, max_steps=10**7, learning_rate=rate,
+                lr_scheduler_type="constant", bf16=has_bf16, report_to=[], save_strategy="no",
+                logging_strategy="no", disable_tqdm=True, use_cpu=not torch.cuda.is_available(),
+            )  # fmt: skip
+            collate = _Masking(self._vocab) if self._name == "masked" else _copied
+            trainer = hf.Trainer(
+                self._model, arguments, train_dataset=rows, data_collator=collate,
+                callbacks=[Clock()],
+            )  # fmt: skip
+            trainer.remove_callback(hf.PrinterCallback)
+            trainer.train()
+        return times
+
+    def loss(self, judge: Recipe) -> float:
+        """Return the nats per prediction on all held-out text.
+
+        Args:
+            judge: our recipe with the objective that the model is judged by.
+        """
+        return _judged(self._model, judge, self._shards, self._vocab)
 
 
 def _model(name: str, vocab: int, length: int) -> Any:
