@@ -12,7 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from foreword.comparison.grid import GridTask, TaskExamples, read_examples
+from foreword.comparison.margins import to_lines
 from foreword.comparison.probing import GridProbe, GridText, measure, measure_loss
 from foreword.errors import TrainingStoppedError
 from foreword.evaluation.samples import samples
@@ -24,7 +27,7 @@ from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.train import log
 from foreword.tuning.bag_of_words import bags_of_words
 from foreword.tuning.drawing import draw
-from foreword.tuning.result import as_json
+from foreword.tuning.result import as_json, row_name
 from foreword.tuning.run import tune
 
 Content = dict[str, Any]
@@ -147,7 +150,9 @@ def _measured(run: Path) -> Content:
 
 def _learn_words(task: GridTask, examples: TaskExamples) -> Content:
     train_sets = draw(examples.train, task.tune.examples, task.tune.seeds, task.task)
-    return {"rows": [one.row for one in bags_of_words(task.task, train_sets, examples.dev)]}
+    bags = bags_of_words(task.task, train_sets, examples.dev)
+    correct = {"correct": to_lines(np.stack([one.correct for one in bags]))} if bags else {}
+    return {"rows": [one.row for one in bags], **correct}
 
 
 def _tune(
@@ -163,7 +168,9 @@ def _tune(
         lambda done, total, note: reporter.show(done / total, time.monotonic() - began, note),
     )
     result = replace(result, examples=result.examples | {"skipped": examples.skipped})
-    return as_json(result, task.name, order.command)
+    known = result.correct.get(row_name(result.rows[0]))
+    correct = {} if known is None else {"correct": to_lines(known)}
+    return as_json(result, task.name, order.command) | correct
 
 
 def _trained(order: PieceOrder) -> TrainedModel:

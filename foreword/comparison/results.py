@@ -12,12 +12,14 @@ from typing import Any
 from foreword import config
 from foreword.comparison.grid import Cell, GridTask
 from foreword.comparison.interval import Interval, interval
+from foreword.comparison.margins import PRETRAINED, SCRATCH, CorrectAnswers, from_lines, margins
 from foreword.comparison.pieces import BAG_OF_WORDS, Piece
 from foreword.comparison.probing import MODEL, RANDOM, GridProbe, GridText
 from foreword.comparison.run import Comparison
 from foreword.comparison.sweep import Trial
 from foreword.runs.provenance import read_state
 from foreword.train import checkpoint, log
+from foreword.tuning.margins import Margin
 from foreword.tuning.result import is_score
 
 Measure = GridTask | GridProbe | GridText
@@ -130,6 +132,8 @@ class Results:
         scores: scores of the finished probes, fine-tunings (one per seed) and baselines.
         dev: number of dev examples by name of the task.
         trials: finished trials of the cells' sweeps.
+        answers: how far fine-tunings and baselines answered dev examples correctly, of tasks whose
+            score is an accuracy.
     """
 
     comparison: Comparison
@@ -137,6 +141,7 @@ class Results:
     scores: Sequence[TuningScore]
     dev: Mapping[str, int] = field(default_factory=dict)
     trials: Sequence[Trial] = ()
+    answers: Sequence[CorrectAnswers] = ()
 
     @property
     def axis(self) -> Axis:
@@ -190,6 +195,12 @@ class Results:
             return next(iter(by_seed.values()))
         return [sum(values) / len(values) for values in by_seed.values()]
 
+    def margins(self, cell: Cell, task: GridTask) -> Mapping[str, Margin]:
+        """Return the margins of a cell on a task, by what they are over."""
+        if self.metric(task) != "accuracy":
+            return {}
+        return margins(self.answers, cell.name, task.name, self.comparison.grid.cells[0].name)
+
     def as_json(self) -> dict[str, Any]:
         """Return all numbers as JSON values."""
         failures = [
@@ -208,6 +219,12 @@ class Results:
             "trials": [asdict(trial) for trial in self.trials],
             "runs": [asdict(run) for run in self.runs],
             "scores": [asdict(score) for score in self.scores],
+            "margins": [
+                {"task": task.name, **asdict(one)}
+                for task in self.comparison.grid.tasks
+                for cell in self.comparison.grid.cells
+                for one in self.margins(cell, task).values()
+            ],
             "failures": failures,
         }
 
@@ -229,6 +246,7 @@ class Results:
 def gather(comparison: Comparison) -> Results:
     """Read the results of a comparison's finished pieces."""
     runs, scores = [], []
+    answers: list[CorrectAnswers] = []
     dev: dict[str, int] = {}
     assert comparison.grid.budget is not None
     for piece in comparison.pieces():
@@ -245,6 +263,7 @@ def gather(comparison: Comparison) -> Results:
         if piece.task is None:
             scores += _probe_scores(piece, saved)
             continue
+        answers += _answers(piece, piece.task, saved)
         if piece.is_baseline:
             scores += [
                 TuningScore("", 0, piece.task.name, BAG_OF_WORDS, number, _metrics(row))
@@ -260,7 +279,7 @@ def gather(comparison: Comparison) -> Results:
                 if row["start"] == "no model"
             ]
     trials = [trial for cell in comparison.grid.cells for trial in comparison.trials.of(cell)]
-    return Results(comparison, runs, scores, dev, trials)
+    return Results(comparison, runs, scores, dev, trials, answers)
 
 
 def _run_result(piece: Piece, run: Path, axis: Axis) -> RunResult:
@@ -315,6 +334,19 @@ def _probe_scores(piece: Piece, saved: Mapping[str, Any]) -> list[TuningScore]:
         for of, score in saved["scores"].items()
         if score is not None
     ]
+
+
+def _answers(piece: Piece, task: GridTask, saved: Mapping[str, Any]) -> list[CorrectAnswers]:
+    """Return what the answers of a fine-tuning or a baseline were worth, if it is known."""
+    if "correct" not in saved:
+        return []
+    start, seed = SCRATCH if piece.is_scratch else PRETRAINED, piece.seed
+    if piece.is_baseline:
+        start = BAG_OF_WORDS
+    if start != PRETRAINED:
+        seed = 0
+    cell = "" if piece.is_baseline else piece.cell.name
+    return [CorrectAnswers(cell, seed, task.name, start, from_lines(saved["correct"]))]
 
 
 def _tuning_scores(

@@ -21,6 +21,7 @@ from foreword.comparison.results import NUMBERS, Measure, Results
 from foreword.comparison.sweep import SEED, describe, edges, ranked
 from foreword.config import to_toml
 from foreword.formatting import duration, power, quantity
+from foreword.tuning.margins import points
 from foreword.tuning.result import metric_name
 
 MISSING = "–"
@@ -68,6 +69,7 @@ def tables(results: Results) -> list[MarkdownTable]:
         _measured(results, "Held-out loss by source", texts_of(grid.sources)),
         _measured(results, "Probes", named(grid.probes)),
         _fine_tuning(results),
+        _margins(results),
         _sweeps(results),
         _samples(results),
     ]
@@ -111,6 +113,12 @@ def notes(results: Results) -> list[str]:
     sizes = [_describe_dev_size(task, results) for task in grid.tasks if task.name in results.dev]
     if sizes:
         lines.append(f"± also leaves out the variation between dev examples: {'; '.join(sizes)}.")
+    if any(results.margins(cell, task) for task in grid.tasks for cell in grid.cells):
+        of = "pretraining" if grid.seeds > 1 else "fine-tuning"
+        lines.append(
+            f"Margins are points of accuracy with their {percent} intervals, over seeds of {of} "
+            "and over examples: both sides answer the same ones, so differences are paired."
+        )
     lines += power_notes(results)
     limits = [f"{task.name}: the first {task.rows:,} rows" for task in grid.tasks if task.rows]
     if limits:
@@ -306,6 +314,23 @@ def _fine_tuning(results: Results) -> MarkdownTable:
             baseline_row += [str(value or MISSING), *[""] * task.scratch]
         rows.append(tuple(baseline_row))
     return MarkdownTable("Fine-tuning", columns, tuple(rows))
+
+
+def _margins(results: Results) -> MarkdownTable:
+    """Return the table of margins: a row per task and cell, a column for each it is over."""
+    grid = results.comparison.grid
+    by_row = {
+        (task.name, cell.name): margins
+        for task in grid.tasks
+        for cell in grid.cells
+        if (margins := results.margins(cell, task))
+    }
+    names = list(dict.fromkeys(name for margins in by_row.values() for name in margins))
+    rows = tuple(
+        (*row, *(points(margins[name]) if name in margins else MISSING for name in names))
+        for row, margins in by_row.items()
+    )
+    return MarkdownTable("Margins", ("task", "cell", *(f"over {name}" for name in names)), rows)
 
 
 def _columns(results: Results, measures: Sequence[Measure], scratch: str) -> tuple[str, ...]:

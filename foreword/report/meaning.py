@@ -102,13 +102,10 @@ def worth_sentence(
     if pretrained is None or scratch is None:
         return ""
     seeds = min(int(number(row, "seeds")) for row in (pretrained, scratch))
-    if metric == "accuracy" and seeds > 1:
-        for one in margins:
-            if (one["name"], one["over"]) == (f"{PRETRAINED}, full", f"{SCRATCH}, full"):
-                half = max(one["high"] - one["difference"], one["difference"] - one["low"])
-                gain = Interval(one["difference"], half, seeds)
-                text = gain_sentence(gain, metric)
-                return f"{text} The interval is over seeds of fine-tuning and examples."
+    names = f"{PRETRAINED}, full", f"{SCRATCH}, full"
+    if metric == "accuracy" and (paired := _paired_gain(margins, *names, seeds)) is not None:
+        text = gain_sentence(paired, metric)
+        return f"{text} The interval is over seeds of fine-tuning and examples."
     gain = difference(_sample(pretrained, metric), _sample(scratch, metric))
     text = gain_sentence(gain, metric)
     if dev and metric == "accuracy" and not math.isnan(gain.half_width):
@@ -117,6 +114,18 @@ def worth_sentence(
             f"an accuracy by up to ± {100 * half_width_of_share(dev):.1f} points besides."
         )
     return text
+
+
+def _paired_gain(margins: Sequence[Record], name: str, over: str, seeds: int) -> Interval | None:
+    """Return the gain of one way of answering over another by their margin.
+
+    None if it is not known, or with one seed.
+    """
+    for one in margins if seeds > 1 else ():
+        if (one["name"], one["over"]) == (name, over):
+            half = max(one["high"] - one["difference"], one["difference"] - one["low"])
+            return Interval(one["difference"], half, seeds)
+    return None
 
 
 def _variant(rows: Sequence[Record], start: str, metric: str) -> Record | None:
@@ -205,8 +214,10 @@ def _task_sentence(results: Mapping[str, Any], task: str, metric: str) -> list[s
         text += f", ahead of {second}" if is_clear else f", not clearly ahead of {second}"
     text += "."
     if (best, SCRATCH) in samples:
-        gain = difference(samples[best, PRETRAINED], samples[best, SCRATCH])
-        text += f" {gain_sentence(gain, metric)}"
+        sides = samples[best, PRETRAINED], samples[best, SCRATCH]
+        margins = [one for one in results.get("margins", ()) if one["task"] == task]
+        gain = _paired_gain(margins, best, SCRATCH, min(side.count for side in sides))
+        text += f" {gain_sentence(gain or difference(*sides), metric)}"
     return [text]
 
 

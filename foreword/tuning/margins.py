@@ -40,7 +40,7 @@ class Margin:
     seeds: int
 
 
-def margin(name: str, first: Array, over: str, second: Array) -> Margin:
+def margin(name: str, first: Array, over: str, second: Array, *, is_paired: bool = True) -> Margin:
     """Return the margin of one way of answering over another.
 
     The interval is for other examples of the same kind and other seeds. It adds the variance of the
@@ -56,9 +56,10 @@ def margin(name: str, first: Array, over: str, second: Array) -> Margin:
             a seed that diverged.
         over: the second.
         second: likewise, for the same examples and any number of seeds.
+        is_paired: whether equal seeds of both have something in common, the examples to train on.
     """
     sides = [correct[~np.isnan(correct[:, 0])] for correct in (first, second)]
-    is_paired = len(first) == len(second) == len(sides[0]) == len(sides[1])
+    is_paired &= len(first) == len(second) == len(sides[0]) == len(sides[1])
     first, second = sides
     differences = first.mean(axis=0) - second.mean(axis=0)
     by_seed = [correct.mean(axis=1) for correct in (first, second)]

@@ -15,10 +15,12 @@ from scipy import stats
 from foreword.cli.main import run
 from foreword.comparison.grid import load_grid
 from foreword.comparison.interval import half_width_of_share, interval
+from foreword.comparison.margins import CorrectAnswers, from_lines, margins, to_lines
 from foreword.comparison.results import gather
 from foreword.comparison.run import Comparison
 from foreword.comparison.tables import MarkdownTable, notes, tables
 from foreword.comparison.time_left import TimeLeft
+from foreword.tuning.margins import margin
 from tests.comparison import grids
 
 VALUES = [0.61, 0.58, 0.66, 0.6]
@@ -214,3 +216,47 @@ def test_a_column_without_figures_is_left_out() -> None:
     table = MarkdownTable("Losses", ("cell", "perplexity", "loss"), rows)
     assert table.without_empty_columns().columns == ("cell", "loss")
     assert table.without_empty_columns().rows == (("a", "1"), ("b", "–"))
+
+
+def test_margins_are_over_scratch_baselines_and_the_first_cell(folder: Path, out: Path) -> None:
+    results = gather(grids.compare(folder, out, tasks=[{**grids.TASK, "metric": "accuracy"}]))
+    (task,), cells = results.comparison.grid.tasks, results.comparison.grid.cells
+    by_cell = {cell.name: results.margins(cell, task) for cell in cells}
+    assert set(by_cell["masked"]) == {"from scratch", "bag of words"}
+    assert set(by_cell["decoder"]) == {"from scratch", "bag of words", "masked"}
+    for name, by_other in by_cell.items():
+        mine = results.task_interval(name, task, "pretrained")
+        for other, each in by_other.items():
+            where = ("" if other == "bag of words" else name, other)
+            if other == "masked":
+                where = ("masked", "pretrained")
+            theirs = results.task_interval(where[0], task, where[1])
+            assert mine is not None and theirs is not None
+            assert each.difference == pytest.approx(mine.mean - theirs.mean)
+            assert each.low <= each.difference <= each.high
+    (table,) = [table for table in tables(results) if table.title == "Margins"]
+    assert table.columns[:3] == ("task", "cell", "over from scratch")
+    assert [row[:2] for row in table.rows] == [("Reviews", "masked"), ("Reviews", "decoder")]
+    assert results.as_json()["margins"][0]["over"] == "from scratch"
+    assert any(note.startswith("Margins are points") for note in notes(results))
+
+
+def test_seeds_of_pretraining_are_not_paired() -> None:
+    rng = np.random.default_rng(1)
+    tuned = [(rng.random((3, 40)) < share).astype(float) for share in (0.5, 0.9)]
+    tuned[0][1] = np.nan  # diverged
+    scratch = np.stack([seed.mean(axis=0) for seed in tuned[1:]] * 2)
+    read = [from_lines(to_lines(seed)) for seed in tuned]
+    np.testing.assert_equal(read, tuned)
+    answers = [CorrectAnswers("a", n, "t", "pretrained", seed) for n, seed in enumerate(read, 1)]
+    answers.append(CorrectAnswers("a", 0, "t", "from scratch", scratch))
+    actual = margins(answers, "a", "t", "a")["from scratch"]
+    mine = np.stack([np.nanmean(seed, axis=0) for seed in tuned])
+    assert actual == margin("a", mine, "from scratch", scratch, is_paired=False)
+    assert actual.seeds == 2
+
+
+def test_metrics_other_than_accuracy_have_no_margins(folder: Path, out: Path) -> None:
+    results = gather(grids.compare(folder, out))
+    assert results.as_json()["margins"] == []
+    assert not any(table.title == "Margins" for table in tables(results))
