@@ -174,7 +174,7 @@ def require_columns(table: ExampleTable, columns: Columns) -> None:
         if name not in table.columns:
             raise UserError(
                 f"{table.path}: no column '{name}'; its columns: {', '.join(table.columns)}; "
-                f"choose one with {option}{hint}"
+                f"choose one with {option}{hint} (in a grid: {option[2:]} = ...)"
             )
 
 
