@@ -239,6 +239,8 @@ def main() -> None:
     kinds = options.kinds.split(",") if options.kinds else list(KINDS)
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         parser.error(f"--kinds {unknown[0]}: there is {', '.join(KINDS)}")
+    if options.work:
+        options.work.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix="fuzz-", dir=options.work)).resolve()
     os.environ |= {"HOME": str(work), "MPLCONFIGDIR": str(work / "matplotlib")}
     # Prepare what the cases share.
