@@ -19,7 +19,7 @@ from foreword.train.device import choose_device, multiplies_bf16
 from foreword.types import Vocab
 
 RATES = (5e-5, 2e-4, 5e-4, 1e-3, 2e-3, 4e-3)  # the default of the Trainer, and five others
-BATCH = 32  # rows a step
+BATCH = 8  # rows a step: the default of the Trainer
 SIZE = {"d_model": 256, "layers": 4, "heads": 4}
 
 
