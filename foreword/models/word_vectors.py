@@ -59,6 +59,7 @@ class WordVectors(ModelSettings, OfflineArchitecture):
 
     reads_ahead: ClassVar[bool] = False
     scores_texts: ClassVar[bool] = False
+    has_layers: ClassVar[bool] = False
 
     d_model: Count = 100
     layers: Count = 1

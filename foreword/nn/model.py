@@ -41,6 +41,7 @@ class Architecture(Ranged, ABC):
     predicts_both_directions: ClassVar[bool] = (
         False  # whether two separate directions predict (ELMo)
     )
+    has_layers: ClassVar[bool] = True  # a token's state may depend on other tokens
     trains_offline: ClassVar[bool] = False  # learns outside the loop (`OfflineArchitecture`)
     scores_texts: ClassVar[bool] = True  # whether it gives a text a probability
     is_count_based: ClassVar[bool] = False  # a table of counts, without gradients or states

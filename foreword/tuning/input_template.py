@@ -1,7 +1,7 @@
 """The input template of a model: special tokens, segments, cuts, and the positions that are pooled.
 
-The layout of pretraining decides, by its `summary`. `bos` and `eos` are the packing's special
-tokens.
+The layout of pretraining decides, by its `summary`; word vectors, whose last state stands for one
+token, have `text`. `bos` and `eos` are the packing's special tokens.
 
     text       bos a eos                pooled: the mean of all; bos, if pairs trained it
     extract    bos a extract            pooled: extract, which has seen all
@@ -156,7 +156,7 @@ def missing_special_tokens(recipe: Recipe, vocab: Vocab) -> tuple[str, ...]:
     """
     bos, eos = _boundary_tokens(recipe, vocab)
     required: tuple[str, ...] = () if eos else (special.SEP,)
-    if required and recipe.layout.summary == "extract":
+    if required and _summary(recipe) == "extract":
         required = (*required, special.CLS, *(() if bos else (special.BOS,)))
     return tuple(name for name in required if name not in vocab.special)
 
@@ -179,7 +179,7 @@ def template_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> InputTe
     bos, eos = _boundary_tokens(recipe, vocab)
     separator, fresh = eos or _ids(vocab, special.SEP), frozenset[int]()
     pooling: Pooling = "mean"
-    summary = recipe.layout.summary
+    summary = _summary(recipe)
     if summary == "start" or (bos and recipe.packing.labels_pairs):
         pooling = "first"
     elif summary == "last":
@@ -207,6 +207,11 @@ def template_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> InputTe
     if template.room < 2:
         raise UserError(f"--max-length {length}: leaves no room for text between special tokens")
     return template
+
+
+def _summary(recipe: Recipe) -> str:
+    """Return the layout's summary, or that of a model whose states each stand for one token."""
+    return recipe.layout.summary if recipe.model.has_layers else "text"
 
 
 def _boundary_tokens(recipe: Recipe, vocab: Vocab) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -59,6 +59,12 @@ PARTS = {
         "objective": {"kind": "causal"},
         "packing": {"kind": "stream", "length": 32, "eos": "</s>"},
     },
+    "word_vectors": {
+        "layout": {"kind": "decoder"},
+        "model": {"kind": "word_vectors"},
+        "objective": {"kind": "causal"},
+        "packing": {"kind": "documents", "length": 32, "bos": "<s>", "eos": "</s>"},
+    },
     "prefix": {
         "model": {"kind": "transformer", "position": {"kind": "t5_bias"}},
         "objective": {"kind": "span_corruption"},

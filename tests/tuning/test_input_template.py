@@ -56,6 +56,7 @@ def test_pairs_are_cut_as_transformers_cuts_the_longest_first() -> None:
         ("encoder", "[CLS] fine [SEP]", "[CLS] fine [SEP] warm [SEP]", [0, 1, 2]),
         ("two_streams", "fine [SEP]", "fine [SEP] warm [SEP]", [0, 1]),
         ("decoder", "<s> fine [CLS]", "<s> fine [SEP] warm [CLS]", [2]),
+        ("word_vectors", "<s> fine </s>", "<s> fine </s> warm </s>", [0, 1, 2]),
         ("prefix", "fine </s>", "fine </s> warm </s>", [1]),  # what ends the objective's source
         ("encoder_decoder", "fine </s>", "fine </s> warm </s>", [0]),
     ],

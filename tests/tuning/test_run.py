@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from foreword.errors import NotFiniteError, TrainingStoppedError, UserError
+from foreword.models.word_vectors import WordVectors
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tuning.example_batches import shuffled_batches
 from foreword.tuning.fine_tuner import TuneSettings
@@ -44,11 +45,12 @@ def weights(result: TuneResult) -> dict[str, torch.Tensor]:
     return dict(result.network.named_parameters())
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", [*LAYOUTS, "word_vectors"])
 def test_fine_tuning_learns_separable_classes(tmp_path: Path, layout: str) -> None:
     trained = open_run(make_run(tmp_path, layout), "cpu")
-    is_slow = layout == "encoder_decoder"  # to learn
-    settings = replace(FAST, strategy=Full(lr=3e-3), epochs=4) if is_slow else FAST
+    slow = {"encoder_decoder": (Full(lr=3e-3), 4), "word_vectors": (Full(), 8)}  # to learn
+    strategy, epochs = slow.get(layout, (FAST.strategy, FAST.epochs))
+    settings = replace(FAST, strategy=strategy, epochs=epochs)
     result = tune(trained, TASK, reviews(300, 1), reviews(100, 2), settings)
     assert result.rows[0]["accuracy"] > 0.9
     assert result.rows[-1]["accuracy"] == 0.5
@@ -273,6 +275,7 @@ def test_the_learning_rate_follows_the_width(trained: TrainedModel, tmp_path: Pa
     narrow = trained.recipe.model
     assert Full().peak_lr(wide.recipe.model) == pytest.approx(2.7e-4)
     assert Full().peak_lr(narrow) == 1e-3
+    assert Full().peak_lr(WordVectors()) == 1e-2
     assert Full(lr=2e-5).peak_lr(narrow) == 2e-5
     assert Frozen().peak_lr(narrow) == Frozen().peak_lr(wide.recipe.model) == 1e-3
 

@@ -12,8 +12,11 @@ from foreword.tuning.network import Network
 def rate_by_width(settings: ModelSettings) -> float:
     """Return the learning rate of fine-tuning by the width, 3e-5 * (768 / d_model)^2, <= 1e-3.
 
-    Five times that for weights initialised as T5's, which are larger.
+    Five times that for weights initialised as T5's, which are larger; 1e-2 without layers, where
+    only the rows of the embeddings that an example has are trained.
     """
+    if not settings.has_layers:
+        return 1e-2
     scale = 5.0 if settings.init == "t5" else 1.0
     return two_digits(min(1e-3, scale * 3e-5 * (768 / settings.d_model) ** 2))
 

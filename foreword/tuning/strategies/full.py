@@ -18,7 +18,7 @@ class Full(Strategy):
     By default the rate follows the width: 3e-5 * (768 / d_model)^2, at most 1e-3. That is the
     middle of the paper's choices for BERT-Base (2e-5, 3e-5, 5e-5), 1.7e-5 for BERT-Large, where
     2e-5 is common, and 2.7e-4 for a width of 256, where ELECTRA-Small is tuned at 3e-4. Weights
-    initialised as T5's are larger, and so is their rate, five times.
+    initialised as T5's are larger, and so is their rate, five times. Word vectors have 1e-2.
 
     Attributes:
         lr: peak learning rate; 0 for the rule above.
