@@ -13,7 +13,7 @@ from typing import Any
 from foreword import plugins
 from foreword.cluster import Cluster
 from foreword.comparison.compute import compute_remotely
-from foreword.comparison.pieces import CellProgress, Piece
+from foreword.comparison.pieces import Piece
 from foreword.comparison.run import Comparison
 from foreword.errors import UserError
 
@@ -69,6 +69,7 @@ def _run(comparison: Comparison, cluster: Cluster, after_piece: Callable[[], Non
     pieces = comparison.pieces()
     waiting = [piece for piece in pieces if comparison.seconds_taken(piece) is None]
     under_way: dict[Future[Any], Piece] = {}
+    show_progress = comparison.reporter.stage("pieces on the cluster")
     while True:
         # Submit what can begin; what builds on a failure never can.
         waiting = [piece for piece in waiting if not comparison.is_left_out(piece)]
@@ -80,7 +81,9 @@ def _run(comparison: Comparison, cluster: Cluster, after_piece: Callable[[], Non
                 under_way[cluster.submit(compute_remotely, order, resources=resources)] = piece
         if not under_way:
             return
-        _show(comparison, under_way, len(pieces) - len(waiting) - len(under_way), len(pieces))
+        done = len(pieces) - len(waiting) - len(under_way)
+        note = f"{done} of {len(pieces)} done, {len(under_way)} under way"
+        show_progress(done, len(pieces), note)
         # Store what has ended.
         for future in wait(under_way, return_when=FIRST_COMPLETED).done:
             piece = under_way.pop(future)
@@ -105,14 +108,3 @@ def _can_begin(comparison: Comparison, piece: Piece) -> bool:
     if piece.is_pretraining:
         return comparison.trials.is_done(piece.cell)
     return comparison.seconds_taken(Piece(piece.cell, piece.seed)) is not None
-
-
-def _show(
-    comparison: Comparison, under_way: dict[Future[Any], Piece], done: int, total: int
-) -> None:
-    """Show how many pieces are done and under way."""
-    first = next(iter(under_way.values()))
-    note = f"{len(under_way)} under way"
-    comparison.reporter.show_progress(
-        CellProgress(first, done + 1, total, 0.0, 0.0, is_all=False, note=note)
-    )

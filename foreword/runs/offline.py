@@ -27,12 +27,12 @@ from foreword.nn.offline_training import OfflineArchitecture, OfflineBackbone, O
 from foreword.runs.continued import START
 from foreword.runs.corpus import describe_text
 from foreword.runs.hooks import Probing, ProgressReporter, Samples, probe_record
-from foreword.runs.measure import heldout_record, measure
+from foreword.runs.measure import Watch, heldout_record, measure
 from foreword.runs.not_finite import non_finite_error
 from foreword.runs.provenance import note_data, write_recipe
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import heldout_feed, on_cpu_in_fp32
-from foreword.runs.stages import Stage
+from foreword.runs.stages import EVALUATING, Stage
 from foreword.runs.trained_model import TrainedModel, is_finished
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log
@@ -89,7 +89,8 @@ def train_offline(
         for note in (*fitted.notes, f"{_rate(spent):,.0f} tokens/s in {seconds:.1f} s"):
             reporter.note(note)
         note_data(run, prepared, model, torch.device("cpu"), recipe.train.precision)
-        records = list(_records(recipe, model, tokenizer, prepared, spent, samples))
+        watch = stage(EVALUATING)
+        records = list(_records(recipe, model, tokenizer, prepared, spent, samples, watch))
         if probing is not None:
             trained = TrainedModel(model.eval(), recipe, tokenizer, source=run)
             records.append(probe_record(spent, probing(trained)))
@@ -163,10 +164,12 @@ def _records(
     prepared: PreparedText,
     spent: Progress,
     samples: Samples | None,
+    watch: Watch,
 ) -> Iterator[dict[str, Any]]:
     """Yield the records of a trained model for `metrics.jsonl`."""
     vocab, length = tokenizer.vocab, recipe.packing.length
-    train = measure(recipe, model, prepared.train, vocab, rows=recipe.train.heldout_rows)
+    limit = recipe.train.heldout_rows
+    train = measure(recipe, model, prepared.train, vocab, rows=limit, watch=watch)
     if train is None:
         raise UserError(
             f"{prepared.train.prefix}: only {prepared.train.tokens_total:,} tokens, but a row "
@@ -182,7 +185,7 @@ def _records(
         "seconds": round(spent.seconds, 3),
         "tokens_per_second": _rate(spent),
     }
-    heldout = measure(recipe, model, prepared.heldout, vocab)
+    heldout = measure(recipe, model, prepared.heldout, vocab, watch=watch)
     if heldout is not None:
         yield heldout_record(spent, heldout, prepared.bytes_per_token(ends=recipe.ends_texts))
     if samples is not None and prepared.heldout.tokens_total >= length:

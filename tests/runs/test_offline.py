@@ -86,6 +86,16 @@ def finish(run: Path, reporter: Quiet | None = None) -> TrainedModel:
     return open_run(run, "cpu")
 
 
+def test_the_evaluation_after_training_shows_its_progress(tmp_path: Path) -> None:
+    shown: dict[str, list[tuple[float, ...]]] = {}
+
+    def stage(name: str) -> Any:
+        return lambda *progress: shown.setdefault(name, []).append(progress)
+
+    assert running.train_run(begin(tmp_path, recipe("word_vectors")), Quiet(), stage, samples)
+    assert any(done == total for done, total, *_ in shown["evaluating"])
+
+
 def files(run: Path) -> dict[str, str]:
     """Return the checksums of a checkpoint's files, except those that hold times."""
     (folder,) = checkpoint.all_in(run)
