@@ -2,7 +2,7 @@
 
     python benchmarks/speedrun.py simplewiki.jsonl.zst --work FOLDER [--minutes 12] [--seeds 1 2 3]
                                   [--families decoder encoder] [--set NAME=VALUE] [--reference]
-                                  [--paced]
+                                  [--rates RATE ...] [--batch ROWS] [--paced]
 
 Each run is the command line's, from prepared shards to the last checkpoint, evaluations included.
 All are judged alike: on the same held-out documents, bits per byte for causal models, nats per
@@ -10,7 +10,8 @@ token for masked ones with 15 % of the tokens hidden behind [MASK], nats per tar
 corruption with T5's rates. A time to the target is read off the run's own evaluations.
 
 With --reference, `BertForMaskedLM` and `GPT2LMHeadModel` are trained by `transformers.Trainer` on
-the same tokens for the same minutes, at its default rate and at five others, and judged alike.
+the same tokens for the same minutes, at its default rate and at five others (or at --rates), with
+its default batch of 8 rows (or with --batch), and judged alike.
 Runs that are finished in FOLDER are not run again.
 
 With --paced, ours and the Trainer first take steps in turns, while nothing else runs; then each is
@@ -35,7 +36,7 @@ from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-from speedrun_reference import RATES, Reference
+from speedrun_reference import BATCH, RATES, Reference
 
 from foreword import config, kinds
 from foreword.data.prepared_text import PreparedText
@@ -127,14 +128,15 @@ def train(family: Family, shards: Path, out: Path, options: argparse.Namespace, 
 
 def paces(family: Family, shards: Path, options: argparse.Namespace) -> dict[str, float]:
     """Return the seconds of a step of ours and of the reference, measured once in turns."""
-    kept = options.work / f"{family.recipe}-paces.json"
+    kept = options.work / f"{family.recipe}-paces{_batch_name(options)}.json"
     if not kept.exists():
         times: dict[str, list[float]] = {"ours": [], "reference": []}
         for _ in range(PACE_TURNS):
             times["ours"] += _our_steps(family, shards, options.set)
             if family.reference:
                 recipe = config.load(Recipe, config.RECIPES.find(family.recipe))
-                reference = Reference(family.reference, recipe, PreparedText.load(shards))
+                text = PreparedText.load(shards)
+                reference = Reference(family.reference, recipe, text, options.batch)
                 ends = reference.train(PACE_MINUTES, RATES[0])
                 times["reference"] += [after - before for before, after in pairwise(ends)]
         medians = {name: statistics.median(each) for name, each in times.items() if each}
@@ -212,10 +214,11 @@ def references(name: str, text: str, options: argparse.Namespace) -> list[Finish
     recipe = config.load(Recipe, config.RECIPES.find(family.recipe))
     shards = PreparedText.load(prepare(text, recipe, options.work))
     judge, finished = judge_of(recipe, family), []
-    for rate in RATES:
-        kept = options.work / f"{_name(name, options)}-trainer-{rate:g}.json"
+    for rate in options.rates:
+        batch = _batch_name(options)
+        kept = options.work / f"{_name(name, options)}-trainer-{rate:g}{batch}.json"
         if not kept.exists():
-            reference = Reference(family.reference, recipe, shards)
+            reference = Reference(family.reference, recipe, shards, options.batch)
             steps = 0
             if options.paced:
                 pace = paces(family, shards.folder, options)["reference"]
@@ -232,6 +235,10 @@ def references(name: str, text: str, options: argparse.Namespace) -> list[Finish
 
 def _name(family: str, options: argparse.Namespace) -> str:
     return f"{family}-{options.minutes:g}{'-paced' * options.paced}"
+
+
+def _batch_name(options: argparse.Namespace) -> str:
+    return "" if options.batch == BATCH else f"-{options.batch}-rows"
 
 
 def show(family: Family, runs: list[Finished]) -> None:
@@ -254,6 +261,8 @@ def main() -> None:
     parser.add_argument("--families", nargs="+", choices=FAMILIES, default=list(FAMILIES))
     parser.add_argument("--set", nargs="+", default=[], help="settings of our recipes")
     parser.add_argument("--reference", action="store_true")
+    parser.add_argument("--rates", type=float, nargs="+", default=RATES, help="of the reference")
+    parser.add_argument("--batch", type=int, default=BATCH, help="rows a step of the reference")
     parser.add_argument("--paced", action="store_true")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)

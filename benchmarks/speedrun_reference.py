@@ -26,16 +26,17 @@ SIZE = {"d_model": 256, "layers": 4, "heads": 4}
 class Rows(torch.utils.data.IterableDataset[dict[str, Any]]):
     """The rows that our runs read, in their order, without end."""
 
-    def __init__(self, recipe: Recipe, shards: PreparedText, vocab: Vocab) -> None:
+    def __init__(self, recipe: Recipe, shards: PreparedText, vocab: Vocab, batch: int) -> None:
         super().__init__()
+        self._batch = batch
         self.packed = training_feed(recipe, shards.train, vocab).packed
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield one row after another."""
         first = 0
         while True:
-            rows = self.packed.rows(np.arange(first, first + BATCH))
-            first += BATCH
+            rows = self.packed.rows(np.arange(first, first + self._batch))
+            first += self._batch
             yield from ({"input_ids": ids} for ids in rows.ids)
 
 
@@ -46,10 +47,11 @@ class Reference:
         name: "causal" or "masked".
         recipe: our recipe, whose rows it reads.
         shards: the text.
+        batch: rows a step.
     """
 
-    def __init__(self, name: str, recipe: Recipe, shards: PreparedText) -> None:
-        self._name, self._recipe, self._shards = name, recipe, shards
+    def __init__(self, name: str, recipe: Recipe, shards: PreparedText, batch: int = BATCH) -> None:
+        self._name, self._recipe, self._shards, self._batch = name, recipe, shards, batch
         self._vocab = Tokenizer.load(shards.folder / "tokenizer").vocab
         self._model = _model(name, self._vocab.size, recipe.packing.length)
 
@@ -67,7 +69,7 @@ class Reference:
         import transformers as hf
 
         hf.logging.set_verbosity_error()
-        rows = Rows(self._recipe, self._shards, self._vocab)
+        rows = Rows(self._recipe, self._shards, self._vocab, self._batch)
         began, times = time.monotonic(), []
 
         def done(step: int) -> float:
@@ -88,9 +90,10 @@ class Reference:
         has_bf16 = multiplies_bf16(choose_device("auto"))
         with tempfile.TemporaryDirectory() as folder:
             arguments = hf.TrainingArguments(
-                folder, per_device_train_batch_size=BATCH, max_steps=10**7, learning_rate=rate,
-                lr_scheduler_type="constant", bf16=has_bf16, report_to=[], save_strategy="no",
-                logging_strategy="no", disable_tqdm=True, use_cpu=not torch.cuda.is_available(),
+                folder, per_device_train_batch_size=self._batch, max_steps=10**7,
+                learning_rate=rate, lr_scheduler_type="constant", bf16=has_bf16, report_to=[],
+                save_strategy="no", logging_strategy="no", disable_tqdm=True,
+                use_cpu=not torch.cuda.is_available(),
             )  # fmt: skip
             collate = _Masking(self._vocab) if self._name == "masked" else _copied
             trainer = hf.Trainer(
