@@ -74,6 +74,9 @@ def evaluate(
     """
     from foreword.tuning.predictor import is_tuned
 
+    for each in runs:
+        if each.is_file():
+            raise UserError(f"{each}: a file, not a run folder; give it as --data {each}")
     are_tuned = suite is None and any(map(is_tuned, runs))
     if suite is not None or are_tuned:
         why = "is for the loss, not for " + ("a tuned model" if are_tuned else "--suite")

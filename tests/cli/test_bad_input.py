@@ -367,3 +367,9 @@ def test_a_folder_without_permission_is_refused(case: Case) -> None:
     (case.folder / "locked").mkdir(mode=0o500)
     case.out = case.folder / "locked" / "run"
     assert "cannot be written: Permission denied" in case.fails(case.words())
+
+
+def test_evaluate_says_where_a_file_goes(case: Case) -> None:
+    file = case.write("test.jsonl", "{}")
+    line = case.fails(["evaluate", "tuned", file])
+    assert line == f"foreword: {file}: a file, not a run folder; give it as --data {file}"
