@@ -128,7 +128,7 @@ def tests(job: Job) -> None:
 
 def others(job: Job, family: str) -> None:
     """Measure Foreword, a plain PyTorch loop and the Trainer at one size, in one process."""
-    import gpu_plain
+    import plain_pytorch
     import pretrain
 
     # The size that all share.
@@ -151,7 +151,7 @@ def others(job: Job, family: str) -> None:
         job.note("next to others", case="the Trainer: skipped, not installed")
     compiles = job.device.type == "cuda"
     sides["plain PyTorch"] = partial(
-        gpu_plain.tokens_per_second, family, settings, steps, 0.1, job.device, compiles=compiles
+        plain_pytorch.tokens_per_second, family, settings, steps, 0.1, job.device, compiles=compiles
     )
     for case, side in sides.items():
         with released(job.device):

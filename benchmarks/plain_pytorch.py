@@ -60,12 +60,20 @@ class PlainTransformer(nn.Module):
         self.norm, self.dropout = nn.LayerNorm(width), nn.Dropout(dropout)
 
     def forward(self, ids: Tensor, at: Tensor, targets: Tensor) -> Tensor:
-        """Return the mean cross-entropy of `targets` at positions `at` of the flattened batch."""
-        x = self.dropout(self.token(ids) + self.position.weight)
+        """Return the mean cross-entropy of `targets` at positions `at` of the flattened batch.
+
+        Targets of -100 do not count.
+        """
+        return self.nats(ids, at, targets).sum() / (targets >= 0).sum()
+
+    def nats(self, ids: Tensor, at: Tensor, targets: Tensor) -> Tensor:
+        """Return the cross-entropy of each target at its position in the flattened batch."""
+        x = self.dropout(self.token(ids) + self.position.weight[: ids.shape[1]])
         for layer in self.layers:
             x = layer(x)
         chosen = self.norm(x).flatten(0, 1)[at]
-        return F.cross_entropy(F.linear(chosen, self.token.weight).float(), targets)
+        logits = F.linear(chosen, self.token.weight).float()
+        return F.cross_entropy(logits, targets, reduction="none")
 
 
 def tokens_per_second(

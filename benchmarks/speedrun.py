@@ -1,21 +1,23 @@
 """What each family learns of a fixed text in the same minutes, and how long to a target loss.
 
     python benchmarks/speedrun.py simplewiki.jsonl.zst --work FOLDER [--minutes 12] [--seeds 1 2 3]
-                                  [--families decoder encoder] [--set NAME=VALUE] [--reference]
-                                  [--rates RATE ...] [--batch ROWS] [--paced]
+                                  [--families decoder encoder] [--set NAME=VALUE]
+                                  [--reference [trainer plain]] [--rates RATE ...] [--batch ROWS]
+                                  [--paced]
 
 Each run is the command line's, from prepared shards to the last checkpoint, evaluations included.
 All are judged alike: on the same held-out documents, bits per byte for causal models, nats per
 token for masked ones with 15 % of the tokens hidden behind [MASK], nats per target token for span
 corruption with T5's rates. A time to the target is read off the run's own evaluations.
 
-With --reference, `BertForMaskedLM` and `GPT2LMHeadModel` are trained by `transformers.Trainer` on
-the same tokens for the same minutes, at its default rate and at five others (or at --rates), with
-its default batch of 8 rows (or with --batch), and judged alike.
+With --reference, others are trained on the same tokens for the same minutes, and judged alike:
+`BertForMaskedLM` and `GPT2LMHeadModel` by `transformers.Trainer`, and a Transformer written by hand
+and compiled, by a plain PyTorch loop with fused AdamW; each at the Trainer's default rate and at
+five others (or at --rates), with its default batch of 8 rows (or with --batch).
 Runs that are finished in FOLDER are not run again.
 
-With --paced, ours and the Trainer first take steps in turns, while nothing else runs; then each is
-trained for the steps that it would do in the minutes, so that other work may run beside it.
+With --paced, ours and the references first take steps in turns, while nothing else runs; then each
+is trained for the steps that it would do in the minutes, so that other work may run beside it.
 """
 
 from __future__ import annotations
@@ -30,13 +32,13 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-from speedrun_reference import BATCH, RATES, Reference
+from speedrun_reference import BATCH, RATES, REFERENCES
 
 from foreword import config, kinds
 from foreword.data.prepared_text import PreparedText
@@ -55,7 +57,7 @@ class Family:
         target: the loss whose time is measured, in `unit`.
         unit: of the loss.
         judge: the objective that all models of the family are judged by; None for the recipe's.
-        reference: its model of `transformers`, if any.
+        reference: the objective of its references, "causal" or "masked"; "" without any.
     """
 
     recipe: str
@@ -127,21 +129,24 @@ def train(family: Family, shards: Path, out: Path, options: argparse.Namespace, 
 
 
 def paces(family: Family, shards: Path, options: argparse.Namespace) -> dict[str, float]:
-    """Return the seconds of a step of ours and of the reference, measured once in turns."""
+    """Return the seconds of a step of ours and of each reference, measured once in turns."""
     kept = options.work / f"{family.recipe}-paces{_batch_name(options)}.json"
-    if not kept.exists():
-        times: dict[str, list[float]] = {"ours": [], "reference": []}
-        for _ in range(PACE_TURNS):
-            times["ours"] += _our_steps(family, shards, options.set)
-            if family.reference:
-                recipe = config.load(Recipe, config.RECIPES.find(family.recipe))
-                text = PreparedText.load(shards)
-                reference = Reference(family.reference, recipe, text, options.batch)
-                ends = reference.train(PACE_MINUTES, RATES[0])
-                times["reference"] += [after - before for before, after in pairwise(ends)]
-        medians = {name: statistics.median(each) for name, each in times.items() if each}
-        kept.write_text(json.dumps(medians), encoding="utf-8")
-    seconds: dict[str, float] = json.loads(kept.read_text(encoding="utf-8"))
+    names = options.reference if family.reference else []
+    seconds: dict[str, float] = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
+    missing = [name for name in ("ours", *names) if name not in seconds]
+    times: dict[str, list[float]] = {name: [] for name in missing}
+    for _, name in product(range(PACE_TURNS), missing):
+        if name == "ours":
+            times[name] += _our_steps(family, shards, options.set)
+            continue
+        recipe = config.load(Recipe, config.RECIPES.find(family.recipe))
+        reference = REFERENCES[name](
+            family.reference, recipe, PreparedText.load(shards), options.batch
+        )
+        ends = reference.train(PACE_MINUTES, RATES[0])
+        times[name] += [after - before for before, after in pairwise(ends)]
+    seconds |= {name: statistics.median(each) for name, each in times.items()}
+    kept.write_text(json.dumps(seconds), encoding="utf-8")
     return seconds
 
 
@@ -209,27 +214,26 @@ def ours(name: str, text: str, options: argparse.Namespace) -> list[Finished]:
 
 
 def references(name: str, text: str, options: argparse.Namespace) -> list[Finished]:
-    """Return the runs of the family's model in `transformers`, one a learning rate."""
+    """Return the runs of the family's references, one a learning rate."""
     family = FAMILIES[name]
     recipe = config.load(Recipe, config.RECIPES.find(family.recipe))
     shards = PreparedText.load(prepare(text, recipe, options.work))
     judge, finished = judge_of(recipe, family), []
-    for rate in options.rates:
+    for kind, rate in product(options.reference, options.rates):
         batch = _batch_name(options)
-        kept = options.work / f"{_name(name, options)}-trainer-{rate:g}{batch}.json"
+        kept = options.work / f"{_name(name, options)}-{kind}-{rate:g}{batch}.json"
         if not kept.exists():
-            reference = Reference(family.reference, recipe, shards, options.batch)
+            reference = REFERENCES[kind](family.reference, recipe, shards, options.batch)
             steps = 0
             if options.paced:
-                pace = paces(family, shards.folder, options)["reference"]
-                steps = round(60 * options.minutes / pace)
+                steps = round(60 * options.minutes / paces(family, shards.folder, options)[kind])
             reference.train(options.minutes, rate, steps)
             nats = reference.loss(judge)
             kept.write_text(json.dumps(nats), encoding="utf-8")
         loss = float(json.loads(kept.read_text(encoding="utf-8")))
         if family.unit == "bits per byte":
             loss /= math.log(2) * shards.bytes_per_token(ends=recipe.ends_texts)
-        finished.append(Finished(f"transformers, {rate:g}", 0, loss, None, None))
+        finished.append(Finished(f"{kind}, {rate:g}", 0, loss, None, None))
     return finished
 
 
@@ -260,11 +264,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--families", nargs="+", choices=FAMILIES, default=list(FAMILIES))
     parser.add_argument("--set", nargs="+", default=[], help="settings of our recipes")
-    parser.add_argument("--reference", action="store_true")
+    parser.add_argument("--reference", nargs="*", choices=REFERENCES, help="default: all")
     parser.add_argument("--rates", type=float, nargs="+", default=RATES, help="of the reference")
     parser.add_argument("--batch", type=int, default=BATCH, help="rows a step of the reference")
     parser.add_argument("--paced", action="store_true")
     options = parser.parse_args()
+    # None without the option, and empty where it names none.
+    options.reference = [] if options.reference is None else options.reference or list(REFERENCES)
     options.work.mkdir(parents=True, exist_ok=True)
     for name in options.families:
         show(FAMILIES[name], ours(name, options.text, options))

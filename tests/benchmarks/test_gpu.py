@@ -112,9 +112,9 @@ def test_a_step_is_profiled(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["masked", "causal"])
 def test_the_plain_loop_trains(name: str) -> None:
-    import gpu_plain
+    import plain_pytorch
 
     size = {"d_model": 16, "layers": 1, "heads": 2}
     family = {"size": size, "vocab": 32, "length": 8, "batch": 2}
     cpu = torch.device("cpu")
-    assert gpu_plain.tokens_per_second(name, family, 1, 0.1, cpu, compiles=False) > 0
+    assert plain_pytorch.tokens_per_second(name, family, 1, 0.1, cpu, compiles=False) > 0
