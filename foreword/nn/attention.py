@@ -1,4 +1,4 @@
-"""Multi-head attention: softmax((Q K' + E) / sqrt(d) + B + M) V W_O.
+"""Multi-head attention: (softmax((Q K' + E) / sqrt(d) + B + M) V + P) W_O.
 
 | letter | meaning | computed by |
 |---|---|---|
@@ -8,6 +8,7 @@
 | E | content-dependent position scores (Shaw, Transformer-XL) | `PositionScheme.scores` |
 | B | position bias (ALiBi, T5) | `PositionScheme.bias` |
 | M | 0 where the mask allows the pair, else minus infinity[1] | `masks.Mask`, `prepare_mask` |
+| P | what a learned prefix adds, if there is one | `AttentionPrefix` |
 | W_O | output projection | `Attention.output` |
 
 [1] A dense mask has half the least number of its type, so that a query without keys is not NaN.
@@ -35,6 +36,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from foreword.errors import UserError
+from foreword.nn.attention_prefix import AttentionPrefix
 from foreword.nn.attentions._contract import AttentionMechanism
 from foreword.nn.cache import Cache
 from foreword.nn.dropout import dropout as drop
@@ -305,11 +307,20 @@ class Attention(nn.Module):
         d_head: width of a head; heads * d_head need not be d_model.
         bias: whether the linear maps have biases.
         is_scaled: whether scores are divided by sqrt(d_head); not in T5.
-        dropout: share of attention weights dropped in training.
+        dropout: share of attention weights dropped in training; not of those of the prefix.
+        prefix: number of learned keys and values besides those of the context; 0 for none.
     """
 
     def __init__(
-        self, d_model: int, heads: int, d_head: int, *, bias: bool, is_scaled: bool, dropout: float
+        self,
+        d_model: int,
+        heads: int,
+        d_head: int,
+        *,
+        bias: bool,
+        is_scaled: bool,
+        dropout: float,
+        prefix: int = 0,
     ) -> None:
         super().__init__()
         self.heads, self.d_head, self.dropout = heads, d_head, dropout
@@ -317,6 +328,7 @@ class Attention(nn.Module):
         self.query = Linear(d_model, heads * d_head, bias=bias)
         self.key_value = Linear(d_model, 2 * heads * d_head, bias=bias)
         self.output = Linear(heads * d_head, d_model, bias=bias)
+        self.prefix = AttentionPrefix(prefix, heads, d_head) if prefix else None
 
     def keys_values(self, context: Tensor) -> Cache:
         """Return K and V, (batch, keys, d_model) -> two of (batch, heads, keys, d_head)."""
@@ -337,14 +349,17 @@ class Attention(nn.Module):
             (batch, queries, d_model).
         """
         batch, length, _ = x.shape
-        heads = self._attend(x, *kv, inputs, self.dropout if self.training else 0.0)
+        q = self._queries(x)
+        heads = self._attend(q, *kv, inputs, self.dropout if self.training else 0.0)
+        if self.prefix is not None:
+            heads = heads + self.prefix(q, self.scale)
         # The concatenated heads, times W_O.
         heads = heads.transpose(1, 2).reshape(batch, length, self.heads * self.d_head)
         out: Tensor = self.output(heads)
         return out
 
     def weights(self, x: Tensor, kv: Cache, inputs: AttentionInputs) -> Tensor:
-        """Return the attention weights that `forward` multiplies the values by.
+        """Return the attention weights that `forward` multiplies the values by, without a prefix.
 
         Every mechanism is linear in the values, so its weights are its output for values that are
         the identity matrix.
@@ -355,15 +370,20 @@ class Attention(nn.Module):
         keys = kv[0]
         count = keys.shape[2]
         identity = torch.eye(count, dtype=keys.dtype, device=keys.device)
-        return self._attend(x, keys, identity.expand(*keys.shape[:2], -1, -1), inputs, 0.0)
+        identity = identity.expand(*keys.shape[:2], -1, -1)
+        return self._attend(self._queries(x), keys, identity, inputs, 0.0)
+
+    def _queries(self, x: Tensor) -> Tensor:
+        """Return Q before rotation, (batch, heads, queries, d_head)."""
+        batch, length, _ = x.shape
+        q: Tensor = self.query(x)
+        return q.view(batch, length, self.heads, self.d_head).transpose(1, 2)
 
     def _attend(
-        self, x: Tensor, k: Tensor, v: Tensor, inputs: AttentionInputs, dropout: float
+        self, q: Tensor, k: Tensor, v: Tensor, inputs: AttentionInputs, dropout: float
     ) -> Tensor:
         """Return the weighted values of each query, (batch, heads, queries, width of v)."""
-        batch, length, _ = x.shape
-        # Q; the position scheme rotates it or computes scores to add.
-        q = self.query(x).view(batch, length, self.heads, self.d_head).transpose(1, 2)
+        # The position scheme rotates Q or computes scores to add.
         position_scores = None
         if inputs.position is not None:
             q = inputs.position.rotate(q, inputs.positions.queries)

@@ -162,6 +162,7 @@ def _attention(settings: StackSettings) -> Attention:
         bias=bias,
         is_scaled=settings.scale_scores,
         dropout=settings.attention_dropout,
+        prefix=settings.attention_prefix,
     )
 
 

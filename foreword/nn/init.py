@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from foreword.errors import UserError
 from foreword.nn.attention import Attention
+from foreword.nn.attention_prefix import AttentionPrefix
 from foreword.nn.characters import Highway
 from foreword.nn.feedforward import FeedForward
 from foreword.nn.heads import TokenHead
@@ -24,7 +25,7 @@ from foreword.nn.sharded import set_values
 
 # Modules whose parameters `initialise` sets; others set theirs as they are built.
 INITIALISED = (
-    nn.Linear, nn.Conv1d, nn.Embedding, nn.RNNBase, LayerNorm, RMSNorm, TokenHead,
+    nn.Linear, nn.Conv1d, nn.Embedding, nn.RNNBase, LayerNorm, RMSNorm, TokenHead, AttentionPrefix,
 )  # fmt: skip
 
 
@@ -101,6 +102,9 @@ def initialise(model: Model, seed: int) -> None:
     Recurrent layers, under every scheme but `uniform`: matrices with deviation 1 / sqrt(width of
     their input), biases 0. None begins orthogonal, and no forget gate begins open.
 
+    A prefix of attention, under every scheme but `uniform`: keys and values with deviation 1. Its
+    gates are 0 under every scheme.
+
     Numbers are drawn for one whole parameter after another, of which a sharded one keeps its rows:
     the weights are the same on any number of processes.
     """
@@ -111,11 +115,14 @@ def initialise(model: Model, seed: int) -> None:
             for parameter in model.parameters():
                 drawn = torch.rand(parameter.shape, generator=random)
                 set_values(parameter, drawn.mul_(2).sub_(1).mul_(settings.init_std))
-            return
+        else:
+            for module in model.modules():
+                _initialise_module(module, settings, random)
+            for module in model.modules():
+                _rescale(module, settings)
         for module in model.modules():
-            _initialise_module(module, settings, random)
-        for module in model.modules():
-            _rescale(module, settings)
+            if isinstance(module, AttentionPrefix):
+                module.gate.zero_()  # closed, so that at first the prefix adds nothing
 
 
 def _initialise_module(module: nn.Module, settings: ModelSettings, random: torch.Generator) -> None:
@@ -135,6 +142,9 @@ def _initialise_module(module: nn.Module, settings: ModelSettings, random: torch
         normal(module.weight, 1.0 if is_t5 else settings.init_std)
     elif isinstance(module, TokenHead) and not settings.tied:
         normal(module.weight, module.weight.shape[1] ** -0.5 if is_t5 else settings.init_std)
+    elif isinstance(module, AttentionPrefix):
+        normal(module.keys, 1.0)
+        normal(module.values, 1.0)
     elif isinstance(module, LayerNorm | RMSNorm):
         module.weight.fill_(1.0)
     elif isinstance(module, nn.RNNBase):

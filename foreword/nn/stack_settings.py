@@ -36,6 +36,8 @@ class StackSettings(ModelSettings):
         ff_and_output_dropout: apply `dropout` also after the feed-forward layer's activation and to
             the stack's output (T5, Transformer-XL, XLNet).
         scale_scores: divide attention scores by sqrt(d_head); not in T5.
+        attention_prefix: number of learned keys and values of each attention besides those of the
+            text, 0 for none; strategy `prefix_tuning` adds them to a trained model.
     """
 
     heads: Count = 4
@@ -53,6 +55,7 @@ class StackSettings(ModelSettings):
     attention_dropout: ShareBelowOne = 0.1
     ff_and_output_dropout: bool = False
     scale_scores: bool = True
+    attention_prefix: CountOrZero = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -89,7 +92,8 @@ class StackSettings(ModelSettings):
     @property
     def activation_width(self) -> int:
         """Values that backward needs of each token and layer: inputs of linear maps and scores."""
-        return 2 * self.d_model + 4 * self.heads * self.head_width + self.ff_width
+        of_head = 4 * self.head_width + self.attention_prefix
+        return 2 * self.d_model + self.heads * of_head + self.ff_width
 
     @property
     def has_segments(self) -> bool:

@@ -154,7 +154,7 @@ def _attention_numbers(model: Architecture) -> int:
     """Return the number of parameters of one layer's attention; 0 without attention."""
     if not isinstance(model, StackSettings):
         return 0
-    return 4 * model.d_model * model.heads * model.head_width
+    return (4 * model.d_model + 2 * model.attention_prefix) * model.heads * model.head_width
 
 
 @functools.cache

@@ -75,7 +75,8 @@ def test_every_scheme_of_first_weights_is_the_same_in_groups_of_shards() -> None
     with process(3, 4):
         for init in typing.get_args(typing.get_type_hints(ModelSettings)["init"]):
             recipe = load_recipe("t5_tiny")
-            model: Any = replace(recipe.model, init=init, zero_init_residual=True)
+            settings = {"init": init, "zero_init_residual": True, "attention_prefix": 3}
+            model: Any = replace(recipe.model, **settings)
             recipe, words = replace(recipe, model=model), vocab(200)
             alone = build_model(recipe, words, CPU)
             require_rows_of(build_model(recipe, words, CPU, HSDP(group=2)), alone)
