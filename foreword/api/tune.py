@@ -146,8 +146,8 @@ def tune(
         task: classify, regress, tag, span, choice, embed, chat, prefer or text_to_text;
             `foreword.show` describes each.
         strategy: which parameters are trained, and how: full, frozen (the head alone), top_layers,
-            gradual_unfreezing, layer_decay or lora; `foreword.show("strategies")` lists them, and
-            `settings` has their settings: `{"tune.strategy.rank": 4}`.
+            gradual_unfreezing, layer_decay, lora or prefix_tuning; `foreword.show("strategies")`
+            lists them, and `settings` has their settings: `{"tune.strategy.rank": 4}`.
         from_scratch: train the same network from random weights.
         compare: compare pretrained, pretrained frozen and from scratch; and, for `classify`, a bag
             of words.

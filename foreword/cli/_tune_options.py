@@ -88,7 +88,7 @@ class FineTuningOptions(Options):
         str,
         typer.Option(
             help="What is trained: full, frozen (the head alone), top_layers, gradual_unfreezing, "
-            "layer_decay or lora; 'foreword show strategies' describes them."
+            "layer_decay, lora or prefix_tuning; 'foreword show strategies' describes them."
         ),
     ] = "full"
     from_scratch: Annotated[

@@ -18,6 +18,7 @@ from foreword.interop.hf_config import FILE as CONFIG
 from foreword.interop.hf_config import HFConfig
 from foreword.interop.importing import FAMILIES, GENERATION, RECIPE
 from foreword.nn.model import Model
+from foreword.nn.stack_settings import StackSettings
 from foreword.objectives.masked import Masked
 from foreword.runs.provenance import read_state
 from foreword.runs.recipe import Recipe
@@ -114,6 +115,13 @@ def find_families(trained: TrainedModel, family_name: str = "") -> Iterator[Fami
     Raises:
         UserError: none fits; the message names what differs from the nearest.
     """
+    model = trained.recipe.model
+    if isinstance(model, StackSettings) and model.attention_prefix:
+        raise UserError(
+            f"{trained.run}: has a learned prefix of attention (model.attention_prefix), which no "
+            "transformers class has; to export a model with few trained parameters, tune with "
+            "--strategy lora"
+        )
     known = kinds.names(FAMILIES)
     if family_name and family_name not in known:
         raise UserError(f"--family: no family '{family_name}'{nearest(family_name, known)}")

@@ -16,6 +16,7 @@ from foreword.testing.tokenizers import SENTENCES
 from foreword.train.optimizers.adamw import AdamW
 from foreword.tuning.input_template import template_of
 from foreword.tuning.labelled import Labelled
+from foreword.tuning.model_settings import adapted
 from foreword.tuning.network import HeadNetwork, Network
 from foreword.tuning.rows import PooledBatch, PooledExamples
 from foreword.tuning.strategies._contract import Strategy
@@ -39,8 +40,12 @@ def _trained() -> TrainedModel:
     return tiny_model("encoder", SENTENCES)
 
 
-def _network(trained: TrainedModel | None = None) -> Network:
-    backbone = neural((trained or _trained()).model.backbone)
+def _network(trained: TrainedModel | None = None, strategy: Strategy | None = None) -> Network:
+    """Return a network; with a strategy, one of the settings that this asks for."""
+    trained = trained or _trained()
+    if strategy is not None:
+        trained = adapted(trained, strategy, SEED)
+    backbone = neural(trained.model.backbone)
     network = HeadNetwork(backbone, nn.Linear(backbone.settings.d_model, 2))
     network.initialise_head(SEED)
     return network
@@ -80,14 +85,14 @@ def _train(strategy: Strategy, network: Network, batch: PooledBatch, steps: int)
 
 def check_the_rate_is_positive(strategy: Strategy) -> None:
     """Check that the peak learning rate is a positive number."""
-    rate = strategy.peak_lr(_network().backbone.settings)
+    rate = strategy.peak_lr(_network(strategy=strategy).backbone.settings)
     assert 0 < rate < float("inf"), f"the peak learning rate is {rate}"
 
 
 def check_it_trains_the_head_and_what_it_says(strategy: Strategy) -> None:
     """Check which parameters are trained, whatever was trained before."""
     for before in (True, False):
-        network = _network()
+        network = _network(strategy=strategy)
         network.requires_grad_(before)
         strategy.prepare(network, SEED)
         assert all(p.requires_grad for p in network.head.parameters()), "the head is not trained"
@@ -97,7 +102,7 @@ def check_it_trains_the_head_and_what_it_says(strategy: Strategy) -> None:
 
 def check_what_it_prepares_is_trained_in_the_end(strategy: Strategy) -> None:
     """Check that all that `prepare` marks, and nothing else, is trained at some time."""
-    network = _network()
+    network = _network(strategy=strategy)
     strategy.prepare(network, SEED)
     marked = {name for name, p in network.named_parameters() if p.requires_grad}
     trained = set[str]()
@@ -109,12 +114,19 @@ def check_what_it_prepares_is_trained_in_the_end(strategy: Strategy) -> None:
     assert trained == marked, f"{sorted(marked - trained)[:1]} is marked, but never trained"
 
 
+def check_its_settings_are_those_of_a_tuned_model_too(strategy: Strategy) -> None:
+    """Check that a model tuned by the strategy can be tuned by it again."""
+    settings = strategy.model_settings(_network().backbone.settings)
+    assert strategy.model_settings(settings) == settings, "it changes the settings of its own"
+
+
 def check_preparing_keeps_weights_and_outputs(strategy: Strategy) -> None:
-    """Check that preparing a network changes no weight and no output."""
+    """Check that neither `model_settings` nor `prepare` changes a weight or an output."""
     trained = _trained()
     network, batch = _network(trained), _batch(trained)
     before = {name: p.detach().clone() for name, p in network.named_parameters()}
     outputs = _outputs(network, batch)
+    network = _network(trained, strategy)
     strategy.prepare(network, SEED)
     after = dict(network.named_parameters())
     for name, weight in before.items():
@@ -126,7 +138,7 @@ def check_preparing_keeps_weights_and_outputs(strategy: Strategy) -> None:
 def check_training_changes_what_is_marked_alone(strategy: Strategy) -> None:
     """Check that steps change every marked parameter, and leave the others as they are."""
     trained = _trained()
-    network = _network(trained)
+    network = _network(trained, strategy)
     strategy.prepare(network, SEED)
     before = {name: p.detach().clone() for name, p in network.named_parameters()}
     marked = {name for name, p in network.named_parameters() if p.requires_grad}
@@ -141,7 +153,7 @@ def check_training_changes_what_is_marked_alone(strategy: Strategy) -> None:
 def check_a_finished_network_computes_the_same(strategy: Strategy) -> None:
     """Check that a trained network has its first form after `finish`, and the same outputs."""
     trained = _trained()
-    network, batch = _network(trained), _batch(trained)
+    network, batch = _network(trained, strategy), _batch(trained)
     names = network.state_dict().keys()
     strategy.prepare(network, SEED)
     _train(strategy, network, batch, 5)
@@ -156,7 +168,7 @@ def check_it_is_reproducible(strategy: Strategy) -> None:
     results = []
     for _ in range(2):
         trained = _trained()
-        network, batch = _network(trained), _batch(trained)
+        network, batch = _network(trained, strategy), _batch(trained)
         fresh = replace(strategy)
         fresh.prepare(network, SEED)
         _train(fresh, network, batch, 3)
@@ -168,6 +180,7 @@ STRATEGY_CHECKS: tuple[Callable[[Strategy], None], ...] = (
     check_the_rate_is_positive,
     check_it_trains_the_head_and_what_it_says,
     check_what_it_prepares_is_trained_in_the_end,
+    check_its_settings_are_those_of_a_tuned_model_too,
     check_preparing_keeps_weights_and_outputs,
     check_training_changes_what_is_marked_alone,
     check_a_finished_network_computes_the_same,

@@ -28,6 +28,7 @@ from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.answer_form import AnswerForm
 from foreword.tuning.encoding import added_tokens
 from foreword.tuning.labelled import Labelled
+from foreword.tuning.model_settings import adapted
 from foreword.tuning.network import Network
 from foreword.tuning.predict import TunedModel
 from foreword.tuning.result import SCORES
@@ -122,7 +123,7 @@ def way_of(
     if isinstance(tuned.task, WritingTask):
         template = replace(template, fresh=AnswerForm.of(PromptedModel.of(whole), template).fresh)
     begun = starting_network(
-        whole,
+        adapted(whole, strategy, seed),
         tuned.task,
         tuned.labels,
         seed,

@@ -27,6 +27,7 @@ from foreword.tuning.answers import AnswerExamples
 from foreword.tuning.epochs import BestEpoch, ScoreEpochs
 from foreword.tuning.example_batches import ExampleBatches
 from foreword.tuning.features import Features
+from foreword.tuning.model_settings import adapted
 from foreword.tuning.network import ExampleSet, Network, NetworkBatch
 from foreword.tuning.result import Row
 from foreword.tuning.rows import PackedExamples
@@ -185,7 +186,7 @@ class FineTuner:
         self.dtype = choose_precision(settings.precision, trained.device)
         fresh = data.train.template.fresh if settings.strategy.trains_backbone else ()
         self.network = starting_network(
-            trained, task, data.labels, seed, fresh,
+            adapted(trained, settings.strategy, seed), task, data.labels, seed, fresh,
             from_scratch=settings.from_scratch, reinit_layers=settings.reinit_layers,
         )  # fmt: skip
         settings.strategy.prepare(self.network, seed)

@@ -10,6 +10,7 @@ from foreword.interop import exporting
 from foreword.interop.hf._contract import PublishedHead
 from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.headed import HiddenLayer
+from foreword.tuning.model_settings import without_prefix
 from foreword.tuning.tasks._contract import Task
 
 NO_LAYER = "none"
@@ -40,8 +41,11 @@ def with_published_head(task: Task, trained: TrainedModel) -> Task:
 
 
 def published_head(trained: TrainedModel, auto_class: str) -> PublishedHead | None:
-    """Return the class of `transformers` with a head for such a model, if there is one."""
-    trained, _ = exporting.without_boundary_head(trained)
+    """Return the class of `transformers` with a head for such a model, if there is one.
+
+    A prefix of attention, which no class has, does not matter to the head.
+    """
+    trained, _ = exporting.without_boundary_head(without_prefix(trained))
     try:
         family = exporting.find_family(trained)
     except UserError:

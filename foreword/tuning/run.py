@@ -20,6 +20,7 @@ from foreword.tuning.examples import LabelledTexts
 from foreword.tuning.features import fits_in_memory
 from foreword.tuning.fine_tuner import TuneData, TuneSettings, scored_outputs
 from foreword.tuning.labelled import Labelled
+from foreword.tuning.model_settings import recipe_for
 from foreword.tuning.network import Network
 from foreword.tuning.result import Row, TuneResult, chosen_metric, summarise, with_words
 from foreword.tuning.seeds import ReportProgress, SeedTrainer, Variant, stuck_notes
@@ -75,6 +76,7 @@ def tune(
         raise UserError(
             "--batch: this task compares the examples of a batch; at least 2 are needed"
         )
+    recipe, *_ = [recipe_for(trained.recipe, variant.strategy) for variant in variants]
     # Draw the examples of each seed; encode them once, for all variants and seeds.
     train, dev = _with_sources(train, "training"), _with_sources(dev, "dev")
     read = draw_and_encode(trained, task, variants, train, dev, further)
@@ -103,7 +105,7 @@ def tune(
         task=trained_seeds.task,
         labels=data.labels,
         template=read.template,
-        recipe=trained.recipe,
+        recipe=recipe,
         tokenizer=read.trained.tokenizer,
         network=trained_seeds.network,
         rows=[*trained_seeds.rows, *baselines],

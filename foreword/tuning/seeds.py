@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from foreword.tuning.fine_tuner import (
     TuneSettings,
     count_steps,
 )
+from foreword.tuning.model_settings import adapted
 from foreword.tuning.network import Network
 from foreword.tuning.result import Row, as_gain, chosen_metric, metric_name, row_name, summarise
 from foreword.tuning.starting_network import build_network
@@ -129,7 +131,8 @@ class SeedTrainer:
 
     def _result(self, variant: Variant, seed: int, is_kept: bool) -> SeedResult:
         """Return the result of a seed, finished or trained now; if `is_kept`, keep its network."""
-        finished = variant.finished.find(seed, self._build if is_kept else None)
+        build = partial(self._build, variant.settings, seed) if is_kept else None
+        finished = variant.finished.find(seed, build)
         if finished is not None:
             self._resumed += 1
             result, self._network = finished[0], self._network or finished[1]
@@ -158,9 +161,10 @@ class SeedTrainer:
                 final |= {"trained_parameters": tuner.trained_parameters}
                 return SeedResult([], final, self._task, None), tuner
 
-    def _build(self) -> Network:
+    def _build(self, settings: TuneSettings, seed: int) -> Network:
         """Return a network for the weights of a finished seed."""
-        network = build_network(self._trained, self._task, self._data.labels, None)
+        trained = adapted(self._trained, settings.strategy, seed)
+        network = build_network(trained, self._task, self._data.labels, None)
         network.token_head = None
         return network.eval()
 

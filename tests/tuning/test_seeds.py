@@ -19,6 +19,7 @@ from foreword.tuning.seeds import stuck_notes
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.strategies.lora import LoRA
+from foreword.tuning.strategies.prefix_tuning import PrefixTuning
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tasks.text_to_text import TextToText
@@ -242,6 +243,7 @@ def test_the_kept_weights_are_those_that_were_scored(trained: TrainedModel) -> N
     [
         ("encoder", Classify(mix_layers=True), TuneSettings(strategy=Frozen(lr=1e-2))),
         ("encoder", TASK, TuneSettings(strategy=LoRA(), keep="best")),
+        ("encoder", TASK, TuneSettings(strategy=PrefixTuning(length=3), keep="best")),
         ("encoder", TASK, TuneSettings(from_scratch=True)),
         ("encoder_decoder", TextToText(), TuneSettings(strategy=Full(lr=1e-3))),
     ],

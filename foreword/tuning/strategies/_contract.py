@@ -31,15 +31,30 @@ class Strategy(Ranged, ABC):
     def peak_lr(self, settings: ModelSettings) -> float:
         """Return the peak learning rate for a backbone of these settings."""
 
+    def model_settings(self, settings: ModelSettings) -> ModelSettings:
+        """Return the settings of the tuned model; by default those of the pretrained one.
+
+        Parameters that they add are initialised anew for each seed, leave the outputs as they are,
+        and are saved with the tuned model.
+
+        Args:
+            settings: of the pretrained model.
+
+        Raises:
+            UserError: a model of these settings cannot have what the strategy adds.
+        """
+        return settings
+
     @abstractmethod
     def prepare(self, network: Network, seed: int) -> None:
         """Set `requires_grad` of each parameter to whether it is trained at any time.
 
-        Parameters that a strategy adds leave the outputs as they are.
+        Modules that a strategy puts in place for the time of training leave the outputs as they
+        are.
 
         Args:
-            network: the network.
-            seed: of what is added.
+            network: a network of `model_settings`.
+            seed: of what is put in place.
 
         Raises:
             UserError: the network has no such parts.
