@@ -26,6 +26,7 @@ from foreword.tuning.strategies.full import Full
 from foreword.tuning.strategies.gradual_unfreezing import GradualUnfreezing
 from foreword.tuning.strategies.layer_decay import LayerDecay
 from foreword.tuning.strategies.lora import LoRA
+from foreword.tuning.strategies.prefix_tuning import PrefixTuning
 from foreword.tuning.strategies.top_layers import TopLayers
 from foreword.tuning.table import read_table
 from foreword.tuning.tasks.classify import Classify
@@ -40,6 +41,7 @@ STRATEGIES: dict[str, Any] = {
     "layer_decay, 0.8": LayerDecay(),
     "lora, rank 8, all maps": LoRA(),
     "lora, rank 8, query and key_value": LoRA(targets=("query", "key_value")),
+    "prefix_tuning, 16": PrefixTuning(),
 }
 FACTORS = (1.0, 3.0)
 FROZEN_FACTORS = (10.0, 30.0)
