@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -96,8 +97,12 @@ class Choice(PooledTask):
             if not option.strip():
                 raise UserError(f"{source}: option {number} is empty")
         context = " ".join(text_of(row[c], source) for c in CONTEXTS if row.get(c) is not None)
-        answer = label_of(row.get(columns.label), source).strip() if columns.label else ""
-        label = str(_number_of(answer, options, names, source)) if answer else ""
+        given = row.get(columns.label) if columns.label else None
+        answer = label_of(given, source).strip()
+        if isinstance(given, Real) and names is None and answer.isdecimal():
+            label = str(_in_range(int(answer), answer, options, source))
+        else:
+            label = str(_number_of(answer, options, names, source)) if answer else ""
         pair = stored.to_json([context, *options])
         return Labelled(text, label, pair, source)
 
@@ -290,20 +295,36 @@ def _options(
 
 
 def _number_of(answer: str, options: Sequence[str], names: list[str] | None, source: str) -> int:
-    """Return the number of an answer, given by name, number, letter or text.
+    """Return the number of an answer, given as text: by name, number, text or letter.
 
     Raises:
-        UserError: it is none of the options.
+        UserError: it is none of the options, or may be several.
     """
-    number = -1
     if names is not None and answer in names:
-        number = names.index(answer)
-    elif answer.isdecimal() and not names and int(answer) < len(options):
-        number = int(answer)
-    elif answer in options:
-        number = options.index(answer)
-    elif len(answer) == 1 and answer.isascii() and answer.isupper() and not names:
+        return names.index(answer)
+    may_be = {number for number, option in enumerate(options) if option == answer}
+    if answer.isdecimal() and not names and int(answer) < len(options):
+        may_be.add(int(answer))
+    if len(may_be) > 1:
+        several = " and ".join(f"'{options[number]}'" for number in sorted(may_be))
+        raise UserError(
+            f"{source}: the answer '{answer}' may be option {several}; give its letter, or its "
+            "number from 0 as a number"
+        )
+    if may_be:
+        return may_be.pop()
+    number = -1
+    if len(answer) == 1 and answer.isascii() and answer.isupper() and not names:
         number = ord(answer) - ord("A")
+    return _in_range(number, answer, options, source)
+
+
+def _in_range(number: int, answer: object, options: Sequence[str], source: str) -> int:
+    """Return the number of an option.
+
+    Raises:
+        UserError: there is no such option.
+    """
     if not 0 <= number < len(options):
         raise UserError(f"{source}: the answer '{answer}' is none of the {len(options)} options")
     return number

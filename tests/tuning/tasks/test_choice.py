@@ -14,6 +14,7 @@ import torch
 from foreword.api.predict import predict
 from foreword.api.tune import tune
 from foreword.cli.main import run as command
+from foreword.errors import UserError
 from foreword.runs.trained_model import open_run
 from foreword.tuning import rows
 from foreword.tuning.input_template import template_of
@@ -186,6 +187,31 @@ def test_predictions_name_the_option_and_its_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "answer", "number"),
+    [
+        (["1", "2", "3"], 2, "2"),  # a number is one, and not a text
+        (["1", "2", "3"], 2.0, "2"),
+        (["1", "2", "3"], "2", None),
+        (["2", "4"], "2", "0"),
+        (["3", "4", "5"], "4", "1"),
+        (["1", "2", "3"], "B", "1"),
+        (["a", "b"], "1", "1"),
+    ],
+)
+def test_an_answer_is_a_number_a_text_or_a_letter(
+    options: list[str], answer: Any, number: str | None
+) -> None:
+    row, columns = {**QUESTION, "options": options, "answer": answer}, COLUMNS
+    if number is None:
+        with pytest.raises(UserError, match="may be"):
+            Choice().example(row, columns, "q:1")
+        return
+    example = Choice().example(row, columns, "q:1")
+    assert example is not None
+    assert example.label == number
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"options": ["one"]}, "q.jsonl:1: expected at least two options, got 1"),
@@ -193,6 +219,8 @@ def test_predictions_name_the_option_and_its_number(tmp_path: Path) -> None:
         ({"answer": "E"}, "q.jsonl:1: the answer 'E' is none of the 3 options"),
         ({"answer": 3}, "q.jsonl:1: the answer '3' is none of the 3 options"),
         ({"options": ["one", " "]}, "q.jsonl:1: option 1 is empty"),
+        ({"options": ["1", "2", "3"], "answer": "2"}, "'2' may be option '2' and '3'; give its"),
+        ({"options": ["a", "a"], "answer": "a"}, "'a' may be option 'a' and 'a'; give its letter"),
     ],
 )
 def test_mistakes_are_reported_in_one_line(
