@@ -32,6 +32,8 @@ Count = Annotated[int, Interval(ge=1, le=LARGEST)]
 CountOrZero = Annotated[int, Interval(ge=0, le=LARGEST)]
 Total = Annotated[int, Interval(ge=1, le=2**53)]  # of a whole text: its tokens, its bytes
 Seed = Annotated[int, Interval(ge=0, le=2**32 - 1)]
+PrefixLength = Annotated[int, Interval(ge=1, le=4096)]  # keys that an attention learns
+PrefixLengthOrZero = Annotated[int, Interval(ge=0, le=4096)]
 Workers = Annotated[int, Interval(ge=0, le=1024)]  # processes or threads; 0 chooses
 
 # Shares of a whole.

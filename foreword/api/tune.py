@@ -21,6 +21,7 @@ from foreword.train.device import choose_precision, precision_warning
 from foreword.tuning import result as results
 from foreword.tuning.encoding import added_tokens
 from foreword.tuning.examples import overlap_note
+from foreword.tuning.model_settings import recipe_for
 from foreword.tuning.published_head import with_published_head
 from foreword.tuning.result import TuneResult
 from foreword.tuning.task_mixture import mix_tasks
@@ -198,6 +199,8 @@ def tune(
     # Open the model.
     trained = open_start(_arguments.path(run, "RUN"), device)
     trained.require_gradients()
+    for variant in variants:
+        recipe_for(trained.recipe, variant.strategy)  # before text is read
     tuning_task = with_published_head(tuning_task, trained)
     name = name or name_of(train_sources)
     evaluation = trained.run / "evaluations" / f"tune-{task}-{name}.json"

@@ -119,8 +119,8 @@ def find_families(trained: TrainedModel, family_name: str = "") -> Iterator[Fami
     if isinstance(model, StackSettings) and model.attention_prefix:
         raise UserError(
             f"{trained.run}: has a learned prefix of attention (model.attention_prefix), which no "
-            "transformers class has; to export a model with few trained parameters, tune with "
-            "--strategy lora"
+            "transformers class has; to export a model with few trained parameters, tune a run "
+            "without a prefix with --strategy lora"
         )
     known = kinds.names(FAMILIES)
     if family_name and family_name not in known:

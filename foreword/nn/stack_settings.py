@@ -10,7 +10,7 @@ from foreword.nn.attentions._contract import AttentionKind
 from foreword.nn.attentions.dense import Dense
 from foreword.nn.model import ModelSettings
 from foreword.nn.positions._contract import PositionKind
-from foreword.ranges import Count, CountOrZero, ShareBelowOne
+from foreword.ranges import Count, CountOrZero, PrefixLengthOrZero, ShareBelowOne
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class StackSettings(ModelSettings):
     attention_dropout: ShareBelowOne = 0.1
     ff_and_output_dropout: bool = False
     scale_scores: bool = True
-    attention_prefix: CountOrZero = 0
+    attention_prefix: PrefixLengthOrZero = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,7 +10,7 @@ from foreword.errors import UserError
 from foreword.nn.attention_prefix import AttentionPrefix
 from foreword.nn.model import ModelSettings
 from foreword.nn.stack_settings import StackSettings
-from foreword.ranges import Count, LearningRate
+from foreword.ranges import LearningRate, PrefixLength
 from foreword.tuning.network import Network
 from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.strategies._depth import freeze_backbone
@@ -41,7 +41,7 @@ class PrefixTuning(Strategy):
 
     trains_new_tokens: ClassVar[bool] = True
 
-    length: Count = 16
+    length: PrefixLength = 16
     lr: LearningRate = 1e-2
 
     def peak_lr(self, settings: ModelSettings) -> float:
