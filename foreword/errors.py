@@ -75,7 +75,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     At most `LISTED` words are listed, with the number of the others.
     """
     known = sorted(known)
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     if close:
         return f"; did you mean '{close[0]}'?"
     more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""

@@ -109,7 +109,8 @@ class GivenSettings:
             raise UserError("--lr: several cannot be combined with --compare")
         if compare and (self.options["from_scratch"] or self.strategy["kind"] != "full"):
             raise UserError(
-                "--compare cannot be combined with --strategy or --from-scratch: it runs them all"
+                "--compare cannot be combined with --strategy or --from-scratch: it compares full "
+                "fine-tuning, the frozen model and the same network from scratch"
             )
         # Put the assignments above the arguments.
         arguments = {"task": dict(task), "tune": {"strategy": dict(self.strategy)}}

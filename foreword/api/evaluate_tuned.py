@@ -250,7 +250,7 @@ def _known(value: Any) -> Any:
 
 def _note(answered: ScoredExamples, read: TunedExamples) -> str:
     """Return what a reader of the intervals has to know."""
-    skipped = f", {read.skipped:,} rows skipped (no text or no label)" * bool(read.skipped)
+    skipped = f", {read.skipped:,} rows skipped (empty, or without a label)" * bool(read.skipped)
     cut = f", {answered.cut:,} cut to the model's length" * bool(answered.cut)
     return (
         f"{len(answered.examples):,} examples{skipped}{cut}; intervals: 95 %, by bootstrap over "

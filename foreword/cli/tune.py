@@ -174,7 +174,7 @@ def _show(result: TuningResult) -> None:
     console.say(
         f"{train_count(count)}, {count['dev']:,} dev examples; "
         f"{count['cut']:,} cut to {result.content['max_tokens']} tokens, "
-        f"{count['skipped']:,} rows skipped (no text or no label); "
+        f"{count['skipped']:,} rows skipped (empty, or without a label); "
         f"{_count(first['seeds'], 'seed')}, {_scored_when(first)}{trained}"
         + "; ± is the standard deviation over seeds"
         * deviates

@@ -121,7 +121,8 @@ def train_count(examples: Mapping[str, Any]) -> str:
     """Return the number of training examples in words, from the numbers of examples of a result."""
     drawn = examples.get("drawn_from")
     if not isinstance(drawn, int):
-        return f"{examples['train']:,} training examples"
+        count = examples["train"]
+        return f"{count:,} training example{'s' * (count != 1)}"
     return f"{examples['train']:,} of {drawn:,} training examples, drawn for each seed"
 
 

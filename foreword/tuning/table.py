@@ -215,6 +215,8 @@ def labelled(
     examples = LabelledTexts.of(complete_rows())
     if not examples:
         needed = "both a text and a label" if needs_label else "text"
+        if read is not example_of:
+            needed = "all that this task reads; what an example requires is empty in every one"
         raise UserError(f"{table.path}: no row has {needed}")
     return examples, skipped
 
@@ -308,6 +310,9 @@ def _squad(path: Path) -> ExampleTable:
     """
     try:
         data = json.loads("".join(text_lines(path)))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not JSON: {error}") from None
+    try:
         questions = [
             (article.get("title"), paragraph["context"], qa)
             for article in data["data"]
@@ -319,9 +324,12 @@ def _squad(path: Path) -> ExampleTable:
             | {"answers": qa.get("answers")}
             for title, context, qa in questions
         ]
-    except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise UserError(f"{path}: not JSON in SQuAD's layout: {reason}") from None
+    except (TypeError, KeyError, AttributeError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else "a list or a table is missing"
+        raise UserError(
+            f"{path}: JSON, but not in SQuAD's layout, data > paragraphs > context and qas > id, "
+            f"question and answers: {reason}"
+        ) from None
     if not rows:
         raise UserError(f"{path}: no question in it")
     types = dict.fromkeys(rows[0], pa.string())

@@ -191,4 +191,4 @@ def test_a_file_of_another_layout_is_refused(
     file.write_text('{"rows": []}', encoding="utf-8")
     words = ["tune", str(run), "--task", "span", "--train", str(file), "--dev", str(file)]
     assert command([*words, "--device", "cpu"]) == 2
-    assert "not JSON in SQuAD's layout: no 'data'" in capsys.readouterr().err
+    assert "question and answers: no 'data'" in capsys.readouterr().err
