@@ -145,7 +145,7 @@ def paces(family: Family, shards: Path, options: argparse.Namespace) -> dict[str
         )
         ends = reference.train(PACE_MINUTES, RATES[0])
         times[name] += [after - before for before, after in pairwise(ends)]
-    seconds |= {name: statistics.median(each) for name, each in times.items()}
+    seconds |= {name: statistics.median(each) for name, each in times.items() if each}
     kept.write_text(json.dumps(seconds), encoding="utf-8")
     return seconds
 

@@ -215,9 +215,10 @@ def labelled(
     examples = LabelledTexts.of(complete_rows())
     if not examples:
         needed = "both a text and a label" if needs_label else "text"
-        if read is not example_of:
-            needed = "all that this task reads; what an example requires is empty in every one"
-        raise UserError(f"{table.path}: no row has {needed}")
+        raise UserError(
+            f"{table.path}: no row has {needed}; rows in which something that the task reads is "
+            "empty are skipped"
+        )
     return examples, skipped
 
 

@@ -99,7 +99,9 @@ class Choice(PooledTask):
         context = " ".join(text_of(row[c], source) for c in CONTEXTS if row.get(c) is not None)
         given = row.get(columns.label) if columns.label else None
         answer = label_of(given, source).strip()
-        if isinstance(given, Real) and names is None and answer.isdecimal():
+        # A number beside options that are texts is none of them, but counts them from 0.
+        are_texts = names is None and all(isinstance(cell, str) for cell in row[columns.pair])
+        if isinstance(given, Real) and are_texts and answer.isdecimal():
             label = str(_in_range(int(answer), answer, options, source))
         else:
             label = str(_number_of(answer, options, names, source)) if answer else ""

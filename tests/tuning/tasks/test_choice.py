@@ -192,6 +192,9 @@ def test_predictions_name_the_option_and_its_number(tmp_path: Path) -> None:
         (["1", "2", "3"], 2, "2"),  # a number is one, and not a text
         (["1", "2", "3"], 2.0, "2"),
         (["1", "2", "3"], "2", None),
+        ([1, 2, 3], 2, None),  # beside numbers it may be either
+        ([3, 4, 5], 4, "1"),
+        ([1, 2, 3], "B", "1"),
         (["2", "4"], "2", "0"),
         (["3", "4", "5"], "4", "1"),
         (["1", "2", "3"], "B", "1"),
@@ -199,7 +202,7 @@ def test_predictions_name_the_option_and_its_number(tmp_path: Path) -> None:
     ],
 )
 def test_an_answer_is_a_number_a_text_or_a_letter(
-    options: list[str], answer: Any, number: str | None
+    options: list[Any], answer: Any, number: str | None
 ) -> None:
     row, columns = {**QUESTION, "options": options, "answer": answer}, COLUMNS
     if number is None:
