@@ -125,6 +125,13 @@ def initialise(model: Model, seed: int) -> None:
                 module.gate.zero_()  # closed, so that at first the prefix adds nothing
 
 
+def embedding_std(settings: ModelSettings) -> float:
+    """Return the standard deviation of the embeddings that `initialise` draws."""
+    if settings.init == "uniform":
+        return settings.init_std / math.sqrt(3)
+    return 1.0 if settings.init == "t5" else settings.init_std
+
+
 def _initialise_module(module: nn.Module, settings: ModelSettings, random: torch.Generator) -> None:
     """Initialise the parameters that `module` itself holds."""
     is_t5 = settings.init == "t5"
@@ -139,7 +146,7 @@ def _initialise_module(module: nn.Module, settings: ModelSettings, random: torch
         inputs = module.weight.shape[1:].numel()
         normal(module.weight, inputs**-0.5 if is_t5 else settings.init_std)
     elif isinstance(module, nn.Embedding):
-        normal(module.weight, 1.0 if is_t5 else settings.init_std)
+        normal(module.weight, embedding_std(settings))
     elif isinstance(module, TokenHead) and not settings.tied:
         normal(module.weight, module.weight.shape[1] ** -0.5 if is_t5 else settings.init_std)
     elif isinstance(module, AttentionPrefix):

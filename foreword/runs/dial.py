@@ -306,6 +306,9 @@ def _training(
         Choice("train.batch", rows, why),
         Choice("optimizer.lr", _rounded(small.optimizer.lr * width / size.d_model), by_width),
     ]
+    if most := small.train.word_vectors:
+        why = "tokens that the first embeddings are counted from, in seconds"
+        choices.append(Choice("train.word_vectors", most, why))
     # Settings that only some optimizers and schedules have.
     beta2 = getattr(small.optimizer, "beta2", None)
     if beta2 is not None:

@@ -109,7 +109,7 @@ class Recipe:
                 "layout 'decoder'"
             )
         self._require_room()
-        self._require_mixable()
+        self._require_loop()
 
     def max_sequence(self, length: int) -> int:
         """Return the maximum length of a sequence, with rows of `length` tokens.
@@ -147,12 +147,17 @@ class Recipe:
         except ValueError as error:
             raise UserError(f"objective.{error}") from error
 
-    def _require_mixable(self) -> None:
-        """Raise a UserError if there are sources, and a model that does not read rows."""
+    def _require_loop(self) -> None:
+        """Raise a UserError if settings of the loop are set for a model trained outside it."""
         if self.data.sources and self.model.trains_offline:
             raise UserError(
                 "data.sources: a model that is trained offline reads all of its text, without "
                 "weights; name the text with --data"
+            )
+        if self.train.word_vectors and self.model.trains_offline:
+            raise UserError(
+                "train.word_vectors: a model that is trained offline has no first embeddings; "
+                "leave it at 0"
             )
 
     def build(self, vocab: Vocab) -> Model:

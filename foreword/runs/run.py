@@ -18,6 +18,7 @@ from foreword import atomic, plugins
 from foreword.data.prepared_text import PreparedText
 from foreword.data.remote import is_url
 from foreword.errors import DamagedError, NotFiniteError, UserError, is_out_of_memory
+from foreword.runs import first_embeddings
 from foreword.runs.continued import StartingModel, load_start
 from foreword.runs.corpus import (
     corpus,
@@ -320,14 +321,13 @@ def _train_run(
         if processes.is_first() and recipe != read_recipe(run):
             write_recipe(run, recipe)
     setup = set_up_training(recipe, tokenizer, prepared)
-    if processes.is_first():
-        note_data(run, prepared, setup.model, setup.device, setup.recipe.train.precision)
-        if setup.sources:
-            note_sources(
-                run, {source.name: (source.share, source.epochs) for source in setup.sources}
-            )
+    with first_alone():
+        if processes.is_first():
+            _note_setup(run, setup, prepared)
+            if not has_begun:
+                first_embeddings.learn(run, recipe, prepared, setup.vocab, setup.model, stage)
     notes = [*describe_text(prepared, tokenizer), describe_run(setup), *setup.feed.packed.notes]
-    for note in notes:
+    for note in [*notes, *first_embeddings.notes(run)]:
         reporter.note(note)
     emulated = precision_warning(setup.device, setup.dtype)
     if emulated:
@@ -349,12 +349,21 @@ def _train_run(
         _resume(run, loop, setup, reporter)
     else:
         load_start(run, setup.model)
+        loop.state.spent = first_embeddings.load(run, setup.model, setup.vocab)
     if processes.is_first():
         log.rewind(run, loop.state.spent.steps if has_begun else -1)
     if setup.recipe.train.compile == "on":
         compile_blocks(setup.model)
     stage(TRAINING)
     return _run_loop(run, loop, setup, saver)
+
+
+def _note_setup(run: Path, setup: TrainingSetup, prepared: PreparedText) -> None:
+    """Add the data that a run reads, its sources and its device to `run.json`."""
+    note_data(run, prepared, setup.model, setup.device, setup.recipe.train.precision)
+    if setup.sources:
+        shares = {source.name: (source.share, source.epochs) for source in setup.sources}
+        note_sources(run, shares)
 
 
 def _require_device(run: Path, recipe: Recipe) -> None:

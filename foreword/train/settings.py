@@ -48,6 +48,9 @@ class TrainSettings(Ranged):
         patience: number of non-finite steps in a row that stops the run.
         average: share of the budget at whose end the model is the mean of its weights after each
             step, which is what is measured and saved; 0 for none.
+        word_vectors: the embeddings begin as word vectors from counts of neighbours in this many
+            tokens of the text, in place of random numbers (`foreword.vectors.cooccurrence`); 0 for
+            none. Characters, and other vocabularies too small for it, keep random ones.
         checkpointing: activations of Transformer blocks that are computed again in backward, to
             save memory: `selective` keeps the results of linear maps, `full` the blocks' inputs
             alone.
@@ -73,4 +76,5 @@ class TrainSettings(Ranged):
     keep: Count = 2
     patience: Count = 5
     average: Share = 0.0
+    word_vectors: CountOrZero = 0
     checkpointing: Literal["none", "selective", "full"] = "none"

@@ -1,0 +1,157 @@
+"""Word vectors from counts: how often each word stands beside which others, factorised.
+
+The counts of each position beside the word are apart, since what stands before a word says
+something else than what stands behind it. Positive pointwise mutual information replaces counts,
+and a truncated singular value decomposition replaces its columns by a few. There is nothing to
+train: a text of ten million tokens takes seconds.
+
+Reference: Schütze 1995, section 2 (positions apart); Bullinaria & Levy 2007 (positive pointwise
+mutual information); Levy et al. 2015, sections 2 and 3 (smoothing, weights of singular values).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from foreword.types import Array
+
+REACH = 2  # positions counted on each side
+CONTEXTS = 2_000  # the most frequent words, which are counted beside all others
+CELLS = 1 << 25  # of the counts of a position, at most: fewer contexts for more words
+SMOOTHING = 0.75  # power of the contexts' frequencies
+WEIGHT = 0.5  # power of the singular values
+OVERSAMPLES, ITERATIONS = 8, 2  # of the randomised decomposition
+LEAST_WORDS = 2  # for each column of the vectors
+BLOCK = 1 << 22  # tokens counted at once
+PIECE = 1 << 12  # tokens of the text read in a row
+
+
+@dataclass(frozen=True)
+class CountedVectors:
+    """Word vectors, with what they cost.
+
+    Attributes:
+        vectors: those of all words, of length 1; zeros for other tokens; (vocab, width) float32.
+        tokens: tokens counted.
+        flops: of the decomposition.
+    """
+
+    vectors: Array
+    tokens: int
+    flops: float
+
+    @property
+    def is_known(self) -> Array:
+        """Which tokens have a vector, (vocab,) bool."""
+        return np.asarray(self.vectors.any(1))
+
+
+def learn_vectors(
+    tokens: Array, is_word: Array, width: int, most: int, seed: int
+) -> CountedVectors | None:
+    """Return vectors of the words of a text; None if it has too few for vectors of this width.
+
+    Args:
+        tokens: the text, (tokens,); it may be mapped from files.
+        is_word: which tokens are words, (vocab,) bool; others are skipped, and no context.
+        width: of the vectors.
+        most: tokens to count, in pieces evenly spaced over the text.
+        seed: of the decomposition.
+
+    Returns:
+        Equal numbers for equal arguments, but for rounding on other numbers of cores.
+    """
+    from sklearn.utils.extmath import randomized_svd  # its import takes a second
+
+    # The words, and the most frequent ones as contexts.
+    blocks = list(_blocks(tokens, most))
+    frequency = np.zeros(len(is_word), np.int64)
+    for block in blocks:
+        frequency += np.bincount(block, minlength=len(frequency))
+    frequency[~is_word] = 0
+    words = np.flatnonzero(frequency)
+    count = min(CONTEXTS, len(words), max(1, CELLS // max(1, len(words))))
+    if len(words) < LEAST_WORDS * width or count * 2 * REACH < width:
+        return None
+    contexts = words[np.argsort(-frequency[words], kind="stable")[:count]]
+    # Count, weigh and factorise.
+    counts = _counts(blocks, len(is_word), words, contexts)
+    shares = frequency[words] / frequency.sum(), frequency[contexts] / frequency.sum()
+    for of_position in counts:
+        _to_information(of_position, *shares)
+    matrix = np.concatenate(counts, axis=1)
+    left, values, _ = randomized_svd(
+        matrix,
+        width,
+        n_oversamples=OVERSAMPLES,
+        n_iter=ITERATIONS,
+        power_iteration_normalizer="QR",
+        random_state=seed,
+    )
+    rows = (left * values**WEIGHT).astype(np.float32)
+    vectors = np.zeros((len(is_word), width), np.float32)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    vectors[words] = rows / np.maximum(lengths, np.finfo(np.float32).tiny)
+    products = 2 * (1 + ITERATIONS)  # of the matrix with a narrow one
+    flops = products * 2.0 * matrix.size * (width + OVERSAMPLES)
+    return CountedVectors(vectors, sum(map(len, blocks)), flops)
+
+
+def _blocks(tokens: Array, most: int) -> Iterator[Array]:
+    """Yield the tokens to count, in pieces evenly spaced over the text; (tokens,) int64 each."""
+    count = len(tokens)
+    pieces = -(-min(most, count) // PIECE)
+    starts = np.linspace(0, max(0, count - PIECE), pieces).astype(np.int64)
+    if pieces * PIECE >= count:
+        starts = np.arange(0, count, PIECE)
+    at_once = max(1, BLOCK // PIECE)
+    for at in range(0, len(starts), at_once):
+        block = [tokens[start : start + PIECE] for start in starts[at : at + at_once]]
+        yield np.concatenate(block).astype(np.int64)
+
+
+def _counts(blocks: list[Array], vocab: int, words: Array, contexts: Array) -> list[Array]:
+    """Return how often each context stands at each position beside each word.
+
+    Args:
+        blocks: the text.
+        vocab: number of tokens.
+        words: the words.
+        contexts: the contexts.
+
+    Returns:
+        For each position: (words, contexts) float32.
+    """
+    row, column = np.full(vocab, -1, np.int64), np.full(vocab, -1, np.int64)
+    row[words], column[contexts] = np.arange(len(words)), np.arange(len(contexts))
+    shape = len(words), len(contexts)
+    counts = [np.zeros(shape, np.float32) for _ in range(2 * REACH)]
+    for block in blocks:
+        rows, columns = row[block], column[block]
+        for number, distance in enumerate(d for d in range(-REACH, REACH + 1) if d):
+            before, behind = slice(None, -abs(distance)), slice(abs(distance), None)
+            word, context = (before, behind) if distance > 0 else (behind, before)
+            is_counted = (rows[word] >= 0) & (columns[context] >= 0)
+            cells = rows[word][is_counted] * len(contexts) + columns[context][is_counted]
+            counts[number] += np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
+    return counts
+
+
+def _to_information(counts: Array, words: Array, contexts: Array) -> None:
+    """Turn counts into positive pointwise mutual information, in place.
+
+    Args:
+        counts: (words, contexts) float32.
+        words: the share of each word in the text.
+        contexts: that of each context.
+    """
+    smoothed = contexts**SMOOTHING
+    smoothed *= contexts.sum() / smoothed.sum()
+    counts /= max(1.0, float(counts.sum())) / float(contexts.sum())  # shares of all pairs
+    counts /= words.astype(np.float32)[:, None]
+    counts /= smoothed.astype(np.float32)
+    np.log(counts, out=counts, where=counts > 0)
+    np.maximum(counts, 0, out=counts)
