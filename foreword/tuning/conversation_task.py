@@ -16,6 +16,7 @@ from foreword.tuning.conversations import SPECIAL_TOKENS, USER, ChatTokens, jinj
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.writing import WritingTask
+from foreword.types import Array
 
 SOURCE_ENDS = 3  # the most tokens that begin and end a source: mode, bos, eos
 
@@ -37,6 +38,10 @@ class ConversationTask(WritingTask):
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
         """Return nothing: the model may write any answer."""
         return ()
+
+    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
+        """Return zeros: the targets are the tokens of the inputs."""
+        return np.zeros(len(examples), dtype=np.int64)
 
     def most_tokens(self, labels: tuple[str, ...], prompted: PromptedModel) -> int:
         """Return the setting."""

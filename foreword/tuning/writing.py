@@ -6,11 +6,14 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.starts import Start
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.tasks._contract import Task
+from foreword.types import Loss
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,17 @@ class WritingTask(Task):
 
     def head(self, d_model: int, labels: tuple[str, ...]) -> None:
         """Return None: the head is the output layer of pretraining."""
+
+    def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
+        """Return the cross-entropy of the answers' tokens, which the output layer computed.
+
+        Args:
+            outputs: nats, of all tokens or of each.
+            targets: (tokens,).
+            numbers: the numbers of the examples.
+        """
+        total = outputs.sum()
+        return Loss(total, total.new_tensor(float(len(targets))))
 
     @abstractmethod
     def starts(

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from torch import Tensor
 
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.conversation_task import SOURCE_ENDS, ConversationTask
@@ -25,7 +24,7 @@ from foreword.tuning.examples import EncodedTexts, Ragged
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.labelled import Columns, Labelled, text_of
 from foreword.tuning.tasks._contract import EncodedExample
-from foreword.types import Array, Loss
+from foreword.types import Array
 
 
 @dataclass(frozen=True)
@@ -110,20 +109,9 @@ class Chat(ConversationTask):
                 ids, np.zeros_like(ids), ids[:0], was_cut, answer=answer, is_further=n > answered[0]
             )
 
-    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
-        """Return zeros: the targets are the tokens of the inputs."""
-        return np.zeros(len(examples), dtype=np.int64)
-
     def place(self, targets: Any, encoded: Sequence[EncodedExample]) -> Ragged:
         """Return the tokens of answers in each conversation."""
         return Ragged.of(example.written for example in encoded)
-
-    # -- learning ----------------------------------------------------------------------------------
-
-    def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
-        """Return the cross-entropy of the answers' tokens, which the output layer computed."""
-        total = outputs.sum()
-        return Loss(total, total.new_tensor(float(len(targets))))
 
     # -- answers -----------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Real
@@ -11,7 +11,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import torch
 from scipy.special import softmax
 from torch import Tensor, nn
 
@@ -19,6 +18,7 @@ from foreword import stored
 from foreword.errors import UserError
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.examples import EncodedTexts, batched
+from foreword.tuning.group_loss import cross_entropy_over_groups
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.labelled import Columns, Labelled, label_of, text_of
 from foreword.tuning.pooled import PooledTask
@@ -82,7 +82,7 @@ class Choice(PooledTask):
         Raises:
             UserError: there are fewer than two options, one is empty, or the answer is none.
         """
-        options, names = _options(row, columns, source)
+        options, names, are_texts = _options(row, columns, source)
         question = row.get(columns.text)
         question = question.get("stem") if isinstance(question, Mapping) else question
         if columns.pair == "choice1":  # COPA asks in another column
@@ -100,7 +100,6 @@ class Choice(PooledTask):
         given = row.get(columns.label) if columns.label else None
         answer = label_of(given, source).strip()
         # A number beside options that are texts is none of them, but counts them from 0.
-        are_texts = names is None and all(isinstance(cell, str) for cell in row[columns.pair])
         if isinstance(given, Real) and are_texts and answer.isdecimal():
             label = str(_in_range(int(answer), answer, options, source))
         else:
@@ -174,14 +173,7 @@ class Choice(PooledTask):
 
     def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
         """Return the cross-entropy of the right option among those of its question, in nats."""
-        scores = outputs[:, 0]
-        questions, which = torch.unique_consecutive(numbers, return_inverse=True)
-        count = len(questions)
-        greatest = scores.new_full((count,), -torch.inf).scatter_reduce(0, which, scores, "amax")
-        shifted = scores - greatest.detach()[which]
-        sums = scores.new_zeros(count).scatter_add(0, which, shifted.exp())
-        total = sums.log().sum() - (shifted * targets).sum()
-        return Loss(total, total.new_tensor(float(count)))
+        return cross_entropy_over_groups(outputs, targets[:, None], numbers)
 
     # -- answers -----------------------------------------------------------------------------------
 
@@ -272,28 +264,46 @@ def question_of(example: Labelled) -> ChoiceQuestion:
     return ChoiceQuestion(context, example.text, options)
 
 
-def _options(
-    row: Mapping[str, Any], columns: Columns, source: str
-) -> tuple[list[str], list[str] | None]:
-    """Return the options of a row, and their names if they have some.
+class _Options(NamedTuple):
+    """The options of a row.
+
+    Attributes:
+        texts: the options.
+        names: their names; None if they have none.
+        are_texts: whether they have no names and are written as texts, not as numbers.
+    """
+
+    texts: list[str]
+    names: list[str] | None
+    are_texts: bool
+
+
+def _options(row: Mapping[str, Any], columns: Columns, source: str) -> _Options:
+    """Return the options of a row.
 
     Raises:
         UserError: there is no list of options.
     """
-    if columns.pair == "choice1":
-        numbered = [row.get(f"choice{n}") for n in range(1, 10)]
-        return [text_of(option, source) for option in numbered if option is not None], None
+
+    def named(texts: Iterable[Any], names: Iterable[Any]) -> _Options:
+        texts = [text_of(text, source) for text in texts]
+        return _Options(texts, [label_of(name, source) for name in names], False)
+
     options = row.get(columns.pair)
+    if columns.pair == "choice1":  # COPA has a column for each
+        columns_of_options = (row.get(f"choice{n}") for n in range(1, 10))
+        options = [option for option in columns_of_options if option is not None]
     options = options.get("choices", options) if isinstance(options, Mapping) else options
     if isinstance(options, Mapping):  # {"text": [...], "label": [...]}
-        names = [label_of(name, source) for name in options.get("label") or ()]
-        return [text_of(text, source) for text in options.get("text") or ()], names
+        return named(options.get("text") or (), options.get("label") or ())
     if not isinstance(options, list | tuple | np.ndarray):
         raise UserError(f"{source}: '{columns.pair}' is not a list of options")
     if all(isinstance(option, Mapping) for option in options):
-        names = [label_of(option.get("label"), source) for option in options]
-        return [text_of(option.get("text"), source) for option in options], names
-    return [text_of(option, source) for option in options], None
+        return named(
+            [option.get("text") for option in options], [option.get("label") for option in options]
+        )
+    are_texts = all(isinstance(option, str) for option in options)
+    return _Options([text_of(option, source) for option in options], None, are_texts)
 
 
 def _number_of(answer: str, options: Sequence[str], names: list[str] | None, source: str) -> int:

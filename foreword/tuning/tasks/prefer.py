@@ -103,10 +103,6 @@ class Prefer(ConversationTask):
         pair = _pair if template.is_causal else _pair_with_source
         return EncodedTexts.of(encoded for e in examples for encoded in pair(e, tokens))
 
-    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
-        """Return zeros: the targets are the tokens of the inputs."""
-        return np.zeros(len(examples), dtype=np.int64)
-
     def place(self, targets: Any, encoded: Sequence[EncodedExample]) -> PairedAnswers:
         """Return the tokens of the answers."""
         ids = [example.written for example in encoded]

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import torch
 from scipy.special import softmax
 from torch import Tensor, nn
 
@@ -19,6 +18,7 @@ from foreword.errors import UserError
 from foreword.ranges import Count, Signed
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.examples import EncodedTexts, batched, by_example
+from foreword.tuning.group_loss import cross_entropy_over_groups
 from foreword.tuning.headed import HeadedTask
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.labelled import Columns, Labelled, text_of
@@ -199,14 +199,7 @@ class Span(HeadedTask):
             targets: whether the answer begins and ends there, (positions, 2) float32.
             numbers: the window of each position.
         """
-        windows, index = torch.unique_consecutive(numbers, return_inverse=True)
-        index = index[:, None].expand_as(outputs)
-        greatest = outputs.new_full((len(windows), 2), -torch.inf)
-        greatest = greatest.scatter_reduce(0, index, outputs.detach(), "amax")
-        shifted = outputs - greatest.gather(0, index)
-        sums = torch.zeros_like(greatest).scatter_add(0, index, shifted.exp())
-        total = (sums.log().sum() - (shifted * targets).sum()) / 2
-        return Loss(total, total.new_tensor(float(len(windows))))
+        return cross_entropy_over_groups(outputs, targets, numbers)
 
     # -- answers -----------------------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
-from torch import Tensor
 
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
@@ -35,7 +34,7 @@ from foreword.tuning.task_mixture import with_prefix
 from foreword.tuning.tasks._contract import EncodedExample, Task
 from foreword.tuning.text_metrics import SCORES, Metric, require, share_known, text_scores
 from foreword.tuning.writing import WritingTask
-from foreword.types import Array, Loss
+from foreword.types import Array
 
 BETWEEN = (
     "\x1e"  # the answers of an example that has several: a record separator, which no text has
@@ -206,17 +205,6 @@ class TextToText(WritingTask):
         if not self.writes or self.max_tokens is not None:
             return self
         return replace(self, max_tokens=max(map(len, targets)))
-
-    def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
-        """Return the cross-entropy of the answers' tokens, which the output layer computed.
-
-        Args:
-            outputs: nats, of all tokens or of each.
-            targets: (tokens,).
-            numbers: the numbers of the examples.
-        """
-        total = outputs.sum()
-        return Loss(total, total.new_tensor(float(len(targets))))
 
     @property
     def score_names(self) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from foreword.tuning.predict import load_tuned
 from foreword.tuning.rows import PooledExamples
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.table import chosen_columns
-from foreword.tuning.tasks.choice import Choice
+from foreword.tuning.tasks.choice import Choice, question_of
 from tests.tuning.runs import BAD, GOOD, LAYOUTS, make_run, reviews
 
 COLUMNS = Columns("question", "answer", "options")
@@ -234,3 +234,10 @@ def test_mistakes_are_reported_in_one_line(
     assert command([*words, "--device", "cpu"]) == 2
     (error,) = capsys.readouterr().err.splitlines()
     assert re.search(re.escape(message), error)
+
+
+def test_the_options_of_copa_may_be_numbers() -> None:
+    row = {"premise": "how many?", "choice1": 2, "choice2": 1, "question": "effect", "label": 0}
+    example = Choice().example(row, Columns("premise", "label", "choice1"), "a.jsonl:1")
+    assert example is not None
+    assert (question_of(example).options, example.label) == (["2", "1"], "0")
