@@ -32,7 +32,8 @@ class SuiteResult(Result):
     Attributes:
         out: folder of the tuned models, one for each task.
         evaluation: file of the scores.
-        rows: one per score, and their average; between 0 and 1.
+        rows: one per score, and their average; shares of 1, but for scores of another scale, such
+            as BLEU (of 100).
         missing: which tasks and files are not there, a line each.
         notes: what chose the learning rates, what was skipped, where predictions are; a line each.
         failures: a line for each task of which every seed diverged.
@@ -51,7 +52,7 @@ class SuiteResult(Result):
         return str(self.out)
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """Return the heads and the cells of the table for people, in percent."""
+        """Return the heads and the cells of the table for people, shares in percent."""
         return cells_in_percent(self.rows)
 
     def _facts(self) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from foreword.comparison.interval import LEVEL, Interval, Spread, difference, half_width_of_share
 from foreword.formatting import figure
 from foreword.report.folder import Record, number
-from foreword.tuning.result import LOWER_IS_BETTER, as_gain, metric_name
+from foreword.tuning.result import as_gain, is_lower_better, metric_name
 
 # Metrics that people read in percent and points.
 SHARES = ("accuracy", "f1", "entity_f1", "answer_f1", "exact_match")
@@ -150,7 +150,7 @@ def gain_sentence(gain: Interval, metric: str, over: str = "the same network fro
     name = metric_name(metric)
     amount = f"{abs(mean):.{digits}f} {unit}{name}"
     higher, lower = f"adds {amount} over", f"costs {amount} against"
-    if metric in LOWER_IS_BETTER:
+    if is_lower_better(metric):
         higher, lower = (
             f"{verb} {name} by {abs(mean):.3f} against" for verb in ("raises", "lowers")
         )
@@ -205,7 +205,7 @@ def _task_sentence(results: Mapping[str, Any], task: str, metric: str) -> list[s
     if not ranked:
         return []
     best = ranked[0]
-    place = "lowest" if metric in LOWER_IS_BETTER else "highest"
+    place = "lowest" if is_lower_better(metric) else "highest"
     text = f"{task}: {best} is {place}, {_score(samples[best, PRETRAINED].mean, metric)}"
     if len(ranked) > 1:
         lead = difference(samples[best, PRETRAINED], samples[ranked[1], PRETRAINED])

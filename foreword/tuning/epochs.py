@@ -13,6 +13,7 @@ from foreword.train.finite import require_finite
 from foreword.train.hooks import Hook
 from foreword.train.loop import Loop
 from foreword.tuning.result import Row, as_gain, chosen_metric
+from foreword.tuning.tasks._contract import Task
 
 
 @dataclass(frozen=True)
@@ -22,10 +23,12 @@ class BestEpoch:
     Attributes:
         metric: the score that chooses; default: the task's first.
         patience: epochs without a better score after which training stops; None for never.
+        task: the task, which knows the scores of which the lower one is better.
     """
 
     metric: str = ""
     patience: int | None = None
+    task: Task | None = None
 
 
 class ScoreEpochs(Hook):
@@ -100,7 +103,7 @@ class ScoreEpochs(Hook):
             self.kept_row = now
             return
         metric = chosen_metric(self.curve[now], best.metric)
-        scores = [as_gain(metric, row[metric]) for row in self.curve]
+        scores = [as_gain(metric, row[metric], best.task) for row in self.curve]
         if self.kept_row < 0 or scores[now] > scores[self.kept_row]:
             self.kept_row = now
             self._weights = [p.detach().clone() for p in _parameters(loop)]

@@ -255,7 +255,9 @@ class FineTuner:
             self.score,
             partial(step_done, f"{self.name}, seed {self.seed}"),
             scored,
-            BestEpoch(settings.metric, settings.patience) if settings.keep == "best" else None,
+            None
+            if settings.keep == "last"
+            else BestEpoch(settings.metric, settings.patience, self.task),
             settings.score_every,
         )
         optimizer = replace(settings.optimizer, lr=self.lr)

@@ -141,7 +141,7 @@ def tune_at_best_rate(
         )
     metric = chosen_metric(known[0].rows[0], settings.metric)
     scores = [None if result is None else float(result.rows[0][metric]) for result in results]
-    gains = [-math.inf if score is None else as_gain(metric, score) for score in scores]
+    gains = [-math.inf if score is None else as_gain(metric, score, task) for score in scores]
     best = next(
         n for n, candidate in enumerate(results) if candidate is not None and gains[n] == max(gains)
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from foreword import atomic, manifest, plugins, stored
+from foreword import atomic, kinds, manifest, plugins, stored
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.formatting import quantity
@@ -40,8 +41,6 @@ KIND, VERSION = "tuned", 2
 SCORES = "scores.json"  # a copy of the evaluation in that folder
 
 Row = dict[str, Any]
-
-LOWER_IS_BETTER = ("perplexity", "loss")  # scores
 
 # Columns of a row that describe the run, not its scores.
 RUN_COLUMNS = (
@@ -110,11 +109,29 @@ def chosen_metric(row: Row, metric: str = "") -> str:
     return metric or names[0]
 
 
-def as_gain(metric: str, score: float) -> float:
-    """Return a score such that higher is better; nan is the worst."""
+@cache
+def _shipped_lower() -> frozenset[str]:
+    """Return the `lower_is_better` of all shipped tasks together."""
+    folder = "tuning/tasks"
+    tasks = [kinds.load(folder, name) for name in plugins.SHIPPED.kinds(folder)]
+    return frozenset(name for task in tasks for name in task.lower_is_better)
+
+
+def is_lower_better(metric: str, task: Task | None = None) -> bool:
+    """Return whether the lower one of two scores is better, as `Task.lower_is_better` says.
+
+    Args:
+        metric: name of the score.
+        task: the task whose score it is; where only names are known: any shipped one.
+    """
+    return metric in (_shipped_lower() if task is None else task.lower_is_better)
+
+
+def as_gain(metric: str, score: float, task: Task | None = None) -> float:
+    """Return a score such that higher is better; nan is the worst. See `is_lower_better`."""
     if math.isnan(score):
         return -math.inf
-    return -score if metric in LOWER_IS_BETTER else score
+    return -score if is_lower_better(metric, task) else score
 
 
 def train_count(examples: Mapping[str, Any]) -> str:

@@ -98,7 +98,7 @@ def tune(
         read.trained, prepared, data, seeds_of, caches, report, scored
     ).train()
     # Put the rows that were not trained below those that were.
-    stuck = stuck_notes(trained_seeds.finals, baselines, variants[0].metric)
+    stuck = stuck_notes(trained_seeds.finals, baselines, variants[0].metric, task)
     if task.scores_untuned:
         baselines = [_untuned_row(read.trained, task, data), *baselines]
     result = TuneResult(

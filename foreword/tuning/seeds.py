@@ -249,20 +249,22 @@ def _diverged_notes(results: Sequence[Sequence[SeedResult]]) -> list[str]:
     return notes
 
 
-def stuck_notes(finals: Sequence[Row], baselines: Sequence[Row], metric: str) -> list[str]:
+def stuck_notes(
+    finals: Sequence[Row], baselines: Sequence[Row], metric: str, task: Task
+) -> list[str]:
     """Return a line that says how many seeds learned nothing, if some did.
 
     Args:
         finals: the row of each seed.
         baselines: the rows of the baselines, the best of which counts.
         metric: the score; default: the task's first.
+        task: the task.
     """
     name = chosen_metric(finals[0], metric)
-    gains = [as_gain(name, row.get(name, np.nan)) for row in baselines]
+    gains = [as_gain(name, row.get(name, np.nan), task) for row in baselines]
     best = baselines[int(np.argmax(gains))] if gains else {}
-    stuck = [
-        row["seed"] for row in finals if as_gain(name, row[name]) <= max(gains, default=-np.inf)
-    ]
+    most = max(gains, default=-np.inf)
+    stuck = [row["seed"] for row in finals if as_gain(name, row[name], task) <= most]
     if not stuck:
         return []
     seeds = ", ".join(map(str, stuck))

@@ -17,7 +17,6 @@ from foreword.errors import UserError, nearest
 from foreword.kinds import part
 from foreword.ranges import LearningRate, Ranged
 from foreword.tuning.labelled import Columns
-from foreword.tuning.result import LOWER_IS_BETTER
 from foreword.tuning.table_files import FORMATS
 from foreword.tuning.tasks._contract import Task
 
@@ -110,7 +109,8 @@ class Published:
         name: name of the model.
         source: where they were published.
         on: whether they are of the test or of the dev set.
-        scores: in percent, by task (or name of a dev set) and metric.
+        scores: by task (or name of a dev set) and metric; in percent, but for those that are not
+            shares, such as BLEU (of 100) or a perplexity.
     """
 
     name: str
@@ -125,11 +125,11 @@ class Published:
                 "scores: expected numbers by task and metric, {mood = {accuracy = 71}}"
             )
 
-    def score(self, name: str, metric: str) -> float | None:
-        """Return a score as the model's own, of percents between 0 and 1; None if there is none."""
+    def score(self, name: str, metric: str, *, is_share: bool) -> float | None:
+        """Return a score on the scale of the model's own: a share of 1 is given in percent."""
         of_task = (self.scores or {}).get(name)
         value = of_task.get(metric) if isinstance(of_task, Mapping) else None
-        if value is None or metric in LOWER_IS_BETTER:
+        if value is None or not is_share:
             return value
         return float(value) / 100
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from foreword.errors import UserError
 from foreword.tuning import bag_of_words
-from foreword.tuning.result import LOWER_IS_BETTER, Row, is_score, metric_name
+from foreword.tuning.result import Row, is_score, metric_name
 from foreword.tuning.suite import Published, SuiteTask, TuningSuite
 
 OURS = "this model"
@@ -22,7 +22,8 @@ def score_rows(
 ) -> list[Row]:
     """Return a row for each metric of each dev set of a task.
 
-    Scores are between 0 and 1, but for perplexities and losses; None where there is none.
+    Scores are as the task gives them: shares of 1 or, where `is_share` is false, on a scale of
+    their own; None where there is none.
 
     Args:
         suite: the suite, with the published scores.
@@ -48,16 +49,21 @@ def score_rows(
     for number, name in enumerate(dev):
         for metric in task.metrics:
             key = f"{name}_{metric}" if number else metric
+            is_share = metric not in task.task.not_shares
             rows.append(
                 {
                     "task": name,
                     "metric": metric_name(metric),
+                    "is_share": is_share,
                     OURS: ours.get(key),
                     f"{OURS}_std": ours.get(f"{key}_std"),
                     "lr": ours["lr"],
                     str(baseline["strategy"]): baseline.get(key),
                     WORDS: words.get(key),
-                    **{title(model): model.score(name, metric) for model in suite.published},
+                    **{
+                        title(model): model.score(name, metric, is_share=is_share)
+                        for model in suite.published
+                    },
                 }
             )
     return rows
@@ -72,16 +78,16 @@ def with_average(rows: Sequence[Row], tasks: Mapping[str, Sequence[str]]) -> lis
     """Return the rows with their average over tasks, if there are several.
 
     Each task counts once: its score is the mean of its dev sets' and metrics'. A column that has
-    no score for some task has no average; nor have perplexities and losses.
+    no score for some task has no average; nor have scores that are not shares, such as BLEU.
 
     Args:
         rows: the rows of all tasks, from `score_rows`.
         tasks: the names of each task's dev sets.
     """
     rows = with_equal_columns(rows)
-    if len(tasks) < 2 or any(row["metric"] in LOWER_IS_BETTER for row in rows):
+    if len(tasks) < 2 or not all(row["is_share"] for row in rows):
         return list(rows)
-    average: Row = dict.fromkeys(rows[0]) | {"task": AVERAGE, "metric": ""}
+    average: Row = dict.fromkeys(rows[0]) | {"task": AVERAGE, "metric": "", "is_share": True}
     for column in scores_of(rows):
         means = [
             _mean(row[column] for row in rows if row["task"] in sets) for sets in tasks.values()
@@ -103,7 +109,7 @@ def with_equal_columns(rows: Iterable[Row]) -> list[Row]:
 
 def scores_of(rows: Sequence[Row]) -> list[str]:
     """Return the columns that hold scores."""
-    others = ("task", "metric", "lr", f"{OURS}_std")
+    others = ("task", "metric", "is_share", "lr", f"{OURS}_std")
     return [name for name in rows[0] if name not in others]
 
 
@@ -124,12 +130,12 @@ def cells_in_percent(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 def in_percent(row: Row, column: str) -> str:
     """Return a score in percent, as published, with its deviation; a dash if there is none.
 
-    A perplexity or a loss is no share, so it is shown as it is.
+    What is not a share, such as BLEU, which is of 100, or a perplexity, is shown as it is.
     """
     value, deviation = row.get(column), row.get(f"{column}_std")
     if not isinstance(value, int | float):
         return "–"
-    unit = 1 if row["metric"] in LOWER_IS_BETTER else 100
+    unit = 100 if row.get("is_share", True) else 1
     text = f"{unit * value:.1f}"
     return f"{text} ± {unit * deviation:.1f}" if isinstance(deviation, int | float) else text
 

@@ -13,7 +13,7 @@ import torch
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tuning.fine_tuner import SCORING_DTYPE, FineTuner, SeedResult, TuneSettings, predict
-from foreword.tuning.result import Row, TuneResult, as_json, setting_cells
+from foreword.tuning.result import Row, TuneResult, as_gain, as_json, setting_cells
 from foreword.tuning.run import tune
 from foreword.tuning.seeds import stuck_notes
 from foreword.tuning.strategies.frozen import Frozen
@@ -22,6 +22,7 @@ from foreword.tuning.strategies.lora import LoRA
 from foreword.tuning.strategies.prefix_tuning import PrefixTuning
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks.classify import Classify
+from foreword.tuning.tasks.regress import Regress
 from foreword.tuning.tasks.text_to_text import TextToText
 from tests.tuning.runs import make_run, reviews
 
@@ -75,10 +76,10 @@ def test_a_seed_that_diverges_is_counted_and_the_others_go_on(
 def test_seeds_that_learn_nothing_are_said() -> None:
     baselines = [{"strategy": "majority class", "accuracy": 0.5, "f1": 0.3}]
     finals = [{"seed": n, "accuracy": score, "f1": 0.4} for n, score in enumerate([0.5, 0.9], 1)]
-    (note,) = stuck_notes(finals, baselines, "")
+    (note,) = stuck_notes(finals, baselines, "", TASK)
     assert note == "1 of 2 seeds (1) are no better than 'majority class' by accuracy"
-    assert stuck_notes(finals, baselines, "f1") == []
-    assert stuck_notes(finals, [], "") == []
+    assert stuck_notes(finals, baselines, "f1", TASK) == []
+    assert stuck_notes(finals, [], "", TASK) == []
 
 
 def test_all_seeds_of_the_only_variant_diverging_is_an_error(
@@ -271,3 +272,12 @@ def test_trained_parameters_stand_in_the_table_where_they_differ() -> None:
         "2,000",
         "",
     ]
+
+
+def test_of_two_errors_the_lower_one_is_better() -> None:
+    baselines = [{"strategy": "mean", "pearson": 0.0, "rmse": 1.5}]
+    finals = [{"seed": n, "pearson": 0.9, "rmse": error} for n, error in enumerate([1.2, 1.8], 1)]
+    (note,) = stuck_notes(finals, baselines, "rmse", Regress())
+    assert note == "1 of 2 seeds (2) are no better than 'mean' by rmse"
+    assert as_gain("rmse", 1.2) > as_gain("rmse", 1.8)  # where the task is not known too
+    assert as_gain("perplexity", 20.0, Classify()) > as_gain("perplexity", 10.0, Classify())

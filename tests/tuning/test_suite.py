@@ -21,8 +21,11 @@ from foreword.tuning.suite import (
     load_suite,
 )
 from foreword.tuning.suite_files import read_examples, read_unlabelled
-from foreword.tuning.suite_table import in_percent, score_rows, with_average
+from foreword.tuning.suite_table import cells_in_percent, in_percent, score_rows, with_average
+from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks.chat import Chat
+from foreword.tuning.tasks.regress import Regress
+from foreword.tuning.tasks.text_to_text import TextToText
 from tests.tuning.glue import write
 from tests.tuning.runs import reviews
 
@@ -309,3 +312,18 @@ def test_a_perplexity_is_neither_a_percentage_nor_in_an_average() -> None:
     assert in_percent(rows[0], "GPT (test)") == "31.5"
     both = [*rows, *score_rows(suite, task_of("RTE"), content(accuracy=0.6), ["RTE"])]
     assert len(with_average(both, {"talk": ["talk"], "RTE": ["RTE"]})) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric"),
+    [(TextToText(metric="bleu"), "bleu"), (TextToText(metric="bleu"), "chrf"), (Regress(), "mae")],
+)
+def test_a_score_that_is_not_a_share_is_shown_as_it_is(kind: Task, metric: str) -> None:
+    task = replace(task_of("RTE"), name="wmt", task=kind, metrics=(metric,), labels=())
+    suite = replace(GLUE, published=(Published("T5", "a paper", scores={"wmt": {metric: 28.4}}),))
+    rows = score_rows(suite, task, content(**{metric: 31.25}), ["wmt"])
+    assert in_percent(rows[0], "this model") == "31.2"
+    assert in_percent(rows[0], "T5 (test)") == "28.4"
+    both = [*rows, *score_rows(suite, task_of("RTE"), content(accuracy=0.6), ["RTE"])]
+    assert len(with_average(both, {"wmt": ["wmt"], "RTE": ["RTE"]})) == 2
+    assert "is_share" not in cells_in_percent(with_average(both, {}))[0]

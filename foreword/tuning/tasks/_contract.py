@@ -102,6 +102,10 @@ class Task(Ranged, ABC):
         formats: endings of files that it reads as another format: {".txt": ".conll"}.
     """
 
+        lower_is_better: its scores of which the lower one is better: `perplexity`, `rmse`.
+        not_shares: its scores that are not shares of 1, nor correlations: tables in percent show
+            them as they are, and have no average with others.
+        purpose: what a model without classes was tuned for, for messages: "tuned to ...".
     has_classes: ClassVar[bool] = False
     reads_texts: ClassVar[bool] = True
     cuts_texts: ClassVar[bool] = True
@@ -119,6 +123,9 @@ class Task(Ranged, ABC):
     formats: ClassVar[Mapping[str, str]] = {}
 
     @property
+    lower_is_better: ClassVar[tuple[str, ...]] = ()
+    not_shares: ClassVar[tuple[str, ...]] = ()
+    purpose: ClassVar[str] = "predict numbers, not labels"
     def auxiliary(self) -> float:
         """Weight of a decoder's language-model loss on the same texts, beside the task's loss."""
         return 0.0
@@ -270,7 +277,9 @@ class Task(Ranged, ABC):
 
     @abstractmethod
     def scores(self, outputs: Array, targets: Any) -> dict[str, float]:
-        """Return metrics by name, the most telling first; the greater, the better.
+        """Return metrics by name, the most telling first.
+
+        The greater, the better, but for those in `lower_is_better`.
 
         Args:
             outputs: of all inputs in their order, (outputs, labels).

@@ -53,6 +53,8 @@ class Chat(ConversationTask):
     """
 
     scores_untuned: ClassVar[bool] = True
+    lower_is_better: ClassVar[tuple[str, ...]] = ("perplexity",)
+    not_shares: ClassVar[tuple[str, ...]] = ("perplexity",)
     columns: ClassVar[tuple[Columns, ...]] = (
         Columns("messages", "", ""),
         Columns("prompt", "completion", ""),

@@ -62,6 +62,8 @@ class Prefer(ConversationTask):
 
     whole: ClassVar[Whole] = "example"
     has_reference: ClassVar[bool] = True
+    lower_is_better: ClassVar[tuple[str, ...]] = ("loss",)
+    not_shares: ClassVar[tuple[str, ...]] = ("loss", "margin")
     columns: ClassVar[tuple[Columns, ...]] = (Columns("prompt", "chosen", ""),)
 
     beta: Positive = 0.1

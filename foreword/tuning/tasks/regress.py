@@ -27,11 +27,17 @@ class Regress(PooledTask):
     The layer's -1 and 1 are the least and the greatest number of the training examples, so that
     any scale is learned alike; outputs may lie beyond.
 
+    It is scored by Pearson's and Spearman's correlation, then by the root of the mean squared error
+    and the mean absolute error (`rmse`, `mae`), which are in the labels' unit. The mean of the
+    training examples stands beside.
+
     Also called: regression.
     Reference: Devlin et al. 2019, section 4.1, for STS-B (Cer et al. 2017).
     """
 
     auto_class: ClassVar[str] = "SequenceClassification"
+    lower_is_better: ClassVar[tuple[str, ...]] = ("rmse", "mae")
+    not_shares: ClassVar[tuple[str, ...]] = ("rmse", "mae")
 
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
         """Return the least and the greatest number of the training examples.
@@ -66,21 +72,23 @@ class Regress(PooledTask):
 
     @property
     def score_names(self) -> tuple[str, ...]:
-        return ("pearson", "spearman")
+        return ("pearson", "spearman", "rmse", "mae")
 
     def scores(self, outputs: Array, targets: Array) -> dict[str, float]:
-        """Return Pearson's and Spearman's correlation, 0 if all outputs or all targets are equal.
+        """Return both correlations, 0 if all outputs or all targets are equal, and both errors.
 
         Args:
             outputs: (examples, 1).
             targets: (examples,) float32.
         """
         predicted = outputs[:, 0].astype(np.float64)
-        if len(predicted) < 2 or np.ptp(predicted) == 0 or np.ptp(targets) == 0:
-            return {"pearson": 0.0, "spearman": 0.0}
+        is_flat = len(predicted) < 2 or np.ptp(predicted) == 0 or np.ptp(targets) == 0
+        excess = predicted - targets
         return {
-            "pearson": float(pearsonr(predicted, targets).statistic),
-            "spearman": float(spearmanr(predicted, targets).statistic),
+            "pearson": 0.0 if is_flat else float(pearsonr(predicted, targets).statistic),
+            "spearman": 0.0 if is_flat else float(spearmanr(predicted, targets).statistic),
+            "rmse": float(np.sqrt(np.mean(excess**2))),
+            "mae": float(np.mean(np.abs(excess))),
         }
 
     def baselines(self, train: Array, dev: Array, labels: tuple[str, ...]) -> Mapping[str, Array]:

@@ -91,6 +91,7 @@ class TextToText(WritingTask):
     formats: ClassVar[Mapping[str, str]] = MappingProxyType({".json": ".json"})
 
     prefix: str = ""
+    not_shares: ClassVar[tuple[str, ...]] = SCORES["bleu"]
     words: tuple[str, ...] = ()
     metric: Metric = "accuracy"
     max_tokens: Count | None = None

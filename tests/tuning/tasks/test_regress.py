@@ -64,7 +64,17 @@ def test_scores_equal_scipys() -> None:
         stats.spearmanr(outputs, targets).statistic, abs=1e-6
     )
     flat = Regress().scores(np.full((50, 1), 2.5), targets)
-    assert flat == {"pearson": 0.0, "spearman": 0.0}
+    assert (flat["pearson"], flat["spearman"]) == (0.0, 0.0)
+
+
+def test_errors_are_in_the_unit_of_the_labels_and_follow_the_correlations() -> None:
+    scores = Regress().scores(np.array([[1.0], [2.0], [6.0]]), np.array([1.0, 3.0, 4.0]))
+    assert list(scores) == list(Regress().score_names) == ["pearson", "spearman", "rmse", "mae"]
+    assert scores["rmse"] == pytest.approx((5 / 3) ** 0.5)
+    assert scores["mae"] == 1.0
+    targets = np.array([1.0, 3.0], np.float32)
+    mean = Regress().baselines(targets, targets, ())["mean"]
+    assert Regress().scores(mean, targets)["rmse"] == 1.0
 
 
 def test_outputs_of_minus_one_and_one_are_the_ends_of_the_scale() -> None:
@@ -116,3 +126,11 @@ def test_fine_tuning_fails_if_every_step_was_skipped(
     train = [e._replace(label=f"{n % 2}e30") for n, e in enumerate(reviews(8, 1))]
     with pytest.raises(TrainingStoppedError, match="seed 1: none of the 1 steps was finite; "):
         tune(trained, Regress(), train, train, replace(FAST, epochs=1))
+
+
+def test_the_epoch_of_the_lowest_error_is_kept(tmp_path: Path) -> None:
+    trained = open_run(make_run(tmp_path / "run"), "cpu")
+    settings = replace(FAST, epochs=4, strategy=Full(lr=1e-2), keep="best", metric="rmse")
+    result = tune(trained, Regress(), graded(60, 1), graded(30, 2), settings)
+    errors = [row["rmse"] for row in result.epochs]
+    assert result.rows[0]["rmse"] == min(errors) < max(errors)
