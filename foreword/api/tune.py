@@ -24,6 +24,7 @@ from foreword.tuning.examples import overlap_note
 from foreword.tuning.model_settings import recipe_for
 from foreword.tuning.published_head import with_published_head
 from foreword.tuning.result import TuneResult
+from foreword.tuning.run import without_tied_head
 from foreword.tuning.task_mixture import mix_tasks
 from foreword.tuning.tuned_start import open_start
 
@@ -150,8 +151,8 @@ def tune(
             gradual_unfreezing, layer_decay, lora or prefix_tuning; `foreword.show("strategies")`
             lists them, and `settings` has their settings: `{"tune.strategy.rank": 4}`.
         from_scratch: train the same network from random weights.
-        compare: compare pretrained, pretrained frozen and from scratch; and, for `classify`, a bag
-            of words.
+        compare: compare pretrained, pretrained frozen (if the head can be trained alone) and from
+            scratch; and, for `classify`, a bag of words.
         seeds: number of seeds; scores are their mean and deviation.
         epochs: number of epochs.
         batch: examples per step.
@@ -201,6 +202,9 @@ def tune(
     trained.require_gradients()
     for variant in variants:
         recipe_for(trained.recipe, variant.strategy)  # before text is read
+    left_out: list[str] = []
+    if compare:
+        variants, left_out = without_tied_head(variants, trained, tuning_task)
     tuning_task = with_published_head(tuning_task, trained)
     name = name or name_of(train_sources)
     evaluation = trained.run / "evaluations" / f"tune-{task}-{name}.json"
@@ -228,7 +232,7 @@ def tune(
         splits.skipped,
         further=scored,
         rates=how.rates,
-        notes=[*warnings, *remarks],
+        notes=[*warnings, *remarks, *left_out],
     )
     if (done := _fine_tuning.find(trained, job)) is not None:
         return TuningResult(folder, evaluation, done["title"], done["rows"], done)

@@ -217,6 +217,12 @@ class HeadNetwork(Network):
 
 
 class NetworkBatch(Protocol):
+def shares_parameters(head: nn.Module, backbone: nn.Module) -> bool:
+    """Return whether a head is an output layer tied to the embedding of the backbone."""
+    below = {id(parameter) for parameter in backbone.parameters()}
+    return any(id(parameter) in below for parameter in head.parameters())
+
+
     """Examples in the form that a network reads: texts, or features of a frozen backbone."""
 
     @property

@@ -21,15 +21,16 @@ from foreword.tuning.features import fits_in_memory
 from foreword.tuning.fine_tuner import TuneData, TuneSettings, scored_outputs
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.model_settings import recipe_for
-from foreword.tuning.network import Network
+from foreword.tuning.network import Network, shares_parameters
 from foreword.tuning.result import Row, TuneResult, chosen_metric, summarise, with_words
 from foreword.tuning.seeds import ReportProgress, SeedTrainer, Variant, stuck_notes
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.unfinished import FinishedSeeds
+from foreword.tuning.writing import WritingTask
 from foreword.types import Array
 
-__all__ = ["TuneSettings", "tune", "variants"]
+__all__ = ["TuneSettings", "tune", "variants", "without_tied_head"]
 
 
 def tune(
@@ -163,6 +164,24 @@ def variants(settings: TuneSettings, *, has_frozen: bool = True) -> list[TuneSet
         replace(settings, from_scratch=False),
         *([replace(plain, strategy=frozen)] if has_frozen else []),
         replace(plain, from_scratch=True),
+    ]
+
+
+def without_tied_head(
+    variants: Sequence[TuneSettings], trained: TrainedModel, task: Task
+) -> tuple[list[TuneSettings], list[str]]:
+    """Return the variants of a comparison that the model's head allows, and a note if one goes.
+
+    An output layer that is tied to the embedding cannot be trained while the backbone is frozen.
+    """
+    kept = [one for one in variants if kinds.name_of(one.strategy) != "frozen"]
+    if len(kept) == len(variants) or not isinstance(task, WritingTask):
+        return list(variants), []
+    if not shares_parameters(trained.model.token_head, trained.model.backbone):
+        return list(variants), []
+    return kept, [
+        "no frozen variant: the head of this task is the output layer, which this model shares "
+        "with its embedding"
     ]
 
 

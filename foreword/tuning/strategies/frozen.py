@@ -1,4 +1,4 @@
-"""Train the head alone: a linear probe of what pretraining learned."""
+"""Train the head alone: a probe of what pretraining learned."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar
 from foreword.errors import UserError
 from foreword.nn.model import ModelSettings
 from foreword.ranges import LearningRate
-from foreword.tuning.network import Network
+from foreword.tuning.network import Network, shares_parameters
 from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.strategies._depth import freeze_backbone
 
@@ -16,6 +16,10 @@ from foreword.tuning.strategies._depth import freeze_backbone
 @dataclass(frozen=True)
 class Frozen(Strategy):
     """A frozen backbone, unchanged bit for bit, without gradients and without dropout.
+
+    The head is the task's. `foreword tune` gives it the hidden layer of the family's class in
+    transformers, if that has one (BERT), and trains both of its layers: it is a linear probe with
+    `--set task.hidden_layer=none`.
 
     Attributes:
         lr: peak learning rate of the head.
@@ -44,8 +48,7 @@ class Frozen(Strategy):
                 "--strategy frozen: this task's head has nothing to train; use full, whose scores "
                 "stand beside those of the model as it is"
             )
-        backbone = {id(p) for p in network.backbone.parameters()}
-        if any(id(p) in backbone for p in network.head.parameters()):
+        if shares_parameters(network.head, network.backbone):
             raise UserError(
                 "--strategy frozen: this task's head is the output layer, which this model shares "
                 "with its embedding; use full"

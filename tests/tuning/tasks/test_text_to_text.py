@@ -212,6 +212,22 @@ def test_a_model_that_writes_no_text_is_refused(tmp_path: Path) -> None:
         tune(trained, TASK, reviews(8, 1), reviews(8, 2), FAST)
 
 
+def test_a_comparison_leaves_a_tied_output_layer_out_before_the_first_seed(
+    tmp_path: Path,
+) -> None:
+    run = make_run(tmp_path / "run", "encoder_decoder")
+    rows = [(e.text, e.label) for e in reviews(8, 1)]
+    how: dict[str, Any] = {"epochs": 1, "seeds": 1, "device": "cpu", "progress": False}
+    result = run_tune(run, rows, rows, task="text_to_text", compare=True, **how)
+    assert [(row["start"], row["strategy"]) for row in result.rows] == [
+        ("pretrained", "full"),
+        ("from scratch", "full"),
+        ("no model", "most frequent answer"),
+    ]
+    (note,) = [note for note in result.content["notes"] if note.startswith("no frozen variant")]
+    assert "the output layer, which this model shares with its embedding" in note
+
+
 def test_a_tied_output_layer_cannot_be_trained_alone(tmp_path: Path) -> None:
     trained = open_run(make_run(tmp_path, "encoder_decoder"), "cpu")
     with pytest.raises(UserError, match="shares with its embedding; use full"):
