@@ -74,7 +74,7 @@ def work_of(
     tuning_task, variants = settings.variants(table, metric=task.metrics[0])
     tuning_task = with_published_head(tuning_task, trained)
     rates = settings.rates
-    if not rates.values and "lr" not in settings.strategy:
+    if not rates.values and not settings.has_rate:
         peak_lr = variants[0].strategy.peak_lr(neural_settings(trained.recipe.model))
         values = (float(f"{peak_lr * factor:.2g}") for factor in suite.rate_factors)
         rates = Rates(tuple(dict.fromkeys(values)), rates.chosen_on)

@@ -59,8 +59,8 @@ class GivenSettings:
         strategy: its kind and settings.
         options: the options of fine-tuning that are not None.
         assignments: `task.NAME=value` and `tune.NAME=value`, which override.
-        rates: learning rates to choose from; without values a suite has its own, unless the
-            strategy has one.
+        rates: learning rates to choose from; without values a suite has its own, unless a rate is
+            given (`has_rate`).
     """
 
     strategy: Mapping[str, Any]
@@ -91,6 +91,16 @@ class GivenSettings:
             rates,
         )
 
+    @property
+    def has_rate(self) -> bool:
+        """Whether the strategy's learning rate is given, as an argument or by an assignment."""
+        return "lr" in self._tables({})["tune"]["strategy"]
+
+    def _tables(self, task: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings of task and fine-tuning, with the assignments above the arguments."""
+        arguments = {"task": dict(task), "tune": {"strategy": dict(self.strategy)}}
+        return config.assign(arguments, self.assignments)
+
     def variants(
         self, task: Mapping[str, Any], *, metric: str = "", compare: bool = False
     ) -> tuple[Task, list[TuneSettings]]:
@@ -112,9 +122,7 @@ class GivenSettings:
                 "--compare cannot be combined with --strategy or --from-scratch: it compares full "
                 "fine-tuning, the frozen model and the same network from scratch"
             )
-        # Put the assignments above the arguments.
-        arguments = {"task": dict(task), "tune": {"strategy": dict(self.strategy)}}
-        table = config.assign(arguments, self.assignments)
+        table = self._tables(task)
         if unknown := sorted(table.keys() - {"task", "tune"}):
             raise UserError(f"--set {unknown[0]}: expected task.NAME=value or tune.NAME=value")
         # Build task and settings.
@@ -132,11 +140,11 @@ class GivenSettings:
 
     def as_table(self, trained: TrainedModel) -> dict[str, Any]:
         """Return everything that the results of a call on a suite depend on."""
-        table = config.assign({"task": {}, "tune": {}}, self.assignments)
+        table = self._tables({})
         return {
             "weights": tensor_files.checksum(trained.folder, "weights"),
             "task": table["task"],
-            "tune": dict(self.options) | table["tune"] | {"strategy": dict(self.strategy)},
+            "tune": dict(self.options) | table["tune"],
             "rates": list(self.rates.values),
             "chosen_on": self.rates.chosen_on,
         }

@@ -179,6 +179,19 @@ def test_rates_are_chosen_on_training_examples_or_on_dev_and_this_is_said(
     assert [trial["lr"] for trial in rate["trials"]] == [1e-3, 2e-3]
 
 
+def test_a_rate_among_the_settings_is_tried_alone_and_recorded(
+    tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = [word for word in words if word not in ("--lr", "1e-3")]
+    one += ["--tasks", "RTE", "--set", "tune.strategy.lr=2e-3"]
+    assert run(one) == 0  # without the 100 examples that a choice needs
+    table = json.loads((tmp_path / "run/evaluations/tune-suite-glue.json").read_text())
+    assert [row["lr"] for row in table["rows"]] == [2e-3]
+    assert table["settings"]["tune"]["strategy"] == {"kind": "full", "lr": 2e-3}
+    assert run([*one, "--set", "tune.strategy.lr=1e-3"]) == 2
+    assert "already exists, of another model or other settings" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
