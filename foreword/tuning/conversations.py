@@ -55,7 +55,7 @@ def read_messages(value: Any, source: str) -> list[Message]:
             )
         if not isinstance(item["content"], str):
             raise UserError(
-                f"{source}: message {number}: the content is no text, but {item['content']!r:.40}"
+                f"{source}: message {number}: 'content' must be text, got {item['content']!r:.40}"
             )
         messages.append(Message(str(item["role"]), text_of(item["content"], source)))
     _require_order(messages, source)

@@ -93,7 +93,9 @@ class TuneSettings(Ranged):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.patience is not None and self.keep == "last":
-            raise ValueError("patience: requires keep='best', which says what the last one is not")
+            raise ValueError(
+                "patience: requires keep='best'; set tune.keep=best, or leave patience out"
+            )
         if self.score_every > 1 and self.keep == "best":
             raise ValueError(
                 "score_every: keep='best' needs the score of every epoch; leave it out"
@@ -211,7 +213,7 @@ class FineTuner:
         if not all(parameter.requires_grad for layer in top for parameter in layer):
             raise UserError(
                 f"tune.reinit_layers: strategy '{self.strategy}' does not train all of the layers "
-                "that are initialised again"
+                "that are initialised again; use --strategy full"
             )
 
     def cache_features(

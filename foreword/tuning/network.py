@@ -78,13 +78,14 @@ class Network(nn.Module, ABC):
         Raises:
             UserError: it has fewer layers, or they share their matrices with lower ones.
         """
+        remedy = "leave it out" if setting == "tune.reinit_layers" else "use --strategy full"
         depths = self.parameters_by_depth()[1:]
         if layers > len(depths):
             has = f"{len(depths)} layers" if len(depths) != 1 else "one layer"
             raise UserError(f"{setting}: the model has {has}, got {layers}")
         top = depths[len(depths) - layers :]
         if not all(any(p.ndim > 1 for p in parameters) for parameters in top):
-            raise UserError(f"{setting}: the layers of this model share their weights")
+            raise UserError(f"{setting}: the layers of this model share their weights; {remedy}")
 
     def train_parts(self) -> None:
         """Put modules with trained parameters into training mode, others into evaluation mode."""
@@ -216,13 +217,13 @@ class HeadNetwork(Network):
         """Return None."""
 
 
-class NetworkBatch(Protocol):
 def shares_parameters(head: nn.Module, backbone: nn.Module) -> bool:
     """Return whether a head is an output layer tied to the embedding of the backbone."""
     below = {id(parameter) for parameter in backbone.parameters()}
     return any(id(parameter) in below for parameter in head.parameters())
 
 
+class NetworkBatch(Protocol):
     """Examples in the form that a network reads: texts, or features of a frozen backbone."""
 
     @property

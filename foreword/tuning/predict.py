@@ -96,11 +96,11 @@ class TunedModel:
 
         Raises:
             UserError: an item is not a text, the numbers of texts and second texts differ, or the
-                task is regression.
+                task is regression or embedding, whose answers `outputs` returns.
         """
         inputs = self.tuned_on.examples(texts, pairs, self.task)
         if PROBABILITY not in self.task.answer_types(self.labels, probabilities=False):
-            raise UserError("this model was tuned to predict numbers, not labels; use `outputs`")
+            raise UserError(f"this model was tuned to {self.task.purpose}; use `outputs`")
         results = self.outputs_of(inputs.examples)
         if not self.task.has_classes:
             answers = iter(self.task.answers(results, self.labels, probabilities=False))

@@ -118,7 +118,7 @@ def reinitialise_layers(network: Network, untrained: Network, layers: int) -> No
     layer_parameters = network.parameters_by_depth()[-layers:]
     for (module, new), parameters in zip(pairs, layer_parameters, strict=True):
         if len(parameters) < len(list(module.parameters())):
-            raise UserError(f"{setting}: the layers of this model share weights")
+            raise UserError(f"{setting}: the layers of this model share weights; leave it out")
         module.load_state_dict(new.state_dict())
 
 

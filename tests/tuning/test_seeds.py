@@ -218,7 +218,7 @@ def test_an_unknown_metric_is_refused_before_training(
 
 
 def test_patience_requires_that_the_best_epoch_is_kept() -> None:
-    with pytest.raises(ValueError, match="patience: requires keep='best'"):
+    with pytest.raises(ValueError, match=r"patience: requires keep='best'; set tune\.keep=best"):
         TuneSettings(patience=2)
 
 

@@ -120,7 +120,7 @@ def test_an_output_layer_tied_to_a_frozen_embedding_stays_frozen(tmp_path: Path)
         (TopLayers(layers=3), "tune.strategy.layers: the model has 2 layers, got 3"),
         (LoRA(rank=33), "tune.strategy.rank: must be at most 32, the smaller side of"),
         (LoRA(targets=("q",)), "no linear map 'q'; they have down, key_value, output, query, up"),
-        (LoRA(targets=()), "no linear map for no target"),
+        (LoRA(targets=()), "targets: name at least one of down, key_value, output, query, up"),
     ],
 )
 def test_what_the_model_has_not_is_refused(
@@ -133,7 +133,7 @@ def test_what_the_model_has_not_is_refused(
 @pytest.mark.parametrize("strategy", PARTS, ids=kinds.name_of)
 def test_layers_that_share_their_weights_are_refused(strategy: Strategy, tmp_path: Path) -> None:
     network = network_of(open_run(make_run(tmp_path, share="all"), "cpu"))
-    with pytest.raises(UserError, match="the layers of this model share their weights"):
+    with pytest.raises(UserError, match="share their weights; use --strategy full"):
         strategy.prepare(network, 1)
 
 
@@ -262,7 +262,7 @@ def test_every_kind_of_layer_is_initialised_again_in_place(layout: str, tmp_path
     [
         (Frozen(), 1, "strategy 'frozen' does not train all of the layers"),
         (LoRA(), 1, "strategy 'lora' does not train"),
-        (TopLayers(layers=1), 2, "strategy 'top_layers' does not train all of"),
+        (TopLayers(layers=1), 2, "initialised again; use --strategy full"),
         (LayerDecay(), 3, "tune.reinit_layers: the model has 2 layers, got 3"),
     ],
 )
@@ -277,7 +277,7 @@ def test_layers_that_would_stay_random_are_refused(
 
 def test_layers_that_share_weights_are_not_initialised_again(tmp_path: Path) -> None:
     network = network_of(open_run(make_run(tmp_path, share="attention"), "cpu"))
-    with pytest.raises(UserError, match="the layers of this model share weights"):
+    with pytest.raises(UserError, match="layers of this model share weights; leave it out"):
         reinitialise_layers(network, network, 1)
 
 

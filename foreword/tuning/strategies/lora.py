@@ -25,12 +25,12 @@ class LoRA(Strategy):
 
     A (rank, inputs) begins at random and B (outputs, rank) at 0. Only these and the head are
     trained, and the embeddings of tokens that a task adds, such as the roles of `chat`. The saved
-    model has the sum as its weights: it is as large and as fast as
-    others, and is exported as they are.
+    model has the sum as its weights: it is as large and as fast as others, and is exported as they
+    are.
 
     Attributes:
         rank: of the change.
-        alpha: scale of the change, for a rank of 1.
+        alpha: numerator of the change's scale, alpha / rank (`lora_alpha` of peft).
         dropout: share of the change's inputs dropped in training.
         targets: the linear maps of the layers that are changed, by their names in the model:
             `query`, `key_value` and `output` of attention, `up` and `down` of feed-forward layers.
@@ -57,16 +57,19 @@ class LoRA(Strategy):
         """Freeze the backbone, and add the changes to it.
 
         Raises:
-            UserError: the layers have no such maps, or the rank is that of a whole map.
+            UserError: there is no target, the layers have no such maps, or the rank is that of a
+                whole map.
         """
         linear_maps = _linear_maps(network)
         names = {name for _, name, _ in linear_maps}
         unknown = [name for name in self.targets if name not in names]
-        if unknown or not self.targets:
-            has = f"they have {', '.join(sorted(names))}" if names else "they have none"
-            missing = f"'{unknown[0]}'" if unknown else "for no target"
+        known = ", ".join(sorted(names)) or "none"
+        if not self.targets:
+            raise UserError(f"tune.strategy.targets: name at least one of {known}")
+        if unknown:
             raise UserError(
-                f"tune.strategy.targets: the model's layers have no linear map {missing}; {has}"
+                f"tune.strategy.targets: the model's layers have no linear map '{unknown[0]}'; "
+                f"they have {known}"
             )
         freeze_backbone(network)
         random = torch.Generator().manual_seed(seed)

@@ -81,7 +81,9 @@ class Task(Ranged, ABC):
         has_classes: whether its labels are classes, and its outputs a score for each.
         reads_texts: whether its examples are texts or pairs of texts as they stand in a table;
             others are read by its own `example`, and take no task prefix.
-        cuts_texts: whether a text that is too long is cut, and not read in windows.
+        cuts_texts: whether a text that is too long loses its end, as with `truncation=True` in
+            transformers; others are read in windows (`span`, `tag`) or lose their context
+            (`choice`).
         reads_tokens: whether its head reads the states of a text's tokens: in an encoder-decoder
             those of the encoder, and not of the decoder's first token.
         compares_texts: whether its two texts are inputs of their own, of which the second may be
@@ -100,12 +102,12 @@ class Task(Ranged, ABC):
         decoder_tokens: likewise, of a model that continues text alone.
         columns: the usual columns of its tables; the first that a table has count.
         formats: endings of files that it reads as another format: {".txt": ".conll"}.
-    """
-
         lower_is_better: its scores of which the lower one is better: `perplexity`, `rmse`.
         not_shares: its scores that are not shares of 1, nor correlations: tables in percent show
             them as they are, and have no average with others.
         purpose: what a model without classes was tuned for, for messages: "tuned to ...".
+    """
+
     has_classes: ClassVar[bool] = False
     reads_texts: ClassVar[bool] = True
     cuts_texts: ClassVar[bool] = True
@@ -121,11 +123,11 @@ class Task(Ranged, ABC):
     decoder_tokens: ClassVar[tuple[str, ...]] = ()
     columns: ClassVar[tuple[Columns, ...]] = (Columns(),)
     formats: ClassVar[Mapping[str, str]] = {}
-
-    @property
     lower_is_better: ClassVar[tuple[str, ...]] = ()
     not_shares: ClassVar[tuple[str, ...]] = ()
     purpose: ClassVar[str] = "predict numbers, not labels"
+
+    @property
     def auxiliary(self) -> float:
         """Weight of a decoder's language-model loss on the same texts, beside the task's loss."""
         return 0.0
@@ -200,7 +202,17 @@ class Task(Ranged, ABC):
 
     @abstractmethod
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
-        """Return the labels of the training examples, in the order of the outputs."""
+        """Return what the head and the answers have to know of the training examples.
+
+        These are, by task:
+
+        - the classes, in the order of the outputs (`classify`, `tag`: `has_classes`);
+        - what shapes the outputs: the least and the greatest number (`regress`), or the names of
+          both outputs and whether some questions have no answer (`span`);
+        - the answers that a model may write (`text_to_text`).
+
+        Others return (): their outputs have no names.
+        """
 
     @abstractmethod
     def encode(
@@ -344,9 +356,7 @@ class Task(Ranged, ABC):
         """
         if not self.has_classes:
             if probabilities:
-                raise UserError(
-                    "--probabilities: this model was tuned to predict numbers, not labels"
-                )
+                raise UserError(f"--probabilities: this model was tuned to {self.purpose}")
             return {PREDICTION: pa.float32()}
         columns = probability_columns(labels) if probabilities else []
         return {PREDICTION: pa.string(), **dict.fromkeys([PROBABILITY, *columns], pa.float32())}

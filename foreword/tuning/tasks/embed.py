@@ -69,6 +69,7 @@ class Embed(Task):
     compares_texts: ClassVar[bool] = True
     whole: ClassVar[Whole] = "batch"
     scores_untuned: ClassVar[bool] = True
+    purpose: ClassVar[str] = "embed texts, not to label them"
     auto_class: ClassVar[str] = "TextEncoding"
     columns: ClassVar[tuple[Columns, ...]] = (
         Columns("text", "label", "pair"),
@@ -238,9 +239,7 @@ class Embed(Task):
     ) -> dict[str, Any]:
         """Return the type of the cosine of a pair, or of a vector."""
         if probabilities:
-            raise UserError(
-                "--probabilities: this model was tuned to embed texts, not to label them"
-            )
+            raise UserError(f"--probabilities: this model was tuned to {self.purpose}")
         return {PREDICTION: pa.float32() if is_pair else pa.list_(pa.float32())}
 
     def answers(

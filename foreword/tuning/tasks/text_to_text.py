@@ -83,15 +83,17 @@ class TextToText(WritingTask):
 
     Also called: seq2seq.
     Reference: Raffel et al. 2020, sections 2.4 and 3.5.2, and appendix D.
+    Differs from the paper: every answer is decoded greedily; the paper's final models write
+    summaries and translations with a beam of 4 (section 3.7).
     """
 
     continues: ClassVar[bool] = True
     decoder_tokens: ClassVar[tuple[str, ...]] = DECODER_TOKENS
     columns: ClassVar[tuple[Columns, ...]] = (Columns(), PASSAGE)
     formats: ClassVar[Mapping[str, str]] = MappingProxyType({".json": ".json"})
+    not_shares: ClassVar[tuple[str, ...]] = SCORES["bleu"]
 
     prefix: str = ""
-    not_shares: ClassVar[tuple[str, ...]] = SCORES["bleu"]
     words: tuple[str, ...] = ()
     metric: Metric = "accuracy"
     max_tokens: Count | None = None

@@ -271,7 +271,10 @@ def test_the_template_quotes_what_jinja_would_read() -> None:
         (conversation("u:x", "a: "), "message 2: the answer is empty"),
         ({"messages": [{"role": "tool", "content": ""}]}, "message 1 is by 'tool'"),
         ({"messages": [{"role": "user"}]}, "message 1: expected 'role' and 'content'"),
-        ({"messages": [{"role": "user", "content": 3}]}, "message 1: the content is no text"),
+        (
+            {"messages": [{"role": "user", "content": 3}]},
+            "message 1: 'content' must be text, got 3",
+        ),
         ({"messages": [3]}, "message 1: expected 'role' and 'content', got 3"),
         ({"messages": {"role": "user"}}, "expected a list of messages"),
     ],

@@ -351,6 +351,8 @@ def test_what_does_not_fit_the_task_is_refused(tmp_path: Path) -> None:
     out = tune(run, GIVEN, GIVEN, **FAST).out
     with pytest.raises(UserError, match="to embed texts, not to label them"):
         predict(out, ["a"], probabilities=True, device="cpu", progress=False)
+    with pytest.raises(UserError, match="to embed texts, not to label them; use `outputs`"):
+        load_tuned(out, "cpu").predict(["a"])
     with pytest.raises(UserError, match="reads texts as they are"):
         predict(out, ["a"], prefix="query: ", device="cpu", progress=False)
 
