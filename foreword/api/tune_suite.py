@@ -102,14 +102,15 @@ def tune_suite(
         suite: its name (`glue`), or a `.toml` file.
         data: folder of its files.
         tasks: names of the tasks to run; default: all whose files are there.
-        strategy: full, or frozen to train the head alone.
+        strategy: which parameters are trained, and how: full, frozen (the head alone), top_layers,
+            gradual_unfreezing, layer_decay, lora or prefix_tuning.
         from_scratch: train the same network from random weights.
         seeds: number of seeds; scores are their mean and deviation.
         epochs: number of epochs.
         batch: examples per step.
         examples: number of training examples, drawn anew for each seed; default: all.
-        lr: peak learning rate, or several to choose from; default: the strategy's, times the
-            suite's factors.
+        lr: peak learning rate, or several to choose from; default: the strategy's, times each of
+            the suite's `rate_factors`.
         choose: what chooses one of several rates: `train`, a part of it, or `dev`, as papers did.
         settings: of fine-tuning: `{"tune.keep": "best"}`, and of every task.
         max_length: maximum tokens of an example; default: the row length of pretraining.

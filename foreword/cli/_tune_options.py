@@ -98,7 +98,8 @@ class FineTuningOptions(Options):
         bool,
         typer.Option(
             "--compare",
-            help="Compare pretrained, pretrained frozen, from scratch, and a bag of words.",
+            help="Compare pretrained, pretrained frozen and from scratch; for classify also a bag "
+            "of words.",
         ),
     ] = False
     seeds: Annotated[
@@ -127,7 +128,10 @@ class FineTuningOptions(Options):
     assign: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="A setting: task.pooling=mean, tune.strategy.rank=4; repeatable."
+            "--set",
+            help="A setting, repeatable: task.pooling=mean, tune.strategy.rank=4, "
+            "tune.optimizer.decay=0, tune.schedule.warmup.share=0.06, tune.clip=0, "
+            "tune.keep=best, tune.patience=2; 'foreword show tune' lists them.",
         ),
     ] = None
     max_length: Annotated[

@@ -54,10 +54,11 @@ def tune(
     finished seed.
 
     With --suite, each task whose files are in --data is fine-tuned on and scored as its paper does:
-    --suite glue reads the original files of GLUE. The best of three learning rates, or of those
-    given with --lr, is chosen for each task on a tenth of its training examples. The table has
-    baselines and published scores beside the model's; files without labels get predictions to
-    submit, in --out/submission.
+    --suite glue reads the original files of GLUE. The learning rate is the strategy's times one of
+    the suite's rate_factors (of GLUE 0.5, 1 and 2), or one of those given with --lr: of several the
+    best is chosen for each task on a tenth of its training examples. The table has baselines and
+    published scores beside the model's; files without labels get predictions to submit, in
+    --out/submission.
     """
     if suite.suite is not None:
         _tune_suite(
