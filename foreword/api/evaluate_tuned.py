@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 from foreword import atomic, kinds, stored
-from foreword.api import _arguments
+from foreword.api import _arguments, _saved_results
 from foreword.api._arguments import Paths, checked, distinct_names
 from foreword.api._examples import Examples, TunedExamples, name_of, tuned_examples
 from foreword.api._result import Result
@@ -138,7 +137,7 @@ def evaluate_tuned(
             "columns": {**given, "columns": columns, "prefix": prefix},
         }
     }
-    file = _free(place, content)
+    file = _saved_results.file_for(place, content)
     stored.write(file, content)
     return TunedEvaluation(file, content)
 
@@ -169,25 +168,6 @@ def _require_same_scores(names: Sequence[str], scores: Sequence[Mapping[str, flo
             raise UserError(
                 f"{names[0]} has {known[0]}, and {name} has {metrics}; evaluate them alone"
             )
-
-
-def _free(place: Path, content: dict[str, Any]) -> Path:
-    """Return the file for a result: a new one, or that of the same measurement; it is named so."""
-    name = content["name"]
-    for number in count(1):
-        content["name"] = name if number == 1 else f"{name}-{number}"
-        file = place / f"{content['name']}.json"
-        if not file.exists() or _is_of(file, content["of"]):
-            break
-    return file
-
-
-def _is_of(file: Path, measured: Mapping[str, Any]) -> bool:
-    """Return whether a saved result is of this measurement; a damaged one is not."""
-    try:
-        return bool(stored.read(file).get("of") == measured)
-    except UserError:
-        return False
 
 
 def _statistics(scores: Sequence[Mapping[str, float]]) -> list[float]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foreword import atomic, config, kinds, stored
-from foreword.api import _arguments
+from foreword.api import _arguments, _saved_results
 from foreword.api._arguments import PathName, Paths, Settings, checked, distinct_names
 from foreword.api._kind_pages import evaluation_suites
 from foreword.api._result import Result
@@ -194,9 +194,8 @@ def measure(
         stack.enter_context(display)
         stage = display.stage(f"probing {', '.join(model.label for model in models)}")
         finding = probe.measure(_shown(models, stage))
-    saved = f"{prefix}-{name}"
     content: dict[str, Any] = {
-        "name": saved,
+        "name": f"{prefix}-{name}",
         "task": finding.title,
         "runs": {model.label: str(model.trained.run) for model in models},
         "settings": config.to_table(probe),
@@ -209,10 +208,13 @@ def measure(
         content = {**content, "details": [], "predictions": list(finding.predictions)}
     plot = _plot(finding)
     content["notes"] += [plot.note] if plot.note else []
-    for folder in folders:
-        atomic.write_text(folder / f"{saved}.json", stored.to_json(content, indent=1) + "\n")
-        atomic.write_bytes(folder / f"{saved}.png", plot.data)
-    return ProbeResult(tuple(folder / f"{saved}.json" for folder in folders), finding, content)
+    content["of"] = {key: content[key] for key in ("runs", "settings")} | {"texts": list(texts)}
+    saved = [dict(content) for _ in folders]  # the name may be another in each
+    files = tuple(map(_saved_results.file_for, folders, saved))
+    for file, content in zip(files, saved, strict=True):
+        atomic.write_text(file, stored.to_json(content, indent=1) + "\n")
+        atomic.write_bytes(file.with_suffix(".png"), plot.data)
+    return ProbeResult(files, finding, saved[0])
 
 
 def _shown(models: Sequence[ProbedModel], stage: Callable[..., None]) -> list[ProbedModel]:

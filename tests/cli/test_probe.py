@@ -79,3 +79,20 @@ def test_mistakes_are_reported_in_one_line(
     assert "brings its own sentences" in refused(*words, "--data", text)
     assert "knows none of the 17 words" in refused(*words, "--set", "words=korean")
     assert "no such folder" in refused("probe", tmp_path / "none", "--kind", "gradient_reach")
+
+
+def test_results_of_other_settings_get_files_of_their_own(
+    make_run: Make,  # noqa: F811
+    text: Path,  # noqa: F811
+) -> None:
+    run = make_run("encoder")
+    words = ["probe", str(run), "--kind", "gradient_reach", "--data", str(text), "--quiet"]
+    for positions in (4, 5, 4):
+        assert command([*words, "--set", f"positions={positions}"]) == 0
+    files = sorted((run / "evaluations").glob("*.json"), key=lambda file: file.stem)
+    names = [file.stem for file in files]
+    assert names == ["probe-gradient_reach", "probe-gradient_reach-2"]
+    saved = [json.loads(file.read_text("utf-8")) for file in files]
+    assert [content["name"] for content in saved] == names
+    assert [content["settings"]["positions"] for content in saved] == [4, 5]
+    assert all(file.with_suffix(".png").is_file() for file in files)
