@@ -33,6 +33,7 @@ from foreword.data.fingerprint import digest
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.probes._files import evenly
 from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.train import tensor_files
 from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.published_head import with_published_head
@@ -182,8 +183,11 @@ def cell_of(row: Row, name: str, run: str, options: argparse.Namespace) -> dict[
     settings = {key: getattr(options, key) for key in numbers}
     trained = open_run(run, "cpu")
     task = config.to_table(task_of(row, trained)) if row.part == "tuned" else row.settings
-    own = [row.kind, task, row.train, row.dev, row.share, row.columns, row.scored]
-    key = digest([own, settings, str(trained.folder)])
+    asked_of = [row.kind, task, row.train, row.dev, row.share, row.columns, row.scored]
+    files = [atomic.checksum(path) for path in map(Path, (*row.train, *row.dev)) if path.is_file()]
+    has_weights = (trained.folder / tensor_files.name_of("weights")).is_file()  # not counts
+    weights = tensor_files.checksum(trained.folder, "weights") if has_weights else ""
+    key = digest([asked_of, files, settings, str(trained.folder), weights])
     file = options.out / "cells" / f"{row.kind}-{name}-{key[:12]}.json"
     if file.is_file():
         return stored.read(file)

@@ -53,7 +53,8 @@ class PlainTransformer(nn.Module):
         width, heads = size["d_model"], size["heads"]
         self.token = nn.Embedding(family["vocab"], width)
         self.position = nn.Embedding(family["length"], width)
-        nn.init.normal_(self.token.weight, std=0.02)
+        for table in (self.token, self.position):
+            nn.init.normal_(table.weight, std=0.02)
         self.layers = nn.ModuleList(
             Layer(width, heads, dropout, is_causal=is_causal) for _ in range(size["layers"])
         )

@@ -245,14 +245,16 @@ def _batch_name(options: argparse.Namespace) -> str:
     return "" if options.batch == BATCH else f"-{options.batch}-rows"
 
 
-def show(family: Family, runs: list[Finished]) -> None:
-    """Print a table of runs and the median of their losses."""
+def show(family: Family, runs: list[Finished], *, are_seeds: bool) -> None:
+    """Print a table of runs; of seeds also the median of their losses, of rates the best."""
     print(f"\n{'':24}{'seed':>5}{family.unit:>16}{f's to {family.target:g}':>12}{'FLOPs':>10}")
     for run in runs:
         seconds = "" if run.seconds is None else f"{run.seconds:,.0f}"
         flops = "" if run.flops is None else f"{run.flops:.1e}"
         print(f"{run.name:24}{run.seed:>5}{run.loss:>16.4f}{seconds:>12}{flops:>10}")
-    print(f"{'median':24}{'':5}{statistics.median(run.loss for run in runs):>16.4f}", flush=True)
+    losses = [run.loss for run in runs]
+    name, loss = ("median", statistics.median(losses)) if are_seeds else ("best", min(losses))
+    print(f"{name:24}{'':5}{loss:>16.4f}", flush=True)
 
 
 def main() -> None:
@@ -273,9 +275,9 @@ def main() -> None:
     options.reference = [] if options.reference is None else options.reference or list(REFERENCES)
     options.work.mkdir(parents=True, exist_ok=True)
     for name in options.families:
-        show(FAMILIES[name], ours(name, options.text, options))
+        show(FAMILIES[name], ours(name, options.text, options), are_seeds=True)
         if options.reference and FAMILIES[name].reference:
-            show(FAMILIES[name], references(name, options.text, options))
+            show(FAMILIES[name], references(name, options.text, options), are_seeds=False)
 
 
 if __name__ == "__main__":

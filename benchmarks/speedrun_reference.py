@@ -238,6 +238,8 @@ def _model(name: str, vocab: int, length: int) -> Any:
                 num_attention_heads=heads,
                 intermediate_size=4 * width,
                 max_position_embeddings=length,
+                hidden_dropout_prob=0.0,
+                attention_probs_dropout_prob=0.0,
             )
         )
     return hf.GPT2LMHeadModel(
@@ -247,6 +249,9 @@ def _model(name: str, vocab: int, length: int) -> Any:
             n_layer=layers,
             n_head=heads,
             n_positions=length,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            resid_pdrop=0.0,
             use_cache=False,
         )
     )
