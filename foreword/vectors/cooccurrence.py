@@ -11,6 +11,7 @@ mutual information); Levy et al. 2015, sections 2 and 3 (smoothing, weights of s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -78,11 +79,10 @@ def learn_vectors(
         return None
     contexts = words[np.argsort(-frequency[words], kind="stable")[:count]]
     # Count, weigh and factorise.
-    counts = _counts(blocks, len(is_word), words, contexts)
+    matrix = _counts(blocks, len(is_word), words, contexts)
     shares = frequency[words] / frequency.sum(), frequency[contexts] / frequency.sum()
-    for of_position in counts:
+    for of_position in np.split(matrix, 2 * REACH, axis=1):
         _to_information(of_position, *shares)
-    matrix = np.concatenate(counts, axis=1)
     left, values, _ = randomized_svd(
         matrix,
         width,
@@ -113,7 +113,7 @@ def _blocks(tokens: Array, most: int) -> Iterator[Array]:
         yield np.concatenate(block).astype(np.int64)
 
 
-def _counts(blocks: list[Array], vocab: int, words: Array, contexts: Array) -> list[Array]:
+def _counts(blocks: list[Array], vocab: int, words: Array, contexts: Array) -> Array:
     """Return how often each context stands at each position beside each word.
 
     Args:
@@ -123,12 +123,13 @@ def _counts(blocks: list[Array], vocab: int, words: Array, contexts: Array) -> l
         contexts: the contexts.
 
     Returns:
-        For each position: (words, contexts) float32.
+        (words, positions * contexts) float32, the positions in the order of the text.
     """
     row, column = np.full(vocab, -1, np.int64), np.full(vocab, -1, np.int64)
     row[words], column[contexts] = np.arange(len(words)), np.arange(len(contexts))
     shape = len(words), len(contexts)
-    counts = [np.zeros(shape, np.float32) for _ in range(2 * REACH)]
+    counts = np.zeros((len(words), 2 * REACH * len(contexts)), np.float32)
+    by_position = np.split(counts, 2 * REACH, axis=1)
     for block in blocks:
         rows, columns = row[block], column[block]
         for number, distance in enumerate(d for d in range(-REACH, REACH + 1) if d):
@@ -136,7 +137,7 @@ def _counts(blocks: list[Array], vocab: int, words: Array, contexts: Array) -> l
             word, context = (before, behind) if distance > 0 else (behind, before)
             is_counted = (rows[word] >= 0) & (columns[context] >= 0)
             cells = rows[word][is_counted] * len(contexts) + columns[context][is_counted]
-            counts[number] += np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
+            by_position[number] += np.bincount(cells, minlength=math.prod(shape)).reshape(shape)
     return counts
 
 
