@@ -281,7 +281,7 @@ class ExampleReader:
 
     def tuned_on(self, train: GivenExamples) -> TunedOn:
         """Return the form of the training examples."""
-        columns = train.columns[0]
+        columns = self.task.asked(train.columns[0])
         is_pair = None if self.task.compares_texts else bool(columns.pair)
         return TunedOn(columns.text, columns.pair, tuple(self.prefixes), is_pair)
 
@@ -363,7 +363,7 @@ def _tuned_part(
         prefixes = list(known.get("prefix") or [])[-len(own) :]
     reader = ExampleReader.of(model.task, names, prefixes, **columns)
     part = reader.read_part(own)
-    model.tuned_on.require_form(is_pair=bool(part.columns[0].pair))
+    model.tuned_on.require_form(is_pair=bool(model.task.asked(part.columns[0]).pair))
     plain = examples = part.together
     if not prefixes and model.task.reads_texts and not model.task.compares_texts:
         examples = LabelledTexts.of(model.tuned_on.with_prefix(e, None) for e in plain)

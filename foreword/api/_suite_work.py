@@ -86,6 +86,7 @@ def work_of(
         dev[name], skipped_here, _ = read_examples(task, paths)
         skipped += skipped_here
     first, *others = dev
+    asked = tuning_task.asked(columns)
     overlap = overlap_note([train], dev[first])
     data = {
         "train": [str(file) for file in files.train],
@@ -99,7 +100,7 @@ def work_of(
         variants,
         train,
         dev[first],
-        TunedOn(columns.text, columns.pair, (), bool(columns.pair)),
+        TunedOn(asked.text, asked.pair, (), bool(asked.pair)),
         data,
         task.name,
         places[1] / f"{task.name}.json",

@@ -205,7 +205,7 @@ def _table(
         if not needed <= {"", *table.columns} and "text" not in chosen:
             has_own = model.task.compares_texts or not model.task.reads_texts
             usual = model.task.columns if has_own else [tuned_columns]
-            return table, replace(chosen_columns(table, usual, chosen), label="")
+            return table, model.task.asked(chosen_columns(table, usual, chosen))
         return table, tuned_columns
     if names:
         raise UserError("columns: names the columns of a file without a header; data is not a file")

@@ -13,6 +13,7 @@ gives the same ids.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from foreword.types import Array
 
 SYSTEM, USER, ASSISTANT = ROLES = ("system", "user", "assistant")
 ROLE_TOKENS = tuple(f"<|{role}|>" for role in ROLES)
+TURN = re.compile(r"\n\n(Human|Assistant):")  # begins a message in the texts of HH-RLHF
 SPECIAL_TOKENS = (EOS, *ROLE_TOKENS)
 
 
@@ -58,6 +60,26 @@ def read_messages(value: Any, source: str) -> list[Message]:
                 f"{source}: message {number}: 'content' must be text, got {item['content']!r:.40}"
             )
         messages.append(Message(str(item["role"]), text_of(item["content"], source)))
+    _require_order(messages, source)
+    return messages
+
+
+def read_turns(text: str, source: str) -> list[Message] | None:
+    """Return the messages of a text in the form of HH-RLHF; None for another text.
+
+        Human: hi
+
+        Assistant: hello
+
+    Raises:
+        UserError: the roles are out of order.
+    """
+    before, *parts = TURN.split(f"\n\n{text.lstrip()}")
+    if before or not parts:
+        return None
+    roles = {"Human": USER, "Assistant": ASSISTANT}
+    pairs = zip(parts[::2], parts[1::2], strict=True)
+    messages = [Message(roles[role], content.strip()) for role, content in pairs]
     _require_order(messages, source)
     return messages
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -166,6 +166,13 @@ class Task(Ranged, ABC):
             UserError: the row holds no such example.
         """
         return example_of(row, columns, source)
+
+    def asked(self, columns: Columns) -> Columns:
+        """Return the columns that prediction reads, given those of training.
+
+        By default all but the label.
+        """
+        return replace(columns, label="")
 
     def for_columns(self, columns: Columns) -> Task:
         """Return the task with settings that follow from the columns of its examples.

@@ -22,6 +22,7 @@ from foreword.tuning.conversations import (
     Message,
     of_text,
     read_messages,
+    read_turns,
     to_text,
 )
 from foreword.tuning.examples import EncodedTexts
@@ -37,7 +38,11 @@ REJECTED = "rejected"  # the column
 class Prefer(ConversationTask):
     """Preferences between two answers, learned directly (DPO).
 
-    Rows have `prompt`, a text or a list of messages, and the answers `chosen` and `rejected`.
+    Rows have `prompt`, a text or a list of messages, and the answers `chosen` and `rejected`;
+    `--text`, `--label` and `--pair` name other columns. The answers may also be whole
+    conversations that differ in their last answer alone, as in UltraFeedback: lists of messages, or
+    texts of "Human: ... Assistant: ..." as in HH-RLHF. Then no `prompt` is needed (of columns with
+    other names, `--text` and `--label` are the same).
     Conversations have the form of `chat`, whose tuned run is the usual start:
 
         foreword tune RUN --task chat --name sft ...
@@ -64,34 +69,43 @@ class Prefer(ConversationTask):
     has_reference: ClassVar[bool] = True
     lower_is_better: ClassVar[tuple[str, ...]] = ("loss",)
     not_shares: ClassVar[tuple[str, ...]] = ("loss", "margin")
-    columns: ClassVar[tuple[Columns, ...]] = (Columns("prompt", "chosen", ""),)
+    columns: ClassVar[tuple[Columns, ...]] = (
+        Columns("prompt", "chosen", REJECTED),
+        Columns("chosen", "chosen", REJECTED),  # whole conversations
+    )
 
     beta: Positive = 0.1
 
     # -- examples ----------------------------------------------------------------------------------
 
     def example(self, row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
-        """Return the prompt of a row, the chosen answer as its label, the other as its pair.
+        """Return the prompt of a row, the chosen answer as its label, the rejected one as its pair.
 
         Raises:
-            UserError: there is no rejected answer, one is no text, or both are the same.
+            UserError: there is no rejected answer, one is not a text, both are the same, or whole
+                conversations differ before their last answers.
         """
         value = row.get(columns.text)
         if value is None or (isinstance(value, str) and not value.strip()):
             return None
-        messages = (
-            [Message(USER, value)] if isinstance(value, str) else read_messages(value, source)
-        )
-        if not messages or messages[-1].role != USER:
-            raise UserError(f"{source}: the prompt does not end with a message of the {USER}")
+        names = columns.label, columns.pair or REJECTED
         if not columns.label:
+            messages = _prompt(value, source, may_be_answered=True)
             return Labelled(to_text(messages), source=source)
-        chosen, rejected = (
-            _answer(row.get(name), name, source) for name in (columns.label, REJECTED)
-        )
+        if columns.text == columns.label or all(_is_conversation(row.get(name)) for name in names):
+            messages, chosen, rejected = _common_prompt(row, names, source)
+            if columns.text != columns.label and not set(_prompt(value, source)) <= set(messages):
+                raise UserError(f"{source}: '{columns.text}' is not in the conversations")
+        else:
+            messages = _prompt(value, source)
+            chosen, rejected = (_answer(row.get(name), name, source) for name in names)
         if chosen == rejected:
             raise UserError(f"{source}: the chosen and the rejected answer are the same")
         return Labelled(to_text(messages), chosen, rejected, source)
+
+    def asked(self, columns: Columns) -> Columns:
+        """Return the column of the prompt, which whole conversations lack."""
+        return Columns("prompt" if columns.text == columns.label else columns.text, "", "")
 
     def example_of_texts(self, text: str, pair: str | None) -> Labelled:
         """Return a question with two answers."""
@@ -213,6 +227,57 @@ def _pair_with_source(example: Labelled, tokens: ChatTokens) -> Iterator[Encoded
         yield EncodedExample(
             ids, np.zeros_like(ids), ids[:0], was_cut, answer=cut_answer, is_further=number > 0
         )
+
+
+def _prompt(value: Any, source: str, *, may_be_answered: bool = False) -> list[Message]:
+    """Return a prompt, a text or a list of messages, up to its last question.
+
+    Raises:
+        UserError: it is something else, or ends with an answer and must not.
+    """
+    messages = [Message(USER, value)]
+    if not isinstance(value, str):
+        messages = read_messages(value, source)
+    elif may_be_answered:
+        messages = read_turns(value, source) or messages
+    if may_be_answered and messages and messages[-1].role == ASSISTANT:
+        messages = messages[:-1]
+    if not messages or messages[-1].role != USER:
+        raise UserError(f"{source}: the prompt does not end with a message of the {USER}")
+    return messages
+
+
+def _is_conversation(value: Any) -> bool:
+    """Return whether a cell holds several messages, not an answer alone."""
+    return isinstance(value, list | tuple | np.ndarray) and len(value) > 1
+
+
+def _common_prompt(
+    row: Mapping[str, Any], names: tuple[str, str], source: str
+) -> tuple[list[Message], str, str]:
+    """Return what two conversations begin with, and the last answer of each.
+
+    Raises:
+        UserError: one is not a conversation that ends with an answer, or they differ before it.
+    """
+    begins, answers = [], []
+    for name in names:
+        value = row.get(name)
+        is_text = value is None or isinstance(value, str)
+        messages = read_turns(value or "", source) if is_text else read_messages(value, source)
+        if not messages or messages[-1].role != ASSISTANT:
+            raise UserError(
+                f"{source}: '{name}' is not a conversation that ends with an answer (a list of "
+                "messages, or 'Human: ... Assistant: ...'); answers alone need a column 'prompt'"
+            )
+        begins.append(messages[:-1])
+        answers.append(messages[-1].content)
+    if begins[0] != begins[1]:
+        raise UserError(
+            f"{source}: the conversations of '{names[0]}' and '{names[1]}' differ before their "
+            "last answers; expected the same beginning"
+        )
+    return begins[0], answers[0], answers[1]
 
 
 def _answer(value: Any, name: str, source: str) -> str:

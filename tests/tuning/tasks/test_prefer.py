@@ -21,16 +21,19 @@ from foreword.nn.masks import CausalMask
 from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tuning import encoding
+from foreword.tuning.conversations import Message, of_text
 from foreword.tuning.drawing import draw
 from foreword.tuning.fine_tuner import TuneData, scored_outputs
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.labelled import Columns, Labelled
 from foreword.tuning.starting_network import build_network
+from foreword.tuning.table import chosen_columns, labelled, read_table
 from foreword.tuning.tasks.prefer import Prefer
 from foreword.types import Batch, Example, Tokens
 from tests.tuning.runs import make_run
 
-COLUMNS = Columns("prompt", "chosen", "")
+COLUMNS = Columns("prompt", "chosen", "rejected")
+WHOLE = Columns("chosen", "chosen", "rejected")
 FAST: dict[str, Any] = {
     "seeds": 1, "lr": 5e-3, "device": "cpu", "precision": "fp32", "progress": False,
 }  # fmt: skip
@@ -221,6 +224,89 @@ def test_lists_of_messages_are_read_as_trl_writes_them() -> None:
     }
     assert (read(row).label, read(row).pair) == ("b", "c")
     assert Prefer().example({"prompt": " "}, COLUMNS, "x:1") is None
+
+
+def messages(*contents: str) -> list[dict[str, str]]:
+    return [
+        {"role": ("user", "assistant")[n % 2], "content": content}
+        for n, content in enumerate(contents)
+    ]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"chosen": messages("a", "b", "c", "d"), "rejected": messages("a", "b", "c", "e")},
+        {
+            "prompt": "c",  # UltraFeedback has the question beside both conversations
+            "chosen": messages("a", "b", "c", "d"),
+            "rejected": messages("a", "b", "c", "e"),
+        },
+        {
+            "chosen": "\n\nHuman: a\n\nAssistant: b\n\nHuman: c\n\nAssistant: d",
+            "rejected": "\n\nHuman: a\n\nAssistant: b\n\nHuman: c\n\nAssistant: e ",
+        },
+    ],
+    ids=["trl", "ultrafeedback", "hh-rlhf"],
+)
+def test_whole_conversations_are_parted_where_their_last_answers_begin(
+    row: dict[str, Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text(json.dumps(row) + "\n")
+    table = read_table(file)
+    (example,), _ = labelled(table, chosen_columns(table, Prefer.columns, {}), Prefer().reader)
+    asked = [Message("user", "a"), Message("assistant", "b"), Message("user", "c")]
+    assert (of_text(example.text), example.label, example.pair) == (asked, "d", "e")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "rejected", "message"),
+    [
+        (messages("a", "b"), messages("x", "c"), "'rejected' differ before their last answers"),
+        (messages("a", "b", "c", "d"), messages("a", "b"), "expected the same beginning"),
+        (messages("a", "b"), messages("a", "b"), "the chosen and the rejected answer are the same"),
+        (messages("a"), messages("a", "b"), "'chosen' is not a conversation that ends with an ans"),
+        ("fine", "dull", "answers alone need a column 'prompt'"),
+        ("Human: a\n\nAssistant: b", None, "'rejected' is not a conversation"),
+        ("Human: a\n\nHuman: b", "Human: a", "message 2 is by 'user', expected assistant"),
+    ],
+)
+def test_conversations_without_a_common_beginning_are_refused(
+    chosen: Any, rejected: Any, message: str
+) -> None:
+    with pytest.raises(UserError) as raised:
+        Prefer().example({"chosen": chosen, "rejected": rejected}, WHOLE, "x.jsonl:3")
+    assert str(raised.value).startswith("x.jsonl:3: ")
+    assert message in str(raised.value)
+
+
+def test_a_prompt_that_its_conversations_lack_is_refused() -> None:
+    row = {"prompt": "z", "chosen": messages("a", "b"), "rejected": messages("a", "c")}
+    with pytest.raises(UserError, match="x:1: 'prompt' is not in the conversations"):
+        Prefer().example(row, COLUMNS, "x:1")
+
+
+def test_other_columns_are_named_and_a_conversation_is_answered_where_it_ends(
+    tmp_path: Path,
+) -> None:
+    run = make_run(tmp_path / "run", "decoder")
+    rows = [{"q": r["prompt"], "good": r["chosen"], "bad": r["rejected"]} for r in ROWS]
+    file = tmp_path / "pairs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    named = {"text": "q", "label": "good", "pair": "bad"}
+    out = tune(run, file, file, task="prefer", epochs=1, name="named", **named, **FAST).out
+    asked = [{"q": row["q"]} for row in rows]
+    assert len(predict(out, asked, device="cpu", progress=False).predictions) == 3
+    # Tuples are prompt, chosen and rejected; conversations need no prompt.
+    values = [tuple(row.values()) for row in ROWS]
+    tune(run, values, values, task="prefer", epochs=1, name="tuples", **FAST)
+    whole = [{k: messages(row["prompt"], row[k]) for k in ("chosen", "rejected")} for row in ROWS]
+    out = tune(run, whole, whole, task="prefer", epochs=1, name="whole", **FAST).out
+    how: dict[str, Any] = {"device": "cpu", "progress": False}
+    answers = predict(out, [row["prompt"] for row in ROWS], **how).predictions
+    file.write_text("".join(json.dumps(row) + "\n" for row in whole))
+    assert predict(out, file, text="chosen", **how).predictions == answers
 
 
 def test_both_answers_have_one_source(tmp_path: Path) -> None:
