@@ -11,6 +11,8 @@ import typer
 from foreword.cli import console
 from foreword.cli._options import Options
 
+PHONE = "telephone number"  # of the kinds of `foreword.data.personal`
+
 if TYPE_CHECKING:
     from foreword.data.personal import PersonalCounts
     from foreword.data.text_files import ReadSettings
@@ -25,8 +27,8 @@ class PrivacyOptions(Options):
         bool,
         typer.Option(
             "--privacy",
-            help="Also count strings that look personal: e-mail addresses, telephone numbers, "
-            "cards, accounts, IP addresses, keys.",
+            help="Also count strings that look personal: e-mail addresses, telephone numbers with "
+            "a country code, cards, accounts, IP addresses, keys of known services.",
         ),
     ] = False
     country: Annotated[
@@ -75,17 +77,29 @@ def as_json(personal: PersonalCounts) -> dict[str, Any]:
     return asdict(personal)
 
 
-def show(personal: PersonalCounts) -> None:
-    """Print the counts as a table."""
+def show(personal: PersonalCounts, country: str | None = None) -> None:
+    """Print the counts as a table.
+
+    Args:
+        personal: the counts.
+        country: whose telephone numbers were also found without a country code.
+    """
+    codes, phones = "+...", "a country code"
+    if country is not None:
+        codes, phones = f"{codes}, {country}", f"{phones}, or of {country}"
     rows = []
     for count in personal.counts:
         first = count.first.rpartition("/")[2]
         numbers = (f"{count.found:,}", f"{count.documents:,}")
-        rows.append([count.kind, *numbers, count.example, first])
+        kind = f"{PHONE} ({codes})" if count.kind == PHONE else count.kind
+        rows.append([kind, *numbers, count.example, first])
     console.table(
         "Strings that look personal", ["kind", "found", "documents", "such as", "first in"], rows
     )
     console.say(
         f"in {personal.documents:,} documents, {personal.bytes / 1e6:.3g} MB; a count of forms, so "
-        "some are none and others are missed; names and postal addresses are not looked for"
+        f"some are none and others are missed. Known forms: telephone numbers with {phones}; cards "
+        "and bank accounts with valid check digits; keys of known services, private keys, "
+        "passwords in URLs. Other secrets are not seen, such as a password in a sentence or a key "
+        "of another service; names and postal addresses are not looked for"
     )

@@ -122,7 +122,7 @@ def check(
             result = _check(request, Path(folder), display.stage, (rows, shown_tokens))
     except UserError:
         if personal is not None and not json:
-            _privacy.show(personal)  # minutes of counting, whatever else is wrong
+            _privacy.show(personal, privacy.country)  # minutes of counting, whatever else is wrong
         raise
     dial = request.dial
     if json:
@@ -135,7 +135,7 @@ def check(
             _show_dial(dial, result.setup.recipe)
         _show(result)
         if personal is not None:
-            _privacy.show(personal)
+            _privacy.show(personal, privacy.country)
 
 
 def _check(

@@ -320,6 +320,13 @@ def test_privacy_counts_what_looks_personal(
     assert run(["check", *words]) == 0
     captured = capsys.readouterr()
     assert "ja**@*******.***" in captured.out and "jane@example.org" not in captured.out
+    shown = " ".join((captured.out + captured.err).split())
+    assert "telephone number (+...)" in shown and "numbers with a country code" in shown
+    assert "keys of known services" in shown and "Other secrets are not seen" in shown
+    assert run(["check", *words, "--country", "US"]) == 0
+    captured = capsys.readouterr()
+    shown = " ".join((captured.out + captured.err).split())
+    assert "telephone number (+...," in shown and "with a country code, or of US" in shown
     # What was counted is shown too where the run is refused.
     monkeypatch.setattr(check, "_check", refused)
     assert run(["check", *words]) == 2
