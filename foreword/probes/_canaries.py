@@ -73,6 +73,11 @@ def candidates(text: str, count: int) -> list[str]:
     return [text, *(_with_digits(text, positions, secret) for secret in others)]
 
 
+def candidate_count(text: str, count: int) -> int:
+    """Return how many candidates `candidates` returns: fewer than `count` with few digits."""
+    return min(count, int(10 ** len(re.findall("[0-9]", text))))
+
+
 def exposure(canary: Canary, count: int, nats_of: Callable[[Sequence[str]], Array]) -> float:
     """Return log2(candidates) - log2(rank of the canary among them by its loss), in bits.
 

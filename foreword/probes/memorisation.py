@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from annotated_types import Interval
 
 from foreword import stored
 from foreword.errors import UserError
-from foreword.probes._canaries import Canary, exposure, read_canaries
+from foreword.probes._canaries import Canary, candidate_count, exposure, read_canaries
 from foreword.probes._contract import FilePath, Finding, ProbedModel, Row
 from foreword.probes._intervals import DRAWS, LEVEL, bootstrap, wilson
 from foreword.probes._marks import MAX_RUNS, run_style, title
@@ -50,8 +51,9 @@ class Memorisation(Ranged):
     of the training text (`--data books/ canaries.txt`); a line that occurs n times was planted n
     times. The exposure of a canary is log2(candidates) - log2(rank) in bits, its rank being that
     among sentences with other digits, by their loss. At log2(candidates) the secret can be read
-    from the model; about 1.4 is chance. A tokenizer trained on the canaries may spell them in fewer
-    tokens, which alone raises the exposure: `--untrained` shows by how much.
+    from the model; about 1.4 is chance. A canary of n digits has 10^n candidates at most, so one of
+    few digits has a lower limit: it is saved with each. A tokenizer trained on the canaries may
+    spell them in fewer tokens, which alone raises the exposure: `--untrained` shows by how much.
 
     Attributes:
         prefixes: numbers of tokens that a passage's continuation is asked for after.
@@ -103,7 +105,7 @@ class Memorisation(Ranged):
             title="memorisation: what a model has memorised of its training text",
             rows=rows,
             details=details,
-            notes=[*self._notes(models, texts), *_epochs_notes(models)],
+            notes=[*self._notes(models, texts, canaries), *_epochs_notes(models)],
             plot=lambda figure: _plot(figure, rows, details),
             measure="AUC",
             scores={row["run"]: row["AUC"] for row in rows},
@@ -133,7 +135,10 @@ class Memorisation(Ranged):
         return parts[0], parts[1]
 
     def _notes(
-        self, models: Sequence[ProbedModel], texts: Sequence[tuple[Array, Array]]
+        self,
+        models: Sequence[ProbedModel],
+        texts: Sequence[tuple[Array, Array]],
+        canaries: Sequence[Canary],
     ) -> list[str]:
         members, others = texts[0]
         notes = [
@@ -147,12 +152,19 @@ class Memorisation(Ranged):
                 f"written word for word after {max(self.prefixes)}; tokens: how many of these, on "
                 "average",
             )
-        if self.canaries:
+        if canaries:
             notes.append(
-                f"exposure: the mean over canaries, in bits; at most "
-                f"{np.log2(self.candidates):.3g} of {self.candidates:,} candidates"
+                f"exposure: the mean over canaries, in bits; at most {self._limits(canaries)}"
             )
         return notes
+
+    def _limits(self, canaries: Sequence[Canary]) -> str:
+        """Return the greatest exposure that canaries can have, by their number of candidates."""
+        counts = Counter(candidate_count(canary.text, self.candidates) for canary in canaries)
+        return ", ".join(
+            f"{np.log2(candidates):.3g} for {number:,} of {candidates:,} candidates"
+            for candidates, number in sorted(counts.items(), reverse=True)
+        )
 
 
 def _figures(
@@ -191,7 +203,9 @@ def _figures(
     ]
     for canary in canaries:
         bits = exposure(canary, probe.candidates, lambda texts: nats_of(prompted, texts))
-        figures.append(_record("exposure", canary.text, times=canary.times, value=bits))
+        limit = float(np.log2(candidate_count(canary.text, probe.candidates)))
+        record = {"times": canary.times, "value": bits, "limit": limit}
+        figures.append(_record("exposure", canary.text, **record))
     return figures
 
 
@@ -201,7 +215,7 @@ def _split(indices: Array, first: int) -> tuple[Array, Array]:
 
 def _record(what: str, text: str = "", **more: Any) -> dict[str, Any]:
     """Return a figure with the keys of all."""
-    keys = dict.fromkeys(("prefix", "times", "value", "low", "high"))
+    keys = dict.fromkeys(("prefix", "times", "value", "low", "high", "limit"))
     return {"what": what, "text": text, **keys, **more}
 
 

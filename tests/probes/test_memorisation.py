@@ -179,14 +179,18 @@ def test_a_model_that_tells_no_digits_apart_exposes_nothing() -> None:
 def test_planted_canaries_are_exposed_and_counted(tmp_path: Path) -> None:
     digits = [f"code {n}" for n in range(10)]
     model = overfitted(["code 7"], words=digits)
-    file = write(tmp_path / "canaries.txt", "code 7\n\ncode 7\ncode 3\n")
-    assert read_canaries(str(file)) == [Canary("code 7", 2), Canary("code 3", 1)]
+    file = write(tmp_path / "canaries.txt", "code 7\n\ncode 7\ncode 3\ncode 3 7\n")
+    planted = [("code 7", 2), ("code 3", 1), ("code 3 7", 1)]
+    assert read_canaries(str(file)) == [Canary(*each) for each in planted]
     train = write(tmp_path / "train.txt", text_of(1))
     probe = Memorisation((2,), 2, 6, str(train), str(file), 16)
     found = measure(tmp_path, probe, model)
     shown = [row for row in found.details if row["what"] == "exposure"]
-    assert [(row["text"], row["times"]) for row in shown] == [("code 7", 2), ("code 3", 1)]
+    assert [(row["text"], row["times"]) for row in shown] == planted
     assert shown[0]["value"] == math.log2(10) > shown[1]["value"]
+    assert [row["limit"] for row in shown] == [math.log2(10), math.log2(10), 4]
+    at_most = "at most 4 for 1 of 16 candidates, 3.32 for 2 of 10 candidates"
+    assert f"exposure: the mean over canaries, in bits; {at_most}" in found.notes
 
 
 @pytest.mark.parametrize(
