@@ -83,7 +83,7 @@ def probe(
         kind: `foreword.show("probes")` lists them; or a probe with its settings.
         settings: of the probe, by name; a suite's `files` are its questions.
         data: text to use, for a probe that reads text; default: each run's held-out text.
-        untrained: also probe each model with random weights.
+        untrained: also probe each model with random weights, but for count-based ones.
         out: folder for the result; default: that of each run.
         field: field of JSON or column of Parquet that holds the text.
         target: for parallel text, the field of the target side.
@@ -208,6 +208,7 @@ def measure(
         content = {**content, "details": [], "predictions": list(finding.predictions)}
     plot = _plot(finding)
     content["notes"] += [plot.note] if plot.note else []
+    content["notes"] += _unrandomised(models) if untrained else []
     content["of"] = {key: content[key] for key in ("runs", "settings")} | {"texts": list(texts)}
     saved = [dict(content) for _ in folders]  # the name may be another in each
     files = tuple(map(_saved_results.file_for, folders, saved))
@@ -246,13 +247,23 @@ def _opened(
         recipe = replace(recipe, read=_arguments.read_as(recipe.read, reading))
         trained = replace(trained, recipe=recipe)
         models.append(ProbedModel(label, trained, texts))
-        if untrained:
-            if trained.is_count_based:
-                raise UserError(
-                    f"--untrained: {path} is a count-based model without weights to randomise"
-                )
+        if untrained and not trained.is_count_based:
             models.append(ProbedModel(f"{label}, untrained", with_random_weights(trained), texts))
+    if untrained and all(model.trained.is_count_based for model in models):
+        raise UserError(
+            f"--untrained: {paths[0]} is a count-based model without weights to randomise"
+        )
     return models
+
+
+def _unrandomised(models: Sequence[ProbedModel]) -> list[str]:
+    """Return a line for each model that has no copy with random weights beside it."""
+    return [
+        f"{model.label}: a count-based model without weights to randomise, so it has no untrained "
+        "copy"
+        for model in models
+        if model.trained.is_count_based
+    ]
 
 
 def _plot(finding: Finding) -> Rendered:

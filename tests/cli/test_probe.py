@@ -96,3 +96,28 @@ def test_results_of_other_settings_get_files_of_their_own(
     assert [content["name"] for content in saved] == names
     assert [content["settings"]["positions"] for content in saved] == [4, 5]
     assert all(file.with_suffix(".png").is_file() for file in files)
+
+
+def test_an_n_gram_has_no_random_copy_beside_the_others(
+    make_run: Make,  # noqa: F811
+    refused: Refuse,  # noqa: F811
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plain = tmp_path / "counted.txt"
+    plain.write_text("he sat by the bank\nthe river was old\n" * 4, encoding="utf-8")
+    other = tmp_path / "other.txt"
+    other.write_text("the bank was old\n", encoding="utf-8")
+    counted = tmp_path / "counted"
+    names = ["--data", str(plain), "--heldout", str(other), "--out", str(counted), "--quiet"]
+    assert command(["pretrain", "ngram_ptb", "--set", "model.order=2", *names]) == 0
+    asked = tmp_path / "p.jsonl"
+    asked.write_text('{"text": "he sat by the bank"}\n{"text": "the river"}\n', encoding="utf-8")
+    suite = ["--suite", "lambada", "--data", str(asked), "--untrained"]
+    capsys.readouterr()
+    assert "without weights to randomise" in refused("evaluate", counted, *suite)
+    runs = [str(make_run("decoder")), str(counted)]
+    assert command(["evaluate", *runs, *suite, "--json", "--quiet"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [row["run"] for row in told["rows"]] == ["decoder", "decoder, untrained", "counted"]
+    assert any("counted: a count-based model without weights" in note for note in told["notes"])
