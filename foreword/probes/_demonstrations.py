@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from foreword.errors import UserError
-from foreword.probes._files import files_of
+from foreword.probes._files import files_of, rows_of
 from foreword.tuning.labelled import Columns, example_of
 from foreword.tuning.table import chosen_columns, read_table
 from foreword.tuning.table_files import FORMATS
@@ -106,7 +106,7 @@ def _read(files: str) -> list[tuple[str, str]]:
     for file in files_of(files, "probe.files", FORMATS):
         table = read_table(file)
         columns = chosen_columns(table, [Columns(), Columns("sentence", "label")], {})
-        for line, row in table.rows():
+        for line, row in rows_of(table, (columns.text, columns.label)):
             example = example_of(row, columns, f"{file}:{line}")
             if example is None or not example.label:
                 what = columns.text if example is None else columns.label

@@ -1,14 +1,15 @@
-"""The files that a probe's setting names."""
+"""The files that a probe's setting names, and their rows."""
 
 from __future__ import annotations
 
 import glob
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from foreword.data.text_files import COMPRESSIONS
 from foreword.errors import UserError
+from foreword.tuning.table import ExampleTable, Row
 
 Item = TypeVar("Item")
 
@@ -45,3 +46,51 @@ def files_of(source: str, setting: str, formats: Sequence[str]) -> list[Path]:
         if not files:
             raise UserError(f"{setting}: {source}: no such file or folder")
     return sorted(files)
+
+
+def file_of(source: str, setting: str) -> Path:
+    """Return the path of a file, which may not exist.
+
+    Raises:
+        UserError: it is a folder.
+    """
+    path = Path(source).expanduser()
+    if path.is_dir():
+        raise UserError(f"{setting}: {source}: a folder; name the file in it")
+    return path
+
+
+def rows_of(table: ExampleTable, required: Sequence[str] = ()) -> Iterator[Row]:
+    """Yield the line and the values of each row of a table.
+
+    Raises:
+        UserError: a column is missing, a row is broken, or a text holds half a character.
+    """
+    for name in required:
+        if name not in table.columns:
+            columns = ", ".join(table.columns)
+            raise UserError(f"{table.path}: no column '{name}'; its columns: {columns}")
+    for line, row in table.rows():
+        require_whole_characters(row, f"{table.path}:{line}")
+        yield line, row
+
+
+def require_whole_characters(value: Any, where: str) -> None:
+    """Check that the texts in a value, such as a row, can be written in UTF-8.
+
+    Raises:
+        UserError: one holds half a character, a lone surrogate, which JSON can spell.
+    """
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise UserError(
+                f"{where}: half a character (a lone surrogate); save the text again as UTF-8"
+            ) from None
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            require_whole_characters(part, where)
+    elif isinstance(value, list):
+        for part in value:
+            require_whole_characters(part, where)

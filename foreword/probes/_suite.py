@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.stats import binomtest
 
+from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import Finding, ProbedModel, Row
 from foreword.probes._intervals import LEVEL, bootstrap, bootstrap_each
@@ -23,6 +24,8 @@ from foreword.types import Array
 ALL = "all"  # the subset of all questions
 DRAWS = 1_000  # of a bootstrap
 TITLE_WIDTH = 44  # characters, over axes beside the names of subsets
+WITHOUT = "(no interval)"
+NO_INTERVAL = "no interval: a score that all draws share; other examples may still differ"
 CLOSENESS = 1e-6  # relative difference of two sums that are equal in float32
 
 
@@ -142,6 +145,7 @@ class Suite(Ranged, ABC):
             UserError: the questions cannot be read, or a model cannot do the suite.
         """
         questions = self.questions()
+        _require_own_total(questions, self.subset)
         methods = [self.method(model.trained) for model in models]
         rows: list[Row] = []
         predictions: list[Row] = []
@@ -161,7 +165,10 @@ class Suite(Ranged, ABC):
             notes += [f"{model.label}: {note}" for note in self.remarks(model.trained, questions)]
         notes += [self.caution] if self.caution else []
         notes.append(f"intervals: {LEVEL:.0%}, by bootstrap over the questions")
-        notes += _comparisons(answers_of, questions, self)
+        comparisons = list(_comparisons(answers_of, questions, self))
+        notes += comparisons
+        if any(map(self._lacks_interval, rows)) or any(WITHOUT in line for line in comparisons):
+            notes.append(NO_INTERVAL)
         return Finding(
             title=self.heading,
             rows=rows,
@@ -190,8 +197,8 @@ class Suite(Ranged, ABC):
                 "run": run,
                 self.subset: name,
                 self.measured: figures.pop(self.measured),
-                "low": low,
-                "high": high,
+                "low": None if math.isnan(low) else low,
+                "high": None if math.isnan(high) else high,
                 "chance": self.chance(asked),
             }
             for (key, figure), interval in zip(figures.items(), others, strict=True):
@@ -204,6 +211,8 @@ class Suite(Ranged, ABC):
     ) -> tuple[dict[str, float], list[tuple[float, float]]]:
         """Return each figure by name, what is `measured` first, and its interval.
 
+        The interval is (nan, nan) if all draws agree, which says nothing of other questions.
+
         Args:
             values: what `statistic` takes of each question, (questions, ...).
             more: what `further` takes.
@@ -214,7 +223,16 @@ class Suite(Ranged, ABC):
             return {self.measured: measured, **self.further(more[questions])}
 
         intervals = bootstrap_each(lambda indices: [*of(indices).values()], len(values), DRAWS)
-        return of(slice(None)), intervals
+        return of(slice(None)), [
+            (math.nan,) * 2 if _is_point(*ends) else ends for ends in intervals
+        ]
+
+    def _lacks_interval(self, row: Row) -> bool:
+        """Return whether a known figure of a row has no interval."""
+        ends = {"low": self.measured}
+        ends |= {key: key.removesuffix("_low") for key in row if key.endswith("_low")}
+        known = {low for low, of in ends.items() if row[of] is not None and not math.isnan(row[of])}
+        return any(row[low] is None for low in known)
 
     def _plot(self, figure: Any, rows: Sequence[Row]) -> None:
         """Plot the figure of each subset as bars with their intervals, the runs side by side."""
@@ -234,7 +252,7 @@ class Suite(Ranged, ABC):
                 np.arange(len(subsets)) + (n - (len(runs) - 1) / 2) * height,
                 value,
                 height=height,
-                xerr=np.clip([value - low, high - value], 0, None),
+                xerr=np.nan_to_num(np.clip([value - low, high - value], 0, None)),
                 error_kw={"elinewidth": 0.8, "ecolor": "0.3"},
                 color=run_style(n)["color"],
                 label=f"{run} ({of_run[-1][self.measured]:.3f})",
@@ -265,6 +283,21 @@ def best(scores: Sequence[float], right: int) -> tuple[int, float]:
     # Equal as far as float32 tells: texts of the same tokens may be in different batches.
     is_best = np.isclose(values, values.max(), rtol=CLOSENESS, atol=CLOSENESS)
     return int(values.argmax()), float(is_best[right] / is_best.sum())
+
+
+def _is_point(low: float, high: float) -> bool:
+    return math.isclose(low, high, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def _require_own_total(questions: Sequence[Question], kind: str) -> None:
+    """Check that no subset beside others has the name of the total.
+
+    Raises:
+        UserError: one has.
+    """
+    named = next((question.name for question in questions if question.subset == ALL), None)
+    if named is not None and any(question.subset != ALL for question in questions):
+        raise UserError(f"{named}: the {kind} '{ALL}' has the name of the total; rename it")
 
 
 def _predictions(
@@ -340,9 +373,11 @@ def paired(one: Array, other: Array, suite: Suite) -> str:
         len(one),
         DRAWS,
     )
-    summary = f"{suite.measured.replace('_', ' ')} {difference:+.3f} ({low:+.3f} to {high:+.3f})"
+    interval = WITHOUT if _is_point(low, high) else f"({low:+.3f} to {high:+.3f})"
+    summary = f"{suite.measured.replace('_', ' ')} {difference:+.3f} {interval}"
     if one.ndim > 1:
         return summary
     higher, lower = int((one > other).sum()), int((one < other).sum())
     p = float(binomtest(higher, higher + lower).pvalue) if higher + lower else 1.0
-    return f"{summary}; higher on {higher:,} questions, lower on {lower:,}, p = {p:.2g} (sign test)"
+    asked = "question" if higher == 1 else "questions"
+    return f"{summary}; higher on {higher:,} {asked}, lower on {lower:,}, p = {p:.2g} (sign test)"

@@ -10,7 +10,7 @@ from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, method_of
 from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import FilePath
-from foreword.probes._files import evenly, files_of
+from foreword.probes._files import evenly, files_of, rows_of
 from foreword.probes._scoring import score_groups
 from foreword.probes._suite import ALL, Answer, Question, Suite, best
 from foreword.ranges import CountOrZero
@@ -63,7 +63,7 @@ class Choice(Suite):
             table = read_table(file)
             columns = chosen_columns(table, task.columns, {})
             of_file = []
-            for line, row in table.rows():
+            for line, row in rows_of(table, [columns.text]):
                 example = task.example(row, columns, f"{file}:{line}")
                 if example is None:
                     raise UserError(f"{file}:{line}: no question in {columns.text}")

@@ -13,7 +13,7 @@ from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, method_of, score_passages, tokens_of
 from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import FilePath
-from foreword.probes._files import evenly, files_of
+from foreword.probes._files import evenly, files_of, rows_of
 from foreword.probes._frequency import occurrences, training_text
 from foreword.probes._scoring import score_groups
 from foreword.probes._suite import Answer, Question, Suite, best
@@ -74,7 +74,7 @@ class Cloze(Suite):
         source = self.files or str(DATA / f"cloze_{self.language}.jsonl")
         kinds: dict[str, list[Question]] = {}
         for file in files_of(source, "probe.files", FORMATS):
-            for line, row in read_table(file).rows():
+            for line, row in rows_of(read_table(file), (TEXT, ANSWER, ALTERNATIVES)):
                 kind = str(row.get(KIND) or file.name.partition(".")[0])
                 subset = f"{kind}: {row[GROUP]}" if self.by == "group" and row.get(GROUP) else kind
                 question = _question(row, subset, f"{file.name}:{line}", f"{file}:{line}")

@@ -14,7 +14,7 @@ from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, method_of, score_passages
 from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import FilePath
-from foreword.probes._files import evenly
+from foreword.probes._files import evenly, rows_of
 from foreword.probes._suite import ALL, Answer, Question, Suite
 from foreword.ranges import CountOrZero
 from foreword.tuning.labelled import label_of, text_of
@@ -22,6 +22,8 @@ from foreword.tuning.table import ExampleTable, read_table
 from foreword.types import Array
 
 LABELS = ("0", "1")  # unacceptable, acceptable
+BARE = ("0", "1", "2", "3")  # the columns of a file without a header
+GLUE, PUBLISHED = "dev.tsv", ("in_domain_dev.tsv", "out_of_domain_dev.tsv")
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,9 @@ class ColaZeroShot(Suite):
     sentence's `correct` is its share of such pairs.
 
     Attributes:
-        files: CoLA's `dev.tsv` or the folder it is in; or a file with columns `sentence` and
-            `label`, which is 1 if acceptable.
+        files: CoLA's folder: GLUE's, with `dev.tsv`, or as published, with `in_domain_dev.tsv` and
+            `out_of_domain_dev.tsv`, which together are GLUE's; or one such file; or a file with
+            columns `sentence` and `label`, which is 1 if acceptable.
         limit: number of sentences, evenly spaced; 0 for all.
 
     Reference: Warstadt et al. 2019; Lau et al. 2017.
@@ -53,20 +56,20 @@ class ColaZeroShot(Suite):
             UserError: there is no such file, a row has no sentence or no label, or all labels are
                 equal.
         """
-        file = Path(self.files).expanduser()
-        table = _read(file / "dev.tsv" if file.is_dir() else file)
-        text, label = ("sentence", "label") if "sentence" in table.columns else ("3", "1")
         questions = []
-        for line, row in table.rows():
-            where = f"{table.path}:{line}"
-            sentence = text_of(row.get(text), where).strip()
-            mark = label_of(row.get(label), where).strip()
-            if not sentence or mark not in LABELS:
-                raise UserError(f"{where}: expected a sentence and the label 0 or 1")
-            questions.append(Question(f"{table.path.name}:{line}", ALL, sentence, mark))
+        for file in (files := _files(self.files)):
+            table = _read(file)
+            text, label = ("3", "1") if table.columns == BARE else ("sentence", "label")
+            for line, row in rows_of(table, (text, label)):
+                where = f"{table.path}:{line}"
+                sentence = text_of(row.get(text), where).strip()
+                mark = label_of(row.get(label), where).strip()
+                if not sentence or mark not in LABELS:
+                    raise UserError(f"{where}: expected a sentence and the label 0 or 1")
+                questions.append(Question(f"{table.path.name}:{line}", ALL, sentence, mark))
         questions = list(evenly(questions, self.limit))
         if len({question.answer for question in questions}) < len(LABELS):
-            raise UserError(f"{table.path}: expected sentences of both labels, 0 and 1")
+            raise UserError(f"{files[0]}: expected sentences of both labels, 0 and 1")
         return questions
 
     def method(self, prompted: PromptedModel) -> str:
@@ -116,6 +119,24 @@ def pairs_in_order(scores: Array, is_high: Array) -> Array:
         below = ranks[in_class] - rankdata(scores[in_class])  # of the other class, ties one half
         shares[in_class] = below / others if sign > 0 else 1 - below / others
     return shares
+
+
+def _files(source: str) -> list[Path]:
+    """Return the files of sentences: a file, or those of CoLA's folder in either layout.
+
+    Raises:
+        UserError: a folder has neither.
+    """
+    path = Path(source).expanduser()
+    if not path.is_dir():
+        return [path]
+    for folder in (path, path / "raw"):
+        for names in ((GLUE,), PUBLISHED):
+            if files := [folder / name for name in names if (folder / name).is_file()]:
+                return files
+    raise UserError(
+        f"probe.files: {source}: neither {GLUE} nor {PUBLISHED[0]} in it; name the file to read"
+    )
 
 
 def _read(file: Path) -> ExampleTable:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from foreword.errors import UserError
 from foreword.probes._bias import PreferenceSuite
 from foreword.probes._contract import FilePath
-from foreword.probes._files import evenly
+from foreword.probes._files import evenly, file_of, rows_of
 from foreword.probes._suite import Question
 from foreword.ranges import CountOrZero
 from foreword.tuning.labelled import text_of
@@ -44,9 +44,9 @@ class CrowsPairs(PreferenceSuite):
         Raises:
             UserError: there is no such file, or a row lacks a sentence.
         """
-        table = read_table(self.files)
+        table = read_table(file_of(self.files, "probe.files"))
         kinds: dict[str, list[Question]] = {}
-        for line, row in table.rows():
+        for line, row in rows_of(table, (MORE, LESS)):
             where = f"{table.path}:{line}"
             more, less = (text_of(row.get(column), where).strip() for column in (MORE, LESS))
             if not more or not less:

@@ -12,7 +12,7 @@ from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, method_of, score_passages
 from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import FilePath
-from foreword.probes._files import evenly, files_of
+from foreword.probes._files import evenly, files_of, rows_of
 from foreword.probes._suite import Answer, Question, Suite
 from foreword.ranges import CountOrZero
 from foreword.tuning.labelled import text_of
@@ -57,7 +57,7 @@ class Lama(Suite):
         """
         relations: dict[str, dict[tuple[str, str], Question]] = {}
         for file in _files(self.files):
-            for line, row in read_table(file).rows():
+            for line, row in rows_of(read_table(file), (SENTENCES, ANSWER)):
                 where = f"{file}:{line}"
                 sentence, answer = _sentence(row, where), text_of(row.get(ANSWER), where).strip()
                 if not answer:

@@ -11,7 +11,7 @@ from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, method_of, score_passages
 from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import FilePath
-from foreword.probes._files import evenly, files_of
+from foreword.probes._files import evenly, files_of, rows_of
 from foreword.probes._suite import ALL, Answer, Question, Suite
 from foreword.ranges import CountOrZero
 from foreword.tuning.labelled import text_of
@@ -49,7 +49,7 @@ class Lambada(Suite):
         """
         questions = []
         for file in files_of(self.files, "probe.files", FORMATS):
-            for line, row in read_table(file).rows():
+            for line, row in rows_of(read_table(file), [TEXT]):
                 text = text_of(row.get(TEXT), f"{file}:{line}").strip()
                 before, _, word = text.rpartition(" ")
                 if not before.strip():

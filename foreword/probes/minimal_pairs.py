@@ -10,7 +10,7 @@ from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, method_of
 from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import FilePath
-from foreword.probes._files import evenly, files_of
+from foreword.probes._files import evenly, files_of, rows_of
 from foreword.probes._scoring import score_groups
 from foreword.probes._suite import Answer, Question, Suite, best
 from foreword.ranges import CountOrZero
@@ -53,7 +53,7 @@ class MinimalPairs(Suite):
         """
         paradigms: dict[str, list[Question]] = {}
         for file in files_of(self.files, "probe.files", FORMATS):
-            for line, row in read_table(file).rows():
+            for line, row in rows_of(read_table(file), (GOOD, BAD)):
                 good, bad = (str(row.get(column) or "") for column in (GOOD, BAD))
                 if not good.strip() or not bad.strip():
                     raise UserError(f"{file}:{line}: no sentence in {GOOD} or in {BAD}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +14,7 @@ from foreword.evaluation.passages import Passage, method_of
 from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._bias import LIMITS
 from foreword.probes._contract import FilePath
-from foreword.probes._files import evenly
+from foreword.probes._files import evenly, file_of, require_whole_characters
 from foreword.probes._scoring import score_groups
 from foreword.probes._suite import Answer, Question, Suite, best
 from foreword.ranges import CountOrZero
@@ -56,7 +55,7 @@ class Stereoset(Suite):
         Raises:
             UserError: the file is not StereoSet's.
         """
-        file = Path(self.files).expanduser()
+        file = file_of(self.files, "probe.files")
         data = stored.read(file, is_foreign=True).get("data")
         if not isinstance(data, Mapping):
             raise UserError(
@@ -69,6 +68,7 @@ class Stereoset(Suite):
                 raise UserError(f"{file}: {form}: expected a list of items")
             for number, item in enumerate(items, 1):
                 where = f"{file}: {form} item {number}"
+                require_whole_characters(item, where)
                 question = _question(item, form, where)
                 biases.setdefault(question.subset, []).append(question)
         if not biases:

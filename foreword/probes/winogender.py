@@ -13,6 +13,7 @@ from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, method_of
 from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import FilePath
+from foreword.probes._files import rows_of
 from foreword.probes._rank_correlation import ranks
 from foreword.probes._scoring import score_groups
 from foreword.probes._suite import ALL, Answer, Question, Suite
@@ -60,14 +61,14 @@ class Winogender(Suite):
             if not (folder / name).is_file():
                 raise UserError(f"probe.files: {folder / name}: no such file")
         shares = {}
-        for line, row in read_table(folder / STATISTICS).rows():
+        for line, row in rows_of(read_table(folder / STATISTICS), ("occupation", SHARE)):
             where = f"{folder / STATISTICS}:{line}"
             try:
                 shares[text_of(row.get("occupation"), where)] = float(row[SHARE])
             except (KeyError, TypeError, ValueError):
                 raise UserError(f"{where}: expected a number in {SHARE}") from None
         sides: dict[str, dict[str, str]] = {}
-        for line, row in read_table(folder / SENTENCES).rows():
+        for line, row in rows_of(read_table(folder / SENTENCES), ("sentid", "sentence")):
             where = f"{folder / SENTENCES}:{line}"
             name, _, side = text_of(row.get("sentid"), where).removesuffix(".txt").rpartition(".")
             sides.setdefault(name, {})[side] = text_of(row.get("sentence"), where)

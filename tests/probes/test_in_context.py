@@ -171,7 +171,8 @@ def test_each_number_of_examples_counts_alike_whatever_its_draws(
     for name in ("lowest", "highest"):  # one draw without examples beside each of the five
         assert together[name] == pytest.approx(np.mean([row[name] for row in alone]))
     for row in (*alone, together):
-        assert row["calibrated_low"] <= row["calibrated"] <= row["calibrated_high"]
+        if row["calibrated_low"] is not None:  # two questions may be answered alike
+            assert row["calibrated_low"] <= row["calibrated"] <= row["calibrated_high"]
 
 
 def test_a_question_asked_in_several_ways_counts_once_in_intervals_and_tests() -> None:
@@ -247,5 +248,5 @@ def test_too_few_examples_or_other_labels_are_refused(reviews: str) -> None:
     with pytest.raises(UserError, match="expected two labels or more, got 1"):
         InContext("classify", files=str(one)).questions()
     one.write_text('{"text": "a"}\n', encoding="utf-8")
-    with pytest.raises(UserError, match=r"one\.jsonl:1: nothing in label"):
+    with pytest.raises(UserError, match=r"one\.jsonl: no column 'label'; its columns: text"):
         InContext("translate", files=str(one)).questions()

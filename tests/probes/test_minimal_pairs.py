@@ -154,7 +154,7 @@ def test_the_file_names_a_paradigm_without_a_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"sentence_good": "a"}\n', r"pairs.jsonl:1: no sentence in sentence_good or"),
+        ('{"sentence_good": "a"}\n', r"pairs.jsonl: no column 'sentence_bad'; its"),
         ('{"sentence_good": "a", "sentence_bad": " "}\n', r"pairs.jsonl:1: no sentence"),
         ('{"sentence_good": "a",\n', r"pairs.jsonl:1: not JSON"),
         ("", r"pairs.jsonl: is empty"),

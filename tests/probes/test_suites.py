@@ -23,9 +23,12 @@ from foreword.probes._suite import Suite, best, paired
 from foreword.probes.choice import Choice
 from foreword.probes.cloze import Cloze
 from foreword.probes.cola_zero_shot import ColaZeroShot, pairs_in_order
+from foreword.probes.crows_pairs import CrowsPairs
 from foreword.probes.in_context import InContext
 from foreword.probes.lama import Lama
 from foreword.probes.lambada import Lambada
+from foreword.probes.minimal_pairs import MinimalPairs
+from foreword.probes.stereoset import Stereoset
 from foreword.runs.trained_model import open_run
 
 Make = Callable[[str], Path]
@@ -162,13 +165,31 @@ def test_cola_is_read_as_it_was_published(decoder: ProbedModel, tmp_path: Path) 
         assert found.scores == {"m": float(first > second)}
 
 
+@pytest.mark.parametrize("inner", ["", "raw"])
+def test_colas_folder_as_published_is_read(inner: str, tmp_path: Path) -> None:
+    (tmp_path / inner).mkdir(exist_ok=True)
+    for part, label in (("in", 1), ("out_of", 0)):
+        file = tmp_path / inner / f"{part}_domain_dev.tsv"
+        file.write_text(f"gj04\t{label}\t\tthe bank\n", encoding="utf-8")
+    names = [question.name for question in ColaZeroShot(str(tmp_path)).questions()]
+    assert names == ["in_domain_dev.tsv:1", "out_of_domain_dev.tsv:1"]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=r"neither dev\.tsv nor in_domain_dev\.tsv in it; name the"):
+        ColaZeroShot(str(tmp_path / "empty")).questions()
+
+
 @pytest.mark.parametrize(
     ("suite", "row", "message"),
     [
         (Lambada, {"text": "one"}, "expected two words or more"),
-        (Lambada, {"words": "one two"}, "expected two words or more"),
+        (Lambada, {"words": "one two"}, "no column 'text'; its columns: words"),
         (Lama, {"masked_sentences": ["no blank"], "obj_label": "x"}, "expected one"),
-        (Lama, {"masked_sentences": ["a [MASK]"]}, "no answer in obj_label"),
+        (Lama, {"masked_sentences": ["a [MASK]"], "obj_label": ""}, "no answer in obj_label"),
+        (Lama, {"masked_sentences": ["a [MASK]"]}, "no column 'obj_label'; its columns: masked"),
+        (MinimalPairs, {"text": "one two"}, "no column 'sentence_good'; its columns: text"),
+        (CrowsPairs, {"a": "1", "b": "2"}, "no column 'sent_more'; its columns: a, b"),
+        (Cloze, {"text": "a ___", "answer": "b"}, "no column 'alternatives'; its columns: text, a"),
+        (ColaZeroShot, {"text": "a", "label": "1"}, "no column 'sentence'; its columns: text, l"),
         (Choice, {"question": "q", "choices": ["a"], "answer": "A"}, "at least two options"),
         (Choice, {"question": "q", "choices": ["a", "b"]}, "no answer in"),
         (ColaZeroShot, {"sentence": "a", "label": "2"}, "the label 0 or 1"),
@@ -180,8 +201,71 @@ def test_bad_rows_are_refused_in_one_line(
 ) -> None:
     file = lines(tmp_path / "rows.jsonl", row)
     with pytest.raises(UserError, match=message) as error:
-        suite(str(file)).questions()
+        suite(files=str(file)).questions()
     assert str(error.value).startswith(str(file)) and "\n" not in str(error.value)
+
+
+HALF = "a \ud800 b"  # as JSON can spell it
+
+
+@pytest.mark.parametrize(
+    ("suite", "row"),
+    [
+        (Choice, {"query": HALF, "gold": 0, "choices": ["x", "y"]}),
+        (Choice, {"query": "q", "gold": 0, "choices": ["x", HALF]}),
+        (Lambada, {"text": HALF}),
+        (Lama, {"masked_sentences": [f"{HALF} [MASK]"], "obj_label": "x"}),
+        (MinimalPairs, {"sentence_good": HALF, "sentence_bad": "a"}),
+        (CrowsPairs, {"sent_more": HALF, "sent_less": "a"}),
+        (Cloze, {"text": f"{HALF} ___", "answer": "x", "alternatives": ["y"]}),
+        (ColaZeroShot, {"sentence": HALF, "label": "1"}),
+    ],
+)
+def test_half_a_character_is_refused_with_its_line(
+    suite: type[Lambada], row: object, tmp_path: Path
+) -> None:
+    file = lines(tmp_path / "s.jsonl", row)
+    with pytest.raises(UserError, match=r"s\.jsonl:1: half a character \(a lone surrogate\)"):
+        suite(files=str(file)).questions()
+
+
+def test_half_a_character_in_stereoset_is_refused_with_its_item(tmp_path: Path) -> None:
+    sentences = [{"gold_label": "stereotype", "sentence": HALF}]
+    item = {"id": "1", "bias_type": "race", "context": "c", "sentences": sentences}
+    file = lines(tmp_path / "dev.json", {"data": {"intrasentence": [item]}})
+    with pytest.raises(UserError, match="intrasentence item 1: half a character"):
+        Stereoset(str(file)).questions()
+
+
+@pytest.mark.parametrize("suite", [CrowsPairs, Stereoset])
+def test_a_folder_is_refused_where_a_file_is_read(suite: type[Lambada], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"probe\.files: .*: a folder; name the file in it"):
+        suite(str(tmp_path)).questions()
+
+
+def test_a_subset_with_the_name_of_the_total_is_refused(
+    decoder: ProbedModel, tmp_path: Path
+) -> None:
+    pair = {"sentence_good": "the bank", "sentence_bad": "bank the"}
+    file = lines(tmp_path / "p.jsonl", {**pair, "UID": "x"}, {**pair, "UID": "all"})
+    with pytest.raises(
+        UserError, match=r"p\.jsonl:2: the paradigm 'all' has the name of the total"
+    ):
+        MinimalPairs(str(file)).measure([decoder])
+
+
+def test_a_score_that_all_draws_share_has_no_interval(decoder: ProbedModel, tmp_path: Path) -> None:
+    rows = [{"text": "he sat by the bank"}] * 3
+    other = replace(decoder, label="o")
+    found = Lambada(str(lines(tmp_path / "p.jsonl", *rows))).measure([decoder, other])
+    for row in found.rows:
+        assert row["low"] is row["high"] is row["perplexity_low"] is None
+        assert row["accuracy"] in (0, 1) and row["perplexity"] > 0
+    assert found.notes[-1].startswith("no interval: a score that all draws share")
+    assert "m against o: accuracy +0.000 (no interval); higher on 0 questions" in found.notes[-2]
+    varied = lines(tmp_path / "v.jsonl", rows[0], {"text": "the old river"})
+    found = Lambada(str(varied)).measure([decoder])
+    assert found.rows[0]["perplexity_low"] < found.rows[0]["perplexity_high"]
 
 
 def test_evaluate_asks_runs_and_saves_every_answer(
