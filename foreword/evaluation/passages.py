@@ -27,7 +27,8 @@ class Passage:
     """A part of a text, and what stands before and after it, spaces included.
 
     Attributes:
-        text: the part that is scored; with spaces around it, which are moved out.
+        text: the part that is scored; perhaps with spaces around it. Those before it are part of
+            its first word, those after it are moved out.
         before: the text before it.
         after: the text after it.
     """
@@ -43,9 +44,14 @@ class Passage:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The first character of the part in the whole text, and the one after its last."""
+        """The first character of the part without spaces, and the one after its last."""
         begin = len(self.before) + len(self.text) - len(self.text.lstrip())
         return begin, max(begin, len(self.before) + len(self.text.rstrip()))
+
+    @property
+    def given(self) -> int:
+        """The number of characters before the part and the spaces in front of it."""
+        return len(self.whole[: self.span[0]].rstrip())
 
 
 @dataclass(frozen=True)
@@ -181,13 +187,20 @@ def tokens_of(prompted: PromptedModel, passage: Passage) -> tuple[int, ...]:
 
 
 def _encoded(prompted: PromptedModel, passage: Passage) -> tuple[Array, int, int]:
-    """Return the tokens of the whole text, the passage's first, and the one after its last."""
+    """Return the tokens of the whole text, the passage's first, and the one after its last.
+
+    A space before the passage may be a token of its own. It is the passage's, as it is part of the
+    first token of other words: else options that split differently would not compare.
+    """
     begin, end = passage.span
     ids, offsets = prompted.tokenizer.encode_with_offsets(passage.whole)
     where = np.flatnonzero((offsets[:, 1] > begin) & (offsets[:, 0] < end))
     if not len(where):
         raise UserError(f"{prompted.name}: no token for {passage.text!r:.60}")
-    return ids, int(where[0]), int(where[-1]) + 1
+    first = int(where[0])
+    while first and offsets[first - 1, 0] >= passage.given:
+        first -= 1
+    return ids, first, int(where[-1]) + 1
 
 
 def _plan(prompted: PromptedModel, passage: Passage) -> _Plan:

@@ -9,16 +9,39 @@ import pytest
 import torch
 
 from foreword.errors import UserError
-from foreword.evaluation.passages import Passage, method_of, score_passages
+from foreword.evaluation.passages import Passage, method_of, score_passages, tokens_of
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.scorer import padded
 from foreword.evaluation.scoring import score
 from foreword.nn.masks import CausalMask
 from foreword.text.tokenizer import Tokenizer
+from foreword.text.tokenizers._contract import TokenizerKind
+from foreword.text.tokenizers.bpe import BPE
+from foreword.text.tokenizers.char import Char
+from foreword.text.tokenizers.unigram import Unigram
+from foreword.text.tokenizers.word import Word
+from foreword.text.tokenizers.wordpiece import WordPiece
 from foreword.types import Array, Batch
-from tests.evaluation.conftest import FAMILIES
+from tests.evaluation.conftest import FAMILIES, TEXTS
 
 TEXT = Passage(" the mat.", before="The cat sat on", after=" The dog ran.")
+
+TOKENIZERS: dict[str, TokenizerKind] = {
+    "bpe": BPE(vocab=380),
+    "unigram": Unigram(vocab=150),
+    "wordpiece": WordPiece(vocab=200),
+    "word": Word(min_count=1),
+    "char": Char(),
+}
+
+
+@pytest.fixture(scope="module", params=TOKENIZERS)
+def any_tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    return TOKENIZERS[request.param].train(TEXTS * 4)
+
+
+def pieces(prompted: PromptedModel, passage: Passage) -> list[str]:
+    return [prompted.tokenizer.token(i) for i in tokens_of(prompted, passage)]
 
 
 def causal_table(prompted: PromptedModel, ids: Array) -> Array:
@@ -136,6 +159,75 @@ def test_a_passage_without_a_token_is_refused(
     prompted = make_prompted("decoder")
     with pytest.raises(UserError, match="no token for ' '"):
         one(prompted, Passage(" ", before="The cat"))
+
+
+@pytest.mark.parametrize("option", [" cat", " mat", " bird", " on", "s", ",", " , and", "\nThe"])
+def test_a_passage_has_all_that_it_adds_to_the_text_before_it(
+    make_prompted: Callable[..., PromptedModel], any_tokenizer: Tokenizer, option: str
+) -> None:
+    prompted = make_prompted("decoder", text=any_tokenizer)
+    before = "The dog sat on the log"
+    given = any_tokenizer.encode(before)
+    whole = any_tokenizer.encode(before + option)
+    if whole[: len(given)].tolist() != given.tolist():
+        pytest.skip("the option changes the tokens before it")
+    assert tokens_of(prompted, Passage(option, before)) == tuple(whole[len(given) :])
+    # A space of the text before is the passage's too.
+    assert tokens_of(prompted, Passage("cat", f"{before} ")) == tokens_of(
+        prompted, Passage(" cat", before)
+    )
+    total = one(prompted, Passage(before + option))[0] - one(prompted, Passage(before))[0]
+    assert one(prompted, Passage(option, before))[0] == pytest.approx(total, abs=1e-4)
+
+
+def test_a_passage_at_the_beginning_has_all_tokens(
+    make_prompted: Callable[..., PromptedModel], any_tokenizer: Tokenizer
+) -> None:
+    prompted = make_prompted("decoder", text=any_tokenizer)
+    for text in ("The cat", " The cat", "at"):
+        assert tokens_of(prompted, Passage(text)) == tuple(any_tokenizer.encode(text))
+
+
+def test_options_with_a_space_token_and_in_one_token_are_told_apart_from_the_text_around(
+    make_prompted: Callable[..., PromptedModel], bpe: Tokenizer
+) -> None:
+    prompted = make_prompted("decoder", text=bpe)
+    around = ("The dog saw the", ", and ran")
+    assert pieces(prompted, Passage(" cat", *around)) == ["·cat"]
+    assert pieces(prompted, Passage(" mat", *around)) == ["·", "m", "at"]
+    assert pieces(prompted, Passage("mat", "The dog saw the ", around[1])) == ["·", "m", "at"]
+    # Neither the space after it nor a word before it, or the beginning of its own word.
+    assert pieces(prompted, Passage(" cat", "The dog saw the", " mat")) == ["·cat"]
+    assert pieces(prompted, Passage("at", "The dog saw the m")) == ["at"]
+    assert pieces(prompted, Passage(",", "The dog saw the mat")) == [","]
+
+
+def test_a_masked_model_hides_a_word_with_its_space_token(
+    make_prompted: Callable[..., PromptedModel], bpe: Tokenizer
+) -> None:
+    prompted = make_prompted("encoder", length=64, text=bpe)
+    passage = Passage(" mat", "The cat sat on the", ", and ran")
+    ids = np.concatenate([prompted.bos, bpe.encode(passage.whole), prompted.eos])
+    first = len(prompted.bos) + len(bpe.encode(passage.before))
+    total = 0.0
+    for place in range(first, first + 3):  # the space, m, at
+        masked = ids.copy()
+        masked[place : first + 3] = prompted.vocab.id("[MASK]")
+        states = prompted.run_backbone(prompted.encoding_batch(padded([masked]))).states
+        total += float(prompted.logits(states).log_softmax(-1)[0, place, ids[place]])
+    assert one(prompted, passage)[0] == pytest.approx(total, abs=1e-4)
+
+
+def test_a_sentinel_stands_for_a_word_with_its_space_token(
+    make_prompted: Callable[..., PromptedModel],
+) -> None:
+    text = Unigram(vocab=150).train(TEXTS * 4)
+    prompted = make_prompted("encoder_decoder", text=text)
+    passage = Passage(" on", "The cat sat", " the mat.")
+    assert pieces(prompted, passage) == ["·", "o", "n"]
+    expected = score(prompted, "<extra_id_0> on", "The cat sat<extra_id_0> the mat.")
+    assert expected.tokens[1:-1] == ("·", "o", "n")
+    assert one(prompted, passage)[0] == pytest.approx(expected.log_probs[1:-1].sum(), abs=1e-4)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
