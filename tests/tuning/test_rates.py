@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -61,12 +61,22 @@ class Tuner:
         return cast("TuneResult", FakeResult([row]))
 
 
-def choose(tuner: Tuner, **settings: Any) -> tuple[TuneResult, RateChoice]:
+@dataclass(frozen=True)
+class Perplexed(Classify):
+    """A task with a score of which the lower one is better."""
+
+    lower_is_better: ClassVar[tuple[str, ...]] = ("perplexity",)
+
+
+def choose(
+    tuner: Tuner, task: Classify | None = None, **settings: Any
+) -> tuple[TuneResult, RateChoice]:
     rates = Rates(VALUES, settings.pop("chosen_on", "train"))
     train = settings.pop("train", TRAIN)
     stage = cast("Callable[[str], Any]", lambda name: None)
     given = TuneSettings(seeds=3, **settings)
-    return tune_at_best_rate(tuner, cast("Any", None), Classify(), train, DEV, given, rates, stage)
+    task = task or Classify()
+    return tune_at_best_rate(tuner, cast("Any", None), task, train, DEV, given, rates, stage)
 
 
 def test_trials_see_neither_the_dev_set_nor_the_examples_that_score_them() -> None:
@@ -93,7 +103,8 @@ def test_the_metric_that_chooses_can_be_named() -> None:
 
 
 def test_the_lowest_perplexity_is_the_best() -> None:
-    assert choose(Tuner(dict(SCORES)), metric="perplexity")[1].chosen == 1e-4
+    tuner = Tuner(dict(SCORES))
+    assert choose(tuner, Perplexed(), metric="perplexity")[1].chosen == 1e-4
 
 
 def test_a_rate_whose_score_is_no_number_is_not_chosen() -> None:
