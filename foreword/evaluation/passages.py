@@ -64,12 +64,14 @@ class PassageScore:
         unknown: how many of them are [UNK].
         ranks: for each token, how many others are at least as likely, (tokens,) int64; empty if not
             asked for.
+        is_cut: whether the model had no room for all of the text, and read a part of it.
     """
 
     nats: float
     tokens: int
     unknown: int
     ranks: Array
+    is_cut: bool = False
 
     @property
     def is_likeliest(self) -> bool:
@@ -83,6 +85,7 @@ class _Plan(NamedTuple):
     items: Sequence[ScoringItem]
     counts: Sequence[int]
     unknown: int
+    is_cut: bool
 
 
 def method_of(prompted: PromptedModel, *, ranks: bool = False) -> str:
@@ -112,6 +115,11 @@ def method_of(prompted: PromptedModel, *, ranks: bool = False) -> str:
             f"{able}, trained on texts",
         )
     return BLANKS if prompted.uses_sentinels else CONDITIONAL
+
+
+def room_of(prompted: PromptedModel) -> int | None:
+    """Return the number of tokens, special ones included, that a model reads of a text at once."""
+    return prompted.limit if prompted.answers else prompted.max_context
 
 
 def score_passages(
@@ -157,13 +165,13 @@ def score_passages(
     if not ranks:
         for plan, scored in _by_plan(plans, scorer.log_probs(items())):
             yield PassageScore(
-                float(scored.sum()), len(scored), plan.unknown, np.empty(0, np.int64)
+                float(scored.sum()), len(scored), plan.unknown, np.empty(0, np.int64), plan.is_cut
             )
         return
     for plan, scored in _by_plan(plans, scorer.log_probs_and_ranks(items())):
         nats, token_ranks = scored.T
         yield PassageScore(
-            float(nats.sum()), len(scored), plan.unknown, token_ranks.astype(np.int64)
+            float(nats.sum()), len(scored), plan.unknown, token_ranks.astype(np.int64), plan.is_cut
         )
 
 
@@ -207,16 +215,19 @@ def _plan(prompted: PromptedModel, passage: Passage) -> _Plan:
     ids, first, stop = _encoded(prompted, passage)
     most = len(ids) + 1  # tokens that count in an item
     if prompted.detects_replacements:
-        items = _genuine(prompted, ids, first, stop)
+        items, is_cut = _genuine(prompted, ids, first, stop)
     elif prompted.continues:  # perhaps in place too, as GPT-BERT
-        items, stop = _causal(prompted, ids, first), len(ids)
+        items, is_cut = _causal(prompted, ids, first)
+        stop = len(ids)
     elif prompted.fills_in_place:
-        items, most = _masked(prompted, ids, first, stop), 1
+        items, is_cut = _masked(prompted, ids, first, stop)
+        most = 1
     elif prompted.uses_sentinels:
         has_context = bool(passage.before.strip() or passage.after.strip())
-        items = _blanks(prompted, ids, first, stop, has_context=has_context)
+        items, is_cut = _blanks(prompted, ids, first, stop, has_context=has_context)
     else:
-        items, stop = _answer(prompted, ids, first), len(ids)
+        items, is_cut = _answer(prompted, ids, first)
+        stop = len(ids)
     counts = [min(most, int(item.is_scored.sum())) for item in items]
     if not sum(counts):
         raise UserError(
@@ -224,10 +235,13 @@ def _plan(prompted: PromptedModel, passage: Passage) -> _Plan:
             "token of a text; give a longer one"
         )
     unknown = prompted.vocab.special.get("[UNK]", -1)
-    return _Plan(items, counts, int((ids[first:stop] == unknown).sum()))
+    return _Plan(items, counts, int((ids[first:stop] == unknown).sum()), is_cut)
 
 
-def _causal(prompted: PromptedModel, ids: Array, first: int) -> list[ScoringItem]:
+# Each of these returns the items, and whether the model has no room for all of the text.
+
+
+def _causal(prompted: PromptedModel, ids: Array, first: int) -> tuple[list[ScoringItem], bool]:
     """Return items that score the tokens from `first` on, given those before them."""
     whole = np.concatenate([prompted.prompt_prefix, ids])
     first = max(1, first + len(prompted.prompt_prefix))
@@ -235,7 +249,7 @@ def _causal(prompted: PromptedModel, ids: Array, first: int) -> list[ScoringItem
     start = max(0, len(whole) - 1 - width)  # the last window, which has the longest context
     if first > start:
         position = np.arange(start, len(whole))
-        return [ScoringItem(whole[start:], position >= first)]
+        return [ScoringItem(whole[start:], position >= first)], start > 0
     items = []
     for window in scoring_windows(len(whole) - 1, width, max(1, width // 2), both_sides=False):
         read = whole[window.start : window.start + width + 1]
@@ -243,10 +257,12 @@ def _causal(prompted: PromptedModel, ids: Array, first: int) -> list[ScoringItem
         is_scored = (window.first < position) & (position <= window.stop) & (position >= first)
         if is_scored.any():
             items.append(ScoringItem(read, is_scored))
-    return items
+    return items, start > 0
 
 
-def _masked(prompted: PromptedModel, ids: Array, first: int, stop: int) -> list[ScoringItem]:
+def _masked(
+    prompted: PromptedModel, ids: Array, first: int, stop: int
+) -> tuple[list[ScoringItem], bool]:
     """Return an item for each token, in which it and the rest of its word are masked.
 
     All masked tokens are predicted, since some models see those that are not; the first counts.
@@ -263,10 +279,12 @@ def _masked(prompted: PromptedModel, ids: Array, first: int, stop: int) -> list[
             place = window.start + np.arange(len(read))
             is_hidden = (place >= position) & (place < end)
             items.append(ScoringItem(read, is_hidden, np.where(is_hidden, mask, read)))
-    return items
+    return items, len(whole) > width
 
 
-def _genuine(prompted: PromptedModel, ids: Array, first: int, stop: int) -> list[ScoringItem]:
+def _genuine(
+    prompted: PromptedModel, ids: Array, first: int, stop: int
+) -> tuple[list[ScoringItem], bool]:
     """Return items that score tokens as genuine."""
     whole = np.concatenate([prompted.bos, ids, prompted.eos])
     first, stop = first + len(prompted.bos), stop + len(prompted.bos)
@@ -278,12 +296,12 @@ def _genuine(prompted: PromptedModel, ids: Array, first: int, stop: int) -> list
         is_scored = (place >= max(window.first, first)) & (place < min(window.stop, stop))
         if is_scored.any():
             items.append(ScoringItem(read, is_scored))
-    return items
+    return items, len(whole) > width
 
 
 def _blanks(
     prompted: PromptedModel, ids: Array, first: int, stop: int, *, has_context: bool
-) -> list[ScoringItem]:
+) -> tuple[list[ScoringItem], bool]:
     """Return items in which a sentinel stands for the part, or for each of its words in turn."""
     sentinel = prompted.vocab.sentinels[:1]
     blanks = [(first, stop)]
@@ -293,22 +311,26 @@ def _blanks(
             end = _end_of_word(prompted, ids, begin, stop)
             blanks.append((begin, end))
             begin = end
-    items = []
+    items, is_cut = [], False
     for begin, end in blanks:
-        text = _cut(prompted, np.concatenate([ids[:begin], sentinel, ids[end:]]), begin)
+        whole = np.concatenate([ids[:begin], sentinel, ids[end:]])
+        text = _cut(prompted, whole, begin)
+        is_cut |= len(text) < len(whole)
         target = np.concatenate([sentinel, ids[begin:end]])
         prompted.check_length(len(target))
         items.append(ScoringItem(target, np.arange(len(target)) > 0, prompted.source_of(text)))
-    return items
+    return items, is_cut
 
 
-def _answer(prompted: PromptedModel, ids: Array, first: int) -> list[ScoringItem]:
+def _answer(prompted: PromptedModel, ids: Array, first: int) -> tuple[list[ScoringItem], bool]:
     """Return the item that scores the tokens from `first` on as the answer to those before."""
     first = max(1, first)
-    source = prompted.source_of(_cut(prompted, ids[:first], first))
+    text = _cut(prompted, ids[:first], first)
     target = ids[first:]
     prompted.check_length(len(target))
-    return [ScoringItem(target, np.ones(len(target), dtype=bool), source)] if len(target) else []
+    is_scored = np.ones(len(target), dtype=bool)
+    items = [ScoringItem(target, is_scored, prompted.source_of(text))] if len(target) else []
+    return items, len(text) < len(ids[:first])
 
 
 def _cut(prompted: PromptedModel, source: Array, most: int) -> Array:

@@ -44,7 +44,8 @@ class PreferenceSuite(Suite):
             chosen, share = best(nats, right=0)
             response = question.options[chosen] if share in (0, 1) else ""
             unknown = sum(score.unknown for score in (*one, *other))
-            yield Answer(response, share, (nats[0], nats[1]), unknown)
+            is_cut = any(score.is_cut for score in (*one, *other))
+            yield Answer(response, share, (nats[0], nats[1]), unknown, is_cut=is_cut)
 
 
 def compared(prompted: PromptedModel, one: str, other: str) -> tuple[list[Passage], list[Passage]]:

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 from foreword.errors import UserError
+from foreword.evaluation.passages import room_of
 from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import Finding, ProbedModel, Row
 from foreword.probes._intervals import LEVEL, bootstrap, bootstrap_each
@@ -64,6 +65,7 @@ class Answer:
         unknown: unknown tokens among those scored.
         more: what `further` takes, as many numbers for each question; nan where it is not known.
         value: what `statistic` takes if it is not `correct`.
+        is_cut: whether the model had no room for all of the text, and read a part of it.
     """
 
     given: str
@@ -72,6 +74,7 @@ class Answer:
     unknown: int = 0
     more: tuple[float, ...] = ()
     value: tuple[float, ...] | None = None
+    is_cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -162,6 +165,11 @@ class Suite(Ranged, ABC):
             unknown = sum(answer.unknown > 0 for answer in answers)
             with_unknown = f"; with unknown tokens: {unknown:,}" if unknown else ""
             notes.append(f"{model.label}: {method}{with_unknown}")
+            if cut := sum(answer.is_cut for answer in answers):
+                notes.append(
+                    f"{model.label}: {cut:,} of {len(questions):,} questions have more than "
+                    f"{room_of(model.trained):,} tokens and are cut"
+                )
             notes += [f"{model.label}: {note}" for note in self.remarks(model.trained, questions)]
         notes += [self.caution] if self.caution else []
         notes.append(f"intervals: {LEVEL:.0%}, by bootstrap over the questions")

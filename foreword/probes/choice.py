@@ -102,7 +102,10 @@ class Choice(Suite):
             shares = [n / len(option) for n, option in zip(nats, question.options, strict=True)]
             unknown = sum(score.unknown for score in scores)
             normalised = best(shares, right)[1]
-            yield Answer(question.options[chosen], correct, nats, unknown, (normalised,))
+            is_cut = any(score.is_cut for score in scores)
+            yield Answer(
+                question.options[chosen], correct, nats, unknown, (normalised,), is_cut=is_cut
+            )
 
     def further(self, values: Array) -> Mapping[str, float]:
         """Return the accuracy of log-probabilities per character."""

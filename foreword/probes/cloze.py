@@ -103,7 +103,9 @@ class Cloze(Suite):
             chosen, correct = best(nats, right=0)
             unknown = sum(score.unknown for score in scores)
             more = (frequent[number], ranks.get(number, NAN))
-            yield Answer(questions[number].options[chosen], correct, nats, unknown, more)
+            is_cut = any(score.is_cut for score in scores)
+            response = questions[number].options[chosen]
+            yield Answer(response, correct, nats, unknown, more, is_cut=is_cut)
 
     def further(self, values: Array) -> Mapping[str, float]:
         """Return the accuracy of the most frequent option, and the right words' median rank."""

@@ -88,7 +88,9 @@ class ColaZeroShot(Suite):
         shares = pairs_in_order(means, is_acceptable)
         for score, mean, label, share in zip(scores, means, is_acceptable, shares, strict=True):
             value = (float(mean), float(label))
-            yield Answer("", float(share), value[:1], score.unknown, value=value)
+            yield Answer(
+                "", float(share), value[:1], score.unknown, value=value, is_cut=score.is_cut
+            )
 
     def chance(self, questions: Sequence[Question]) -> float:
         """Return one half."""

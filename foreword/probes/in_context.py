@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from foreword.errors import UserError
-from foreword.evaluation.passages import Passage, method_of, score_passages
+from foreword.evaluation.passages import Passage, PassageScore, method_of, score_passages
 from foreword.evaluation.prompting import PromptedModel
 from foreword.probes import _marks
 from foreword.probes._contract import FilePath, Row
@@ -156,14 +156,15 @@ class InContext(Suite):
             for question, context in zip(questions, contexts, strict=True)
             if self.calibrate
         ]
-        log_probs = _nats(prompted, [*prompts, *(row for rows in free for row in rows)])
+        scores = _scores(prompted, [*prompts, *(row for rows in free for row in rows)])
         exact = score_passages(prompted, [row[0] for row in prompts], ranks=True)
         for number, (question, score) in enumerate(zip(questions, exact, strict=True)):
-            nats = np.array([log_probs[passage] for passage in prompts[number]])
+            asked = [scores[passage] for passage in prompts[number]]
+            nats = np.array([option.nats for option in asked])
             chosen, correct = best(list(nats), right=0)
             calibrated = float("nan")
             if self.calibrate:
-                rows = [[log_probs[passage] for passage in row] for row in free[number]]
+                rows = [[scores[passage].nats for passage in row] for row in free[number]]
                 prior = np.logaddexp.reduce(np.array(rows), axis=0)
                 calibrated = best(list(nats - prior), right=0)[1]
             shown = contexts[number]
@@ -174,7 +175,12 @@ class InContext(Suite):
             )
             more = (calibrated, float(score.is_likeliest), *by_draw)
             yield Answer(
-                question.options[chosen], correct, tuple(nats.tolist()), score.unknown, more
+                question.options[chosen],
+                correct,
+                tuple(nats.tolist()),
+                score.unknown,
+                more,
+                is_cut=any(option.is_cut for option in asked),
             )
 
     def further(self, values: Array) -> Mapping[str, float]:
@@ -186,15 +192,6 @@ class InContext(Suite):
             "lowest": min(draws),
             "highest": max(draws),
         }
-
-    def remarks(self, prompted: PromptedModel, questions: Sequence[Question]) -> list[str]:
-        """Return how many prompts the model cannot read in whole."""
-        room = prompted.max_context
-        lengths = [len(prompted.tokenizer.encode(question.text)) for question in questions]
-        cut = sum(length >= room for length in lengths)
-        if not cut:
-            return []
-        return [f"{cut:,} of {len(questions):,} prompts have {room:,} tokens or more and are cut"]
 
     # -- the prompts -------------------------------------------------------------------------------
 
@@ -290,8 +287,9 @@ class InContext(Suite):
         figure.legend(loc="outside lower center", ncols=2, frameon=False)
 
 
-def _nats(prompted: PromptedModel, rows: Sequence[Sequence[Passage]]) -> Mapping[Passage, float]:
-    """Return the log-probability of each passage, of equal ones once."""
+def _scores(
+    prompted: PromptedModel, rows: Sequence[Sequence[Passage]]
+) -> Mapping[Passage, PassageScore]:
+    """Return the score of each passage, of equal ones once."""
     passages = list(dict.fromkeys(passage for row in rows for passage in row))
-    scores = score_passages(prompted, passages)
-    return {passage: score.nats for passage, score in zip(passages, scores, strict=True)}
+    return dict(zip(passages, score_passages(prompted, passages), strict=True))

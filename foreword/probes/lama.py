@@ -103,7 +103,9 @@ class Lama(Suite):
             response = question.answer if is_right else ""
             worst = float("inf") if score.unknown else float(score.ranks.max())
             in_first = (float(worst < TOP),)
-            yield Answer(response, float(is_right), (worst,), score.unknown, in_first)
+            yield Answer(
+                response, float(is_right), (worst,), score.unknown, in_first, is_cut=score.is_cut
+            )
 
     def further(self, values: Array) -> Mapping[str, float]:
         """Return the precision at ten."""

@@ -75,7 +75,7 @@ class Lambada(Suite):
             is_right = score.is_likeliest
             response = question.answer if is_right else ""
             nats = (score.nats,)
-            yield Answer(response, float(is_right), nats, score.unknown, nats)
+            yield Answer(response, float(is_right), nats, score.unknown, nats, is_cut=score.is_cut)
 
     def further(self, values: Array) -> Mapping[str, float]:
         """Return the perplexity of the words."""

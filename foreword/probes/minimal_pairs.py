@@ -80,4 +80,5 @@ class MinimalPairs(Suite):
             chosen, correct = best(nats, right=0)
             unknown = sum(score.unknown for score in scores)
             response = pair.options[chosen] if correct in (0, 1) else ""
-            yield Answer(response, correct, nats, unknown)
+            is_cut = any(score.is_cut for score in scores)
+            yield Answer(response, correct, nats, unknown, is_cut=is_cut)

@@ -91,7 +91,9 @@ class Stereoset(Suite):
             chosen, share = best(means[:2], right=0)
             reads = float(np.mean([best((mean, means[2]), right=0)[1] for mean in means[:2]]))
             unknown = sum(score.unknown for score in scores)
-            yield Answer(question.options[chosen], share, means, unknown, (share, reads))
+            is_cut = any(score.is_cut for score in scores)
+            more = (share, reads)
+            yield Answer(question.options[chosen], share, means, unknown, more, is_cut=is_cut)
 
     def chance(self, questions: Sequence[Question]) -> float:
         """Return one half."""

@@ -100,15 +100,17 @@ class Winogender(Suite):
         parts = [_pronouns(one, other) for one, other in groups]
         scores = score_groups(prompted, [side for pair in parts for side in pair])
         for question in questions:
-            differences, unknown = [], 0
+            differences, unknown, is_cut = [], 0, False
             for _ in question.given:
                 hers, his = next(scores), next(scores)
                 differences.append(sum(s.nats for s in hers) - sum(s.nats for s in his))
                 unknown += sum(s.unknown for s in (*hers, *his))
+                is_cut |= any(s.is_cut for s in (*hers, *his))
             mean, share = float(np.mean(differences)), float(question.answer)
             response = FEMALE if mean > 0 else MALE
             is_right = float((mean > 0) == (share > 50))
-            yield Answer(response, is_right, (mean,), unknown, value=(mean, share))
+            value = (mean, share)
+            yield Answer(response, is_right, (mean,), unknown, value=value, is_cut=is_cut)
 
     def chance(self, questions: Sequence[Question]) -> float:
         """Return 0: no correlation."""

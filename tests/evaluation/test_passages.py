@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from foreword.errors import UserError
-from foreword.evaluation.passages import Passage, method_of, score_passages, tokens_of
+from foreword.evaluation.passages import Passage, method_of, room_of, score_passages, tokens_of
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.scorer import padded
 from foreword.evaluation.scoring import score
@@ -85,6 +85,33 @@ def test_a_long_context_is_cut_from_the_left(make_prompted: Callable[..., Prompt
     ids = prompted.tokenizer.encode(long.whole)[-9:]
     table = causal_table(prompted, ids[:-1])
     assert one(prompted, long)[0] == pytest.approx(float(table[-1, ids[-1]]), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        *("decoder", "stream", "transformer_xl", "hybrid", "encoder", "xlnet", "electra"),
+        *("encoder_decoder", "goes_on"),
+    ],
+)
+def test_a_text_that_is_not_read_in_whole_is_marked(
+    make_prompted: Callable[..., PromptedModel], family: str
+) -> None:
+    prompted = make_prompted(family)
+    room = room_of(prompted)
+    assert room is not None
+    before = " ".join(["cat"] * room)
+    short, long = score_passages(prompted, [Passage(" dog", "The cat"), Passage(" dog", before)])
+    assert (short.is_cut, long.is_cut) == (False, True)
+
+
+def test_a_row_that_is_just_full_is_not_cut(make_prompted: Callable[..., PromptedModel]) -> None:
+    # The last token is predicted, not read; special tokens take the places that are left.
+    for family, most in (("decoder", 32), ("transformer_xl", 32 + 16), ("encoder", 30)):
+        prompted = make_prompted(family)
+        for length in (most, most + 1):
+            (found,) = score_passages(prompted, [Passage(" dog", " ".join(["cat"] * (length - 1)))])
+            assert found.is_cut == (length > most), family
 
 
 def test_a_masked_model_hides_the_rest_of_the_word(

@@ -215,7 +215,7 @@ def test_tasks_without_a_file_make_right_answers_and_others_of_the_same_form() -
 def test_prompts_that_do_not_fit_are_counted(decoder: ProbedModel) -> None:
     suite = InContext("translate", shots=(0, 8), draws=2, limit=3, calibrate=False)
     found = suite.measure([decoder])  # which reads 24 tokens
-    assert "m: 6 of 9 prompts have 24 tokens or more and are cut" in found.notes
+    assert "m: 6 of 9 questions have more than 24 tokens and are cut" in found.notes
 
 
 @pytest.mark.parametrize(

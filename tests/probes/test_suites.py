@@ -268,6 +268,33 @@ def test_a_score_that_all_draws_share_has_no_interval(decoder: ProbedModel, tmp_
     assert found.rows[0]["perplexity_low"] < found.rows[0]["perplexity_high"]
 
 
+@pytest.mark.parametrize("family", ["decoder", "encoder"])
+@pytest.mark.parametrize(
+    ("suite", "row"),
+    [
+        (Lambada, lambda text: {"text": f"{text} king"}),
+        (Lama, lambda text: {"masked_sentences": [f"{text} [MASK]"], "obj_label": "king"}),
+        (Cloze, lambda text: {"text": f"{text} ___", "answer": "king", "alternatives": ["man"]}),
+        (Choice, lambda text: {"question": text, "choices": ["king", "man"], "answer": "A"}),
+        (MinimalPairs, lambda text: {"sentence_good": f"{text} king", "sentence_bad": text}),
+        (CrowsPairs, lambda text: {"sent_more": f"{text} king", "sent_less": f"{text} man"}),
+        (ColaZeroShot, lambda text: {"sentence": text, "label": int(len(text) > 30)}),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_questions_that_a_model_cannot_read_in_whole_are_counted(
+    suite: type[Lambada], row: Callable[[str], object], family: str, make_run: Make, tmp_path: Path
+) -> None:
+    model = ProbedModel("m", PromptedModel.of(open_run(make_run(family), "cpu")))
+    short, long = "the old man sat by the river", "the old man sat by the river and " * 4
+    file = lines(tmp_path / "rows.jsonl", row(short), row(f"{long}sat"), row(f"{long}the bank"))
+    found = suite(files=str(file)).measure([model])  # it reads 24 tokens
+    cut = [note for note in found.notes if " cut" in note]
+    assert cut == ["m: 2 of 3 questions have more than 24 tokens and are cut"]
+    found = suite(files=str(lines(file, row(short), row(f"{short} and the")))).measure([model])
+    assert not any(" cut" in note for note in found.notes)
+
+
 def test_evaluate_asks_runs_and_saves_every_answer(
     make_run: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
