@@ -138,7 +138,7 @@ def score_passages(
       stands after it as the answer to what stands before, or to its own first token.
 
     The end of a text is not scored. What stands before is cut from the left where the model can
-    read no more.
+    read no more; then, around a sentinel, what stands after it from the right.
 
     Args:
         prompted: the model.
@@ -314,31 +314,44 @@ def _blanks(
     items, is_cut = [], False
     for begin, end in blanks:
         whole = np.concatenate([ids[:begin], sentinel, ids[end:]])
-        text = _cut(prompted, whole, begin)
-        is_cut |= len(text) < len(whole)
         target = np.concatenate([sentinel, ids[begin:end]])
-        prompted.check_length(len(target))
-        items.append(ScoringItem(target, np.arange(len(target)) > 0, prompted.source_of(text)))
+        source = _source(prompted, whole, begin, len(target))
+        is_cut |= len(source) < len(prompted.source_of(whole))
+        items.append(ScoringItem(target, np.arange(len(target)) > 0, source))
     return items, is_cut
 
 
 def _answer(prompted: PromptedModel, ids: Array, first: int) -> tuple[list[ScoringItem], bool]:
     """Return the item that scores the tokens from `first` on as the answer to those before."""
     first = max(1, first)
-    text = _cut(prompted, ids[:first], first)
-    target = ids[first:]
-    prompted.check_length(len(target))
+    before, target = ids[:first], ids[first:]
+    source = _source(prompted, before, first, len(target))
     is_scored = np.ones(len(target), dtype=bool)
-    items = [ScoringItem(target, is_scored, prompted.source_of(text))] if len(target) else []
-    return items, len(text) < len(ids[:first])
+    items = [ScoringItem(target, is_scored, source)] if len(target) else []
+    return items, len(source) < len(prompted.source_of(before))
 
 
-def _cut(prompted: PromptedModel, source: Array, most: int) -> Array:
-    """Return a source without the first tokens, at most `most`, that the model has no room for."""
+def _source(prompted: PromptedModel, ids: Array, before: int, target: int) -> Array:
+    """Return the source of a target, cut if the model has no room for both.
+
+    Args:
+        prompted: the model.
+        ids: the tokens of the source.
+        before: how many of them may be cut from the left; if these are not enough, the rest is
+            cut from the right.
+        target: the number of tokens of the target.
+
+    Raises:
+        UserError: there is no room for the target alone.
+    """
+    whole = prompted.source_of(ids)
     if prompted.limit is None:
-        return source
-    room = prompted.limit - (len(prompted.source_of(source)) - len(source))
-    return source[min(most, max(0, len(source) - room)) :]
+        return whole
+    excess = max(0, prompted.pair_length(len(whole), target) - prompted.limit)
+    left = min(before, excess)
+    source = prompted.source_of(ids[left : max(left, len(ids) - (excess - left))])
+    prompted.check_pair(len(source), target)
+    return source
 
 
 def _end_of_word(prompted: PromptedModel, ids: Array, position: int, stop: int) -> int:

@@ -23,6 +23,7 @@ from foreword.types import (
     CausalRows,
     Example,
     Hidden,
+    MaxLengths,
     PredictionOrder,
     Queries,
     Tokens,
@@ -280,6 +281,27 @@ class PromptedModel(TrainedModel):
                 f"the text has {length} tokens, and {self.name} has {self.limit} positions; "
                 "give a shorter one"
             )
+
+    def check_pair(self, source: int, target: int) -> None:
+        """Check that the model has positions for a source and its target.
+
+        Args:
+            source: the number of tokens of the source, special ones included.
+            target: the number of tokens of the target.
+
+        Raises:
+            UserError: it has fewer.
+        """
+        self.check_length(self.pair_length(source, target))
+
+    def pair_length(self, source: int, target: int) -> int:
+        """Return the positions that a source and its target take: both in one row, or the longer.
+
+        Args:
+            source: the number of tokens of the source, special ones included.
+            target: the number of tokens of the target.
+        """
+        return self.recipe.layout.max_length(MaxLengths(source, target, source + target))
 
     # -- the forward pass --------------------------------------------------------------------------
 

@@ -221,8 +221,7 @@ def _plan_answer(prompted: PromptedModel, text: str, ids: Array, source: str | N
     # The answer to a source with sentinels repeats them.
     answer = prompted.tokenizer.encode(text, special=True) if prompted.uses_sentinels else ids
     whole = np.concatenate([answer, prompted.end_token])
-    prompted.check_length(len(source_ids))
-    prompted.check_length(len(whole))
+    prompted.check_pair(len(source_ids), len(whole))
     item = ScoringItem(whole, np.ones(len(whole), dtype=bool), source_ids)
     items = [item] if len(whole) else []
     return ScoringPlan(

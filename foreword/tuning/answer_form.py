@@ -16,7 +16,7 @@ from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.starts import Start
 from foreword.text.special import EOS, SEP
 from foreword.tuning.input_template import InputTemplate
-from foreword.types import Array, MaxLengths
+from foreword.types import Array
 
 DECODER_TOKENS = (SEP, EOS)  # between a text and its answer, and after the answer
 
@@ -100,8 +100,7 @@ class AnswerForm:
             return max(length - answer, length // 2) - special
 
         def fits(source: int) -> bool:
-            both = MaxLengths(source, answer, source + answer)
-            return limit is None or self.prompted.recipe.layout.max_length(both) <= limit
+            return limit is None or self.prompted.pair_length(source, answer) <= limit
 
         return next((n for n in range(length, 0, -1) if fits(n)), 0) - special
 

@@ -91,7 +91,7 @@ def test_a_long_context_is_cut_from_the_left(make_prompted: Callable[..., Prompt
     "family",
     [
         *("decoder", "stream", "transformer_xl", "hybrid", "encoder", "xlnet", "electra"),
-        *("encoder_decoder", "goes_on"),
+        *("encoder_decoder", "goes_on", "prefix", "span_decoder", "deshuffles"),
     ],
 )
 def test_a_text_that_is_not_read_in_whole_is_marked(
@@ -101,8 +101,45 @@ def test_a_text_that_is_not_read_in_whole_is_marked(
     room = room_of(prompted)
     assert room is not None
     before = " ".join(["cat"] * room)
-    short, long = score_passages(prompted, [Passage(" dog", "The cat"), Passage(" dog", before)])
+    short, long = score_passages(
+        prompted, [Passage(" dog ran to", "The cat"), Passage(" dog ran to", before)]
+    )
     assert (short.is_cut, long.is_cut) == (False, True)
+
+
+@pytest.mark.parametrize("family", ["encoder_decoder", "prefix", "span_decoder"])
+def test_text_around_a_sentinel_is_cut_as_far_as_the_target_needs(
+    make_prompted: Callable[..., PromptedModel], family: str
+) -> None:
+    prompted = make_prompted(family)
+    assert prompted.limit is not None
+    many = " ".join(["cat"] * prompted.limit)
+    # All before the passage is cut, then the end of what stands after it.
+    blank = prompted.source_of(np.asarray(prompted.vocab.sentinels[:1]))
+    target = 1 + len(tokens_of(prompted, Passage(" dog ran", many)))
+    room = prompted.limit - (len(blank) if family == "encoder_decoder" else len(blank) + target)
+    left = " ".join(["cat"] * room)
+    for after, is_cut in ((left, False), (f"{left} cat", True), (many, True)):
+        (found,) = score_passages(prompted, [Passage(" dog ran", "", f" {after}")])
+        assert found.is_cut == is_cut
+    (cut,) = score_passages(prompted, [Passage(" dog ran", "The", f" {many}")])
+    (rest,) = score_passages(prompted, [Passage(" dog ran", "", f" {left}")])
+    assert cut.nats == pytest.approx(rest.nats, abs=1e-5)
+
+
+@pytest.mark.parametrize("family", ["prefix", "deshuffles", "encoder_decoder"])
+def test_a_target_without_room_is_refused(
+    make_prompted: Callable[..., PromptedModel], family: str
+) -> None:
+    prompted = make_prompted(family)
+    assert prompted.limit is not None
+    many = " ".join(["cat"] * prompted.limit)
+    with pytest.raises(UserError, match="positions; give a shorter one"):
+        one(prompted, Passage(f" {many}", "The"))
+    half = " ".join(["cat"] * (prompted.limit - 4))
+    if family != "encoder_decoder":
+        with pytest.raises(UserError, match="positions; give a shorter one"):
+            score(prompted, half, half)
 
 
 def test_a_row_that_is_just_full_is_not_cut(make_prompted: Callable[..., PromptedModel]) -> None:
