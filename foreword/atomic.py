@@ -320,7 +320,7 @@ class _Lock:
 
     Args:
         inode: the lock's inode.
-        own: the files' names.
+        owned: the names of the files.
     """
 
     def __init__(self, inode: tuple[int, int], owned: Sequence[str]) -> None:

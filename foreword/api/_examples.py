@@ -344,8 +344,8 @@ def _tuned_part(
     scores = stored.read(model.source / SCORES)
     known: Mapping[str, Any] = scores["settings"]["data"]
     # Where they are: given, or those that it was scored on, whose number is known.
-    own = sources
-    if own is None:
+    where = sources
+    if where is None:
         if isinstance(known["dev"], Mapping):  # a suite's, read in its own way
             raise UserError(
                 f"{model.source}: was tuned on a suite; {option} names labelled examples"
@@ -353,16 +353,16 @@ def _tuned_part(
         files = [known["dev"]] if isinstance(known["dev"], str) else list(known["dev"])
         if missing := [file for file in files if not Path(file).is_file()]:
             raise UserError(f"{missing[0]}: no such file; {option} names labelled examples")
-        own = sources_of(files, "dev", model.task)
-    columns = {} if own[0].columns else {name: known.get(name) or None for name in given}
+        where = sources_of(files, "dev", model.task)
+    columns = {} if where[0].columns else {name: known.get(name) or None for name in given}
     columns |= {name: column for name, column in given.items() if column is not None}
 
     # The prefixes: given, those of its own files, or the one of training.
-    prefixes = [] if prefix is None else [prefix] * len(own)
+    prefixes = [] if prefix is None else [prefix] * len(where)
     if prefix is None and sources is None:
-        prefixes = list(known.get("prefix") or [])[-len(own) :]
+        prefixes = list(known.get("prefix") or [])[-len(where) :]
     reader = ExampleReader.of(model.task, names, prefixes, **columns)
-    part = reader.read_part(own)
+    part = reader.read_part(where)
     model.tuned_on.require_form(is_pair=bool(model.task.asked(part.columns[0]).pair))
     plain = examples = part.together
     if not prefixes and model.task.reads_texts and not model.task.compares_texts:
@@ -374,7 +374,7 @@ def _tuned_part(
             f"{part.description}: has {len(examples):,} examples, and {model.source} was scored on "
             f"{scores['examples']['dev']:,}; {option} names labelled examples"
         )
-    return TunedExamples(examples, plain, part.skipped, own, part.description)
+    return TunedExamples(examples, plain, part.skipped, where, part.description)
 
 
 def name_of(train: Sequence[ExampleSource]) -> str:

@@ -83,11 +83,11 @@ def expected_loss(family: str, flops: float, vocab: int, *, is_repeated: bool) -
     if measured.vocab not in (None, vocab):
         return f"none has been measured with this vocabulary, but with {measured.vocab:,}"
     budgets = list(measured.by_flops)
-    found = measured.expected(flops)
-    if found is None:
+    expected = measured.expected(flops)
+    if expected is None:
         between = f"{power(budgets[0])} and {power(budgets[-1])}"
         return f"none has been measured for {power(flops)} FLOPs, but between {between}"
-    loss, low, high = found
+    loss, low, high = expected
     return (
         f"{loss:.2f} {measured.unit} ({low:.2f} to {high:.2f}) on Simple English Wikipedia, where "
         f"{len(budgets)} budgets were measured; another text has another loss"

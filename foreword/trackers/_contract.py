@@ -79,5 +79,5 @@ def scalars(record: Mapping[str, Any]) -> dict[str, float]:
 
 def samples(record: Mapping[str, Any]) -> Sequence[Mapping[str, str]]:
     """Return the samples of a record, `{"prompt": ..., "text": ...}` each; most have none."""
-    found: Sequence[Mapping[str, str]] = record.get("samples", ())
-    return found
+    samples: Sequence[Mapping[str, str]] = record.get("samples", ())
+    return samples

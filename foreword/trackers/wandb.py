@@ -52,11 +52,11 @@ class _OpenRun(TrackedRun):
         self._run.config.update(dict(config), allow_val_change=True)
 
     def record(self, record: Mapping[str, Any]) -> None:
-        found: dict[str, Any] = {"step": record["step"], **scalars(record)}
+        values: dict[str, Any] = {"step": record["step"], **scalars(record)}
         if texts := samples(record):
             rows = [[one["prompt"], one["text"]] for one in texts]
-            found[record["kind"]] = self._table(columns=["prompt", "text"], data=rows)
-        self._run.log(found)
+            values[record["kind"]] = self._table(columns=["prompt", "text"], data=rows)
+        self._run.log(values)
 
     def close(self, *, is_failed: bool) -> None:
         self._run.finish(exit_code=int(is_failed))

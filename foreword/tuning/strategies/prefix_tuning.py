@@ -59,11 +59,11 @@ class PrefixTuning(Strategy):
                 f"--strategy prefix_tuning: model '{kinds.name_of(settings)}' has no "
                 "self-attention to give a prefix; use full or frozen"
             )
-        own = settings.attention_prefix
-        if own not in (0, self.length):
+        present = settings.attention_prefix
+        if present not in (0, self.length):
             raise UserError(
-                f"tune.strategy.length: the model has a prefix of {own}, which is trained on, got "
-                f"{self.length}; use --set tune.strategy.length={own}, or another strategy"
+                f"tune.strategy.length: the model has a prefix of {present}, which is trained on, "
+                f"got {self.length}; use --set tune.strategy.length={present}, or another strategy"
             )
         return replace(settings, attention_prefix=self.length)
 

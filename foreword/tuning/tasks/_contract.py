@@ -369,15 +369,15 @@ class Task(Ranged, ABC):
         return {PREDICTION: pa.string(), **dict.fromkeys([PROBABILITY, *columns], pa.float32())}
 
     def answers(
-        self, found: Sequence[ExampleOutputs], labels: tuple[str, ...], *, probabilities: bool
+        self, results: Sequence[ExampleOutputs], labels: tuple[str, ...], *, probabilities: bool
     ) -> list[dict[str, Any]]:
         """Return the answer to each example, by column.
 
         By default each has one output: a score for each label, or a number.
         """
-        if not found:
+        if not results:
             return []
-        outputs = np.concatenate([result.outputs for result in found])
+        outputs = np.concatenate([result.outputs for result in results])
         if not self.has_classes:
             return [{PREDICTION: shortest(row[0])} for row in outputs]
         rows = []

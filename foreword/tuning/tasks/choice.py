@@ -214,11 +214,11 @@ class Choice(PooledTask):
         return {**types, PROBABILITIES: pa.list_(pa.float32())} if probabilities else types
 
     def answers(
-        self, found: Sequence[ExampleOutputs], labels: tuple[str, ...], *, probabilities: bool
+        self, results: Sequence[ExampleOutputs], labels: tuple[str, ...], *, probabilities: bool
     ) -> list[dict[str, Any]]:
         """Return the likeliest option of each question."""
         rows = []
-        for result in found:
+        for result in results:
             shares = softmax(result.outputs[:, 0])
             best = int(shares.argmax())
             option = question_of(result.example).options[best]

@@ -243,11 +243,11 @@ class Embed(Task):
         return {PREDICTION: pa.float32() if is_pair else pa.list_(pa.float32())}
 
     def answers(
-        self, found: Sequence[ExampleOutputs], labels: tuple[str, ...], *, probabilities: bool
+        self, results: Sequence[ExampleOutputs], labels: tuple[str, ...], *, probabilities: bool
     ) -> list[dict[str, Any]]:
         """Return the cosine of each pair, or the vector of each text."""
         rows = []
-        for result in found:
+        for result in results:
             vectors = _normalised(result.outputs)
             is_pair = len(vectors) > 1
             answer = (

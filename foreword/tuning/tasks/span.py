@@ -265,11 +265,11 @@ class Span(HeadedTask):
         return {**types, BEST: BEST_TYPE} if probabilities else types
 
     def answers(
-        self, found: Sequence[ExampleOutputs], labels: tuple[str, ...], *, probabilities: bool
+        self, results: Sequence[ExampleOutputs], labels: tuple[str, ...], *, probabilities: bool
     ) -> list[dict[str, Any]]:
         """Return the answer to each question; with `probabilities` the best ones too."""
         rows = []
-        for result in found:
+        for result in results:
             best = self._best_spans(result, 20)
             scores = np.array([best.none, *(each.score for each in best.candidates)])
             shares = softmax(scores) if NO_ANSWER in labels else [0.0, *softmax(scores[1:])]

@@ -234,11 +234,11 @@ class Tag(WeightedTask):
         return {PREDICTION: pa.list_(pa.string()), **numbers}
 
     def answers(
-        self, found: Sequence[ExampleOutputs], labels: tuple[str, ...], *, probabilities: bool
+        self, results: Sequence[ExampleOutputs], labels: tuple[str, ...], *, probabilities: bool
     ) -> list[dict[str, Any]]:
         """Return the labels of each sentence's words, and their probabilities."""
         rows = []
-        for result in found:
+        for result in results:
             shares = softmax(result.outputs, axis=1)
             row = {
                 PREDICTION: [labels[n] for n in shares.argmax(axis=1)],
