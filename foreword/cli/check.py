@@ -229,6 +229,7 @@ def _data(
 def _document(result: CheckResult) -> dict[str, Any]:
     """Return the result as a JSON document."""
     from foreword.runs.estimate import chance_loss
+    from foreword.runs.first_embeddings import most_flops
     from foreword.train.device import describe
 
     estimate, train = result.estimate, result.setup.recipe.train
@@ -238,6 +239,7 @@ def _document(result: CheckResult) -> dict[str, Any]:
         "flops": {
             "per_step": estimate.flops_per_step,
             "total": estimate.flops_per_step * estimate.steps,
+            "first_embeddings": most_flops(result.setup),
         },
         "seconds": {
             "per_step": estimate.seconds_per_step,
@@ -293,7 +295,7 @@ def _show(result: CheckResult) -> None:
     total = document["parameters"]["total"]
     components = ", ".join(f"{name} {count:,}" for name, count in estimate.parameters.items())
     emulated = precision_warning(result.setup.device, result.setup.dtype)
-    train = result.setup.recipe.train
+    train, vectors = result.setup.recipe.train, document["flops"]["first_embeddings"]
     micro, amount = train.micro_batch, ""
     if train.checkpointing != "none":
         amount = f" with train.checkpointing={train.checkpointing}"
@@ -309,7 +311,8 @@ def _show(result: CheckResult) -> None:
             if estimate.rows_timed
             else "(by arithmetic, activations as a lower bound: too large for this machine)",
             "compute": f"{estimate.flops_per_step:.3g} FLOPs per step, "
-            f"{document['flops']['total']:.3g} in total",
+            f"{document['flops']['total']:.3g} in total"
+            + (f"; first embeddings at most {vectors:.2g}" if vectors else ""),
             "time": f"{estimate.seconds_per_step:.3g} s per step, "
             f"{_duration(document['seconds']['total'])} in total, in {document['precision']} on "
             f"{document['computed_on']}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, cast
 
 import torch
@@ -66,3 +67,19 @@ class Embedding(nn.Module):
             x = x.to(torch.get_autocast_dtype(kind))
         projected: Tensor = self.projection(self.dropout(x))
         return projected
+
+
+def token_tables(model: nn.Module, vocab: int) -> Iterator[Tensor]:
+    """Yield the embeddings of tokens in a model, (vocab, width) each, each once.
+
+    Args:
+        model: a model, of any family.
+        vocab: the size of its vocabulary.
+    """
+    seen: set[int] = set()
+    for module in model.modules():
+        if isinstance(module, Embedding) and isinstance(module.token, nn.Embedding):
+            table = module.token.weight
+            if len(table) == vocab and id(table) not in seen:
+                seen.add(id(table))
+                yield table

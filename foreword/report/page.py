@@ -117,9 +117,17 @@ def sentence(run: RunFolder) -> str:
             f"{text} Trained offline on {quantity(number(last, 'tokens'))} tokens in "
             f"{duration(number(last, 'seconds'))}."
         )
-    return (
-        f"{text} Trained for {quantity(number(last, 'step'))} steps on "
+    text += (
+        f" Trained for {quantity(number(last, 'step'))} steps on "
         f"{quantity(number(last, 'tokens'))} tokens in {duration(number(last, 'seconds'))}."
+    )
+    vectors = _table(run.provenance, "word_vectors")
+    if not vectors:
+        return text
+    return (
+        f"{text} Its embeddings began as word vectors, counted from "
+        f"{quantity(number(vectors, 'tokens'))} tokens in {duration(number(vectors, 'seconds'))} "
+        "of that time."
     )
 
 

@@ -28,6 +28,7 @@ GOOD_EPOCHS, USEFUL_EPOCHS, MOST_EPOCHS = 4, 16, 40  # of the text
 SMALL_BATCH_TOKENS = 4e7  # the longest run that the small recipe's batch is chosen for
 LAYER_SECONDS = 2e-3  # of computation in a step, at least, for each layer
 LEAST_STEPS, MOST_WARMUP_STEPS = 200, 5_000
+VECTORS_HOURS = 1 / 60  # the least in which embeddings begin as word vectors
 LEAST_BETA2 = 0.95
 DROPOUT = (0.1, 0.2)  # beyond GOOD_EPOCHS, beyond USEFUL_EPOCHS
 REPEATED_DECAY = 0.1  # weight decay beyond GOOD_EPOCHS, at least
@@ -308,6 +309,8 @@ def _training(
     ]
     if most := small.train.word_vectors:
         why = "tokens that the first embeddings are counted from, in seconds"
+        if conditions.hours < VECTORS_HOURS:
+            most, why = 0, "counting first embeddings would take much of so short a time"
         choices.append(Choice("train.word_vectors", most, why))
     # Settings that only some optimizers and schedules have.
     beta2 = getattr(small.optimizer, "beta2", None)

@@ -15,6 +15,7 @@ from foreword.data.write_shards import PrepareSettings
 from foreword.errors import UserError
 from foreword.kinds import part
 from foreword.layouts._contract import Layout
+from foreword.nn.embedding import token_tables
 from foreword.nn.model import Architecture, Model
 from foreword.nn.stack_settings import StackSettings
 from foreword.objectives._contract import Objective
@@ -165,9 +166,14 @@ class Recipe:
         try:
             backbone = self.model.build(vocab.size)
             backbone.set_spellings(vocab)
-            return Model(backbone, self.objective.heads(backbone, vocab))
+            model = Model(backbone, self.objective.heads(backbone, vocab))
         except ValueError as error:
             raise UserError(f"model.{error}") from error
+        if self.train.word_vectors and next(token_tables(model, vocab.size), None) is None:
+            raise UserError(
+                "train.word_vectors: the model has no table of embeddings of tokens; set it to 0"
+            )
+        return model
 
     @property
     def bos_and_eos(self) -> tuple[str, str]:

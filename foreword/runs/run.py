@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -325,9 +325,9 @@ def _train_run(
         if processes.is_first():
             _note_setup(run, setup, prepared)
             if not has_begun:
-                first_embeddings.learn(run, recipe, prepared, setup.vocab, setup.model, stage)
+                first_embeddings.learn(run, setup, prepared, stage)
     notes = [*describe_text(prepared, tokenizer), describe_run(setup), *setup.feed.packed.notes]
-    for note in [*notes, *first_embeddings.notes(run)]:
+    for note in [*notes, *first_embeddings.notes(run, recipe)]:
         reporter.note(note)
     emulated = precision_warning(setup.device, setup.dtype)
     if emulated:
@@ -349,7 +349,8 @@ def _train_run(
         _resume(run, loop, setup, reporter)
     else:
         load_start(run, setup.model)
-        loop.state.spent = first_embeddings.load(run, setup.model, setup.vocab)
+        loop.state.before = first_embeddings.load(run, setup)
+        loop.state.spent = replace(loop.state.before)
     if processes.is_first():
         log.rewind(run, loop.state.spent.steps if has_begun else -1)
     if setup.recipe.train.compile == "on":

@@ -63,7 +63,7 @@ class Budget(Ranged):
         return replace(settings, **{**none, self.unit: amount})
 
     def progress(self, spent: Progress) -> float:
-        """Return the share that is spent, 0 to 1, which schedules follow."""
+        """Return the share that is spent, 0 to 1."""
         used = {
             "steps": float(spent.steps),
             "epochs": spent.epochs,
@@ -73,12 +73,26 @@ class Budget(Ranged):
         }[self.unit]
         return min(1.0, used / self.amount)
 
-    def total_steps(self, spent: Progress) -> float:
-        """Return the total number of steps, or an estimate: by the pace so far, 1,000 before it."""
+    def progress_of_steps(self, spent: Progress, before: Progress) -> float:
+        """Return the share of its steps that are taken, 0 to 1, which schedules follow.
+
+        Args:
+            spent: the part of the budget that is used.
+            before: the part that was used before the first step.
+        """
+        used = self.progress(before)
+        return (self.progress(spent) - used) / (1 - used) if used < 1 else 1.0
+
+    def total_steps(self, steps: int, progress: float) -> float:
+        """Return the total number of steps, or an estimate: by the pace so far, 1,000 before it.
+
+        Args:
+            steps: the number of steps taken.
+            progress: the share of all steps that they are.
+        """
         if self.unit == "steps":
             return self.amount
-        progress = self.progress(spent)
-        return spent.steps / progress if progress else 1000.0
+        return steps / progress if progress else 1000.0
 
     def describe(self) -> str:
         """Return the budget in words: `10,000 steps`."""

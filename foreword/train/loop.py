@@ -47,6 +47,7 @@ class TrainingState:
 
     Attributes:
         spent: the part of the budget that is used.
+        before: the part that was used before the first step.
         skipped: steps whose loss or gradient was not finite, or without predictions.
         skipped_in_row: the number of latest steps in a row that were not finite.
         best_loss: lowest held-out loss.
@@ -56,6 +57,7 @@ class TrainingState:
     """
 
     spent: Progress = field(default_factory=Progress)
+    before: Progress = field(default_factory=Progress)
     skipped: int = 0
     skipped_in_row: int = 0
     best_loss: float | None = None
@@ -69,8 +71,9 @@ class TrainingState:
     @classmethod
     def load(cls, state: dict[str, Any]) -> TrainingState:
         """Return the state that `dump` wrote."""
-        values = {k: v for k, v in state.items() if k not in ("step", "spent")}
-        return cls(spent=Progress(**state["spent"]), **values)
+        values = {k: v for k, v in state.items() if k not in ("step", "spent", "before")}
+        before = Progress(**state.get("before", {}))  # none in older checkpoints
+        return cls(spent=Progress(**state["spent"]), before=before, **values)
 
 
 @dataclass(frozen=True)
@@ -215,8 +218,9 @@ class Loop:
         batches = next(ahead)
 
         # Each parameter group has its own peak rate; one schedule scales them all.
-        total_steps = self.budget.total_steps(spent)
-        self.lr_factor = self.schedule.factor(self.progress, spent.steps, total_steps)
+        progress = self.budget.progress_of_steps(spent, self.state.before)
+        total_steps = self.budget.total_steps(spent.steps, progress)
+        self.lr_factor = self.schedule.factor(progress, spent.steps, total_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = group["initial_lr"] * self.lr_factor
 

@@ -49,8 +49,9 @@ class TrainSettings(Ranged):
         average: share of the budget at whose end the model is the mean of its weights after each
             step, which is what is measured and saved; 0 for none.
         word_vectors: the embeddings begin as word vectors from counts of neighbours in this many
-            tokens of the text, in place of random numbers (`foreword.vectors.cooccurrence`); 0 for
-            none. Characters, and other vocabularies too small for it, keep random ones.
+            tokens of the text (of a mixture's sources by their shares), in place of random numbers
+            (`foreword.vectors.cooccurrence`); 0 for none. It is part of the budget in FLOPs or
+            hours. Characters, and other vocabularies too small for it, keep random ones.
         checkpointing: activations of Transformer blocks that are computed again in backward, to
             save memory: `selective` keeps the results of linear maps, `full` the blocks' inputs
             alone.

@@ -12,8 +12,9 @@ mutual information); Levy et al. 2015, sections 2 and 3 (smoothing, weights of s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -21,11 +22,12 @@ from foreword.types import Array
 
 REACH = 2  # positions counted on each side
 CONTEXTS = 2_000  # the most frequent words, which are counted beside all others
-CELLS = 1 << 25  # of the counts of a position, at most: fewer contexts for more words
+CELLS = 1 << 25  # of the counts of a position: fewer contexts for more words
 SMOOTHING = 0.75  # power of the contexts' frequencies
 WEIGHT = 0.5  # power of the singular values
 OVERSAMPLES, ITERATIONS = 8, 2  # of the randomised decomposition
 LEAST_WORDS = 2  # for each column of the vectors
+LEAST_COUNTS = 2  # columns of counts for each column of the vectors
 BLOCK = 1 << 22  # tokens counted at once
 PIECE = 1 << 12  # tokens of the text read in a row
 
@@ -51,69 +53,93 @@ class CountedVectors:
 
 
 def learn_vectors(
-    tokens: Array, is_word: Array, width: int, most: int, seed: int
+    texts: Sequence[tuple[Array, int]], is_word: Array, width: int, seed: int
 ) -> CountedVectors | None:
-    """Return vectors of the words of a text; None if it has too few for vectors of this width.
+    """Return vectors of the words of texts; None if they have too few for vectors of this width.
 
     Args:
-        tokens: the text, (tokens,); it may be mapped from files.
+        texts: tokens, (tokens,), which may be mapped from files, and how many of them to count, in
+            pieces evenly spaced over the text; where it has fewer, it is read again.
         is_word: which tokens are words, (vocab,) bool; others are skipped, and no context.
         width: of the vectors.
-        most: tokens to count, in pieces evenly spaced over the text.
         seed: of the decomposition.
 
     Returns:
-        Equal numbers for equal arguments, but for rounding on other numbers of cores.
+        Equal numbers for equal arguments, on any number of cores.
     """
-    from sklearn.utils.extmath import randomized_svd  # its import takes a second
+    # Their imports take a second.
+    from sklearn.utils.extmath import randomized_svd
+    from threadpoolctl import threadpool_limits
 
     # The words, and the most frequent ones as contexts.
-    blocks = list(_blocks(tokens, most))
     frequency = np.zeros(len(is_word), np.int64)
-    for block in blocks:
+    for block in _blocks(texts):
         frequency += np.bincount(block, minlength=len(frequency))
+    total = int(frequency.sum())
     frequency[~is_word] = 0
     words = np.flatnonzero(frequency)
-    count = min(CONTEXTS, len(words), max(1, CELLS // max(1, len(words))))
-    if len(words) < LEAST_WORDS * width or count * 2 * REACH < width:
+    if len(words) < LEAST_WORDS * width:
         return None
+    count = contexts_of(len(words), width)
     contexts = words[np.argsort(-frequency[words], kind="stable")[:count]]
     # Count, weigh and factorise.
-    matrix = _counts(blocks, len(is_word), words, contexts)
+    matrix = _counts(_blocks(texts), len(is_word), words, contexts)
     shares = frequency[words] / frequency.sum(), frequency[contexts] / frequency.sum()
     for of_position in np.split(matrix, 2 * REACH, axis=1):
         _to_information(of_position, *shares)
-    left, values, _ = randomized_svd(
-        matrix,
-        width,
-        n_oversamples=OVERSAMPLES,
-        n_iter=ITERATIONS,
-        power_iteration_normalizer="QR",
-        random_state=seed,
-    )
+    with threadpool_limits(1, "blas"):  # more threads round otherwise
+        left, values, _ = randomized_svd(
+            matrix,
+            width,
+            n_oversamples=OVERSAMPLES,
+            n_iter=ITERATIONS,
+            power_iteration_normalizer="QR",
+            random_state=seed,
+        )
     rows = (left * values**WEIGHT).astype(np.float32)
     vectors = np.zeros((len(is_word), width), np.float32)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     vectors[words] = rows / np.maximum(lengths, np.finfo(np.float32).tiny)
-    products = 2 * (1 + ITERATIONS)  # of the matrix with a narrow one
-    flops = products * 2.0 * matrix.size * (width + OVERSAMPLES)
-    return CountedVectors(vectors, sum(map(len, blocks)), flops)
+    return CountedVectors(vectors, total, flops_of(len(words), width))
 
 
-def _blocks(tokens: Array, most: int) -> Iterator[Array]:
-    """Yield the tokens to count, in pieces evenly spaced over the text; (tokens,) int64 each."""
-    count = len(tokens)
-    pieces = -(-min(most, count) // PIECE)
-    starts = np.linspace(0, max(0, count - PIECE), pieces).astype(np.int64)
-    if pieces * PIECE >= count:
-        starts = np.arange(0, count, PIECE)
-    at_once = max(1, BLOCK // PIECE)
-    for at in range(0, len(starts), at_once):
-        block = [tokens[start : start + PIECE] for start in starts[at : at + at_once]]
-        yield np.concatenate(block).astype(np.int64)
+def contexts_of(words: int, width: int) -> int:
+    """Return the number of contexts that are counted for vectors of a width."""
+    least = -(-LEAST_COUNTS * width // (2 * REACH))
+    return min(words, max(least, min(CONTEXTS, CELLS // words)))
 
 
-def _counts(blocks: list[Array], vocab: int, words: Array, contexts: Array) -> Array:
+def flops_of(words: int, width: int) -> float:
+    """Return the operations of the decomposition, beside which counting costs little."""
+    products = 2 * (1 + ITERATIONS)  # of the counts with a narrow matrix
+    return products * 2.0 * words * contexts_of(words, width) * 2 * REACH * (width + OVERSAMPLES)
+
+
+def _blocks(texts: Sequence[tuple[Array, int]]) -> Iterator[Array]:
+    """Yield the tokens to count, some pieces at once; (tokens,) int64 each."""
+    for tokens, number in texts:
+        pieces = _pieces(len(tokens), number)
+        while several := list(islice(pieces, max(1, BLOCK // PIECE))):
+            block = [tokens[start:stop] for start, stop in several]
+            yield np.concatenate(block).astype(np.int64)
+
+
+def _pieces(count: int, number: int) -> Iterator[tuple[int, int]]:
+    """Yield the beginnings and ends of pieces of a text: all of it if need be, then some.
+
+    Args:
+        count: tokens of the text.
+        number: tokens of the pieces together.
+    """
+    rounds, rest = divmod(number, count) if count else (0, 0)
+    for _ in range(rounds):
+        yield from ((start, min(start + PIECE, count)) for start in range(0, count, PIECE))
+    some = -(-rest // PIECE)  # pieces of which the last may be shorter, evenly spaced
+    for n, start in enumerate(np.linspace(0, max(0, count - PIECE), some).astype(int).tolist()):
+        yield start, min(start + min(PIECE, rest - n * PIECE), count)
+
+
+def _counts(blocks: Iterable[Array], vocab: int, words: Array, contexts: Array) -> Array:
     """Return how often each context stands at each position beside each word.
 
     Args:

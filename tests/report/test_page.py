@@ -89,6 +89,7 @@ def full_run(folder: Path) -> Path:
             "parameters": 536064,
             "texts": ["a<b>.txt"],
             "machine": {"cores": 2, "gpu": None},
+            "word_vectors": {"tokens": 10_000_000, "flops": 1e11, "seconds": 3.2},
         },
         evaluations__tune_json={
             "name": "tune-sst2",
@@ -109,6 +110,7 @@ def test_the_page_of_a_run_shows_all_its_records(tmp_path: Path) -> None:
     assert "svg" in check(html).tags
     for expected in ("1.234", "536,064 parameters", "51,200", "12 s", "5.0 × 10¹⁰", "25 %"):
         assert expected in html, expected
+    assert "began as word vectors, counted from 10 M tokens in 3 s" in html
     assert "<mark>cat</mark>" in html
     assert "tune &lt;x&gt;" in html and "&lt;pre&gt;" in html and "a&lt;b&gt;.txt" in html
     assert "&lt;script&gt;" in html and "a &lt;decoder&gt; &amp; more" in html

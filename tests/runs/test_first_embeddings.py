@@ -12,13 +12,15 @@ import torch
 from foreword import config
 from foreword.errors import UserError
 from foreword.interop.start_from import open_starting_model
-from foreword.nn.init import embedding_std, initialise
+from foreword.nn.init import embedding_std
 from foreword.nn.model import neural
 from foreword.runs import first_embeddings
 from foreword.runs import run as running
+from foreword.runs.corpus import corpus
+from foreword.runs.dry_run import dry_run
 from foreword.runs.provenance import read_state
+from foreword.runs.setup import TrainingSetup, set_up_training
 from foreword.runs.trained_model import read_recipe
-from foreword.text.tokenizer import Tokenizer
 from foreword.train import log
 from foreword.types import Array
 from foreword.vectors.cooccurrence import CountedVectors, learn_vectors
@@ -45,9 +47,10 @@ def test_embeddings_begin_as_vectors_as_long_as_random_ones(
 ) -> None:
     run = begin(table(family), runs.text_for(family, text, tmp_path / "text"), tmp_path / "run")
     assert runs.train_run(run)
-    vocab, model = Tokenizer.load(run / "tokenizer").vocab, untrained(run)
+    setup = set_up(run)
+    vocab, model = setup.vocab, setup.model
     random = {name: p.detach().clone() for name, p in model.named_parameters()}
-    spent = first_embeddings.load(run, model, vocab)
+    spent = first_embeddings.load(run, setup)
     assert spent.flops > 0 and spent.steps == spent.tokens == 0
     changed = [name for name, p in model.named_parameters() if not p.equal(random[name])]
     assert changed and all("embedding.token" in name for name in changed)
@@ -60,12 +63,10 @@ def test_embeddings_begin_as_vectors_as_long_as_random_ones(
         torch.testing.assert_close(lengths, torch.full_like(lengths, std * new.shape[1] ** 0.5))
 
 
-def untrained(run: Path) -> Any:
-    """Return the model of a run as it is first initialised."""
+def set_up(run: Path) -> TrainingSetup:
+    """Return the set-up of a run, with its model as it is first initialised."""
     recipe = read_recipe(run)
-    model = recipe.build(Tokenizer.load(run / "tokenizer").vocab)
-    initialise(model, recipe.train.seed)
-    return model
+    return set_up_training(recipe, *corpus(recipe, run, lambda _: None))
 
 
 def test_a_run_killed_before_its_first_checkpoint_begins_with_the_same_vectors(
@@ -111,6 +112,58 @@ def test_learning_counts_in_the_budget(text: Path, tmp_path: Path) -> None:
     assert any("first embeddings: word vectors" in note for note in reporter.notes)
 
 
+@pytest.mark.parametrize("schedule", ["linear", "constant"])
+def test_the_schedule_begins_with_the_first_step(schedule: str, text: Path, tmp_path: Path) -> None:
+    """The rates of a budget of which word vectors take a part are those of the rest alone."""
+    warmup = {"kind": schedule, "warmup": {"share": 0.5}}
+    with_vectors = config.merge(table(checkpoints=1), {"schedule": warmup})
+    run = begin(with_vectors, text, tmp_path / "run")
+    runs.train_run(run)
+    first, second = [r for r in log.read(run) if r["kind"] == "train"][:2]
+    step = second["flops"] - first["flops"]
+    assert first["flops"] > step
+    rates = []
+    for name, word_vectors, flops in (
+        ("part", 1_000_000, first["flops"] + 7 * step), ("whole", 0, 8 * step)
+    ):  # fmt: skip
+        made = config.merge(
+            with_vectors, {"train": {"word_vectors": word_vectors, "flops": flops * (1 - 1e-9)}}
+        )
+        run = begin(made, text, tmp_path / name)
+        runs.die_at(run, 4)
+        runs.train_run(run)
+        rates.append([record["lr"] for record in runs.logged(run, "train")])
+    assert rates[0] == pytest.approx(rates[1], rel=1e-3) and len(rates[0]) > 4
+
+
+def test_vectors_that_take_all_of_the_budget_are_refused(text: Path, tmp_path: Path) -> None:
+    run = begin(table(flops=1.0), text, tmp_path / "run")
+    with pytest.raises(UserError, match=r"train\.word_vectors: learning them took .* all of the"):
+        runs.train_run(run)
+
+
+def test_sources_count_by_their_shares(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = runs.write_text(tmp_path / "other")
+    sources = [
+        {"name": "most", "path": str(text), "weight": 3.0},
+        {"name": "rest", "path": str(other), "weight": 1.0},
+    ]
+    counted: list[int] = []
+
+    def noted(texts: Any, *rest: Any) -> Any:
+        counted.extend(number for _, number in texts)
+        return learn_vectors(texts, *rest)
+
+    monkeypatch.setattr(first_embeddings, "learn_vectors", noted)
+    recipe = runs.build(config.merge(table(), {"data": {"sources": sources}}))
+    running.start(recipe, running.Inputs((str(text), str(other))), tmp_path / "run")
+    runs.train_run(tmp_path / "run")
+    most, rest = counted
+    assert most == pytest.approx(3 * rest, rel=0.1)
+
+
 def test_a_text_with_too_few_words_keeps_random_embeddings(text: Path, tmp_path: Path) -> None:
     made = config.merge(table(), {"model": {"d_model": 64}})
     plain = config.merge(made, {"train": {"word_vectors": 0}})
@@ -129,7 +182,9 @@ def test_a_run_from_trained_weights_keeps_them(text: Path, tmp_path: Path) -> No
     starting_model = open_starting_model(str(first)).with_recipe(recipe)
     run = tmp_path / "run"
     running.start(starting_model.recipe, running.Inputs((str(text),)), run, starting_model)
-    runs.train_run(run)
+    reporter = runs.Quiet()
+    runs.train_run(run, reporter)
+    assert any("no word vectors: it starts from trained" in note for note in reporter.notes)
     assert first_embeddings.GROUP not in read_state(run)
     assert not (run / first_embeddings.FILE).exists()
 
@@ -139,9 +194,8 @@ def test_models_without_first_embeddings_refuse(text: Path, tmp_path: Path) -> N
     with pytest.raises(UserError, match=r"train\.word_vectors: .* trained offline"):
         runs.build({**runs.table("decoder"), **offline, "packing": {"eos": "</s>"}})
     made = config.merge(table("elmo"), {"model": {"characters": True}})
-    characters = begin(made, text, tmp_path / "run")
     with pytest.raises(UserError, match=r"train\.word_vectors: the model has no table"):
-        runs.train_run(characters)
+        dry_run(runs.build(made))
 
 
 def test_the_seed_of_the_run_is_that_of_the_vectors(
@@ -149,9 +203,9 @@ def test_the_seed_of_the_run_is_that_of_the_vectors(
 ) -> None:
     seeds: list[int] = []
 
-    def noted(tokens: Array, is_word: Array, width: int, most: int, seed: int) -> Any:
+    def noted(texts: Any, is_word: Array, width: int, seed: int) -> Any:
         seeds.append(seed)
-        learned = learn_vectors(tokens, is_word, width, most, seed)
+        learned = learn_vectors(texts, is_word, width, seed)
         assert isinstance(learned, CountedVectors) and np.isfinite(learned.vectors).all()
         return learned
 

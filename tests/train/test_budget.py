@@ -114,7 +114,9 @@ def test_epochs_are_counted_in_rows(text: Path, tmp_path: Path) -> None:
 
 def test_total_steps_are_extrapolated_from_progress() -> None:
     spent = Progress(steps=10, tokens=250, flops=5e6, seconds=36)
-    assert Budget("steps", 40).total_steps(spent) == 40
-    assert Budget("tokens", 1000).total_steps(spent) == pytest.approx(40)
-    assert Budget("hours", 0.1).total_steps(spent) == pytest.approx(100)
+    for budget, steps in (
+        (Budget("steps", 40), 40), (Budget("tokens", 1000), 40), (Budget("hours", 0.1), 100)
+    ):  # fmt: skip
+        progress = budget.progress_of_steps(spent, Progress())
+        assert budget.total_steps(spent.steps, progress) == pytest.approx(steps)
     assert Budget("flops", 1e6).progress(spent) == 1.0

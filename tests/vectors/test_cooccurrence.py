@@ -49,7 +49,7 @@ def test_vectors_are_the_singular_vectors_of_the_information_of_neighbours(
     left, values, _ = svd(information(tokens))
     rows = left[:, :width] * np.sqrt(values[:width])
     expected = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    learned = learn_vectors(tokens, is_word(), width, most=10**6, seed=1)
+    learned = learn_vectors([(tokens, len(tokens))], is_word(), width, seed=1)
     assert learned is not None and learned.tokens == len(tokens) and learned.flops > 0
     vectors = learned.vectors[SPECIAL:]
     # Signs of columns are arbitrary, so cosines are compared.
@@ -59,7 +59,7 @@ def test_vectors_are_the_singular_vectors_of_the_information_of_neighbours(
 
 def test_words_of_one_topic_come_close() -> None:
     tokens, _ = topics()
-    learned = learn_vectors(tokens, is_word(), 4, most=10**6, seed=1)
+    learned = learn_vectors([(tokens, len(tokens))], is_word(), 4, seed=1)
     assert learned is not None and gap(learned.vectors) > 0.4
 
 
@@ -67,7 +67,7 @@ def test_what_is_before_a_word_and_what_is_behind_it_are_apart() -> None:
     rng = np.random.default_rng(1)
     subject, verb = rng.integers(2, 8, 2_000), rng.integers(8, 14, 2_000)
     tokens = np.stack([subject, verb, np.full(2_000, 14)], axis=1).ravel()
-    learned = learn_vectors(tokens, np.arange(15) >= 2, 6, most=10**6, seed=1)
+    learned = learn_vectors([(tokens, len(tokens))], np.arange(15) >= 2, 6, seed=1)
     assert learned is not None
     cosines = learned.vectors @ learned.vectors.T
     within = cosines[2:8, 2:8].min(), cosines[8:14, 8:14].min()
@@ -77,20 +77,39 @@ def test_what_is_before_a_word_and_what_is_behind_it_are_apart() -> None:
 def test_pieces_of_a_long_text_are_evenly_spaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cooccurrence, "PIECE", 10)
     monkeypatch.setattr(cooccurrence, "BLOCK", 30)
-    blocks = list(cooccurrence._blocks(np.arange(1_000), 80))
+    blocks = list(cooccurrence._blocks([(np.arange(1_000), 80)]))
     starts = np.concatenate(blocks).reshape(-1, 10)[:, 0]
     assert len(starts) == 8 and starts[0] == 0 and starts[-1] == 990
     assert np.ptp(np.diff(starts)) <= 1
-    whole = np.concatenate(list(cooccurrence._blocks(np.arange(1_003), 10**6)))
+    whole = np.concatenate(list(cooccurrence._blocks([(np.arange(1_003), 1_003)])))
     assert whole.tolist() == list(range(1_003))
+
+
+@pytest.mark.parametrize("number", [0, 1, 9, 10, 11, 99, 100, 101, 254])
+def test_as_many_tokens_are_counted_as_asked_for(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cooccurrence, "PIECE", 10)
+    monkeypatch.setattr(cooccurrence, "BLOCK", 20)
+    text, empty = np.arange(100), np.arange(0)
+    read = [*cooccurrence._blocks([(text, number), (empty, 5), (text + 100, 7)])]
+    counts = np.bincount(np.concatenate(read), minlength=200)
+    assert counts[:100].sum() == number and counts[100:].sum() == 7
+    assert counts[:100].max() - counts[:100].min() <= 1  # again where there are fewer
+
+
+def test_many_words_and_wide_vectors_have_contexts_enough() -> None:
+    for words, width in ((250_000, 768), (140_000, 1024), (32_000, 4096), (8_192, 128)):
+        assert 2 * width <= cooccurrence.contexts_of(words, width) * 2 * cooccurrence.REACH
+    assert cooccurrence.contexts_of(8_192, 128) == cooccurrence.CONTEXTS
 
 
 def test_counts_of_blocks_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     tokens, width = text(), 6
-    whole = learn_vectors(tokens, is_word(), width, most=10**6, seed=1)
+    whole = learn_vectors([(tokens, len(tokens))], is_word(), width, seed=1)
     monkeypatch.setattr(cooccurrence, "PIECE", 200)
     monkeypatch.setattr(cooccurrence, "BLOCK", 200)
-    cut = learn_vectors(tokens, is_word(), width, most=10**6, seed=1)
+    cut = learn_vectors([(tokens, len(tokens))], is_word(), width, seed=1)
     assert whole is not None and cut is not None
     same = whole.vectors @ whole.vectors.T, cut.vectors @ cut.vectors.T
     np.testing.assert_allclose(*same, atol=0.1)  # neighbours across the cuts are not counted
@@ -98,5 +117,5 @@ def test_counts_of_blocks_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_too_few_words_for_the_width_have_no_vectors() -> None:
     tokens, _ = topics()
-    assert learn_vectors(tokens, is_word(), 64, most=10**6, seed=1) is None
-    assert learn_vectors(tokens[:0], is_word(), 4, most=10**6, seed=1) is None
+    assert learn_vectors([(tokens, len(tokens))], is_word(), 64, seed=1) is None
+    assert learn_vectors([(tokens[:0], len(tokens[:0]))], is_word(), 4, seed=1) is None

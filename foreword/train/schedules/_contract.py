@@ -12,7 +12,7 @@ class Schedule(Protocol):
         """Return the factor of the peak learning rate.
 
         Args:
-            progress: share of the budget that is spent, 0 to 1.
+            progress: share of the steps' part of the budget that is spent, 0 to 1.
             step: number of steps taken.
             total: number of steps, estimated if the budget is not in steps.
         """
