@@ -195,7 +195,10 @@ def _start(
     hooks: Sequence[Hook],
     track: Track,
 ) -> PretrainingResult:
-    """Create a run folder and train; a run that cannot begin leaves nothing behind."""
+    """Create a run folder and train; a run that cannot begin leaves nothing behind.
+
+    If only the disk is to blame, finished shards stay, and the run can be resumed.
+    """
     before = running.names_in(run)
     running.require_free(run)
     run_request = run_request.extended(progress.note)
@@ -216,9 +219,10 @@ def _start(
                 facts,
             )
         return _train(run, progress, hooks=hooks, track=track)
-    except UserError:
+    except UserError as error:
         fail_first()  # others would miss what is undone
-        running.undo_start(run, before)
+        if not (isinstance(error.__cause__, OSError) and running.has_shards(run)):
+            running.undo_start(run, before)
         raise
 
 

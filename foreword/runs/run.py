@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from foreword import atomic, plugins
-from foreword.data.prepared_text import PreparedText
+from foreword.data.prepared_text import MANIFEST, PreparedText
 from foreword.data.remote import is_url
 from foreword.errors import DamagedError, NotFiniteError, UserError, is_out_of_memory
 from foreword.runs import first_embeddings
 from foreword.runs.continued import StartingModel, load_start
 from foreword.runs.corpus import (
+    SHARDS,
     corpus,
     describe_text,
     naming_text_in_errors,
@@ -227,6 +228,11 @@ def _has_begun(run: Path) -> bool:
 def names_in(run: Path) -> frozenset[str] | None:
     """Return the names in a folder, or None if there is no folder."""
     return frozenset(path.name for path in run.iterdir()) if run.is_dir() else None
+
+
+def has_shards(run: Path) -> bool:
+    """Return whether a run has finished shards of its own."""
+    return (run / SHARDS / MANIFEST).is_file()
 
 
 def undo_start(run: Path, before: frozenset[str] | None) -> None:

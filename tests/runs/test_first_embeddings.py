@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+import foreword
 from foreword import config
 from foreword.errors import UserError
 from foreword.interop.start_from import open_starting_model
@@ -16,12 +19,12 @@ from foreword.nn.init import embedding_std
 from foreword.nn.model import neural
 from foreword.runs import first_embeddings
 from foreword.runs import run as running
-from foreword.runs.corpus import corpus
+from foreword.runs.corpus import SHARDS, corpus
 from foreword.runs.dry_run import dry_run
 from foreword.runs.provenance import read_state
 from foreword.runs.setup import TrainingSetup, set_up_training
 from foreword.runs.trained_model import read_recipe
-from foreword.train import log
+from foreword.train import log, tensor_files
 from foreword.types import Array
 from foreword.vectors.cooccurrence import CountedVectors, learn_vectors
 from tests.train import runs
@@ -140,6 +143,27 @@ def test_vectors_that_take_all_of_the_budget_are_refused(text: Path, tmp_path: P
     run = begin(table(flops=1.0), text, tmp_path / "run")
     with pytest.raises(UserError, match=r"train\.word_vectors: learning them took .* all of the"):
         runs.train_run(run)
+
+
+def test_a_full_disk_leaves_the_shards(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    run = tmp_path / "run"
+    settings = {"train.word_vectors": 10**6, "model.d_model": 8, "tokenizer.vocab": 400}
+    begin = partial(
+        foreword.pretrain, "gpt2_tiny", text, run, steps=2, settings=settings, progress=False
+    )
+    with monkeypatch.context() as disk:
+        disk.setattr(tensor_files, "write", full)
+        with pytest.raises(
+            UserError, match=r"word_vectors\.safetensors: cannot be written: No space"
+        ):
+            begin()
+    assert (run / SHARDS).is_dir()
+    assert foreword.resume(run, progress=False).is_done
 
 
 def test_sources_count_by_their_shares(
