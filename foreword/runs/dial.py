@@ -22,7 +22,7 @@ from foreword.runs.dial_losses import expected_loss
 from foreword.runs.dial_sizes import BYTES_PER_TOKEN, ModelSize, sizes
 from foreword.runs.recipe import Recipe, load_recipe
 
-SMALL_FLOPS = 1e14  # the least budget that the small recipe's size is chosen for
+SMALL_FLOPS = 2e14  # the least budget that the small recipe's size is chosen for
 TOKENS_PER_PARAMETER = 10  # at least, in any model larger than the small recipe's
 GOOD_EPOCHS, USEFUL_EPOCHS, MOST_EPOCHS = 4, 16, 40  # of the text
 SMALL_BATCH_TOKENS = 4e7  # the longest run that the small recipe's batch is chosen for

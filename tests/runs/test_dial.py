@@ -88,8 +88,8 @@ def test_the_costs_of_sizes_are_those_of_the_models(family: str) -> None:
 @pytest.mark.parametrize(
     ("family", "hours"),
     [
-        *((family, hours) for family in ("encoder", "decoder") for hours in (0.1, 0.3, 1.0)),
-        *(("encoder_decoder", hours) for hours in (0.15, 0.3, 1.0)),
+        *((family, hours) for family in ("encoder", "decoder") for hours in (0.2, 0.3, 1.0)),
+        *(("encoder_decoder", hours) for hours in (0.3, 1.0)),
     ],
 )
 def test_minutes_on_a_laptop_are_the_small_recipe(family: str, hours: float) -> None:
@@ -168,16 +168,16 @@ def test_losses_on_a_power_law_are_expected_without_error() -> None:
 
 def test_a_loss_is_expected_only_where_one_was_measured() -> None:
     for family in FAMILIES:
-        twelve_minutes = replace(LAPTOP, hours=0.2, family=family)
-        assert re.match(r"\d\.\d\d .* \(\d\.\d\d to ", dial(twelve_minutes).expected)
-        for other in (replace(twelve_minutes, hours=50.0), replace(twelve_minutes, text_bytes=1e5)):
+        nine_minutes = replace(LAPTOP, hours=0.15, family=family)
+        assert re.match(r"\d\.\d\d .* \(\d\.\d\d to ", dial(nine_minutes).expected)
+        for other in (replace(nine_minutes, hours=50.0), replace(nine_minutes, text_bytes=1e5)):
             assert dial(other).expected.startswith("none has been measured")
     other = replace(LAPTOP, hours=0.2, family="encoder", vocab=8_192)
     assert dial(other).expected.endswith("with this vocabulary, but with 16,384")
 
 
 def test_the_steps_expected_of_twelve_minutes_are_about_those_that_were_made() -> None:
-    made = {"encoder": 5_902, "decoder": 3_861, "encoder_decoder": 3_023}
+    made = {"encoder": 5_902, "decoder": 3_861}  # of the small recipe's size
     for family, steps in made.items():
         reason = {
             choice.setting: choice.reason
