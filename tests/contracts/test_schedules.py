@@ -94,5 +94,5 @@ def test_inverse_sqrt_by_share_falls_evenly_while_the_pace_changes() -> None:
         spent = Progress(steps=steps, seconds=seconds)
         progress = budget.progress(spent)
         if progress > 0.2:
-            factor = schedule.factor(progress, steps, budget.total_steps(spent))
+            factor = schedule.factor(progress, steps, budget.total_steps(steps, progress))
             assert factor == pytest.approx(math.sqrt(0.1 / progress), rel=0.01)
