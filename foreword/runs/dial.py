@@ -25,7 +25,7 @@ from foreword.runs.recipe import Recipe, load_recipe
 SMALL_FLOPS = 2e14  # the least budget that the small recipe's size is chosen for
 TOKENS_PER_PARAMETER = 10  # at least, in any model larger than the small recipe's
 GOOD_EPOCHS, USEFUL_EPOCHS, MOST_EPOCHS = 4, 16, 40  # of the text
-SMALL_BATCH_TOKENS = 4e7  # the longest run that the small recipe's batch is chosen for
+SMALL_BATCH_TOKENS = 4e7  # of a run: the batch is doubled at 4 times as many, again at 16 times
 LAYER_SECONDS = 2e-3  # of computation in a step, at least, for each layer
 LEAST_STEPS, MOST_WARMUP_STEPS = 200, 5_000
 VECTORS_HOURS = 1 / 60  # the least in which embeddings begin as word vectors

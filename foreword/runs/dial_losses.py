@@ -26,7 +26,7 @@ class MeasuredLosses:
     Attributes:
         unit: of the losses.
         vocab: the vocabulary that they hold for; None where the unit does not depend on it.
-        by_flops: losses by budget in FLOPs, ascending.
+        by_flops: losses by budget in FLOPs, ascending; three at least.
     """
 
     unit: str
@@ -94,8 +94,9 @@ def expected_loss(family: str, flops: float, vocab: int, *, is_repeated: bool) -
     )
 
 
-# From 1.6e14 on not by today's dial: all began with random embeddings, and the encoder's at 2.4e14
-# had a weight decay of 0.01 instead of 0.3 (docs/dial.md).
+# Not all are today's dial's: at 3e13 and 8e13 the first step had the full rate; 9.5e13 is 128 x 2,
+# where the dial takes 192 x 3; from 1.6e14 on all began with random embeddings, the encoder's at
+# 2.4e14 with a weight decay of 0.01 instead of 0.3 (docs/dial.md).
 MEASURED: Mapping[str, MeasuredLosses] = MappingProxyType(
     {
         "encoder": MeasuredLosses(

@@ -42,7 +42,7 @@ def learn(run: Path, setup: TrainingSetup, prepared: PreparedText, stage: Stage)
         stage: called with the name of the stage.
 
     Raises:
-        UserError: the disk is full.
+        UserError: the disk is full, or the text has been cut short.
     """
     train = setup.recipe.train
     if not train.word_vectors or (run / START).exists() or _is_learned(run):

@@ -19,8 +19,8 @@ class Progress:
     Attributes:
         steps: training steps.
         tokens: tokens of source and target read, without padding.
-        flops: floating-point operations.
-        seconds: wall-clock time.
+        flops: floating-point operations, those of first embeddings included.
+        seconds: wall-clock time, likewise.
         epochs: how many times the text was read, by rows.
     """
 
@@ -84,7 +84,7 @@ class Budget(Ranged):
         return (self.progress(spent) - used) / (1 - used) if used < 1 else 1.0
 
     def total_steps(self, steps: int, progress: float) -> float:
-        """Return the total number of steps, or an estimate: by the pace so far, 1,000 before it.
+        """Return the total number of steps, or an estimate: `steps / progress`; 1,000 at first.
 
         Args:
             steps: the number of steps taken.

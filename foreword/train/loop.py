@@ -87,7 +87,7 @@ class StepOptions:
         patience: number of non-finite steps in a row that ends the training.
         flops: of one step; 0 if they are not counted.
         accumulate: how gradients are added over micro-batches.
-        average: share of the budget at whose end weights are averaged; 0 for none.
+        average: the last share of the budget, over which weights are averaged; 0 for none.
     """
 
     clip: float = 1.0
@@ -167,7 +167,7 @@ class Loop:
         self._stop.set()
 
     def elapsed(self) -> float:
-        """Return the seconds since training began, earlier runs included, by the first process."""
+        """Return the seconds spent, earlier runs and first embeddings too, by the first process."""
         return processes.of_first(time.monotonic() - self._began)
 
     def train(self) -> bool:

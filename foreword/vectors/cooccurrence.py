@@ -29,7 +29,7 @@ OVERSAMPLES, ITERATIONS = 8, 2  # of the randomised decomposition
 LEAST_WORDS = 2  # for each column of the vectors
 LEAST_COUNTS = 2  # columns of counts for each column of the vectors
 BLOCK = 1 << 22  # tokens counted at once
-PIECE = 1 << 12  # tokens of the text read in a row
+PIECE = 1 << 12  # consecutive tokens of the text
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,8 @@ def learn_vectors(
     Args:
         texts: tokens, (tokens,), which may be mapped from files, and how many of them to count, in
             pieces evenly spaced over the text; where it has fewer, it is read again.
-        is_word: which tokens are words, (vocab,) bool; others are skipped, and no context.
+        is_word: which tokens are words, (vocab,) bool; others have no counts and are no context,
+            but keep their positions.
         width: of the vectors.
         seed: of the decomposition.
 
@@ -116,7 +117,7 @@ def flops_of(words: int, width: int) -> float:
 
 
 def _blocks(texts: Sequence[tuple[Array, int]]) -> Iterator[Array]:
-    """Yield the tokens to count, some pieces at once; (tokens,) int64 each."""
+    """Yield the tokens to count, some pieces at once, joined; (tokens,) int64 each."""
     for tokens, number in texts:
         pieces = _pieces(len(tokens), number)
         while several := list(islice(pieces, max(1, BLOCK // PIECE))):
