@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from foreword import config
 from foreword.api._arguments import PathName, hold_out, read_as, read_recipe
 from foreword.data.remote_tokens import local
 from foreword.data.text_files import ReadSettings
@@ -21,7 +22,8 @@ from foreword.runs.dial import FAMILIES, Dial
 from foreword.runs.recipe import Recipe
 from foreword.runs.run import Inputs
 from foreword.runs.sources import source_texts
-from foreword.train.budget import Budget
+from foreword.train.budget import UNITS, Budget
+from foreword.train.settings import TrainSettings
 
 Note = Callable[[str], None]
 
@@ -81,7 +83,7 @@ def request(
         data: files, folders, globs; or a folder of prepared text; of a recipe with sources the
             folder that their paths start from, or nothing.
         settings: `model.layers=6`.
-        budget: in place of the recipe's.
+        budget: in place of the recipe's; `train.steps=1000` among the settings is one too.
         heldout: a share, or files, folders, globs.
         reading: settings of `ReadSettings` that override the recipe's.
         tokenizer: its folder; None trains one.
@@ -98,6 +100,7 @@ def request(
         raise UserError(
             f"--{next(iter(reading))}: {data[0]} holds prepared text, which was read already"
         )
+    budget, settings = _one_budget(budget, settings)
     dial = None
     if isinstance(recipe, str) and recipe in FAMILIES:
         _require_data(data)
@@ -135,6 +138,28 @@ def _require_data(data: Sequence[str]) -> None:
         raise UserError(
             "--data: name the text: files, folders or globs; or a recipe that has data.sources"
         )
+
+
+def _one_budget(
+    budget: Budget | None, settings: Sequence[str]
+) -> tuple[Budget | None, Sequence[str]]:
+    """Return the budget given by itself or among the settings, and the settings without it.
+
+    Raises:
+        UserError: there is more than one, or its amount is impossible.
+    """
+    train = config.assign({}, settings).get("train")
+    amounts = {unit: train[unit] for unit in UNITS if unit in train} if isinstance(train, dict) else {}
+    if not amounts:
+        return budget, settings
+    named = [f"--set train.{unit}" for unit in amounts]
+    named = [f"--{budget.unit}", *named] if budget is not None else named
+    if len(named) > 1:
+        raise UserError(f"give one budget, not {len(named)}: {', '.join(named)}")
+    [(unit, amount)] = amounts.items()
+    checked = config.build(TrainSettings, {unit: amount}, "train")
+    others = [each for each in settings if each.partition("=")[0].strip() != f"train.{unit}"]
+    return Budget(unit, getattr(checked, unit)), others
 
 
 def _turn(

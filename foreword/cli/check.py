@@ -263,13 +263,16 @@ def _document(result: CheckResult) -> dict[str, Any]:
 def _show_dial(dial: Dial, recipe: Recipe) -> None:
     """Print what a dial chose, with reasons; `recipe` has what `--set` overruled."""
     dial_recipe = dial.recipe()
-    rows = []
+    rows, overruled = [], ""
     for choice in dial.choices:
         value, actual = (_setting(r, choice.setting) for r in (dial_recipe, recipe))
-        reason = choice.reason if value == actual else f"--set; the dial has {_value(value)}"
+        reason = choice.reason
+        if value != actual:
+            reason = f"--set; the dial has {_value(value)}"
+            overruled = ". This and the reasons are for the dial's own values, without --set"
         rows.append([choice.setting, _value(actual), reason])
     console.table(dial.title, ["setting", "value", "why"], rows)
-    console.facts({"expected loss": dial.expected})
+    console.facts({"expected loss": dial.expected + overruled})
     console.out.print()
 
 

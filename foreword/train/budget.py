@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from foreword.ranges import Flops, Ranged
 from foreword.train.settings import TrainSettings
 
 Unit = Literal["steps", "epochs", "tokens", "flops", "hours"]
+UNITS: tuple[Unit, ...] = get_args(Unit)
 
 
 @dataclass

@@ -104,6 +104,15 @@ def test_a_mistake_is_one_line_and_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_budget_among_the_settings_takes_the_place_of_the_recipes(tmp_path: Path) -> None:
+    recipe = load_recipe("gpt2_tiny", ["train.hours=10"])
+    settings = {**SMALL, "train.steps": 2}
+    result = pretrain(recipe, texts=TEXTS, out=tmp_path / "run", settings=settings, progress=False)
+    assert result.is_done
+    train = read_recipe(tmp_path / "run").train
+    assert (train.hours, train.steps) == (None, 2)
+
+
 def test_a_process_says_why_before_it_undoes_the_run_that_others_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

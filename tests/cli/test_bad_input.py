@@ -172,6 +172,15 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
     "workers": (["--set", "train.workers=-1"], ["train.workers: must be a whole number from 0"]),
     "patience": (["--set", "train.patience=0"], ["train.patience: must be a whole number from 1"]),
     "two budgets": (["--steps", "5", "--hours", "1"], ["give one budget, not 2: --hours, --steps"]),
+    "a budget among the settings": (
+        ["--hours", "1", "--set", "train.steps=5"],
+        ["give one budget, not 2: --hours, --set train.steps"],
+    ),
+    "two of them": (
+        ["--set", "train.tokens=9", "--set", "train.steps=5"],
+        ["give one budget, not 2: --set train.steps, --set train.tokens"],
+    ),
+    "no steps": (["--set", "train.steps=0"], ["train.steps: must be a whole number from 1"]),
     "no budget": (["--tokens", "0"], ["--tokens: must be a number above 0"]),
     "tokenizer": (["--tokenizer", "/nowhere"], ["/nowhere: there is no tokenizer.json"]),
 }

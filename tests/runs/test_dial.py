@@ -274,11 +274,16 @@ def test_check_explains_each_choice(
     assert "model.d_model" in printed
     assert "--set; the dial has 192" in printed
     assert "none has been measured" in printed
+    assert "for the dial's own values" in " ".join(printed.split())
 
 
 @pytest.mark.parametrize(
     ("budget", "message"),
-    [({}, "give --hours, as in --hours 1"), ({"steps": 5}, "give --hours, not --steps")],
+    [
+        ({}, "give --hours, as in --hours 1"),
+        ({"steps": 5}, "give --hours, not --steps"),
+        ({"settings": {"train.steps": 5}}, "give --hours, not --steps"),
+    ],
 )
 def test_without_hours_a_dial_is_refused(
     budget: dict[str, Any], message: str, text: Path, tmp_path: Path
