@@ -149,7 +149,9 @@ def _one_budget(
         UserError: there is more than one, or its amount is impossible.
     """
     train = config.assign({}, settings).get("train")
-    amounts = {unit: train[unit] for unit in UNITS if unit in train} if isinstance(train, dict) else {}
+    if not isinstance(train, dict):
+        return budget, settings
+    amounts = {unit: train[unit] for unit in UNITS if unit in train}
     if not amounts:
         return budget, settings
     named = [f"--set train.{unit}" for unit in amounts]
