@@ -248,7 +248,7 @@ class ExampleReader:
         return GivenExamples(sources, tasks, skipped, used)
 
     def _table(self, file: str) -> ExampleTable:
-        kind = self._format_of(Path(file))
+        kind = "" if Path(file).is_dir() else self._format_of(Path(file))
         has_header = kind in SEPARATED and not self.names
         by_number = has_header and replace(self.task.columns[0], **self.columns).are_numbers
         return read_table(file, self.names, by_number, self.task.formats)
@@ -351,7 +351,7 @@ def _tuned_part(
                 f"{model.source}: was tuned on a suite; {option} names labelled examples"
             )
         files = [known["dev"]] if isinstance(known["dev"], str) else list(known["dev"])
-        if missing := [file for file in files if not Path(file).is_file()]:
+        if missing := [file for file in files if not Path(file).exists()]:
             raise UserError(f"{missing[0]}: no such file; {option} names labelled examples")
         where = sources_of(files, "dev", model.task)
     columns = {} if where[0].columns else {name: known.get(name) or None for name in given}

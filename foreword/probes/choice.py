@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from foreword.errors import UserError
@@ -14,6 +15,7 @@ from foreword.probes._files import evenly, files_of, rows_of
 from foreword.probes._scoring import score_groups
 from foreword.probes._suite import ALL, Answer, Question, Suite, best
 from foreword.ranges import CountOrZero
+from foreword.tuning import race
 from foreword.tuning.table import chosen_columns, read_table
 from foreword.tuning.table_files import FORMATS
 from foreword.tuning.tasks import choice
@@ -57,7 +59,9 @@ class Choice(Suite):
             UserError: there is no such file, or a row is not a question with options and an answer.
         """
         task = choice.Choice()
-        files = files_of(self.files, "probe.files", FORMATS)
+        folder = Path(self.files).expanduser()
+        is_race = race.is_folder(folder)
+        files = [folder] if is_race else files_of(self.files, "probe.files", FORMATS)
         questions: list[Question] = []
         for file in files:
             table = read_table(file)

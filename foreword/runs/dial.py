@@ -45,18 +45,23 @@ class DialFamily:
         large: the one whose vocabulary and row length are the largest chosen.
         speed: share of the speed of matrix products that training reaches.
         longest: most tokens of a row.
+        narrow_exponent: power of 1 / d_model that the learning rate follows in models narrower than
+            the small recipe's.
     """
 
     small: str
     large: str
     speed: float
     longest: int = 1 << 30
+    narrow_exponent: float = 1.0
 
 
 FAMILIES: Mapping[str, DialFamily] = MappingProxyType(
     {
         "encoder": DialFamily("modern_encoder_mini", "modern_encoder", speed=0.4),
-        "decoder": DialFamily("modern_decoder_mini", "modern_decoder", speed=0.5),
+        "decoder": DialFamily(
+            "modern_decoder_mini", "modern_decoder", speed=0.5, narrow_exponent=0.0
+        ),
         # Rows that are masked in single tokens, 30 % of them, have 100 sentinels for these.
         "encoder_decoder": DialFamily(
             "modern_encoder_decoder_mini", "t5_1.1_base", speed=0.28, longest=333
@@ -289,7 +294,7 @@ def _regularisation(
 def _training(
     conditions: Conditions, size: ModelSize, tokens: float, small: Recipe
 ) -> list[Choice]:
-    """Return the choices of batch, learning rate and warm-up."""
+    """Return the choices of batch, learning rate, first embeddings and warm-up."""
     # The batch: the small recipe's, times a power of two.
     first = small.rows_per_step * small.packing.length
     growth = math.sqrt(tokens / SMALL_BATCH_TOKENS)
@@ -302,11 +307,7 @@ def _training(
     why = f"{step:,} tokens a step, about {quantity(steps)} steps"
     if busy > max(1.0, growth):
         why += "; shorter ones would keep the device waiting"
-    width, by_width = neural_settings(small.model).d_model, "with 1 / d_model"
-    choices = [
-        Choice("train.batch", rows, why),
-        Choice("optimizer.lr", _rounded(small.optimizer.lr * width / size.d_model), by_width),
-    ]
+    choices = [Choice("train.batch", rows, why), _rate(conditions, size, small)]
     if most := small.train.word_vectors:
         why = "tokens that the first embeddings are counted from, in seconds"
         if conditions.hours < VECTORS_HOURS:
@@ -324,6 +325,15 @@ def _training(
         at_most = f"{quantity(share * steps)} steps, at most {MOST_WARMUP_STEPS:,}"
         choices.append(Choice("schedule.warmup.share", share, at_most))
     return choices
+
+
+def _rate(conditions: Conditions, size: ModelSize, small: Recipe) -> Choice:
+    """Return the choice of the learning rate, by width."""
+    family = FAMILIES[conditions.family]
+    factor = neural_settings(small.model).d_model / size.d_model
+    exponent = family.narrow_exponent if factor > 1 else 1.0
+    why = "with 1 / d_model" if exponent else f"as {family.small}, in narrower models too"
+    return Choice("optimizer.lr", _rounded(small.optimizer.lr * factor**exponent), why)
 
 
 def _budget(conditions: Conditions, tokens: float, most: float) -> Choice:

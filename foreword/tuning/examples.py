@@ -225,6 +225,16 @@ def first_inputs(encoded: Sequence[EncodedExample]) -> Array:
     return np.append(np.flatnonzero(is_first), len(encoded))
 
 
+def cut_count(encoded: Sequence[EncodedExample]) -> int:
+    """Return how many examples were cut to the model's length, in one of their inputs or more."""
+    number, cut = -1, set()
+    for example in encoded:
+        number += not example.is_further
+        if example.was_cut:
+            cut.add(number)
+    return len(cut)
+
+
 def output_counts(encoded: Sequence[EncodedExample]) -> Array:
     """Return how many outputs each input has, (inputs,) int64."""
     counts = [1 if example.is_pooled else len(example.pooled_positions) for example in encoded]

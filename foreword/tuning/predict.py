@@ -19,7 +19,7 @@ from foreword.runs.trained_model import read_recipe
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.checkpoint import load_weights
 from foreword.train.device import choose_device, choose_precision
-from foreword.tuning.examples import LabelledTexts, by_example, output_counts
+from foreword.tuning.examples import LabelledTexts, by_example, cut_count, output_counts
 from foreword.tuning.fine_tuner import predict
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import HeadNetwork, Network
@@ -154,7 +154,7 @@ class TunedModel:
         encoded = self._encode(examples)
         results = self._compute(encoded, examples, done)
         rows = self.task.answers(results, self.labels, probabilities=probabilities)
-        return Answers(rows, sum(example.was_cut for example in encoded))
+        return Answers(rows, cut_count(encoded))
 
     def _encode(self, examples: LabelledTexts) -> Sequence[EncodedExample]:
         return self.task.encode(examples, self.tokenizer, self.template) if examples else []

@@ -16,7 +16,7 @@ from foreword.nn.model import neural_settings
 from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.bag_of_words import bags_of_words
 from foreword.tuning.encoding import TuningExamples, draw_and_encode
-from foreword.tuning.examples import LabelledTexts
+from foreword.tuning.examples import LabelledTexts, cut_count
 from foreword.tuning.features import fits_in_memory
 from foreword.tuning.fine_tuner import TuneData, TuneSettings, scored_outputs
 from foreword.tuning.labelled import Labelled
@@ -134,7 +134,7 @@ def _counts(read: TuningExamples, dev: int, *, is_drawn: bool) -> dict[str, int]
         "train": len(read.drawn.numbers[0]),
         **({"drawn_from": read.drawn.total} if is_drawn else {}),
         "dev": dev,
-        "cut": sum(example.was_cut for part in parts for example in part.encoded),
+        "cut": sum(cut_count(part.encoded) for part in parts),
         "skipped": 0,
     }
 

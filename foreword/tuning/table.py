@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from foreword.errors import UserError
+from foreword.tuning import race
 from foreword.tuning.examples import AT_ONCE, LabelledTexts
 from foreword.tuning.labelled import Columns, Labelled, ReadExample, example_of
 from foreword.tuning.sentence_files import SPACE_AFTER, conll_sentences, conllu_sentences
@@ -83,7 +84,8 @@ def read_table(
     """Read a table.
 
     Args:
-        path: a file with one of the endings of `table_files.FORMATS`, perhaps with `.gz` or `.zst`.
+        path: a file with one of the endings of `table_files.FORMATS`, perhaps with `.gz` or `.zst`;
+            or a folder of RACE's articles.
         columns: the names of the columns if the file has no header; else empty.
         are_numbers: `.tsv` and `.csv` have no header, and columns are named "0", "1", ...
         formats: endings read as another format; see `Task.formats`.
@@ -94,6 +96,8 @@ def read_table(
         UserError: the file is missing, broken, or of an unknown format.
     """
     path = Path(path)
+    if path.is_dir():
+        return _race(path, lambda: race.folder_questions(path))
     kind, _ = format_of(path, formats)
     if columns and kind not in SEPARATED:
         raise UserError(f"{path}: --columns is for files without a header; {kind} names its own")
@@ -283,6 +287,13 @@ def _jsonl(path: Path) -> ExampleTable:
             types.setdefault(name, set()).add(_json_type(value))
     if not types:
         raise UserError(f"{path}: is empty")
+    if types.keys() >= set(race.FIELDS[:3]):
+        return _race(
+            path,
+            lambda: itertools.chain.from_iterable(
+                race.article_questions(row, f"{path}:{number}") for number, row in rows()
+            ),
+        )
     return ExampleTable(path, tuple(types), rows, {n: _arrow_type(t) for n, t in types.items()})
 
 
@@ -301,6 +312,12 @@ def _arrow_type(types: set[str]) -> Any:
     if names == {"int", "float"}:
         return pa.float64()
     return by_types.get(names.pop(), pa.string()) if len(names) == 1 else pa.string()
+
+
+def _race(path: Path, questions: Callable[[], Iterable[dict[str, Any]]]) -> ExampleTable:
+    """Return RACE's questions as a table with a row for each."""
+    types = dict.fromkeys(race.COLUMNS, pa.string())
+    return ExampleTable(path, race.COLUMNS, lambda: enumerate(questions(), 1), types)
 
 
 def _squad(path: Path) -> ExampleTable:

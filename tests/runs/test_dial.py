@@ -121,6 +121,11 @@ def test_wider_models_have_lower_rates_and_a_fast_device_larger_batches() -> Non
     assert wide["model.d_model"] > small["model.d_model"]
     product = small["optimizer.lr"] * small["model.d_model"]
     assert wide["optimizer.lr"] * wide["model.d_model"] == pytest.approx(product, rel=0.01)
+    narrow = {
+        family: chosen(replace(LAPTOP, family=family, hours=0.02))["optimizer.lr"]
+        for family in ("encoder", "decoder")
+    }
+    assert narrow == {"encoder": 0.012, "decoder": 0.004}  # at a width of 128; 0.006, 0.004 at 256
     slow, fast = (
         chosen(Conditions("decoder", 0.01, speed, 1e11))["train.batch"] for speed in (3e11, 8e14)
     )

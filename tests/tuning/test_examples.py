@@ -13,7 +13,7 @@ import pytest
 from pyarrow import parquet
 
 from foreword.errors import UserError
-from foreword.tuning.examples import AT_ONCE, EncodedTexts, LabelledTexts, Ragged
+from foreword.tuning.examples import AT_ONCE, EncodedTexts, LabelledTexts, Ragged, cut_count
 from foreword.tuning.labelled import Columns, Labelled
 from foreword.tuning.table import labelled, read_table
 from foreword.tuning.table_files import csv_lines
@@ -78,6 +78,20 @@ def test_encoded_texts_return_the_examples_they_were_made_of(has_answer: bool) -
             np.testing.assert_array_equal(actual[name], value)
     assert [e.was_cut for e in texts] == [e.was_cut for e in examples]
     assert len(EncodedTexts.of([])) == 0
+
+
+def test_an_example_with_several_cut_inputs_is_counted_once() -> None:
+    ids = np.arange(3)
+    inputs = [
+        (False, False),
+        (True, False),
+        (True, True),
+        (False, False),
+        (False, True),
+        (True, True),
+    ]
+    encoded = [EncodedExample(ids, ids, ids, cut, is_further=more) for cut, more in inputs]
+    assert cut_count(encoded) == 2
 
 
 def test_a_table_takes_little_more_memory_than_its_text(tmp_path: Path) -> None:

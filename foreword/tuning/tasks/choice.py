@@ -46,10 +46,10 @@ class Choice(PooledTask):
     have different numbers of options.
 
     Rows have a question, a list of options and the right one: its number from 0, its letter, its
-    name or its text. The layouts of RACE (`article`, `question`, `options`, `answer`), ARC
-    (`question`, `choices`, `answerKey`) and COPA (`premise`, `choice1`, `choice2`, `question`,
-    `label`) are read as they are; `--text`, `--pair` and `--label` name other columns of question,
-    options and answer.
+    name or its text. The layouts of RACE (its folders of articles, or rows with `article`,
+    `question`, `options`, `answer`), ARC (`question`, `choices`, `answerKey`) and COPA (`premise`,
+    `choice1`, `choice2`, `question`, `label`) are read as they are; `--text`, `--pair` and
+    `--label` name other columns of question, options and answer.
 
     It is scored by accuracy, beside chance and the longest option. An option that is the best along
     with others counts in part.
