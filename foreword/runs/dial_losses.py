@@ -106,7 +106,7 @@ MEASURED: Mapping[str, MeasuredLosses] = MappingProxyType(
         "decoder": MeasuredLosses(
             "bits per byte",
             None,
-            {3e12: 2.149, 1e13: 1.935, 3e13: 1.772, 9.5e13: 1.652, 2.8e14: 1.597},
+            {3e12: 2.124, 1e13: 1.922, 3e13: 1.772, 9.5e13: 1.652, 2.8e14: 1.597},
         ),
         "encoder_decoder": MeasuredLosses(
             "nats per prediction", 16_384, {3e12: 3.73, 1e13: 3.19, 8e13: 2.88}
