@@ -28,6 +28,7 @@ from foreword.cli._sources import (
 from foreword.ranges import Count, CountOrZero
 
 if TYPE_CHECKING:
+    from foreword.api.progress import ProgressDisplay
     from foreword.api.request import RunRequest
     from foreword.data.prepared_text import PreparedText
     from foreword.runs.dial import Dial
@@ -87,7 +88,8 @@ def check(
     """Estimate a run's memory, time and text, and show a decoded batch.
 
     Nothing is trained or saved. Of large texts only the first 20 MB are read. --privacy also counts
-    strings that look personal, with an example of each, masked. With --gpus or --gpu, plan a run on
+    strings that look personal, with an example of each, masked; with text in place of the recipe,
+    that is all it does. With --gpus or --gpu, plan a run on
     such GPUs by arithmetic, which needs no text: memory, time, checkpoints.
     """
     from foreword.api.progress import progress_of
@@ -100,8 +102,11 @@ def check(
         _plan.run(options, budget.resolve(), planning, as_json=json)
         return
     planning.refuse("requires --gpus or --gpu")
-    privacy.require_possible(options.arguments()["data"])
     progress = progress_of(not quiet, announces=True)
+    if privacy.privacy and not options.data and Path(options.recipe).exists():
+        _check_privacy(options, reading, privacy, progress, as_json=json)
+        return
+    privacy.require_possible(options.arguments()["data"])
     request = requested(
         **options.arguments(),
         budget=budget.resolve(),
@@ -258,6 +263,32 @@ def _document(result: CheckResult) -> dict[str, Any]:
         **({"sources": [asdict(source) for source in result.sources]} if result.sources else {}),
         "batch": [asdict(row) for row in result.rows],
     }
+
+
+def _check_privacy(
+    options: RunOptions,
+    reading: Reading,
+    privacy: PrivacyOptions,
+    progress: ProgressDisplay,
+    *,
+    as_json: bool,
+) -> None:
+    """Count the strings that look personal in text that is named in place of a recipe."""
+    from foreword.api._arguments import read_as
+    from foreword.data.text_files import ReadSettings
+    from foreword.errors import UserError
+
+    if options.recipe.endswith(".toml"):
+        raise UserError("--data: name the text: files, folders or globs")
+    texts = [options.recipe, *(options.more or [])]
+    privacy.require_possible(texts)
+    with progress as display:
+        read = read_as(ReadSettings(), reading.overrides)
+        personal = privacy.counts(texts, read, SAMPLE_BYTES, display.stage)
+    if as_json:
+        console.emit({"privacy": _privacy.as_json(personal)})
+    else:
+        _privacy.show(personal, privacy.country)
 
 
 def _show_dial(dial: Dial, recipe: Recipe) -> None:

@@ -327,6 +327,13 @@ def test_privacy_counts_what_looks_personal(
     captured = capsys.readouterr()
     shown = " ".join((captured.out + captured.err).split())
     assert "telephone number (+...," in shown and "with a country code, or of US" in shown
+    # Text alone, without a recipe.
+    alone = checked([str(text / "mail.txt"), "--privacy"], capsys)
+    assert list(alone) == ["privacy"]
+    assert {row["kind"] for row in alone["privacy"]["counts"] if row["found"]} == {
+        "e-mail address",
+        "telephone number",
+    }
     # What was counted is shown too where the run is refused.
     monkeypatch.setattr(check, "_check", refused)
     assert run(["check", *words]) == 2
