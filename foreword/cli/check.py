@@ -89,8 +89,8 @@ def check(
 
     Nothing is trained or saved. Of large texts only the first 20 MB are read. --privacy also counts
     strings that look personal, with an example of each, masked; with text in place of the recipe,
-    that is all it does. With --gpus or --gpu, plan a run on
-    such GPUs by arithmetic, which needs no text: memory, time, checkpoints.
+    that is all it does. With --gpus or --gpu, plan a run on such GPUs by arithmetic, which needs no
+    text: memory, time, checkpoints.
     """
     from foreword.api.progress import progress_of
     from foreword.api.request import request as requested
@@ -104,6 +104,7 @@ def check(
     planning.refuse("requires --gpus or --gpu")
     progress = progress_of(not quiet, announces=True)
     if privacy.privacy and not options.data and Path(options.recipe).exists():
+        budget.refuse("requires a recipe")
         _check_privacy(options, reading, privacy, progress, as_json=json)
         return
     privacy.require_possible(options.arguments()["data"])

@@ -60,8 +60,7 @@ class Choice(Suite):
         """
         task = choice.Choice()
         folder = Path(self.files).expanduser()
-        is_race = race.is_folder(folder)
-        files = [folder] if is_race else files_of(self.files, "probe.files", FORMATS)
+        files = [folder] if race.is_folder(folder) else files_of(self.files, "probe.files", FORMATS)
         questions: list[Question] = []
         for file in files:
             table = read_table(file)

@@ -45,22 +45,22 @@ class DialFamily:
         large: the one whose vocabulary and row length are the largest chosen.
         speed: share of the speed of matrix products that training reaches.
         longest: most tokens of a row.
-        narrow_exponent: power of 1 / d_model that the learning rate follows in models narrower than
-            the small recipe's.
+        narrow_keeps_rate: whether a model narrower than the small recipe's has that one's learning
+            rate, if its first embeddings are counted.
     """
 
     small: str
     large: str
     speed: float
     longest: int = 1 << 30
-    narrow_exponent: float = 1.0
+    narrow_keeps_rate: bool = False
 
 
 FAMILIES: Mapping[str, DialFamily] = MappingProxyType(
     {
         "encoder": DialFamily("modern_encoder_mini", "modern_encoder", speed=0.4),
         "decoder": DialFamily(
-            "modern_decoder_mini", "modern_decoder", speed=0.5, narrow_exponent=0.0
+            "modern_decoder_mini", "modern_decoder", speed=0.5, narrow_keeps_rate=True
         ),
         # Rows that are masked in single tokens, 30 % of them, have 100 sentinels for these.
         "encoder_decoder": DialFamily(
@@ -329,11 +329,11 @@ def _training(
 
 def _rate(conditions: Conditions, size: ModelSize, small: Recipe) -> Choice:
     """Return the choice of the learning rate, by width."""
-    family = FAMILIES[conditions.family]
-    factor = neural_settings(small.model).d_model / size.d_model
-    exponent = family.narrow_exponent if factor > 1 else 1.0
-    why = "with 1 / d_model" if exponent else f"as {family.small}, in narrower models too"
-    return Choice("optimizer.lr", _rounded(small.optimizer.lr * factor**exponent), why)
+    family, width = FAMILIES[conditions.family], neural_settings(small.model).d_model
+    rate, why = small.optimizer.lr * width / size.d_model, "with 1 / d_model"
+    if family.narrow_keeps_rate and size.d_model < width and conditions.hours >= VECTORS_HOURS:
+        rate, why = small.optimizer.lr, f"as {family.small}, in narrower models too"
+    return Choice("optimizer.lr", _rounded(rate), why)
 
 
 def _budget(conditions: Conditions, tokens: float, most: float) -> Choice:

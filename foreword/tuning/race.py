@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from foreword.errors import UserError
-from foreword.tuning.table_files import text_lines
+from foreword.tuning.table_files import FORMATS, ending_of, text_lines
 
 FIELDS = ("article", "questions", "options", "answers")  # of an article; the last three are lists
 COLUMNS = ("id", "article", "question", "options", "answer")  # of a question
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether a path is a folder with text files below it, as RACE's are."""
-    return path.is_dir() and next(path.rglob("*.txt"), None) is not None
+    """Return whether a path is a folder of text files and no tables, as RACE's are."""
+    if not path.is_dir() or any(ending_of(file) in FORMATS for file in path.iterdir()):
+        return False
+    return next(path.rglob("*.txt"), None) is not None
 
 
 def folder_questions(folder: Path) -> Iterator[dict[str, Any]]:

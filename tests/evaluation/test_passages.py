@@ -233,14 +233,17 @@ def test_a_passage_has_all_that_it_adds_to_the_text_before_it(
     before = "The dog sat on the log"
     given = any_tokenizer.encode(before)
     whole = any_tokenizer.encode(before + option)
-    if whole[: len(given)].tolist() != given.tolist():
-        pytest.skip("the option changes the tokens before it")
-    assert tokens_of(prompted, Passage(option, before)) == tuple(whole[len(given) :])
+    same = [a == b for a, b in zip(given, whole, strict=False)]
+    kept = [*same, False].index(False)
+    assert tokens_of(prompted, Passage(option, before)) == tuple(whole[kept:])
     # A space of the text before is the passage's too.
     assert tokens_of(prompted, Passage("cat", f"{before} ")) == tokens_of(
         prompted, Passage(" cat", before)
     )
-    total = one(prompted, Passage(before + option))[0] - one(prompted, Passage(before))[0]
+    # An "s" may make another word of "log", which then is the passage's.
+    assert kept == len(given) or option == "s"
+    stem = before if kept == len(given) else "The dog sat on the"
+    total = one(prompted, Passage(before + option))[0] - one(prompted, Passage(stem))[0]
     assert one(prompted, Passage(option, before))[0] == pytest.approx(total, abs=1e-4)
 
 

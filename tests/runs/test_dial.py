@@ -126,6 +126,8 @@ def test_wider_models_have_lower_rates_and_a_fast_device_larger_batches() -> Non
         for family in ("encoder", "decoder")
     }
     assert narrow == {"encoder": 0.012, "decoder": 0.004}  # at a width of 128; 0.006, 0.004 at 256
+    seconds = Conditions("decoder", 0.01, 1e11, 1e11)  # too few for first embeddings from counts
+    assert chosen(seconds)["optimizer.lr"] == 0.008
     slow, fast = (
         chosen(Conditions("decoder", 0.01, speed, 1e11))["train.batch"] for speed in (3e11, 8e14)
     )

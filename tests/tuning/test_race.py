@@ -72,7 +72,15 @@ def test_a_broken_article_is_refused_with_its_place(
 
 def test_other_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"a folder without \.txt files"):
-        read_table(tmp_path).rows().__next__()
+        next(read_table(tmp_path).rows())
     (tmp_path / "notes.txt").write_text("Dear diary", encoding="utf-8")
     with pytest.raises(UserError, match=r"notes\.txt: not JSON"):
-        read_table(tmp_path).rows().__next__()
+        next(read_table(tmp_path).rows())
+
+
+def test_a_folder_of_tables_with_a_note_beside_them_is_read_as_tables(tmp_path: Path) -> None:
+    row = {"question": "What colour is it?", "options": ["red", "blue"], "answer": "B"}
+    (tmp_path / "asked.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    (tmp_path / "SOURCE.txt").write_text("where it came from", encoding="utf-8")
+    suite = ChoiceSuite(files=str(tmp_path))
+    assert [each.answer for each in suite.questions()] == ["blue"]
