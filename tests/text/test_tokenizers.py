@@ -16,6 +16,7 @@ from foreword.testing.tokenizers import CORPUS, NASTY, SENTENCES, TOKENIZER_CHEC
 from foreword.text import special, training
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers._contract import TokenizerKind
+from foreword.text.tokenizers.bpe import BPE
 
 from .conftest import SETTINGS
 
@@ -107,6 +108,9 @@ def test_pieces_that_start_a_word_are_marked(trained: dict[str, Tokenizer]) -> N
         strict=False,
     ):
         assert starts_word == piece.startswith("·")
+    hindi = BPE(vocab=375).train([" किताबें पढ़ी गईं हैं।"] * 20)  # marks in tokens of their own
+    begins = hindi.vocab.starts_word[hindi.encode(" किताबें पढ़ी")]
+    assert begins.sum() == 2 < len(begins)
     assert all(starts("word", "the house."))
     assert all(starts("char", "the house."))
 
