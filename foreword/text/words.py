@@ -47,6 +47,12 @@ def is_part(character: str) -> bool:
     return character.isalnum() or unicodedata.category(character)[0] == "M"
 
 
+def is_joined(character: str) -> bool:
+    """Return whether a character belongs to the letter before it: a mark, a vowel of a Jamo."""
+    category = unicodedata.category(character)
+    return category[0] == "M" or character in JOINERS or "\u1160" <= character <= "\u11ff"
+
+
 def is_unspaced(text: str) -> bool:
     """Return whether a text has letters of a script without spaces between words."""
     return _UNSPACED.search(text) is not None

@@ -15,6 +15,7 @@ from foreword.api.predict import predict
 from foreword.api.tune import tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
+from foreword.runs.trained_model import open_run
 from foreword.tuning.labelled import Columns, Labelled
 from foreword.tuning.tasks.text_to_text import TextToText, answers_of
 from foreword.tuning.text_metrics import share_known, text_scores, word_rules
@@ -176,7 +177,12 @@ def test_the_share_of_dev_answers_known_from_training_is_noted(tmp_path: Path) -
     result = tune(run, train, dev, settings={"task.metric": "answer"}, epochs=1, **FAST)
     note = "50.0% of the dev answers are answers of training examples too"
     assert note in result.content["notes"]
-    assert TextToText().notes([Labelled("a", "b")], [Labelled("a", "b")]) == []
+    examples, tokenizer = [Labelled("a", "the town")], open_run(run, "cpu").tokenizer
+    assert TextToText().notes(examples, examples, tokenizer) == []
+    two_lines = [*examples, Labelled("a", "the\ntown"), Labelled("a", "the  town")]
+    (note,) = TextToText().notes(two_lines, examples, tokenizer)
+    assert note.startswith("2 of 3 training answers cannot be written as they are")
+    assert note.endswith("'the\\ntown' is 'the town'")
 
 
 def test_the_note_is_shown_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
