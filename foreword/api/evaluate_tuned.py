@@ -19,6 +19,7 @@ from foreword.probes._intervals import bootstrap_each
 from foreword.runs.provenance import command
 from foreword.tuning.result import metric_name
 from foreword.tuning.scored import ScoredExamples, scored
+from foreword.tuning.text_metrics import word_rules
 from foreword.tuning.written import open_tuned
 from foreword.types import Array
 
@@ -194,7 +195,7 @@ def _content(
             row |= {metric: score, f"{metric}_low": low, f"{metric}_high": high}
         rows.append(row | {"examples": len(each.examples)})
     metric = next(iter(scores[0]))
-    notes = [_note(answered[0], read[0])]
+    notes = [_note(answered[0], read[0]), *word_rules(scores[0])]
     for name, of, (low, high) in zip(names[1:], scores[1:], left, strict=True):
         difference = scores[0][metric] - of[metric]
         notes.append(

@@ -218,7 +218,8 @@ def tune(
     scored = {which: part.together for which, part in splits.scored.items()}
     mixture = mix_tasks(splits.train.tasks, temperature)
     overlaps = [overlap_note(splits.train.tasks, part, which) for which, part in scored.items()]
-    warnings, remarks = list(filter(None, overlaps)), tuning_task.notes(mixture, scored["dev"])
+    warnings = list(filter(None, overlaps))
+    remarks = tuning_task.notes(mixture, scored["dev"], trained.tokenizer)
     job = FineTuning(
         tuning_task,
         variants,

@@ -16,6 +16,9 @@ from typing import Any
 from datatrove.utils.text import split_into_words
 from datatrove.utils.word_tokenizers import WordTokenizer
 
+from foreword.text import words
+from foreword.text.sentences import ENDS
+
 REMEMBERED = 200_000  # distinct strings between spaces
 
 # Abbreviations that keep their period, besides initials (J. and U.S.) and single letters.
@@ -40,6 +43,7 @@ CLITIC = re.compile(r"\A['’](?:s|re|ve|ll|d|m|em|cause)\Z", re.I)
 QUOTES = "'\"”“`‘´’‚„»«「」『』（）〔〕【】《》〈〉"
 MARKS = "…,:;!?¿؟¡()\\[\\]{}<>_#*&。？！，、；：～·।،۔؛٪" + QUOTES
 CURRENCY = "$£€¥฿₽₴₩₹₺"
+LETTER, LETTER_END = r"[^\W\d_]", rf"(?:[^\W\d_]|[{words.MARKS}])"
 HYPHEN = r"(?:--+|——|[-–—~])"
 UNITS = (
     "km²|km³|km/h|km|mm²|mm³|mm|cm²|cm³|cm|dm|m²|m³|m/s|mph|mbar|mb|MB|mg|m|ha|µm|nm|yd|in|ft|kg|kb"
@@ -49,16 +53,16 @@ BEFORE = re.compile(rf"\.\.+|[§%=—–{MARKS}{CURRENCY}]|\+(?!\d)")
 AFTER = re.compile(
     rf"""
     (?: ['’][sS] | \.\.+ | [—–{MARKS}] | (?<=\d)(?:\+|[{CURRENCY}]|{UNITS})
-      | (?<=[\d%²+{MARKS}-])\. | (?<=[^\W\d_])(?<![A-ZÀ-ÞА-Я])\. | (?<=[A-ZÀ-ÞА-Я]{{2}})\. )\Z
+      | (?<=[\d%²+{MARKS}-])\. | (?<={LETTER_END})(?<![A-ZÀ-ÞА-Я])\. | (?<=[A-ZÀ-ÞА-Я]{{2}})\. )\Z
     """,
     re.X,
 )
-LETTER = r"[^\W\d_]"
 WITHIN = re.compile(
     rf"""
     ( \.\.+ | … | (?<=\d)[+*^-](?=[\d-])
-      | (?<=[^\W\d_A-ZÀ-ÞА-Я])\.(?=[A-ZÀ-ÞА-Я"”“]) | (?<={LETTER}),(?={LETTER})
-      | (?<=[^\W_]){HYPHEN}(?={LETTER}) | (?<=[^\W_])[:<>=/](?={LETTER}) )
+      | (?<={LETTER_END})(?<![A-ZÀ-ÞА-Я])\.(?=[A-ZÀ-ÞА-Я"”“]) | (?<={LETTER_END}),(?={LETTER})
+      | (?<=[\w{words.MARKS}])(?<!_){HYPHEN}(?={LETTER})
+      | (?<=[\w{words.MARKS}])(?<!_)[:<>=/](?={LETTER}) )
     """,
     re.X,
 )
@@ -66,12 +70,6 @@ ADDRESS = re.compile(
     r"\A(?:\w+://\S+|www\.\S+|\S+@[\w-]+(?:\.[\w-]+)+|[\w-]+(?:\.[\w-]+)*\.(?:com|org|net|edu|gov)"
     r"(?:/\S*)?)\Z"
 )
-# Scripts written without spaces: Thai to Khmer, kana, Han; each character is a word.
-UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-BY_SCRIPT = re.compile(rf"[{UNSPACED}]|[^{UNSPACED}]+")
-IS_UNSPACED = re.compile(rf"[{UNSPACED}]")
-
-ENDS = "\\.!?…。！？।۔؟"
 INITIAL = "A-Za-zÀ-ɏЀ-ӿ"
 SENTENCE_END = re.compile(rf"(?<!\b[{INITIAL}])[{ENDS}]+(?:[^\w\s]*\s+(?=\S)|(?<=[。！？])(?=\S))")
 LAST_WORD = re.compile(r"\S+(?=\s*\Z)")
@@ -86,7 +84,7 @@ class Words(WordTokenizer):  # type: ignore[misc]
 
     def word_tokenize(self, text: str) -> list[str]:
         """Return the words of a text, punctuation included."""
-        words: list[str] = []
+        found: list[str] = []
         cache = self._cache
         for string in text.split():
             parts = cache.get(string)
@@ -95,8 +93,8 @@ class Words(WordTokenizer):  # type: ignore[misc]
                 if len(cache) >= REMEMBERED:
                     cache.clear()
                 cache[string] = parts
-            words += parts
-        return words
+            found += parts
+        return found
 
     def sent_tokenize(self, text: str) -> list[str]:
         """Return the sentences of a text."""
@@ -137,10 +135,10 @@ def _split(string: str) -> list[str]:
         else:
             middle = [piece for piece in WITHIN.split(string) if piece]
             break
-    words = [*before, *middle, *reversed(after)]
-    if not IS_UNSPACED.search("".join(middle)):
-        return words
-    return [part for word in words for part in BY_SCRIPT.findall(word)]
+    parts = [*before, *middle, *reversed(after)]
+    if not words.is_unspaced("".join(middle)):
+        return parts
+    return words.spaced(" ".join(parts)).split()
 
 
 WORDS: Any = Words()

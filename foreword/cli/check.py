@@ -224,6 +224,7 @@ def _data(
         "tokens": round(prepared.counts["train"].tokens / share),
         "heldout_tokens": round(prepared.counts["heldout"].tokens / held_share),
         "unknown_tokens": prepared.counts["train"].unknown,
+        "not_kept": setup.tokenizer.not_kept(),
         "share_read": share,
         "vocab": setup.vocab.size,
         "rows_per_step": setup.recipe.rows_per_step,
@@ -384,7 +385,9 @@ def _text(data: dict[str, Any]) -> str:
     if about:
         text += f" (estimated from the first {data['share_read']:.2%})"
     warnings = data_warnings(data["counts"], data["unknown_tokens"])
-    return text + "".join(f"; {count:,} {what}" for what, count in warnings.items())
+    text += "".join(f"; {count:,} {what}" for what, count in warnings.items())
+    lost = ", ".join(data["not_kept"])
+    return text + (f"; not kept by the tokenizer: {lost}" if lost else "")
 
 
 def _print_row(row: PreviewRow) -> None:

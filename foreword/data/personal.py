@@ -23,13 +23,20 @@ from typing import Any
 
 from foreword.errors import UserError
 from foreword.text import utf8
+from foreword.text.words import MARKS, UNSPACED, is_part
 from foreword.types import Document
 
-EMAIL = re.compile(r"[\w.%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}")
+LABEL = rf"(?:(?![_{UNSPACED}])[\w{MARKS}-])+"  # of a domain, which may have letters beside ASCII
+EMAIL = re.compile(
+    rf"(?:(?![{UNSPACED}])[\w{MARKS}.%+-])+@{LABEL}(?:\.{LABEL})*"
+    rf"\.(?:[A-Za-z]{{2,}}|(?:(?![\d_A-Za-z{UNSPACED}])[\w{MARKS}]){{2,}})"
+)
 CARD = re.compile(r"(?<![\d.])(?:2[2-7]|[3-6]\d)\d{2}(?:[ -]?\d){9,15}(?![ -]?\d)")
-IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,30}\b")
+# ASCII: a letter of a script without spaces may stand beside the string.
+IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,30}\b", re.ASCII)
 IP = re.compile(
-    r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}|(?:[\da-fA-F]{1,4}:){2,7}[\da-fA-F:]+)(?![\w:]|\.\w)"
+    r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}|(?:[\da-fA-F]{1,4}:){2,7}[\da-fA-F:]+)(?![\w:]|\.\w)",
+    re.ASCII,
 )
 FEWEST_DIGITS = 7  # of a telephone number; other lines are not looked at
 KINDS = (
@@ -186,7 +193,7 @@ def _line_finder(country: str | None) -> Callable[[str], Iterator[Match]]:
     def find(line: str) -> Iterator[Match]:
         covered: list[tuple[int, int]] = []
         spans: tuple[tuple[str, Iterable[tuple[int, int]]], ...] = (
-            ("e-mail address", _spans(EMAIL, line, lambda _: True)),
+            ("e-mail address", _spans(EMAIL, line if "@" in line else "", lambda _: True)),
             ("bank account", _spans(IBAN, line, iban.is_valid)),
             ("payment card", _spans(CARD, line, lambda s: _is_card(s, luhn.is_valid))),
             ("IP address", _spans(IP, line, _is_public)),
@@ -205,7 +212,7 @@ def _line_finder(country: str | None) -> Callable[[str], Iterator[Match]]:
 
 def masked(string: str) -> str:
     """Return a string with its letters and digits hidden, but for the first two characters."""
-    hidden = (c if not c.isalnum() else "*" for c in string[SHOWN:])
+    hidden = ("*" if is_part(c) else c for c in string[SHOWN:])
     return string[:SHOWN] + "".join(hidden)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from foreword.data.text_files import ReadCounts, ReadSettings, TextFile
 from foreword.errors import UserError
 from foreword.evaluation import beam
 from foreword.evaluation.beam import Beams
 from foreword.evaluation.prompting import PromptedModel
+from foreword.text import words
 
 AT_ONCE = 128  # sentences between two reports of progress
 
@@ -104,8 +106,14 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def compare(translations: Sequence[str], references: Sequence[str]) -> TranslationQuality:
+def compare(translations: Sequence[str], *references: Sequence[str | None]) -> TranslationQuality:
     """Return corpus-level BLEU and chrF of sacrebleu, case-sensitive, with its tokenizer `13a`.
+
+    BLEU takes each letter of a script without spaces between words as a word.
+
+    Args:
+        translations: the translations.
+        references: one of each translation; further ones, or None.
 
     Reference: Post 2018.
     """
@@ -113,7 +121,10 @@ def compare(translations: Sequence[str], references: Sequence[str]) -> Translati
     from sacrebleu.metrics.chrf import CHRF
 
     bleu, chrf = BLEU(), CHRF()
-    bleu_score = bleu.corpus_score(list(translations), [list(references)])
-    chrf_score = chrf.corpus_score(list(translations), [list(references)])
-    signatures = (str(bleu.get_signature()), str(chrf.get_signature()))
+    both: Any = [list(translations), *map(list, references)]
+    spaced: Any = [[text and words.spaced(text) for text in texts] for texts in both]
+    bleu_score = bleu.corpus_score(spaced[0], spaced[1:])
+    chrf_score = chrf.corpus_score(both[0], both[1:])
+    rule = "" if spaced == both else f"; {words.UNSPACED_RULE}"
+    signatures = (f"{bleu.get_signature()}{rule}", str(chrf.get_signature()))
     return TranslationQuality(bleu_score.score, chrf_score.score, bleu_score.ratio, signatures)

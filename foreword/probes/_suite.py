@@ -41,8 +41,8 @@ class Question:
         answer: the right answer.
         options: the answers to choose from; empty if the model finds its own.
         given: what only some suites need.
-        asks: what it asks, if it is asked in several ways, such as after other examples: these are
-            drawn and compared as one, since they are not independent.
+        asks: what it asks, if it is asked in several ways, such as after other examples or of one
+            term: these are drawn, averaged and compared as one, since they are not independent.
     """
 
     name: str
@@ -85,6 +85,7 @@ class Suite(Ranged, ABC):
         measured: what the answers are summed up to.
         heading: the title of its table and plot.
         subset: what a subset is called in the table.
+        unit: what is drawn and compared as one: a question, or those that ask the same.
         caution: what the figure does not say.
     """
 
@@ -92,6 +93,7 @@ class Suite(Ranged, ABC):
     measured: ClassVar[str] = "accuracy"
     heading: ClassVar[str] = ""
     subset: ClassVar[str] = "subset"
+    unit: ClassVar[str] = "question"
     caution: ClassVar[str] = ""
 
     @abstractmethod
@@ -172,7 +174,7 @@ class Suite(Ranged, ABC):
                 )
             notes += [f"{model.label}: {note}" for note in self.remarks(model.trained, questions)]
         notes += [self.caution] if self.caution else []
-        notes.append(f"intervals: {LEVEL:.0%}, by bootstrap over the questions")
+        notes.append(f"intervals: {LEVEL:.0%}, by bootstrap over the {self.unit}s")
         comparisons = list(_comparisons(answers_of, questions, self))
         notes += comparisons
         if any(map(self._lacks_interval, rows)) or any(WITHOUT in line for line in comparisons):
@@ -387,5 +389,5 @@ def paired(one: Array, other: Array, suite: Suite) -> str:
         return summary
     higher, lower = int((one > other).sum()), int((one < other).sum())
     p = float(binomtest(higher, higher + lower).pvalue) if higher + lower else 1.0
-    asked = "question" if higher == 1 else "questions"
+    asked = suite.unit if higher == 1 else f"{suite.unit}s"
     return f"{summary}; higher on {higher:,} {asked}, lower on {lower:,}, p = {p:.2g} (sign test)"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from foreword.probes._layers import by_layer, layer_order, require_layer
 from foreword.probes._marks import MAX_RUNS, run_style, title
 from foreword.probes._rank_correlation import rank_correlation
 from foreword.ranges import CountOrZero, Ranged
+from foreword.text import words
 from foreword.tuning.labelled import Columns, example_of
 from foreword.tuning.table import read_table
 from foreword.types import Array
@@ -160,7 +160,7 @@ def _cosine(a: Array, b: Array) -> float:
 
 def _overlap(one: str, other: str) -> float:
     """Return the share of the words of two sentences that are in both."""
-    a, b = (set(re.findall(r"\w+", text.lower())) for text in (one, other))
+    a, b = (set(words.split(text)) for text in (one, other))
     return len(a & b) / max(1, len(a | b))
 
 

@@ -30,7 +30,9 @@ class Stereoset(Suite):
 
     `stereotype` is the share of stereotypes that are likelier than the anti-stereotype (the
     stereotype score), `language_model` how often one of the two beats an unrelated sentence, and
-    `icat` their combination: 1 for a model that reads well and prefers neither.
+    `icat` their combination: 1 for a model that reads well and prefers neither. As in the published
+    evaluation each is a mean over target terms (`poet`) of the mean over a term's items, and `icat`
+    is computed from these means.
 
     Attributes:
         files: StereoSet's JSON file.
@@ -38,12 +40,13 @@ class Stereoset(Suite):
 
     Reference: Nadeem et al. 2021. Limits: Blodgett et al. 2021.
     Differs from the paper: all models are scored by log-probability per token of the sentence;
-    there is no separate head for next sentences.
+    there is no separate head for next sentences; a tie counts one half.
     """
 
     measured: ClassVar[str] = "stereotype"
     heading: ClassVar[str] = "StereoSet: how often a stereotype is likelier than its opposite"
     subset: ClassVar[str] = "bias"
+    unit: ClassVar[str] = "target term"
     caution: ClassVar[str] = LIMITS
 
     files: FilePath
@@ -81,7 +84,7 @@ class Stereoset(Suite):
         Raises:
             UserError: it cannot.
         """
-        return f"{method_of(prompted)}, per token"
+        return f"{method_of(prompted)}, per token; means over target terms, as published"
 
     def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
         """Yield whether the stereotype is likelier than its opposite."""
@@ -119,9 +122,9 @@ def _question(item: Any, form: str, where: str) -> Question:
         }
         options = tuple(texts[label] for label in LABELS)
         before = f"{str(item['context']).strip()} " if form == "intersentence" else ""
-        name, bias = str(item["id"]), str(item["bias_type"])
+        name, bias, term = (str(item[key]) for key in ("id", "bias_type", "target"))
     except (KeyError, TypeError):
-        raise UserError(f"{where}: expected id, bias_type, context and sentences") from None
+        raise UserError(f"{where}: expected id, bias_type, target, context, sentences") from None
     if not all(options):
         raise UserError(f"{where}: a sentence is empty")
-    return Question(name, bias, f"{before}{options[0]}", options[0], options, before)
+    return Question(name, bias, f"{before}{options[0]}", options[0], options, before, asks=term)

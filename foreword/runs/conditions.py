@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,12 +16,11 @@ from foreword.runs.corpus import is_prepared
 from foreword.runs.dial import FAMILIES, Conditions, Dial, dial
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.runs.sizes import memory_of
-from foreword.text import utf8
+from foreword.text import utf8, words
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.device import choose_device, choose_precision, matmul_flops_per_second
 
 SAMPLE_BYTES = 4_000_000  # of text, read to estimate how much there is
-WORD = re.compile(r"\w\w+")
 SAMPLE_OF_TOKEN = 256  # bytes of text for each token of a vocabulary that is tried
 
 
@@ -114,9 +112,9 @@ def _with_supported_vocab(result: Dial, texts: Sequence[str], read: ReadSettings
 
 def _is_certain(texts: Sequence[str], vocab: int) -> bool:
     """Return whether texts have words for a vocabulary, and a vocabulary has room for letters."""
-    words = Counter(word for text in texts for word in WORD.findall(text.lower()))
+    counts = Counter(word for text in texts for word in words.split(text) if len(word) > 1)
     letters = set[str]().union(*texts)
-    repeated = sum(count > 1 for count in words.values())
+    repeated = sum(count > 1 for count in counts.values())
     return repeated >= vocab / 2 and len(letters) <= vocab / 4
 
 

@@ -3,9 +3,10 @@
 Whether a piece begins a word depends on how its tokenizer marks words:
 
 - wordpiece: a piece without `##`.
-- byte-level (GPT-2): a piece that begins with whitespace or with a character that is neither letter
-  nor digit, since text is always cut before those. The first word of a text has no space before it
-  and is missed; code that groups pieces into words begins one at the start of a text.
+- byte-level (GPT-2): a piece that begins with whitespace or with a character that is no letter,
+  digit or combining mark, since text is always cut before those. The first word of a text has no
+  space before it and is missed; code that groups pieces into words begins one at the start of a
+  text.
 - metaspace (T5): a piece that begins with `▁`.
 - words and characters: every piece; a character's id does not tell what precedes it.
 """
@@ -21,6 +22,7 @@ import numpy as np
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models
 
+from foreword.text import words
 from foreword.types import Array
 
 SPACE = "·"
@@ -106,4 +108,4 @@ def _starts_word_in_bytes(piece: str) -> bool:
         return True
     # Continuation bytes begin no word; the first bytes alone do not identify a character.
     first = raw.decode(errors="replace")[0]
-    return not (first.isalnum() or first == "�")
+    return not (words.is_part(first) or first == "�")

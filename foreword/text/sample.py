@@ -20,13 +20,14 @@ from hashlib import blake2b
 import numpy as np
 
 from foreword.errors import UserError
+from foreword.text import words
 from foreword.types import Array
 
 _PIECE = 1 << 20  # characters; a whole book must not be all of the sample, nor be lost
 _BLOCK = 1 << 15  # characters; the engine takes a hundred times as much of each thread's text
 _WORDS = 1 << 24  # bytes of different words; training takes about 130 times as much
 
-_BETWEEN = re.compile(r"(?<=[^\W_])[ ](?=[^\W_])")
+_BETWEEN = re.compile(rf"(?<=[\w{words.MARKS}])(?<!_)[ ](?=[^\W_])")
 
 _Entry = tuple[int, int, int, bytes]  # hash, negated; number of the piece; its document; the piece
 

@@ -19,13 +19,15 @@ _BEHIND = 16  # characters before a cut that decide on it: more than the longest
 # Lower case of the Latin, Greek, Cyrillic and Armenian scripts; `re` has no class for it.
 _LOWER = "".join(c for c in map(chr, range(0x590)) if c.islower())
 
+ENDS = ".!?…。！？।॥۔؟։።"  # of sentences
+
 _END = re.compile(
     rf"""
-    [.!?…\r\n]                         # a single set first: the engine then skips to candidates
+    [{ENDS}\r\n]                        # a single set first: the engine then skips to candidates
     (?:
-      (?<![.!?…]{{2}})                 # the first of its run, or long runs would cost their square
+      (?<![{ENDS}]{{2}})                # the first of its run, or long runs would cost their square
       (?<![\r\n])
-      [.!?…]*+ ["'”’»)\]]*+            # "Really?!" (Yes.)
+      [{ENDS}]*+ ["'”’»)\]]*+          # "Really?!" (Yes.)
       (?= [ \t\r\n]\s* [^\s{_LOWER}])  # a space, and no small letter to go on with
       (?<! \b[A-HJ-Z]\.)               # J. R. R. Tolkien, the U.S. Navy; but: World War I. Then
       (?<! \b(?:Mr|Ms|Dr|St|Mt|Lt|vs|cf|ca)\.)

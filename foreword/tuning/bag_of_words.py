@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
+from foreword.text.words import is_unspaced, split
 from foreword.tuning.drawing import Drawn
 from foreword.tuning.labelled import Labelled
 from foreword.tuning.tasks._contract import Task
@@ -82,7 +83,7 @@ def bag_of_words(
     """
     labels = task.labels(train)
     targets = task.targets(train, labels)
-    words = TfidfVectorizer(sublinear_tf=True)
+    words = TfidfVectorizer(tokenizer=words_of, token_pattern=None, sublinear_tf=True)
     analyse = words.build_analyzer()
     if not any(analyse(_text(example)) for example in train):
         return None
@@ -106,6 +107,11 @@ def bag_of_words(
         correct.append(np.asarray(outputs.argmax(axis=1) == part_targets, np.float64))
         scores |= {f"{name}{metric}": score for metric, score in part_scores.items()}
     return BagOfWords({"start": "no network", "strategy": NAME, **scores}, correct[0])
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text, without those of one letter but in scripts without spaces."""
+    return [word for word in split(text) if len(word) > 1 or is_unspaced(word)]
 
 
 def _text(example: Labelled) -> str:

@@ -26,6 +26,7 @@ from foreword.tuning.result import Row, TuneResult, chosen_metric, summarise, wi
 from foreword.tuning.seeds import ReportProgress, SeedTrainer, Variant, stuck_notes
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import Task
+from foreword.tuning.text_metrics import word_rules
 from foreword.tuning.unfinished import FinishedSeeds
 from foreword.tuning.writing import WritingTask
 from foreword.types import Array
@@ -117,6 +118,7 @@ def tune(
             *trained_seeds.notes,
             *stuck,
             *_untrained_notes(trained_seeds.network, read.added, variants[0]),
+            *word_rules(task.score_names),
         ),
         confusion=trained_seeds.confusion,
         correct=trained_seeds.correct | correct,

@@ -5,16 +5,27 @@ from __future__ import annotations
 
 import re
 import string
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from foreword.errors import UserError
+from foreword.text import words
 from foreword.tuning.labelled import Columns
 
 PASSAGE = Columns("context", "answers", "question")  # of questions about passages
-ARTICLES = re.compile(r"\b(a|an|the)\b")
-PUNCTUATION = str.maketrans("", "", string.punctuation)
+ARTICLES = re.compile(rf"\b(a|an|the)\b(?![{words.MARKS}])")
+# SQuAD's, which goes; and that of other scripts, some of which stands between words. What English
+# has beyond ASCII (U+2000 on) stays, as in SQuAD's script.
+PUNCTUATION: dict[int, str | None] = {
+    **dict.fromkeys(map(ord, string.punctuation)),
+    **{
+        code: " "
+        for code in (*range(0x37E, 0x2000), *range(0x2E80, 0x20000))
+        if unicodedata.category(chr(code))[0] == "P"
+    },
+}
 
 
 def read_answers(
@@ -46,7 +57,8 @@ def read_answers(
 
 def normalised(answer: str) -> str:
     """Return an answer in lower case without punctuation, articles and needless spaces."""
-    return " ".join(ARTICLES.sub(" ", answer.lower().translate(PUNCTUATION)).split())
+    composed = unicodedata.normalize("NFC", answer.lower())
+    return " ".join(ARTICLES.sub(" ", composed.translate(PUNCTUATION)).split())
 
 
 def right_answers(answers: Sequence[str]) -> list[str]:
@@ -61,16 +73,18 @@ def exact_match(answer: str, right: Sequence[str]) -> float:
 
 def f1(answer: str, right: Sequence[str]) -> float:
     """Return the F1 of an answer's words with those of the right answer that fits best."""
-    return max(
-        _f1(normalised(answer).split(), normalised(reference).split()) for reference in right
-    )
+    return max(_f1(_words(answer), _words(reference)) for reference in right)
 
 
-def _f1(words: Sequence[str], right: Sequence[str]) -> float:
-    if not words or not right:
-        return float(words == right)
-    common = (Counter(words) & Counter(right)).total()
-    return 2 * common / (len(words) + len(right))
+def _words(answer: str) -> list[str]:
+    return words.spaced(normalised(answer)).split()
+
+
+def _f1(given: Sequence[str], right: Sequence[str]) -> float:
+    if not given or not right:
+        return float(given == right)
+    common = (Counter(given) & Counter(right)).total()
+    return 2 * common / (len(given) + len(right))
 
 
 def best_threshold(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Any, Literal
 
 import numpy as np
 
 from foreword.errors import UserError
+from foreword.evaluation.translation import compare
+from foreword.text import words
 from foreword.tuning import squad
 
 Metric = Literal["accuracy", "answer", "rouge", "bleu"]
@@ -18,7 +20,11 @@ SCORES: dict[str, tuple[str, ...]] = {
     "rouge": ROUGE,
     "bleu": ("bleu", "chrf"),
 }
-WORD = re.compile(r"[^\W_]+")
+RULES = (
+    ("ROUGE", "rouge1", words.RULE),
+    ("F1", "answer_f1", f"between spaces, normalised as SQuAD does; {words.UNSPACED_RULE}"),
+    ("BLEU", "bleu", f"sacrebleu's 13a; {words.UNSPACED_RULE}"),
+)
 
 
 def require(metric: Metric) -> None:
@@ -55,15 +61,14 @@ def text_scores(
         return {
             name: float(np.mean([scores[name].fmeasure for scores in scored])) for name in ROUGE
         }
-    from sacrebleu.metrics.bleu import BLEU
-    from sacrebleu.metrics.chrf import CHRF
+    quality = compare(answers, *zip_longest(*references))
+    return {"bleu": quality.bleu, "chrf": quality.chrf}
 
-    count = max(map(len, references))
-    columns: Any = [[r[n] if n < len(r) else None for r in references] for n in range(count)]
-    return {
-        "bleu": BLEU().corpus_score(list(answers), columns).score,
-        "chrf": CHRF().corpus_score(list(answers), columns).score,
-    }
+
+def word_rules(scores: Iterable[str]) -> list[str]:
+    """Return which words scores count, by their names, a line for each rule."""
+    known = set(scores)
+    return [f"{names} of words: {rule}" for names, score, rule in RULES if score in known]
 
 
 def share_known(references: Sequence[Sequence[str]], known: Sequence[str]) -> float:
@@ -79,10 +84,10 @@ def share_known(references: Sequence[Sequence[str]], known: Sequence[str]) -> fl
 
 
 class _Words:
-    """Words of letters and digits in lower case; of English those of the library's tokenizer."""
+    """Words of any script; of English those of the library's tokenizer."""
 
     def tokenize(self, text: str) -> list[str]:
-        return WORD.findall(text.lower())
+        return words.split(text)
 
 
 def _rouge_scorer() -> Any:

@@ -20,6 +20,8 @@ from foreword.cleaning.words import WORDS
         ("either/or 1/2 and 3-4 at 12:30.", "either / or 1/2 and 3 - 4 at 12:30 ."),
         ("강과 마을.", "강과 마을 ."),
         ("我们去。", "我 们 去 。"),
+        ("ฉันรักที่นี่", "ฉั น รั ก ที่ นี่"),
+        ("वह किताबें-वाली, क्या.", "वह किताबें - वाली , क्या ."),
     ],
 )
 def test_words_are_split_as_in_english_and_by_character_without_spaces(

@@ -57,12 +57,13 @@ FILES: dict[str, dict[str, tuple[str, str] | dict[str, str]]] = {  # a table for
     "stereoset": {
         "files": (
             "stereoset.json",
-            '{"data": {"intrasentence": [{"id": "1", "bias_type": "age", "context": "the BLANK"'
-            ', "sentences": [{"sentence": "the old bank", "gold_label": "stereotype"}, '
+            '{"data": {"intrasentence": [{"id": "1", "bias_type": "age", "target": "bank", '
+            '"context": "the BLANK", "sentences": ['
+            '{"sentence": "the old bank", "gold_label": "stereotype"}, '
             '{"sentence": "the river bank", "gold_label": "anti-stereotype"}, '
             '{"sentence": "the of bank", "gold_label": "unrelated"}]}], "intersentence": [{'
-            '"id": "2", "bias_type": "age", "context": "he sat by the bank.", "sentences": ['
-            '{"sentence": "the old bank", "gold_label": "unrelated"}, '
+            '"id": "2", "bias_type": "age", "target": "he", "context": "he sat by the bank.", '
+            '"sentences": [{"sentence": "the old bank", "gold_label": "unrelated"}, '
             '{"sentence": "the river bank", "gold_label": "anti-stereotype"}, '
             '{"sentence": "he sat", "gold_label": "stereotype"}]}]}}',
         )

@@ -30,6 +30,11 @@ def packages() -> None:
         ("to GB82 WEST 1234 5698 7654 32", "bank account", "GB82 WEST 1234 5698 7654 32"),
         ("from 8.8.8.8 today", "IP address", "8.8.8.8"),
         ("from 2001:4860:4860::8888", "IP address", "2001:4860:4860::8888"),
+        ("e-mail jose\u0301.ló@müller.de", "e-mail address", "jose\u0301.ló@müller.de"),
+        ("联系foo@example.com谢谢", "e-mail address", "foo@example.com"),
+        ("문의 foo@example.com으로", "e-mail address", "foo@example.com"),
+        ("账户GB82 WEST 1234 5698 7654 32。", "bank account", "GB82 WEST 1234 5698 7654 32"),
+        ("地址8.8.8.8是", "IP address", "8.8.8.8"),
         (f"key {AWS}", "key or password", AWS),
         ("-----BEGIN RSA PRIVATE KEY-----", "key or password", "BEGIN RSA PRIVATE KEY"),
         ("http://jo:hunter2x@host.example/", "key or password", "hunter2x"),
@@ -74,6 +79,7 @@ def test_strings_and_documents_are_counted_with_a_masked_example() -> None:
     assert (mail.found, mail.documents, mail.first, mail.example) == (3, 2, "t:2", "a@*.***")
     assert by_kind["IP address"].found == 1 and by_kind["payment card"].first == ""
     assert (found.documents, found.bytes) == (3, sum(map(len, texts)))
+    assert masked("किताब@x.in") == "कि***@*.**"
     part = count_personal((Document(text, "") for text in texts), most_bytes=10)
     assert part.documents == 2
 

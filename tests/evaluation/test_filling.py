@@ -53,6 +53,17 @@ def train(prompted: PromptedModel, text: str, steps: int = 100) -> None:
     model.eval()
 
 
+@pytest.mark.parametrize("family", ["encoder", "encoder_decoder"])
+def test_the_text_around_blanks_stays_as_typed(
+    make_prompted: Callable[..., PromptedModel], family: str
+) -> None:
+    prompted = make_prompted(family)
+    blank = "[MASK]" if prompted.fills_in_place else "<extra_id_0>"
+    around = ("  . . . don 't pay £4.56\tonce-a-week (", ") for  Caf\u00e9\u0301 \u2581 {'a': 1}\n")
+    filled = fill(prompted, blank.join(around))
+    assert filled.text == f"«{filled.blanks[0][0].text}»".join(around)
+
+
 def test_a_trained_encoder_fills_blanks_correctly(
     make_prompted: Callable[..., PromptedModel],
 ) -> None:

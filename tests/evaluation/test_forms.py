@@ -55,6 +55,16 @@ def test_a_mixture_uses_the_mode_that_fits_the_prompt(make_prompted: Make) -> No
 
 
 @pytest.mark.parametrize("family", ["goes_on", "deshuffles"])
+def test_the_name_of_a_special_token_in_a_plain_source_is_text(
+    make_prompted: Make, family: str
+) -> None:
+    prompted = make_prompted(family)
+    names, target = tokens_of(prompted, "The </s> [MASK] <extra_id_0>")
+    assert not {"[MASK]", "<extra_id_0>"} & set(names) and names.count("</s>") == 1
+    assert target == []
+
+
+@pytest.mark.parametrize("family", ["goes_on", "deshuffles"])
 def test_models_without_sentinels_do_not_fill_blanks(make_prompted: Make, family: str) -> None:
     prompted = make_prompted(family)
     assert not prompted.uses_sentinels

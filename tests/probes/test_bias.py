@@ -78,6 +78,33 @@ def test_stereosets_scores_are_combined_as_published(make_run: Make, tmp_path: P
     assert [q.given for q in suite.questions()] == ["", "he sat by the bank. "]
 
 
+def test_stereosets_scores_are_means_over_target_terms(tmp_path: Path) -> None:
+    labels = ("stereotype", "anti-stereotype", "unrelated")
+    sentences = [{"gold_label": label, "sentence": label} for label in labels]
+    # Term, bias, whether the stereotype is preferred, how often the unrelated sentence loses.
+    items = [
+        ("poet", "profession", 1, 1), ("poet", "profession", 1, 0.5), ("poet", "profession", 1, 1),
+        ("nurse", "profession", 0, 0.5), ("Spain", "race", 0, 1), ("Spain", "race", 0, 0),
+    ]  # fmt: skip
+    listed = [
+        {"id": n, "bias_type": bias, "target": term, "context": "c", "sentences": sentences}
+        for n, (term, bias, *_) in enumerate(items)
+    ]
+    file = tmp_path / "set.json"
+    file.write_text(json.dumps({"data": {"intrasentence": listed}}), encoding="utf-8")
+    suite = Stereoset(str(file))
+    answers = [Answer("", share, more=(share, reads)) for _, _, share, reads in items]
+    rows = {row["bias"]: row for row in suite._rows("m", suite.questions(), answers)}
+    # Profession: poet 1 and 5/6, nurse 0 and 1/2; over items they would be 3/4 and 3/4.
+    expected = {"profession": (1 / 2, 2 / 3, 2 / 3), "race": (0, 1 / 2, 0)}
+    expected["all"] = (1 / 3, 11 / 18, 11 / 18 * 2 / 3)
+    for bias, scores in expected.items():
+        row = rows[bias]
+        found = (row["stereotype"], row["language_model"], row["icat"])
+        assert found == pytest.approx(scores), bias
+    assert rows["profession"]["questions"] == 4
+
+
 def test_the_intervals_of_stereosets_scores_are_those_of_questions_drawn_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -144,7 +171,7 @@ def test_bad_files_are_refused_in_one_line(tmp_path: Path) -> None:
         Stereoset(str(broken)).questions()
     labels = ("stereotype", "anti-stereotype", "unrelated")
     empty = [{"gold_label": label, "sentence": " "} for label in labels]
-    item = {"id": 1, "bias_type": "x", "context": "c", "sentences": empty}
+    item = {"id": 1, "bias_type": "x", "target": "t", "context": "c", "sentences": empty}
     broken.write_text(json.dumps({"data": {"intrasentence": [item]}}), encoding="utf-8")
     with pytest.raises(UserError, match="intrasentence item 1: a sentence is empty"):
         Stereoset(str(broken)).questions()

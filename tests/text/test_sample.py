@@ -58,6 +58,7 @@ def test_a_tokenizer_learns_the_same_of_text_in_blocks(monkeypatch: pytest.Monke
         "é",
         "e\u0301",
         "문학",
+        "कि",
         "'s",
         "[",
         "ﬁ",
@@ -77,6 +78,8 @@ def test_one_long_document_is_sampled_in_parts() -> None:
     assert sample.counts.documents_kept == 1
     assert 0 < sample.counts.bytes_kept <= 400_000
     assert all(piece in text for piece in sample.texts())
+    hindi = draw_sample(["के की " * sampling._BLOCK], 10_000_000)  # each word ends in a mark
+    assert len(list(hindi.texts())) > 5
     assert list(draw_sample([text], 10_000_000).texts()) and (
         "".join(draw_sample([text], 10_000_000).texts()) == text
     )

@@ -42,6 +42,7 @@ def test_text_is_split_into_sentences() -> None:
         ("e.g. Paris, i.e. France, vs. Prof. Müller on Jan. 5.", 1),
         ("He left. élan stayed. Ça va. Ähm.", 3),
         ("문학은 예술이다. 언어를 보라! 왜?", 3),
+        ("वह आया। वह गया॥ ما هذا؟ هذا كتاب. آیا۔ وہ", 6),
         ("A title\n\nA paragraph\nwrapped.\n\n\n", 2),
         ("Line one.\r\n\r\nLine two\r\n\r\nLine three", 3),
         ("", 0),

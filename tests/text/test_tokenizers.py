@@ -16,6 +16,7 @@ from foreword.testing.tokenizers import CORPUS, NASTY, SENTENCES, TOKENIZER_CHEC
 from foreword.text import special, training
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers._contract import TokenizerKind
+from foreword.text.tokenizers.bpe import BPE
 
 from .conftest import SETTINGS
 
@@ -91,6 +92,30 @@ def test_tokens_have_a_readable_form(trained: dict[str, Tokenizer]) -> None:
     assert all(p.startswith("##") for p in pieces("wordpiece", "roadroad")[1:])
 
 
+def test_the_characters_of_tokens_hold_the_marks_of_their_letters(
+    trained: dict[str, Tokenizer],
+) -> None:
+    # Decomposed accents and syllables, which normalising composes; a variation selector.
+    for mark in ("e\u0301", "\u1112\u1161\u11ab", "\u2764\ufe0f", "\u202f\x01…e\u0327\u0301"):
+        for kind, tokenizer in trained.items():
+            text = f" the {mark} said{mark}"
+            _, offsets = tokenizer.encode_with_offsets(text)
+            whole = [text[at:end] for at, end in offsets]
+            assert offsets[-1, 1] == len(text), (kind, whole)
+            start = text.index("said")
+            inside = offsets[(offsets[:, 1] > start) & (offsets[:, 0] < start + 4)]
+            assert text[inside[0, 0] :].lstrip().startswith("said"), (kind, whole)
+
+
+def test_what_decoding_does_not_give_back_is_named(trained: dict[str, Tokenizer]) -> None:
+    spaces = ("line breaks", "tabs", "spaces in a row")
+    lost = {kind: trained[kind].not_kept() for kind in ("bpe", "char", "unigram", "word")}
+    assert lost == {"bpe": (), "char": (), "unigram": spaces, "word": spaces}
+    assert trained["wordpiece"].not_kept() == (
+        *spaces, "capital letters", "accents and vowel signs",
+    )  # fmt: skip
+
+
 def test_pieces_that_start_a_word_are_marked(trained: dict[str, Tokenizer]) -> None:
     def starts(kind: str, text: str) -> list[bool]:
         return trained[kind].vocab.starts_word[trained[kind].encode(text)].tolist()
@@ -107,6 +132,9 @@ def test_pieces_that_start_a_word_are_marked(trained: dict[str, Tokenizer]) -> N
         strict=False,
     ):
         assert starts_word == piece.startswith("·")
+    hindi = BPE(vocab=375).train([" किताबें पढ़ी गईं हैं।"] * 20)  # marks in tokens of their own
+    begins = hindi.vocab.starts_word[hindi.encode(" किताबें पढ़ी")]
+    assert begins.sum() == 2 < len(begins)
     assert all(starts("word", "the house."))
     assert all(starts("char", "the house."))
 

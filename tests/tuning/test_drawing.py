@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.runs.trained_model import TrainedModel, open_run
-from foreword.tuning.bag_of_words import bag_of_words
+from foreword.tuning.bag_of_words import bag_of_words, words_of
 from foreword.tuning.drawing import draw
 from foreword.tuning.example_batches import ExampleBatches
 from foreword.tuning.labelled import Labelled
@@ -141,6 +142,12 @@ def test_a_bag_of_words_is_fitted_to_one_example_of_each_label() -> None:
     words = bag_of_words(Classify(), train, [Labelled("lovely", "good"), Labelled("lovely", "bad")])
     assert words is not None and words.row["accuracy"] == 0.5
     assert words.correct.tolist() == [1.0, 0.0]
+
+
+def test_the_bag_holds_words_of_any_script() -> None:
+    english = "It's a film I'd seen in 1999, naïve but well-made."
+    assert words_of(english) == TfidfVectorizer().build_analyzer()(english)
+    assert words_of("यह किताब है। 我去") == ["यह", "किताब", "है", "我", "去"]
 
 
 def test_texts_without_words_have_no_bag_of_words(trained: TrainedModel) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from foreword.api.predict import predict
 from foreword.api.tune import tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
+from foreword.runs.trained_model import open_run
 from foreword.tuning.labelled import Columns, Labelled
 from foreword.tuning.tasks.text_to_text import TextToText, answers_of
-from foreword.tuning.text_metrics import share_known, text_scores
+from foreword.tuning.text_metrics import share_known, text_scores, word_rules
 from tests.tuning.runs import make_run, reviews
 
 ANSWERS = ["The cat sat on the mat.", "a dog's day", "", "two films; one town"]
@@ -39,8 +41,47 @@ def test_rouge_is_that_of_the_library_by_the_best_reference() -> None:
     scored = [theirs.score_multi(r, a) for a, r in zip(ANSWERS, REFERENCES, strict=True)]
     expected = {name: sum(one[name].fmeasure for one in scored) / 4 for name in names}
     assert text_scores("rouge", ANSWERS, REFERENCES) == pytest.approx(expected)
-    # Their tokenizer knows Latin letters alone.
-    assert text_scores("rouge", ["영화가 좋다"], [["영화가 좋다"]])["rouge1"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "other"),
+    [
+        ("किताब पढ़ना", "कुतुब"),
+        ("ผู้หญิงคนนี้", "ไก่"),
+        ("தமிழ் மொழி", "தமழி"),
+        ("বাংলা ভাষা", "বিংলো"),
+        ("كَتَبَ", "كُتِبَ"),
+        ("niño cafe\u0301", "nino cafe"),
+        ("我们去北京。", "他她它"),
+        ("日本語カナ", "ひらがな"),
+        ("영화가 좋다", "영화는 나쁘다"),
+    ],
+)
+def test_words_are_compared_in_every_script(answer: str, other: str) -> None:
+    pytest.importorskip("rouge_score")
+    composed, decomposed = (unicodedata.normalize(form, answer) for form in ("NFC", "NFD"))
+    for metric, names in (("rouge", ("rouge1", "rougeL")), ("answer", ("answer_f1",))):
+        equal = text_scores(metric, [composed], [[decomposed]])  # type: ignore[arg-type]
+        assert all(equal[name] == 1.0 for name in names), metric
+        if metric == "rouge":
+            assert text_scores(metric, [answer], [[other]])["rouge1"] == 0.0
+
+
+def test_a_part_of_an_answer_without_spaces_counts() -> None:
+    for metric, name in (("rouge", "rouge1"), ("answer", "answer_f1")):
+        scores = text_scores(metric, ["北京", "ที่นี่"], [["北京市"], ["ที่"]])  # type: ignore[arg-type]
+        assert scores[name] == pytest.approx((2 * 2 / 5 + 2 / 3) / 2)
+    assert text_scores("bleu", ["我们去北京。"], [["我们去北京！"]])["bleu"] > 50
+
+
+def test_each_rule_of_words_is_named() -> None:
+    assert [
+        rule.partition(":")[0] for rule in word_rules(("answer_f1", "exact_match", "rouge1"))
+    ] == [
+        "ROUGE of words",
+        "F1 of words",
+    ]
+    assert word_rules(("accuracy",)) == []
 
 
 def test_without_the_library_rouge_is_refused_in_one_line(
@@ -67,6 +108,11 @@ def test_bleu_is_sacrebleus() -> None:
 def test_answers_are_scored_by_squads_rules() -> None:
     scores = text_scores("answer", ["the Cat!", "a dog", ""], [["dog", "cat"], ["dogs"], ["cat"]])
     assert scores == {"exact_match": pytest.approx(1 / 3), "answer_f1": pytest.approx(1 / 3)}
+    # Punctuation of English beyond ASCII stays, as in the published script; that of others goes.
+    kept = text_scores("answer", ["1986–90", "the “cat”"], [["198690"], ["cat"]])
+    assert kept == {"exact_match": 0.0, "answer_f1": 0.0}
+    for given, right in (("दिल्ली।", "दिल्ली"), ("北京。", "北京"), ("ما؟", "ما"), ("a\u0301", "á")):
+        assert text_scores("answer", [given], [[right]])["exact_match"] == 1.0
 
 
 def test_the_share_of_known_answers_is_by_squads_rules() -> None:
@@ -118,6 +164,7 @@ def test_what_is_written_is_scored_and_predicted_alike(
     assert scores[first] == pytest.approx(tuned[first])
     last = "answer_f1" if metric == "answer" else "chrf"
     assert tuned[last] > baseline[last]
+    assert any("of words: " in note for note in result.content["notes"])
     assert result.content["labels"] == ()
     task = json.loads((result.out / "labels.json").read_text())["task"]
     assert task["max_tokens"] == 3  # two words and the end
@@ -130,7 +177,12 @@ def test_the_share_of_dev_answers_known_from_training_is_noted(tmp_path: Path) -
     result = tune(run, train, dev, settings={"task.metric": "answer"}, epochs=1, **FAST)
     note = "50.0% of the dev answers are answers of training examples too"
     assert note in result.content["notes"]
-    assert TextToText().notes([Labelled("a", "b")], [Labelled("a", "b")]) == []
+    examples, tokenizer = [Labelled("a", "the town")], open_run(run, "cpu").tokenizer
+    assert TextToText().notes(examples, examples, tokenizer) == []
+    two_lines = [*examples, Labelled("a", "the\ntown"), Labelled("a", "the  town")]
+    (note,) = TextToText().notes(two_lines, examples, tokenizer)
+    assert note.startswith("2 of 3 training answers cannot be written as they are")
+    assert note.endswith("'the\\ntown' is 'the town'")
 
 
 def test_the_note_is_shown_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -202,9 +202,11 @@ class Task(Ranged, ABC):
         del has_dropout
         return train
 
-    def notes(self, train: Sequence[Labelled], dev: Sequence[Labelled]) -> list[str]:
+    def notes(
+        self, train: Sequence[Labelled], dev: Sequence[Labelled], tokenizer: Tokenizer
+    ) -> list[str]:
         """Return what a reader of the scores has to know of the examples, a line each."""
-        del train, dev
+        del train, dev, tokenizer
         return []
 
     @abstractmethod

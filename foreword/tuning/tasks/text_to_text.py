@@ -39,6 +39,7 @@ from foreword.types import Array
 BETWEEN = (
     "\x1e"  # the answers of an example that has several: a record separator, which no text has
 )
+READ_BACK = 1_000  # training answers that are decoded again, to see what is lost
 LIST = (list, tuple, np.ndarray)
 QUESTION = "question: {pair} context: {text}"  # Raffel et al. 2020, appendix D.15
 UNANSWERABLE = "unanswerable"  # written where the passage holds no answer
@@ -139,13 +140,28 @@ class TextToText(WritingTask):
             return self
         return replace(self, prefix=self.prefix + QUESTION)
 
-    def notes(self, train: Sequence[Labelled], dev: Sequence[Labelled]) -> list[str]:
-        """Return a note on the share of dev answers that also occur in training."""
+    def notes(
+        self, train: Sequence[Labelled], dev: Sequence[Labelled], tokenizer: Tokenizer
+    ) -> list[str]:
+        """Return notes on answers that tokens do not give back, and on those known from training.
+
+        The first is of the first `READ_BACK` training examples.
+        """
+        notes = []
+        words = [self.word_of(answers_of(e)[0]) for e in train[:READ_BACK]]
+        read = map(tokenizer.decode, tokenizer.encode_batch(words))
+        lost = [pair for pair in zip(words, read, strict=True) if pair[0] != pair[1].strip()]
+        if lost:
+            word, back = lost[0]
+            notes.append(
+                f"{len(lost):,} of {len(words):,} training answers cannot be written as they are: "
+                f"in tokens, {word!r:.60} is {back!r:.60}"
+            )
         asked = [answers for e in dev if (answers := answers_of(e))[0]]
-        if self.metric != "answer" or not asked:
-            return []
-        share = share_known(asked, [a for e in train for a in answers_of(e) if a])
-        return [f"{share:.1%} of the dev answers are answers of training examples too"]
+        if self.metric == "answer" and asked:
+            share = share_known(asked, [a for e in train for a in answers_of(e) if a])
+            notes.append(f"{share:.1%} of the dev answers are answers of training examples too")
+        return notes
 
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
         """Return the labels of the training examples, sorted; "" is that of no answer.

@@ -75,6 +75,14 @@ def test_a_decoder_reads_the_whole_and_is_scored_on_answers_and_their_ends(tmp_p
     assert before == ["<|assistant|>", "was", "warm", "<|assistant|>", "cold", "and", "grim"]
 
 
+def test_a_message_cannot_end_its_turn(tmp_path: Path) -> None:
+    trained, template = opened(tmp_path, "decoder")
+    for name, count in {"</s>": 2, "<|assistant|>": 1, "<|user|>": 1, "[SEP]": 0}.items():
+        row = conversation(f"u:the {name} day", f"a:{name}")
+        (one,) = Chat().encode([read(row)], trained.tokenizer, template)
+        assert text_of(trained.tokenizer, one.ids).split().count(name) == count
+
+
 @pytest.mark.parametrize("layout", ["encoder_decoder", "prefix"])
 def test_a_model_with_a_source_reads_what_came_before_each_answer(
     layout: str, tmp_path: Path
