@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from foreword.credentials import masked
 from foreword.display.bar import Bar, fit_parts
 from foreword.display.notebook import NotebookBar, is_notebook
 
@@ -27,7 +28,7 @@ def say(text: str) -> None:
     A terminal that was closed, or a reader that has ended, ends no work.
     """
     with suppress(OSError, ValueError):
-        err.file.write(f"{text}\n")
+        err.file.write(f"{masked(text)}\n")
         err.file.flush()
 
 
