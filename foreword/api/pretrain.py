@@ -130,7 +130,7 @@ def pretrain(
         from_: start from the weights of a run or of a Hugging Face folder.
         extend_vocabulary: with `from_`, the number of new tokens to learn from the text.
         settings: of the recipe, by name: `{"model.layers": 6, "objective.rate": 0.3}`.
-        hours: budget in hours.
+        hours: budget in hours of training; tokenizer and token shards are made before.
         tokens: budget in tokens.
         epochs: budget in readings of the text.
         steps: budget in steps.

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import takewhile
-from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
@@ -30,15 +27,6 @@ def say(text: str) -> None:
     with suppress(OSError, ValueError):
         err.file.write(f"{masked(text)}\n")
         err.file.flush()
-
-
-def program() -> str:
-    """Return how to call this program from here: `foreword` if it is on the PATH, else its file."""
-    if shutil.which("foreword"):
-        return "foreword"
-    file = Path(sys.argv[0])
-    is_script = file.name == "foreword" and file.is_file()
-    return os.path.relpath(file) if is_script else f"{sys.executable} -m foreword"
 
 
 def prompt_and_text(before: str, after: str) -> str:

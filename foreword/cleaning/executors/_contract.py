@@ -9,7 +9,6 @@ from typing import Any
 from foreword.errors import UserError
 from foreword.ranges import Ranged
 
-
 CODE = "environment"
 
 
