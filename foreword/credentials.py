@@ -21,7 +21,9 @@ _SECRET = (
     r"[\w.-]*(?:signature|token|secret|passw(?:or)?d|credential|api[-_]?key|access[-_]?key(?:id)?)"
     "|sig|auth|authorization|key|key-pair-id|policy|pwd|hmac|md5"
 )
-_QUERY = re.compile(rf"(?<=\S)\?(?=(?:[^\s\"'<>]*[&;])?(?:{_SECRET})=)[^\s\"'<>]*", re.IGNORECASE)
+_QUERY = re.compile(
+    rf"(?<=\S)\?(?=(?:[^\s\"'<>]*[&;])?(?:{_SECRET})=)[^\s\"'<>]*[^\s\"'<>:;,.]", re.IGNORECASE
+)
 
 
 def masked(text: str) -> str:

@@ -34,6 +34,7 @@ PASSWORD, SIGNATURE = "S3cretPw", "5ignatur3"
         ("http://u:p@q@h/", "http://***@h/"),
         ("foreword x 'https://h/a?x=1&X-Amz-Signature=ab' -y", "foreword x 'https://h/a?***' -y"),
         ("GET /a?sv=1&sig=x%2F HTTP", "GET /a?*** HTTP"),
+        ("https://h/a?sig=x&n=1: gone, or so", "https://h/a?***: gone, or so"),
         ("http:/u:p@h/a.txt: gone", "http:/***@h/a.txt: gone"),
         *[
             (text, text)
