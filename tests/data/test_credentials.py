@@ -118,7 +118,7 @@ def test_a_run_keeps_no_credentials_and_asks_for_them_again(
     monkeypatch.setenv(credentials.VARIABLE, url.replace("=60", "=3600"))
     assert run_command(["resume", str(tmp_path / "run")]) == 0
     wrong = url.replace(PASSWORD, f"{PASSWORD}0")
-    assert run_command(["pretrain", str(recipe), "--data", wrong, "--out", "none"]) == 2
+    assert run_command(["pretrain", str(recipe), "--data", wrong, "--out", f"{tmp_path}/none"]) == 2
     output = capsys.readouterr()
     assert not any(secret in output.out + output.err for secret in (PASSWORD, SIGNATURE, "alice"))
 
@@ -158,6 +158,8 @@ def test_credentials_given_for_a_folder_or_pattern_hold_for_its_files(
         storage_of("http://***@g/x.txt")
 
 
-def test_two_urls_that_differ_in_credentials_alone_are_refused() -> None:
+def test_two_urls_that_differ_in_credentials_alone_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"http://h/a\.txt\?\*\*\*: two URLs"):
-        foreword.prepare(["http://h/a.txt?id=1&sig=x", "http://h/a.txt?id=2&sig=y"], "out")
+        foreword.prepare(
+            ["http://h/a.txt?id=1&sig=x", "http://h/a.txt?id=2&sig=y"], tmp_path / "out"
+        )
