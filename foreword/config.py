@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from foreword import kinds
+from foreword.credentials import masked_values
 from foreword.errors import UserError, nearest
 
 Table = dict[str, Any]
@@ -433,9 +434,9 @@ def _kind_table(value: Any) -> Any:
 
 
 def dumps(table: Mapping[str, Any], prefix: str = "") -> str:
-    """Return a table as TOML text."""
-    lines = [f"{k} = {to_toml(v)}" for k, v in table.items() if not isinstance(v, Mapping)]
-    text = "".join(line + "\n" for line in lines)
+    """Return a table as TOML text, without credentials."""
+    values = {key: masked_values(v) for key, v in table.items() if not isinstance(v, Mapping)}
+    text = "".join(f"{key} = {to_toml(value)}\n" for key, value in values.items())
     for key, value in table.items():
         if isinstance(value, Mapping):
             text += f"\n[{prefix}{key}]\n" + dumps(value, f"{prefix}{key}.")

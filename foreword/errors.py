@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from foreword.credentials import masked
+
 LISTED = 50  # words that a message names
 
 
@@ -14,6 +16,9 @@ class UserError(Exception):
     The command line prints its message as one line and exits with status 2. Any other exception is
     a bug in Foreword and exits with status 1.
     """
+
+    def __str__(self) -> str:
+        return masked(super().__str__())
 
 
 class RangeError(UserError, ValueError):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from foreword import atomic
+from foreword.credentials import masked_values
 from foreword.errors import DamagedError
 
 CHECKSUM = "checksum"  # the key of the BLAKE2b hash of all other keys
@@ -30,8 +31,14 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
 
 def dumps(table: Mapping[str, Any]) -> str:
     """Return the text of a file that `read` reads."""
-    content = _finite({key: value for key, value in table.items() if key != CHECKSUM})
+    content = {key: value for key, value in table.items() if key != CHECKSUM}
+    content = _finite(masked_values(content))
     return to_json({**content, CHECKSUM: _checksum(content)}, indent=1) + "\n"
+
+
+def record(content: Any) -> str:
+    """Return the text of a file that other programs read, or people."""
+    return to_json(masked_values(content), indent=1) + "\n"
 
 
 def to_json(value: Any, indent: int | None = None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,8 @@ def fine_tune(
     with atomic.guarded(trained.run):
         tracking = _tracking(trained, job, display)
         with closing(tracking, trackers):
-            tune = partial(tuning.tune, unfinished=seeds_folder)
+            warn = lru_cache(display.warn)  # once, however many rates are tried
+            tune = partial(tuning.tune, unfinished=seeds_folder, warn=warn)
             parts = trained, job.task, job.train, job.dev
             choice = None
             if len(job.rates.values) > 1:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from foreword.credentials import masked
 from foreword.formatting import cell
 
 LONGEST_CELL, LONGEST_FACT = 60, 400  # characters; what is longer is cut
@@ -70,7 +71,7 @@ def _cells(values: Iterable[Any]) -> list[str]:
 
 def _line(value: Any, most: int) -> str:
     """Return a value's text in one line of at most `most` characters."""
-    whole = cell(value)
+    whole = masked(cell(value))
     text = re.sub(r"\s*[\n\r\v\f\t\x85\u2028\u2029]\s*", " ", whole[: 2 * most])
     is_cut = len(text) > most or len(whole) > 2 * most
     return f"{text[: most - 1]}…" if is_cut else text

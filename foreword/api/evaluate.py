@@ -207,7 +207,7 @@ def _notes(losses: Sequence[HeldOut | MemoryLoss]) -> list[str]:
 def _save(run: Path, content: Mapping[str, Any]) -> Path:
     """Write a result into the run's `evaluations`; return the file."""
     path = run / "evaluations" / f"{content['name']}.json"
-    atomic.write_text(path, stored.to_json(content, indent=1) + "\n")
+    atomic.write_text(path, stored.record(content))
     return path
 
 

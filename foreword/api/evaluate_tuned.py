@@ -17,6 +17,7 @@ from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.errors import UserError
 from foreword.probes._intervals import bootstrap_each
 from foreword.runs.provenance import command
+from foreword.tuning.examples import cut_warning
 from foreword.tuning.result import metric_name
 from foreword.tuning.scored import ScoredExamples, scored
 from foreword.tuning.text_metrics import word_rules
@@ -196,6 +197,8 @@ def _content(
         rows.append(row | {"examples": len(each.examples)})
     metric = next(iter(scores[0]))
     notes = [_note(answered[0], read[0]), *word_rules(scores[0])]
+    cuts = (cut_warning(each.cut, len(each.examples), each.max_tokens) for each in answered)
+    notes += filter(None, cuts)
     for name, of, (low, high) in zip(names[1:], scores[1:], left, strict=True):
         difference = scores[0][metric] - of[metric]
         notes.append(

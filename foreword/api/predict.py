@@ -145,7 +145,7 @@ def predict(
         counts = predict_table(model, table, how, write, report)
     notes = _notes(counts, model.max_tokens)
     for note in notes:
-        display.note(note)
+        (display.warn if note.startswith("warning: ") else display.note)(note)
     return PredictionResult(target, rows, counts, notes)
 
 
@@ -231,10 +231,13 @@ def _writing(
 
 def _notes(counts: PredictionCounts, max_tokens: int) -> tuple[str, ...]:
     """Return what a reader of the predictions has to know, a line each."""
+    from foreword.tuning.examples import cut_warning
+
     notes = []
     if counts.cut:
         were = "text was" if counts.cut == 1 else "texts were"
-        notes.append(f"{counts.cut:,} {were} cut to {max_tokens:,} tokens")
+        warning = cut_warning(counts.cut, counts.rows - counts.empty, max_tokens)
+        notes.append(warning or f"{counts.cut:,} {were} cut to {max_tokens:,} tokens")
     if counts.empty:
         named = ", ".join(counts.empty_sources)
         more = ", ..." if counts.empty > SHOWN else ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from foreword import credentials
 from foreword.api import _arguments
 from foreword.api._arguments import PathName, Paths, Settings, Track, checked
 from foreword.api._result import Result
@@ -129,7 +130,7 @@ def pretrain(
         from_: start from the weights of a run or of a Hugging Face folder.
         extend_vocabulary: with `from_`, the number of new tokens to learn from the text.
         settings: of the recipe, by name: `{"model.layers": 6, "objective.rate": 0.3}`.
-        hours: budget in hours.
+        hours: budget in hours of training; tokenizer and token shards are made before.
         tokens: budget in tokens.
         epochs: budget in readings of the text.
         steps: budget in steps.
@@ -155,6 +156,9 @@ def pretrain(
         raise UserError(_arguments.DATA_OR_TEXTS)
     _arguments.require_hooks(hooks)
     display = progress_of(progress, announces=True)
+    sources = _arguments.paths(data)
+    for source in sources:
+        credentials.remember(source)  # by each of several processes
     with joined():
         if not processes.is_first() or (is_restart() and running.is_begun(run)):
             with first_alone():  # the first process begins the run
@@ -165,7 +169,7 @@ def pretrain(
         tables = tables_of(probes)
         run_request = request(
             recipe,
-            _arguments.paths(data) if texts is None else [str(_arguments.texts_file(run))],
+            sources if texts is None else [str(_arguments.texts_file(run))],
             settings=_arguments.assignments(settings),
             budget=_arguments.budget_of(
                 hours=hours, tokens=tokens, epochs=epochs, steps=steps, flops=flops

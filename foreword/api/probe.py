@@ -213,7 +213,7 @@ def measure(
     saved = [dict(content) for _ in folders]  # the name may be another in each
     files = tuple(map(_saved_results.file_for, folders, saved))
     for file, content in zip(files, saved, strict=True):
-        atomic.write_text(file, stored.to_json(content, indent=1) + "\n")
+        atomic.write_text(file, stored.record(content))
         atomic.write_bytes(file.with_suffix(".png"), plot.data)
     return ProbeResult(files, finding, saved[0])
 

@@ -74,6 +74,7 @@ def request(
     tokenizer: str | None = None,
     from_: str | None = None,
     extend_vocabulary: int = 0,
+    needs_text: bool = True,
     note: Note,
 ) -> RunRequest:
     """Return the run to start; no text is read yet, except by a dial.
@@ -89,6 +90,7 @@ def request(
         tokenizer: its folder; None trains one.
         from_: a run or a Hugging Face folder to start from.
         extend_vocabulary: number of new tokens to learn.
+        needs_text: whether to refuse a recipe without text.
         note: receives messages for the user.
 
     Raises:
@@ -112,7 +114,7 @@ def request(
             loaded = replace(loaded, train=budget.applied_to(loaded.train))
     if loaded.data.sources:
         data = source_texts(loaded, data)
-    else:
+    elif needs_text:
         _require_data(data)
     prepare, heldout_texts = hold_out(loaded.prepare, heldout or ())
     loaded = replace(loaded, prepare=prepare, read=read_as(loaded.read, reading or {}))

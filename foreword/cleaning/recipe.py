@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from foreword import config
-from foreword.cleaning.executors._contract import Executor
+from foreword.cleaning.executors._contract import CODE, Executor
 from foreword.cleaning.steps._contract import Step
 from foreword.data.text_files import ReadSettings
 from foreword.errors import UserError
@@ -63,7 +63,16 @@ def load_cleaning(name: str, assignments: Sequence[str] = ()) -> CleaningRecipe:
     Raises:
         UserError: there is no such recipe, or it has a mistake.
     """
-    table = config.read(config.CLEANING.find(name), config.CLEANING.find)
+    file = config.CLEANING.find(name)
+    table = config.read(file, config.CLEANING.find)
+    clean = table.get("clean")
+    executor = clean.get("executor") if isinstance(clean, Mapping) else None
+    if isinstance(executor, Mapping) and CODE in executor:
+        setting = f"clean.executor.{CODE}"
+        raise UserError(
+            f"{file}: {setting} is shell code, which no recipe may bring; if you trust it, "
+            f"remove it there and give it by --set {setting}='COMMAND'"
+        )
     for assignment in assignments:
         if assignment.partition("=")[0].strip() == "clean.steps":
             raise UserError(

@@ -21,7 +21,7 @@ from threading import Event, Thread
 from typing import Any
 
 from foreword import atomic, config, kinds, stored
-from foreword.cleaning.executors._contract import Executor, TasksFailedError
+from foreword.cleaning.executors._contract import CODE, Executor, TasksFailedError
 from foreword.cleaning.recipe import CleaningRecipe
 from foreword.cleaning.steps._contract import CorpusStep, DocumentStep, Step
 from foreword.data.fingerprint import digest, file_state
@@ -283,7 +283,9 @@ def _publish(out: Path, work: Path, recipe: CleaningRecipe, report: Mapping[str,
         to_parquet(texts)
     if not (out / TEXTS).exists():
         texts.replace(out / TEXTS)
-    atomic.write_text(out / RECIPE, config.dumps(config.to_table(recipe)))
+    table = config.to_table(recipe)
+    table["clean"]["executor"].pop(CODE, None)
+    atomic.write_text(out / RECIPE, config.dumps(table))
     stored.write(out / REPORT, report)
     shutil.rmtree(work)
 

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 class BudgetOptions(Options):
     """The budget of a run, or of each cell of a grid."""
 
-    hours: Annotated[Hours | None, typer.Option(help="Budget in hours.")] = None
+    hours: Annotated[
+        Hours | None,
+        typer.Option(
+            help="Budget in hours of training; tokenizer and token shards are made before."
+        ),
+    ] = None
     tokens: Annotated[TokensOfText | None, typer.Option(help="Budget in tokens.")] = None
     epochs: Annotated[EpochsOfText | None, typer.Option(help="Budget in epochs.")] = None
     steps: Annotated[Count | None, typer.Option(help="Budget in steps.")] = None

@@ -14,7 +14,6 @@ import typer
 
 from foreword.cli._finished import INTERRUPTION, say_interrupted
 from foreword.cli._process import INTERRUPTED, PEER_ENDED
-from foreword.display import lines
 from foreword.errors import UserError
 from foreword.formatting import byte_size
 from foreword.ranges import Count
@@ -88,9 +87,9 @@ def launch(processes: int, run: Path) -> int:
         except ChildFailedError as error:
             status = status_of(error.failures, run)
         except SignalException:
-            if not run.exists():
-                raise KeyboardInterrupt from None
             status = INTERRUPTED
+            if not run.exists():
+                interruption.touch()  # no process has said so
         finally:
             del os.environ[INTERRUPTION]
         if status == INTERRUPTED and interruption.exists():
@@ -141,4 +140,4 @@ def status_of(failures: dict[int, Any], run: Path) -> int:
     if status < 0:
         why = f"was killed ({signal.Signals(-status).name})"
         why += ", probably out of memory" * (status == -signal.SIGKILL)
-    raise UserError(f"rank {first} {why}; '{lines.program()} resume {run}' continues")
+    raise UserError(f"rank {first} {why}; 'foreword resume {run}' continues")

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
+from foreword.credentials import masked
 from foreword.errors import UserError
 
 
@@ -66,9 +67,9 @@ class _Guarded(ABC):
         self._file = file
 
     def write(self, text: str) -> int:
-        """Write a text; return its length."""
+        """Write a text without credentials; return its length."""
         try:
-            self._file.write(text)
+            self._file.write(masked(text))
         except FAILURES as error:
             self._handle(error)
         return len(text)

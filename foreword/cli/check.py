@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from foreword.runs.stages import Stage
 
 SAMPLE_BYTES = 20_000_000  # of text: enough for a tokenizer and a batch, and read in seconds
+BY_STEPS = "(in the hours, by the steps timed here; the dial knew the speed of products alone)"
 Shares = tuple[float, float]  # shares read of the training text and of the held-out text
 COLOURS = {
     "masked": "black on bright_yellow",
@@ -87,7 +88,8 @@ def check(
 ) -> None:
     """Estimate a run's memory, time and text, and show a decoded batch.
 
-    Nothing is trained or saved. Of large texts only the first 20 MB are read. --privacy also counts
+    Nothing is trained or saved. Of large texts only the first 20 MB are read; without text, sizes,
+    parameters and the least memory are shown. --privacy also counts
     strings that look personal, with an example of each, masked; with text in place of the recipe,
     that is all it does. With --gpus or --gpu, plan a run on such GPUs by arithmetic, which needs no
     text: memory, time, checkpoints.
@@ -112,6 +114,7 @@ def check(
         **options.arguments(),
         budget=budget.resolve(),
         reading=reading.overrides,
+        needs_text=privacy.privacy,
         note=progress.note,
     )
     if request.recipe.model.trains_offline:
@@ -119,6 +122,9 @@ def check(
             f"{options.recipe}: trains offline, and has no steps to estimate by; "
             "'foreword pretrain' trains it"
         )
+    if not request.inputs.texts:
+        _show_sizes(request, as_json=json)
+        return
     personal = None
     try:
         with progress as display, tempfile.TemporaryDirectory() as folder:
@@ -139,9 +145,52 @@ def check(
     else:
         if dial is not None:
             _show_dial(dial, result.setup.recipe)
-        _show(result)
+        _show(result, is_dial=dial is not None)
         if personal is not None:
             _privacy.show(personal, privacy.country)
+
+
+def _show_sizes(request: RunRequest, *, as_json: bool) -> None:
+    """Print what is known of a run without text."""
+    from foreword.formatting import byte_size
+    from foreword.nn.model import neural_settings
+    from foreword.runs.sizes import count_parameters, least_memory_by_purpose, memory_of
+    from foreword.text.tokenizer import Tokenizer
+    from foreword.train.budget import Budget
+    from foreword.train.device import choose_device
+
+    # Parameters and memory; the vocabulary is that of the tokenizer, if there is one.
+    recipe, start = request.recipe, request.starting_model
+    tokenizer = None if start is None else start.tokenizer
+    if request.inputs.tokenizer is not None:
+        tokenizer = Tokenizer.load(request.inputs.tokenizer)
+    vocab = None if tokenizer is None else tokenizer.vocab
+    parameters, memory = count_parameters(recipe, vocab), least_memory_by_purpose(recipe, vocab)
+    size = recipe.tokenizer.vocab if vocab is None else vocab.size
+    total, least = sum(parameters.values()), sum(memory.values())
+    available = memory_of(choose_device(recipe.train.device, "train.device"))
+    if as_json:
+        document = {
+            "parameters": {**parameters, "total": total},
+            "memory_bytes": {**memory, "total": least, "available": available},
+            "vocab": size,
+        }
+        console.emit(document)
+        return
+    model, length = neural_settings(recipe.model), recipe.packing.length
+    console.facts(
+        {
+            "parameters": f"{total:,}: "
+            + ", ".join(f"{name} {count:,}" for name, count in parameters.items() if count)
+            + f"; vocabulary {size:,}",
+            "sizes": f"{model.depth} layers of {model.d_model:,}; {recipe.rows_per_step:,} rows of "
+            f"{length:,} tokens a step",
+            "memory": f"at least {byte_size(least)} of {byte_size(available)}: "
+            + ", ".join(f"{name} {byte_size(count)}" for name, count in memory.items()),
+            "budget": Budget.of(recipe.train).describe(),
+            "": "(by arithmetic; with text, --data, also time, steps and a batch)",
+        }
+    )
 
 
 def _check(
@@ -321,7 +370,7 @@ def _value(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
-def _show(result: CheckResult) -> None:
+def _show(result: CheckResult, *, is_dial: bool) -> None:
     from foreword.formatting import byte_size
     from foreword.train.device import precision_warning
 
@@ -359,6 +408,7 @@ def _show(result: CheckResult) -> None:
             **({"  ": f"({emulated})"} if emulated else {}),
             "budget": f"{estimate.steps:,} steps of {estimate.tokens_per_step:,.0f} tokens: "
             f"{estimate.epochs:,.3g} epochs",
+            **({"   ": BY_STEPS} if is_dial and train.hours and estimate.rows_timed else {}),
             "text": _text(data),
             "first loss": f"{estimate.first_loss:.3f} nats; chance loss "
             f"{document['chance_loss']:.3f}",

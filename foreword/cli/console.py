@@ -26,4 +26,4 @@ __all__ = [
 
 def emit(value: Any) -> None:
     """Print one JSON document, for scripts."""
-    sys.stdout.write(stored.to_json(value, indent=1) + "\n")
+    sys.stdout.write(stored.record(value))

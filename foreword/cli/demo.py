@@ -12,7 +12,6 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._model_options import Json, Quiet
-from foreword.display.lines import program
 
 SETTING_COLUMNS = ("lr", "epochs")
 
@@ -96,7 +95,7 @@ def _walk(
 
 
 def _command(out: Path, *, is_quick: bool) -> str:
-    return f"{program()} demo --out {shlex.quote(str(out))}" + (" --quick" if is_quick else "")
+    return f"foreword demo --out {shlex.quote(str(out))}" + (" --quick" if is_quick else "")
 
 
 def _pretrain(walkthrough: Any, say: Callable[[str], None], progress: ProgressDisplay) -> bool:
@@ -217,10 +216,9 @@ def _say_tuned(say: Callable[[str], None], counts: CorpusCounts, tuned: dict[str
 
 def _next_commands(out: Path) -> list[str]:
     run, text = (shlex.quote(str(out / name)) for name in ("run", "text"))
-    name = program()
     return [
-        f'{name} fill {run} "The input must be a [MASK] of integers."',
-        f'{name} score {run} "This function returns a list of strings."',
-        f"{name} tune {run} --train {text}/train.jsonl --dev {text}/test.jsonl "
+        f'foreword fill {run} "The input must be a [MASK] of integers."',
+        f'foreword score {run} "This function returns a list of strings."',
+        f"foreword tune {run} --train {text}/train.jsonl --dev {text}/test.jsonl "
         "--lr 1e-3 --batch 8 --epochs 4 --seeds 1 --name mine",
     ]

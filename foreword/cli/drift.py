@@ -50,7 +50,7 @@ def drift(
     content = dict(result.content)
     content["notes"] = [*content["notes"], *([plot.note] if plot.note else [])]
     file = result.folder / f"{content['name']}.json"
-    atomic.write_text(file, stored.to_json(content, indent=1) + "\n")
+    atomic.write_text(file, stored.record(content))
     atomic.write_bytes(file.with_suffix(".png"), plot.data)
     if json:
         console.emit(content)

@@ -30,6 +30,7 @@ from foreword.cli._process import (
 )
 from foreword.cli._run_guard import command
 from foreword.cli._streams import ReaderGoneError, guarded
+from foreword.credentials import masked
 from foreword.errors import PeerError, UserError, is_out_of_memory, nearest
 
 configure_process()  # before torch is first imported
@@ -246,7 +247,7 @@ def _leave_group(error: PeerError, *, is_debug: bool) -> int:
 def _fail(text: str, status: int, *, is_debug: bool) -> int:
     if is_debug:
         traceback.print_exc()
-    sys.stderr.write(f"foreword: {' '.join(map(_legible, text.split()))}\n")
+    sys.stderr.write(f"foreword: {' '.join(map(_legible, masked(text).split()))}\n")
     return status
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from foreword.cli._launch import Processes, launch, starts_others
 from foreword.cli._model_options import Json, Quiet, Track
 from foreword.cli._reading import Reading
 from foreword.cli._run_options import RunOptions
+
+if TYPE_CHECKING:
+    from foreword.api.pretrain import PretrainingResult
 
 
 def pretrain(
@@ -41,11 +44,11 @@ def pretrain(
     """
     if starts_others(processes):
         return launch(processes, out)
-    from foreword.api.pretrain import PretrainingResult
-    from foreword.api.pretrain import pretrain as work
     from foreword.cli._finished import finish
 
     def pretrained() -> PretrainingResult:
+        from foreword.api.pretrain import pretrain as work
+
         return work(
             **options.arguments(),
             **asdict(budget),

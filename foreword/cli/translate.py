@@ -171,7 +171,7 @@ def _save(loaded: LoadedModel, result: dict[str, Any], outputs: list[str]) -> li
     """Write the translations and the scores."""
     from foreword import atomic, stored
 
-    text = stored.to_json(result, indent=1) + "\n"
+    text = stored.record(result)
     path = loaded.trained.run / "evaluations" / f"{result['name']}.txt"
     atomic.write_text(path, "\n".join(outputs) + "\n")
     atomic.write_text(path.with_suffix(".json"), text)

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import cast
 
 from foreword import kinds
+from foreword.credentials import masked
 from foreword.data.readers._contract import Reader
 from foreword.data.readers.parallel import Parallel, find_sides
-from foreword.data.remote import find_remote, is_url
+from foreword.data.remote import RemoteFile, find_remote, is_url
 from foreword.data.text_files import COMPRESSIONS, ReadCounts, ReadSettings, TextFile
 from foreword.errors import UserError
 from foreword.types import Document
@@ -47,6 +48,9 @@ def find_files(
     text_files: set[Path] = set()
     if not inputs:
         raise UserError("no text was given; name files or folders")
+    shown = [masked(source) for source in {str(source) for source in inputs}]
+    if alike := [source for source in shown if shown.count(source) > 1]:
+        raise UserError(f"{alike[0]}: two URLs that differ in their credentials alone")
     for source in inputs:
         # Sort out the files of each input: text, parallel text, or without a reader.
         before = len(text_files)
@@ -151,6 +155,11 @@ def reader_of(path: Path, settings: ReadSettings) -> Reader:
     return reader_kinds(settings)[_suffix(path)]
 
 
+def is_text(path: Path | RemoteFile, settings: ReadSettings) -> bool:
+    """Return whether a file's name is that of a kind of text."""
+    return _suffix(path) in reader_kinds(settings)
+
+
 def reader_kinds(settings: ReadSettings) -> dict[str, Reader]:
     """Return the reader for each suffix (`".txt"`): the kinds in `data/readers/`.
 
@@ -166,7 +175,7 @@ def reader_kinds(settings: ReadSettings) -> dict[str, Reader]:
     return of_files | {suffix: reader for reader in of_pairs for suffix in reader.suffixes}
 
 
-def _suffix(file: Path) -> str:
+def _suffix(file: Path | RemoteFile) -> str:
     """Return a file's suffix in lower case, that of a compression aside."""
     suffixes = [suffix.lower() for suffix in file.suffixes]
     if suffixes and suffixes[-1] in COMPRESSIONS:

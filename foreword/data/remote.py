@@ -1,4 +1,7 @@
-"""Files at URLs: s3://bucket/name, and any other that `fsspec` and its packages read."""
+"""Files at URLs: s3://bucket/name, and any other that `fsspec` and its packages read.
+
+Credentials in a URL are masked in all that is kept of it; `storage_of` alone knows them.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from io import BufferedReader
 from pathlib import PurePosixPath
 from typing import Any
 
+from foreword import credentials
 from foreword.errors import UserError
 
 URL = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]+://")
@@ -31,10 +35,15 @@ class RemoteState:
 
 
 class RemoteFile(PurePosixPath):
-    """A file at a URL, which readers use as they use a `Path`."""
+    """A file at a URL without its credentials, which readers use as they use a `Path`."""
 
     def __str__(self) -> str:
         return super().__str__().replace(":/", "://", 1)
+
+    @property
+    def name(self) -> str:
+        """The file's name, without a query."""
+        return split_query(str(self))[0].rpartition("/")[2]
 
     def open(self, mode: str = "rb") -> BufferedReader:
         """Open it for reading bytes.
@@ -73,10 +82,11 @@ def find_remote(url: str) -> tuple[list[RemoteFile], bool]:
     """
     with url_errors(url):
         system, path = storage_of(url)
-        is_pattern = any(mark in path for mark in "*?[")
+        is_pattern = any(mark in split_query(path)[0] for mark in "*?[")
         is_file = not is_pattern and system.isfile(path)
         names = system.glob(path) if is_pattern else [path] if is_file else system.find(path)
-        files = sorted(RemoteFile(system.unstrip_protocol(name)) for name in names)
+        urls = map(system.unstrip_protocol, names)
+        files = sorted(RemoteFile(credentials.masked(one)) for one in urls)
         if not files and not is_pattern:
             _require_reachable(system, path)
     if not files:
@@ -97,11 +107,36 @@ def _require_reachable(system: Any, path: str) -> None:
             raise error.__cause__ from None
 
 
+def split_query(url: str) -> tuple[str, str]:
+    """Return a URL without its query, and the query with its question mark, which only HTTP has."""
+    place, mark, query = url.partition("?") if url.lower().startswith("http") else (url, "", "")
+    return place, mark + query
+
+
+def join(url: str, name: str) -> str:
+    """Return the URL of a file in the folder at a URL."""
+    place, query = split_query(url)
+    return f"{place.rstrip('/')}/{name}{query}"
+
+
 def storage_of(url: str) -> Any:
-    """Return the file system of a URL, and the path in it."""
+    """Return the file system of a URL, and the path in it.
+
+    Credentials in the URL are remembered; those of a masked one must have been given.
+
+    Raises:
+        UserError: they were not.
+    """
     import fsspec
 
-    return fsspec.core.url_to_fs(url)
+    credentials.remember(url)
+    whole = credentials.whole(url)
+    if credentials.MASK in whole:
+        raise UserError(
+            f"{url}: user names, passwords and signatures are not kept; give them again, in "
+            f"{credentials.VARIABLE}='URL' before the command"
+        )
+    return fsspec.core.url_to_fs(whole)
 
 
 @contextmanager
@@ -116,4 +151,4 @@ def url_errors(url: str) -> Iterator[None]:
         raise UserError(f"{url}: {error}{extra}") from error
     except Exception as error:  # of the services' own clients, which share no class
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise UserError(f"{url}: cannot be read: {reason}") from error
+        raise UserError(f"{url}: cannot be read: {reason}") from None  # it may name credentials

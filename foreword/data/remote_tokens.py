@@ -17,10 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from foreword import atomic, config, stored
+from foreword import atomic, config, credentials, stored
 from foreword.data.fingerprint import digest
 from foreword.data.lazy_tokens import LazyTokens
-from foreword.data.remote import is_url, storage_of, url_errors
+from foreword.data.read_documents import is_text
+from foreword.data.remote import RemoteFile, is_url, join, storage_of, url_errors
+from foreword.data.text_files import ReadSettings
 from foreword.errors import UserError
 from foreword.types import Array
 
@@ -75,8 +77,6 @@ class RemoteTokens(LazyTokens):
     def __init__(self, file: TokensAt, dtype: np.dtype[Any], cache: int | None = None) -> None:
         self.dtype = dtype
         self._file = file
-        with url_errors(file.url):
-            self._storage, self._path = storage_of(file.url)
         self._slots: OrderedDict[int, int] = OrderedDict()  # of each block, the last used last
         self._most = max(1, (cache_bytes() if cache is None else cache) // BLOCK)
         self._lock = threading.Lock()
@@ -117,8 +117,8 @@ class RemoteTokens(LazyTokens):
         starts = [n * BLOCK for n in blocks]
         ends = [start + self._bytes_of(n) for n, start in zip(blocks, starts, strict=True)]
         with url_errors(url):
-            paths = [self._path] * len(blocks)
-            contents = self._storage.cat_ranges(paths, starts, ends, on_error="raise")
+            storage, path = storage_of(url)
+            contents = storage.cat_ranges([path] * len(blocks), starts, ends, on_error="raise")
         for n, data in zip(blocks, contents, strict=True):
             if len(data) != self._bytes_of(n):
                 raise UserError(f"{url}: cut short while it was read; prepare the text again")
@@ -167,14 +167,15 @@ def local(text: str) -> str:
     Raises:
         UserError: the storage cannot be reached.
     """
-    if not is_url(text):
+    if not is_url(text) or is_text(RemoteFile(text), ReadSettings()):
         return text
     with url_errors(text):
         storage, path = storage_of(text)
-        if not storage.exists(f"{path.rstrip('/')}/prepared.json"):
+        if not storage.exists(join(path, "prepared.json")):
             return text
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return str(mirror(text, caches / "foreword" / "shards" / digest(text.rstrip("/"))))
+    name = digest(credentials.masked(text).rstrip("/"))
+    return str(mirror(text, caches / "foreword" / "shards" / name))
 
 
 def mirror(url: str, folder: Path) -> Path:
@@ -187,17 +188,16 @@ def mirror(url: str, folder: Path) -> Path:
     Raises:
         UserError: the storage cannot be reached, or there are no shards.
     """
-    url = url.rstrip("/")
     with url_errors(url):
         storage, path = storage_of(url)
         with atomic.user_errors(folder):
             (folder / "tokenizer").mkdir(parents=True, exist_ok=True)
         for name in _COPIED:
-            if storage.exists(f"{path}/{name}"):
+            if storage.exists(join(path, name)):
                 # Another training may have the earlier file open.
                 part = folder / f"{name}.{os.getpid()}.part"
-                storage.get_file(f"{path}/{name}", str(part))
+                storage.get_file(join(path, name), str(part))
                 part.replace(folder / name)
-        size = int(storage.size(f"{path}/train.bin"))
-    stored.write(folder / f"train{SUFFIX}", {"url": f"{url}/train.bin", "bytes": size})
+        size = int(storage.size(join(path, "train.bin")))
+    stored.write(folder / f"train{SUFFIX}", {"url": join(url, "train.bin"), "bytes": size})
     return folder

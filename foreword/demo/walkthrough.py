@@ -183,7 +183,7 @@ class Demo:
                 "notes": [f"{one.what}: {one.about}" for one in losses if one.about],
                 "command": f"foreword evaluate {self.run}",
             }
-            atomic.write_text(file, stored.to_json(result, indent=1) + "\n")
+            atomic.write_text(file, stored.record(result))
         rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
         # Collect it with the training records.
         records = [record for record in log.read(self.run) if record["kind"] == "train"]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import takewhile
-from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
+from foreword.credentials import masked
 from foreword.display.bar import Bar, fit_parts
 from foreword.display.notebook import NotebookBar, is_notebook
 
@@ -27,17 +25,8 @@ def say(text: str) -> None:
     A terminal that was closed, or a reader that has ended, ends no work.
     """
     with suppress(OSError, ValueError):
-        err.file.write(f"{text}\n")
+        err.file.write(f"{masked(text)}\n")
         err.file.flush()
-
-
-def program() -> str:
-    """Return how to call this program from here: `foreword` if it is on the PATH, else its file."""
-    if shutil.which("foreword"):
-        return "foreword"
-    file = Path(sys.argv[0])
-    is_script = file.name == "foreword" and file.is_file()
-    return os.path.relpath(file) if is_script else f"{sys.executable} -m foreword"
 
 
 def prompt_and_text(before: str, after: str) -> str:

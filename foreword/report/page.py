@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from foreword import __version__, atomic
+from foreword.credentials import masked
 from foreword.formatting import duration, figure, power, quantity, unknown_share_note
 from foreword.report import folder as folders
 from foreword.report import tuning
@@ -62,7 +63,7 @@ def page(heading: str, content: str) -> str:
         f"<footer>Written by Foreword {escape(__version__)}</footer>\n"
         "</main>\n</body>\n</html>\n"
     )
-    return text.encode("utf-8", "replace").decode("utf-8")  # lone surrogates have no UTF-8
+    return masked(text).encode("utf-8", "replace").decode("utf-8")  # lone surrogates have no UTF-8
 
 
 def title(run: RunFolder) -> str:

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from foreword import config
-from foreword.formatting import byte_size, power, quantity
+from foreword.formatting import byte_size, power
 from foreword.nn.model import neural_settings
 from foreword.runs.dial_losses import expected_loss
 from foreword.runs.dial_sizes import BYTES_PER_TOKEN, ModelSize, sizes
@@ -304,7 +304,7 @@ def _training(
     rows = max(1, math.floor(min(target, tokens / LEAST_STEPS) / size.length))
     step = rows * size.length
     steps = tokens / step
-    why = f"{step:,} tokens a step, about {quantity(steps)} steps"
+    why = f"{step:,} tokens a step"
     if busy > max(1.0, growth):
         why += "; shorter ones would keep the device waiting"
     choices = [Choice("train.batch", rows, why), _rate(conditions, size, small)]
@@ -322,8 +322,8 @@ def _training(
     warmup = getattr(small.schedule, "warmup", None)
     if warmup is not None and not warmup.steps:
         share = _rounded(min(warmup.share, MOST_WARMUP_STEPS / steps))
-        at_most = f"{quantity(share * steps)} steps, at most {MOST_WARMUP_STEPS:,}"
-        choices.append(Choice("schedule.warmup.share", share, at_most))
+        why = f"at most {MOST_WARMUP_STEPS:,} steps"
+        choices.append(Choice("schedule.warmup.share", share, why))
     return choices
 
 
@@ -339,7 +339,7 @@ def _rate(conditions: Conditions, size: ModelSize, small: Recipe) -> Choice:
 def _budget(conditions: Conditions, tokens: float, most: float) -> Choice:
     """Return the budget: the hours, or epochs where more of them add nothing."""
     if tokens < most:
-        why = f"about {quantity(tokens)} tokens at {power(conditions.flops_per_second)} FLOP/s"
+        why = f"as given; chosen for {power(conditions.flops_per_second)} FLOP/s of products"
         return Choice("train.hours", conditions.hours, why)
     why = "further epochs of so little text would add nothing, so the run ends before the hours"
     return Choice("train.epochs", float(MOST_EPOCHS), why)

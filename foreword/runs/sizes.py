@@ -87,9 +87,13 @@ def require_memory(recipe: Recipe, vocab: Vocab | None = None, machines: int = 1
 
 def least_memory(recipe: Recipe, vocab: Vocab | None = None) -> int:
     """Return the least bytes of a run on one machine, by arithmetic."""
+    return sum(least_memory_by_purpose(recipe, vocab).values())
+
+
+def least_memory_by_purpose(recipe: Recipe, vocab: Vocab | None = None) -> dict[str, int]:
+    """Return the parts of `least_memory`."""
     ahead = _ahead(recipe, recipe.tokenizer.vocab if vocab is None else vocab.size)
-    training = _training(recipe, sum(count_parameters(recipe, vocab).values()))
-    return sum(ahead.values()) + sum(training.values())
+    return ahead | _training(recipe, sum(count_parameters(recipe, vocab).values()))
 
 
 def fits(recipe: Recipe, vocab: Vocab) -> bool:

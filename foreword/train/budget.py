@@ -99,4 +99,4 @@ class Budget(Ranged):
         """Return the budget in words: `10,000 steps`."""
         if self.unit == "flops":
             return f"{self.amount:.3g} FLOPs"
-        return f"{self.amount:,.6g} {self.unit}"
+        return f"{self.amount:,.15g} {self.unit}"

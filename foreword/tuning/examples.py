@@ -21,6 +21,7 @@ from foreword.tuning.tasks._contract import EncodedExample, ExampleOutputs
 from foreword.types import Array
 
 LEAST_OVERLAP = 0.01  # share of dev examples; natural data repeat some short texts
+MOST_CUT = 0.1  # share of the examples that are cut without a warning
 AT_ONCE = 1024  # examples that are objects at the same time
 
 Item = TypeVar("Item")
@@ -233,6 +234,28 @@ def cut_count(encoded: Sequence[EncodedExample]) -> int:
         if example.was_cut:
             cut.add(number)
     return len(cut)
+
+
+def cut_warning(cut: int, examples: int, length: int, limit: int | None = None) -> str | None:
+    """Return a warning if many examples were cut; None if hardly any was.
+
+    Args:
+        cut: their number.
+        examples: the number of all.
+        length: the most tokens of an example.
+        limit: the most that the model reads; None if it is not known, or has none.
+    """
+    if cut <= MOST_CUT * examples:
+        return None
+    remedy = "tune with a larger --max-length to read more"
+    if limit is not None:
+        remedy = f"--max-length {limit} reads up to {limit:,}, and takes longer"
+        if limit <= length:
+            remedy = "--max-length cannot be larger, since the model has no more positions"
+    return (
+        f"warning: {cut / examples:.0%} of the examples are cut to {length:,} tokens, and what "
+        f"follows is not read; {remedy}"
+    )
 
 
 def output_counts(encoded: Sequence[EncodedExample]) -> Array:

@@ -16,7 +16,7 @@ from foreword.nn.model import neural_settings
 from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.bag_of_words import bags_of_words
 from foreword.tuning.encoding import TuningExamples, draw_and_encode
-from foreword.tuning.examples import LabelledTexts, cut_count
+from foreword.tuning.examples import LabelledTexts, cut_count, cut_warning, first_inputs
 from foreword.tuning.features import fits_in_memory
 from foreword.tuning.fine_tuner import TuneData, TuneSettings, scored_outputs
 from foreword.tuning.labelled import Labelled
@@ -44,6 +44,7 @@ def tune(
     scored: Callable[[Row], None] = lambda row: None,
     further: Mapping[str, Sequence[Labelled]] = MappingProxyType({}),
     unfinished: Path | None = None,
+    warn: Callable[[str], None] = lambda line: None,
 ) -> TuneResult:
     """Fine-tune a pretrained model, once per seed, and score it on `dev` after each epoch.
 
@@ -61,6 +62,7 @@ def tune(
         further: more examples to score when training has ended, by the name of their scores.
         unfinished: folder that keeps each finished seed, which is not trained again when the call
             was interrupted and is repeated; the caller removes it.
+        warn: called before training with each warning that is also among the notes.
 
     Returns:
         A row for each variant, one for a bag of words if there are several variants and the labels
@@ -82,6 +84,11 @@ def tune(
     # Draw the examples of each seed; encode them once, for all variants and seeds.
     train, dev = _with_sources(train, "training"), _with_sources(dev, "dev")
     read = draw_and_encode(trained, task, variants, train, dev, further)
+    counts = _counts(read, len(dev), is_drawn=variants[0].examples is not None)
+    inputs = sum(len(first_inputs(part.encoded)) - 1 for part in (read.data.train, read.data.dev))
+    cut = cut_warning(counts["cut"], inputs, read.template.length, recipe.model.limit)
+    if cut is not None:
+        warn(cut)
     baselines, correct = _baselines(task, read.data)
     for variant, row in itertools.product(variants, baselines):
         if variant.metric not in task.score_names:  # which a baseline may lack
@@ -113,8 +120,9 @@ def tune(
         rows=[*trained_seeds.rows, *baselines],
         epochs=trained_seeds.epochs,
         settings={"task": {"kind": kinds.name_of(task), **to_table(task)}, **to_table(variants[0])},
-        examples=_counts(read, len(dev), is_drawn=variants[0].examples is not None),
+        examples=counts,
         notes=(
+            *filter(None, [cut]),
             *trained_seeds.notes,
             *stuck,
             *_untrained_notes(trained_seeds.network, read.added, variants[0]),

@@ -35,6 +35,7 @@ class ScoredExamples:
         examples: the examples.
         inputs: those of each example.
         outputs: those of each example, (outputs, labels); of a task that writes its text, (1,).
+        max_tokens: the most tokens of an input.
     """
 
     task: Task
@@ -42,6 +43,7 @@ class ScoredExamples:
     examples: Sequence[Labelled]
     inputs: Sequence[Sequence[EncodedExample]]
     outputs: Sequence[Array]
+    max_tokens: int
 
     @property
     def cut(self) -> int:
@@ -119,6 +121,7 @@ def scored(
         examples,
         [part.encoded[begins[n] : begins[n + 1]] for n in pairs],
         [outputs[edges[n] : edges[n + 1]] for n in pairs],
+        tuned.max_tokens,
     )
 
 

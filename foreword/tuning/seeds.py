@@ -273,7 +273,8 @@ def stuck_notes(
         if len(finals) > 1
         else "the one seed is"
     )
-    return [f"{which} no better than '{best['strategy']}' by {metric_name(name)}"]
+    cause = "likely --lr is too high, training is too short, or pretraining has barely begun"
+    return [f"{which} no better than '{best['strategy']}' by {metric_name(name)}; {cause}"]
 
 
 def _choice_notes(settings: TuneSettings, final: Row) -> list[str]:

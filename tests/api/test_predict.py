@@ -117,7 +117,8 @@ def test_rows_without_text_keep_their_place_and_are_named(tuned: Path, tmp_path:
     result = predict(tuned, source, text="review", device="cpu", progress=False)
     assert [label is None for label in result.predictions] == [False, True, False]
     assert result.notes == (
-        "1 text was cut to 32 tokens",
+        "warning: 50% of the examples are cut to 32 tokens, and what follows is not read; tune "
+        "with a larger --max-length to read more",
         f"1 row has no text, and no prediction: {source}:3",
     )
 

@@ -20,7 +20,7 @@ import foreword
 from foreword import config
 from foreword.cleaning.executors import slurm
 from foreword.cleaning.executors._contract import Executor, TasksFailedError
-from foreword.cleaning.recipe import CleaningRecipe
+from foreword.cleaning.recipe import CleaningRecipe, load_cleaning
 from foreword.cleaning.run import clean
 from foreword.errors import UserError
 from tests.cleaning.texts import prose, write
@@ -56,6 +56,22 @@ def test_slurm_requires_its_commands(tmp_path: Path, monkeypatch: Any) -> None:
     settings = ["clean.executor.kind=slurm"]
     with pytest.raises(UserError, match="slurm requires the command sbatch"):
         foreword.clean(file, tmp_path / "o", recipe=RECIPE, settings=settings, progress=False)
+
+
+def test_no_recipe_file_brings_code(tmp_path: Path) -> None:
+    base, recipe = tmp_path / "base.toml", tmp_path / "theirs.toml"
+    base.write_text("[clean.executor]\nenvironment = 'rm -rf ~'\n")
+    recipe.write_text("extends = 'base.toml'\n[clean]\nsteps = ['language']\n")
+    settings = ["clean.executor.kind=slurm"]
+    with pytest.raises(UserError, match=r"theirs.toml: clean\.executor\.environment is shell code"):
+        load_cleaning(str(recipe), settings)
+    base.write_text("")
+    given = load_cleaning(str(recipe), [*settings, "clean.executor.environment='module load x'"])
+    assert given.clean.executor == slurm.Slurm(environment="module load x")
+    for setting in ("partition", "time"):
+        base.write_text(f'[clean.executor]\nkind = "slurm"\n{setting} = "a\\nrm -rf ~"\n')
+        with pytest.raises(UserError, match=rf"clean\.executor\.{setting}: must be one word"):
+            load_cleaning(str(recipe), settings)
 
 
 SBATCH = """
@@ -95,12 +111,14 @@ def test_jobs_of_slurm_write_what_this_machine_writes(tmp_path: Path, monkeypatc
     files = [write(tmp_path / f"{n}.jsonl", [prose(n)]) for n in range(2)]
     size = max(file.stat().st_size for file in files)
     settings = [f"clean.part={size}", "clean.executor.kind=slurm", "clean.executor.partition=cpu"]
+    settings.append("clean.executor.environment=module list")
     texts = []
     for out, assigned in (("of slurm", settings), ("here", settings[:1])):
         cleaned = foreword.clean(
             files, tmp_path / out, recipe=RECIPE, settings=assigned, progress=False
         )
         texts.append({path.name: path.read_bytes() for path in cleaned.texts.iterdir()})
+        assert load_cleaning(str(cleaned.out / "recipe.toml"))
     assert len(texts[0]) == 2
     assert texts[0] == texts[1]
     words = [line.split() for line in calls.read_text().splitlines()]

@@ -45,6 +45,19 @@ def checked(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, A
     return result
 
 
+def test_sizes_need_no_text(capsys: pytest.CaptureFixture[str]) -> None:
+    result = checked(["bert_base"], capsys)
+    assert result["parameters"]["total"] == 110_106_428
+    memory = result["memory_bytes"]
+    assert memory["weights"] + memory["gradients"] + memory["optimizer"] == 16 * 110_106_428
+    assert memory["total"] < memory["available"]
+    assert run(["check", "gpt3_175b"]) == 0  # which would not fit
+    shown = capsys.readouterr().out
+    assert "174,604,259,328: embedding" in shown
+    assert "at least 2.8 TB of " in shown
+    assert run(["check", "encoder", "--hours", "1"]) == 2  # whose sizes depend on the text
+
+
 def test_check_gives_the_numbers_of_the_run(
     text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

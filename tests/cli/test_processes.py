@@ -75,7 +75,7 @@ def test_a_launcher_says_that_a_signal_to_one_process_interrupted_all(
     monkeypatch.setattr(api, "elastic_launch", lambda *_: end)
     monkeypatch.setattr(logging, "disable", lambda: None)
     assert launch(2, tmp_path) == INTERRUPTED
-    assert "interrupted; '" in capsys.readouterr().err
+    assert "interrupted before the run began; run the same command again" in capsys.readouterr().err
     assert INTERRUPTION not in os.environ
 
 
@@ -136,9 +136,10 @@ def test_the_first_of_the_processes_says_that_they_were_interrupted(
 
     monkeypatch.setenv("RANK", str(rank))
     monkeypatch.setenv("WORLD_SIZE", "2")
+    (tmp_path / "recipe.toml").touch()
     with nullcontext() if rank == 0 else pytest.raises(PeerError):
         assert finish(tmp_path, interrupted, as_json=False) == 130
-    assert ("interrupted; '" in "".join(capsys.readouterr())) == (rank == 0)
+    assert ("interrupted; 'foreword resume" in "".join(capsys.readouterr())) == (rank == 0)
 
 
 def test_a_launcher_is_told_of_an_interruption_and_decides_what_to_say(

@@ -68,6 +68,16 @@ def test_tune_prints_a_table_of_scores(
     assert "2 seeds, scored after 1 epoch;" in captured.err
 
 
+def test_many_cut_texts_are_told_before_training(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*words, "--max-length", "5"]) == 0
+    told = capsys.readouterr().err
+    warning = "% of the examples are cut to 5 tokens, and what follows is not read; "
+    assert told.count(warning + "--max-length 48 reads up to 48, and takes longer") == 1
+    assert told.index(warning) < told.index("2 seeds, scored")
+
+
 def test_columns_by_number_and_settings_of_the_task_are_accepted(
     tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

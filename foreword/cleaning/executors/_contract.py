@@ -9,6 +9,8 @@ from typing import Any
 from foreword.errors import UserError
 from foreword.ranges import Ranged
 
+CODE = "environment"
+
 
 class TasksFailedError(UserError):
     """Some tasks of a stage failed elsewhere.
@@ -31,7 +33,8 @@ class TasksFailedError(UserError):
 class Executor(Ranged, ABC):
     """Where the tasks of a stage run; its fields are its settings.
 
-    Tasks that a run before completed are not run again.
+    Tasks that a run before completed are not run again. A setting named `CODE` is shell code: it is
+    read from no recipe file, which may be somebody else's, and written into none.
     """
 
     @abstractmethod

@@ -24,6 +24,7 @@ PATIENCE = 600.0  # seconds for Slurm to answer, as after its own restart
 MOST = 1000  # tasks of a job array; Slurm's own default allows one more
 ENDED = {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE"}
 ENDED |= {"NODE_FAIL", "BOOT_FAIL", "PREEMPTED", "REVOKED"}
+WORD = re.compile(r"[\w.,:+-]*")  # in a line of options to sbatch
 NEVER = re.compile(  # reasons to wait that no time removes
     "PartitionTimeLimit|PerJob|Invalid|NotAllowed|BadConstraints|NeverSatisfied|launch.failed"
 )
@@ -42,8 +43,8 @@ class Slurm(Executor):
         workers: most tasks at once; 0 for all.
         cpus: cores of each task.
         memory: memory of each core, in GB.
-        environment: a command that each job runs first, such as `module load`. Jobs have the
-            variables of this command and find its Python.
+        environment: a command that each job runs first, such as `module load`; given by --set, not
+            in a recipe. Jobs have the variables of this command and find its Python.
     """
 
     partition: str = ""
@@ -52,6 +53,12 @@ class Slurm(Executor):
     cpus: Count = 1
     memory: Count = 2
     environment: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, value in (("partition", self.partition), ("time", self.time)):
+            if not WORD.fullmatch(value):
+                raise ValueError(f"{name}: must be one word for sbatch, got {value!r}")
 
     def run(self, blocks: list[Any], tasks: int, marks: Path) -> None:
         from datatrove.executor import SlurmPipelineExecutor
