@@ -17,7 +17,7 @@ from foreword.errors import UserError
 from foreword.types import Document
 
 _ROWS = 1024  # decoded at once
-_BLOCK = 1 << 20  # bytes decompressed at once
+_BLOCK = 1 << 20  # bytes read or decompressed at once
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ class Parquet(Reader):
         path = source.path
         with _plain(source) as plain:
             try:
-                file = parquet.ParquetFile(plain)
+                # By default pyarrow reads the column of all row groups ahead, and holds it.
+                file = parquet.ParquetFile(plain, pre_buffer=False, buffer_size=_BLOCK)
             except (pa.ArrowInvalid, OSError) as error:
                 raise UserError(
                     f"{path}: not a Parquet file, or one cut short ({_line(error)}); fetch it again"
