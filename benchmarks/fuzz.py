@@ -44,12 +44,20 @@ KINDS: dict[str, tuple[Maker, int]] = {  # each with its weight among the cases
     "--set": (recipes.assigned, 10),
     "arguments": (arguments.arguments, 30),
     "text": (files.text, 24),
+    "web archive": (files.archive, 12),
     "table": (files.table, 16),
     "folder": (folders.folder, 30),
     "interrupted": (arguments.interrupted, 1),
 }
 
-WITHOUT_RUNS = {"recipe", "mutated recipe", "read recipe", "--set", "text"}  # read no models
+WITHOUT_RUNS = {
+    "recipe",
+    "mutated recipe",
+    "read recipe",
+    "--set",
+    "text",
+    "web archive",
+}  # read no models
 
 
 @dataclass(frozen=True)
@@ -70,6 +78,7 @@ class Tally:
     accepted: int = 0
     commands: int = 0
     findings: int = 0
+    outcomes: set[str] = field(default_factory=set)  # accepted, or refused for different reasons
     seconds: float = 0.0
     slowest: float = 0.0
     slowest_case: int = -1
@@ -191,6 +200,7 @@ def count(done: FinishedCase, tally: Tally, found: dict[str, Finding]) -> None:
     tally.commands += len(result.statuses)
     tally.accepted += result.was_accepted
     tally.findings += bool(result.findings)
+    tally.outcomes.add("accepted" if result.was_accepted else signature(result.last_error))
     tally.seconds += done.seconds
     if result.seconds > tally.slowest:
         tally.slowest, tally.slowest_case = result.seconds, done.number
@@ -209,10 +219,10 @@ def replay(seed: int, number: int, kinds: str) -> str:
 
 def show(tallies: dict[str, Tally], found: dict[str, Finding], options: argparse.Namespace) -> None:
     """Print the table and the findings."""
-    names = ("cases", "commands", "accepted", "findings", "mean", "slowest")
+    names = ("cases", "commands", "accepted", "outcomes", "findings", "mean", "slowest")
     print(f"{'kind':<16}" + "".join(f"{name:>10}" for name in names))
     for kind, tally in sorted(tallies.items()):
-        counts = (tally.cases, tally.commands, tally.accepted, tally.findings)
+        counts = (tally.cases, tally.commands, tally.accepted, len(tally.outcomes), tally.findings)
         seconds = (
             f"{tally.seconds / tally.cases:>9.2f}s{tally.slowest:>9.1f}s  case {tally.slowest_case}"
         )

@@ -54,6 +54,48 @@ def text(sandbox: Sandbox) -> list[Command]:
     return [Command([*_reader(sandbox, path), *options])]
 
 
+def archive(sandbox: Sandbox) -> list[Command]:
+    """A web archive whose records are odd, cut, emptied or of a wrong length."""
+    rng = sandbox.rng
+    records = [_web_record(rng) for _ in range(rng.choice((0, 1, 5, 30)))]
+    packed = rng.choice(("", ".gz", ".gz"))
+    if packed:
+        records = [gzip.compress(record, mtime=0) for record in records]
+    if records and rng.random() < 0.4:  # a record, or its member of gzip, is cut or damaged
+        at = rng.randrange(len(records))
+        one = records[at]
+        records[at] = rng.choice((one[: rng.randrange(len(one))], damaged(one, rng)))
+    content = b"".join(records)
+    if rng.random() < 0.2:
+        content = content[: rng.randrange(len(content) + 1)]
+    path = str(sandbox.write(f"in/some.warc{packed}", content))
+    cleaning = ["clean", path, "--workers", "1", "--set", "clean.steps[1].min_words=1"]
+    words = cleaning if rng.random() < 0.25 else ["prepare", path, "--vocab", "400"]
+    return [Command([*words, "--out", sandbox.out])]
+
+
+def _web_record(rng: random.Random) -> bytes:
+    """A record of a web archive; one in three is odd."""
+    body = "".join(f"<p>{line}</p>" for line in sentences(rng, rng.choice((1, 30, 60)))).encode()
+    kind, form, head, odd = "response", "application/http", "HTTP/1.1 200 OK", rng.random() < 0.33
+    if odd:
+        body = rng.choice((b"", body[:40], damaged(body, rng), b"\x00" * 99, "é".encode("utf-16")))
+        kind = rng.choice(("response", "response", "resource", "conversion", "warcinfo", "dns", ""))
+        form = rng.choice((form, form, "text/dns", "text/html", "", "application/http; x=\xff"))
+        head = rng.choice((head, "HTTP/1.1 404 No", "HTTP/9", "ICY 200", "", "HTTP/1.1 x OK"))
+    fields = rng.choice(("", "Content-Encoding: gzip\r\n", "Transfer-Encoding: chunked\r\n", ":"))
+    block = body
+    if form.startswith("application/http"):
+        fields = f"Content-Type: text/html\r\n{fields if odd else ''}"
+        block = f"{head}\r\n{fields}\r\n".encode() + body
+    length: object = len(block)
+    if odd:
+        wrong = (0, len(block) - 5, len(block) + 5, 10**12, -1, "", "many", "9" * 5000)
+        length = rng.choice((length, length, rng.choice(wrong)))
+    lines = ("WARC/1.0", f"WARC-Type: {kind}", f"Content-Type: {form}", f"Content-Length: {length}")
+    return "\r\n".join((*lines, "\r\n")).encode("latin-1") + block + b"\r\n\r\n"
+
+
 def _reader(sandbox: Sandbox, path: str) -> list[str]:
     """A verb, and the file where it reads it."""
     words = ["--set", "train.batch=2", "--set", "tokenizer.vocab=400", "--steps", "1"]

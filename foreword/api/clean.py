@@ -86,7 +86,7 @@ def clean(
         out: folder for the result.
         texts: documents in place of `data`, any iterable of texts, read once; they are kept in
             `OUT.jsonl`.
-        recipe: a recipe of cleaning, by name (gopher, c4, fineweb), as a file or an object.
+        recipe: a recipe of cleaning, by name (gopher, c4, fineweb, copies), as a file or an object.
         settings: settings of the recipe, such as `{"clean.steps[1].min_words": 30}`.
         workers: number of processes; 0 for one per core.
         field: field of JSON or column of Parquet that holds the text.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -26,6 +27,7 @@ from loguru import logger
 from foreword import atomic, stored
 from foreword.cleaning.account import Account, excerpt, key_of
 from foreword.cleaning.languages import LANGUAGE, PROBABILITY, UNKNOWN, identify
+from foreword.cleaning.signs import signs_of
 from foreword.cleaning.steps._contract import CorpusStep, DocumentFilter, DocumentStep
 from foreword.data.read_documents import read_file
 from foreword.data.text_files import ReadCounts, ReadSettings, sum_counts
@@ -264,13 +266,13 @@ class Remove(PipelineStep):  # type: ignore[misc]
         ):
             account.kept.add(document.text)
             account.count_language(identify(document), is_dropped=False)
-            dropped.sample(document, "kept of duplicates")
-            document.metadata.pop("duplicate_count", None)
+            if document.metadata.pop("duplicate_count", 1):  # 0 for one without exact duplicates
+                dropped.sample(document, "kept of duplicates")
             yield document
         stored.write(self.accounts / NUMBERED.format(rank), account.as_json())
 
     def _grouped(self, data: Any, rank: int, account: Account) -> Iterator[Any]:
-        """Yield the documents, each with the name of its group of duplicates."""
+        """Yield the documents, each with the key of its group of duplicates."""
         for number, document in enumerate(data):
             account.read.add(document.text)
             document.metadata[GROUP] = self.step.group(self.folder, rank, number, document)
@@ -300,13 +302,34 @@ class _Dropped:
 
     def sample(self, document: Any, role: str) -> None:
         """Keep a document as a sample of its group, if it has one."""
-        if not (group := document.metadata.pop(GROUP, "")):
+        if not (key := document.metadata.pop(GROUP, "")):
             return
-        key = key_of(group)
         if self.account.samples.wants("duplicates", "", key):
             text = excerpt(document.text)
             sample = {"key": key, "source": document.id, "text": text, "note": role}
             self.account.samples.add({**sample, "side": "duplicates", "reason": ""})
+
+
+class CountSigns(PipelineStep):  # type: ignore[misc]
+    """Count the documents that look as if they needed another step.
+
+    Args:
+        folder: for the counts.
+    """
+
+    name, type = "Foreword: count signs", "stats"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def run(self, data: Any, rank: int = 0, world_size: int = 1) -> Iterator[Any]:
+        """Yield the documents."""
+        counts: Counter[str] = Counter()
+        for document in data:
+            counts.update(signs_of(document.text))
+            yield document
+        stored.write(self.folder / NUMBERED.format(rank), counts)
 
 
 class Save(PipelineStep):  # type: ignore[misc]

@@ -30,10 +30,10 @@ from foreword.data.text_files import ReadCounts, ReadSettings, sum_counts
 from foreword.errors import UserError
 from foreword.extras import require_packages
 
-VERSION = 1
+VERSION = 2
 PACKAGES = ("datatrove", "py3langid", "regex")
 WORK, TEXTS, REPORT, RECIPE = ".work", "texts", "clean.json", "recipe.toml"
-PLAN, MARKS = "plan.json", "marks"
+PLAN, MARKS, SIGNS = "plan.json", "marks", "signs"
 MOST_PARTS = 16  # tasks that share a file; each reads all of it and takes its documents
 POLL = 0.3  # seconds between two looks at the progress
 
@@ -205,7 +205,15 @@ def _accounts_of(work: Path, number: int) -> Path:
 
 def _stages(recipe: CleaningRecipe, tasks: list[list[Any]], work: Path) -> list[CleaningStage]:
     """Return the stages of a recipe, in order."""
-    from foreword.cleaning.blocks import Apply, ReadSaved, ReadSources, Remove, Save, Search
+    from foreword.cleaning.blocks import (
+        Apply,
+        CountSigns,
+        ReadSaved,
+        ReadSources,
+        Remove,
+        Save,
+        Search,
+    )
 
     stages: list[CleaningStage] = []
     most = recipe.clean.samples
@@ -226,11 +234,12 @@ def _stages(recipe: CleaningRecipe, tasks: list[list[Any]], work: Path) -> list[
         elif isinstance(step, CorpusStep):
             texts = folder / TEXTS
             end(texts, step.signer(folder))
-            for search, count in step.searches(folder):
+            for search, count in step.searches(folder, ReadSaved(texts), len(tasks)):
                 marks = work / f"stage-{len(stages):02}" / MARKS
                 stages.append(CleaningStage(f"searching {name}", marks, [Search(search)], count))
             blocks = [ReadSaved(texts), Remove(step, folder, accounts, most)]
             names = [f"removing {name}"]
+    blocks.append(CountSigns(work / SIGNS))
     end(work / TEXTS)
     return stages
 
@@ -255,6 +264,7 @@ def _report(
             "kind": kinds.name_of(step),
             "settings": _settings_of(step),
             **total(accounts(_accounts_of(work, number)), recipe.clean.samples),
+            **step.facts(_files_of(work, number)),
         }
         for number, step in enumerate(recipe.clean.steps)
     ]
@@ -264,6 +274,7 @@ def _report(
         "description": recipe.description,
         "read": {**read, **steps[0]["read"]},
         "kept": steps[-1]["kept"],
+        "signs": sum_counts(accounts(work / SIGNS)),
         "steps": steps,
     }
 

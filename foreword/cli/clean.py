@@ -22,7 +22,7 @@ def clean(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to create, or to continue.")],
     reading: Reading,
     recipe: Annotated[
-        str, typer.Option(help="Recipe of cleaning: gopher, c4, fineweb, or a .toml file.")
+        str, typer.Option(help="Recipe of cleaning: gopher, c4, fineweb, copies, or a .toml file.")
     ] = "gopher",
     assign: Annotated[
         list[str] | None,

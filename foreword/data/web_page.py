@@ -49,8 +49,12 @@ def decode(data: bytes, declared: str | None) -> tuple[str, int]:
     raise UnreadablePageError("charset unknown")
 
 
-def extract(page: str) -> str:
-    """Return the main content of a page of HTML, a paragraph or list item a line.
+def extract(page: str, *, main_content: bool = True) -> str:
+    """Return the text of a page of HTML, a paragraph or list item a line.
+
+    Args:
+        page: the page.
+        main_content: whether to leave out navigation and the like.
 
     Raises:
         UnreadablePageError: it is nested too deeply.
@@ -62,7 +66,7 @@ def extract(page: str) -> str:
     if tree.document.query_selector(_deep()) is not None:
         raise UnreadablePageError("nested too deeply")
     text: str = extract_plain_text(
-        tree, main_content=True, preserve_formatting=True, alt_texts=False
+        tree, main_content=main_content, preserve_formatting=True, alt_texts=False
     )
     return text
 

@@ -10,13 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from foreword import atomic
+from foreword.cleaning.signs import STEPS
 from foreword.formatting import byte_size, cell, quantity
 from foreword.report.page import page
 from foreword.report.tables import Table, key_value_table
 
 Report = Mapping[str, Any]
 MANY = 0.2  # the share of a language's documents from which losing them is noted
+LARGE = 0.01  # the share of the documents from which a group of duplicates is noted
 FEW = 20  # documents of a language below which its share says nothing
+EXPECTED = (
+    '<p class="note">By the share of words replaced at random: the sequences of words that both '
+    "texts share, of all of both, and the share of such copies that is found. Short texts vary "
+    "more.</p>"
+)
 SIDES = {
     "dropped": "Dropped",
     "dropped, near": "Dropped, but kept if thresholds were 20 % laxer",
@@ -85,7 +92,19 @@ def notes(report: Report) -> list[str]:
     ):
         if reasons := ", ".join(f"{cell(n)} {why}" for why, n in _most(read.get(name, {}))):
             lines.append(f"{what}: {reasons}")
+    kinds = [step["kind"] for step in report["steps"]]
+    for sign, step in STEPS.items():
+        if number := report["signs"].get(sign):
+            hint = "" if step in kinds else f" (the step {step} treats them)"
+            lines.append(f"texts left that {sign}: {cell(number)}{hint}")
     for step in report["steps"]:
+        largest = step.get("largest_group", 0)
+        if largest >= FEW and largest > LARGE * step["read"]["documents"]:
+            share = _percent(largest, step["read"]["documents"])
+            lines.append(
+                f"{_name(step)} kept one text of a group of {cell(largest)}, {share} of all: see "
+                "the first of its groups on the page"
+            )
         if step["not_judged"]:
             codes = ", ".join(f"{code} {cell(n)}" for code, n in _most(step["not_judged"]))
             languages = ", ".join(step["settings"].get("languages", ()))
@@ -167,6 +186,9 @@ def _step(number: int, step: Report) -> str:
         parts.append('<p class="note">Dropped nothing.</p>')
     if step["details"]:
         parts.append(f'<div class="card">{key_value_table(step["details"])}</div>')
+    if step.get("expected"):
+        table = _table([{n: _percent(v, 1) for n, v in row.items()} for row in step["expected"]])
+        parts.append(_folded("Copies that these settings find", f"{EXPECTED}{table}"))
     if step["settings"]:
         parts.append(_folded("Settings", key_value_table(step["settings"])))
     samples = sorted(step["samples"], key=lambda sample: list(SIDES).index(sample["side"]))

@@ -395,7 +395,7 @@ def _parquet_file(path: Path) -> Iterator[pq.ParquetFile]:
     with opened(path) as stream:
         source = stream if format_of(path)[1] is None else pa.BufferReader(stream.read())
         try:
-            yield pq.ParquetFile(source)
+            yield pq.ParquetFile(source, pre_buffer=False)
         except (pa.ArrowException, OSError) as error:
             reason = str(error).split("\n")[0]
             raise UserError(f"{path}: not a Parquet file that can be read: {reason}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,14 @@ def test_a_language_that_a_rule_drops_is_noted(tmp_path: Path) -> None:
     assert not list(result.texts.iterdir())
 
 
+def test_a_large_group_of_duplicates_is_noted(cleaned: Any) -> None:
+    *others, step = cleaned.report["steps"]
+    assert step["largest_group"] == 2 and not any("group" in note for note in cleaned.notes)
+    report = {**cleaned.report, "steps": [*others, {**step, "largest_group": 20}]}
+    result = replace(cleaned, report=report)
+    assert "kept one text of a group of 20, 37.7 % of all" in " ".join(result.notes)
+
+
 def test_the_page_shows_samples_of_what_was_dropped(cleaned: Any) -> None:
     page = cleaned.page.read_text("utf-8")
     for text in (
@@ -94,12 +103,15 @@ def test_the_page_shows_samples_of_what_was_dropped(cleaned: Any) -> None:
         "short doc",
         "Groups of duplicates",
         "kept of duplicates",
+        "Copies that these settings find",
     ):
         assert text in page
-    groups: dict[str, list[str]] = {}
-    for sample in cleaned.report["steps"][3]["samples"]:
-        groups.setdefault(sample["key"], []).append(sample["note"])
-    assert [sorted(notes) for notes in groups.values()] == [["dropped", "kept of duplicates"]] * 4
+    for step in (0, 3):
+        groups: dict[str, list[str]] = {}
+        for sample in cleaned.report["steps"][step]["samples"]:
+            groups.setdefault(sample["key"], []).append(sample["note"])
+        notes = [sorted(notes) for notes in groups.values()]
+        assert notes == [["dropped", "kept of duplicates"]] * 4
 
 
 def test_cleaned_text_is_reused_and_other_work_refused(cleaned: Any, planted: Path) -> None:
@@ -113,10 +125,17 @@ def test_cleaned_text_is_reused_and_other_work_refused(cleaned: Any, planted: Pa
 
 
 def test_lines_are_changed_by_c4_and_counted(tmp_path: Path) -> None:
-    lines = write(tmp_path / "a.jsonl", [f"Home | About\n{prose(n)}\n[edit]" for n in range(3)])
+    texts = [f"Home | About\n{prose(n)}\n[edit]" for n in range(3)]
+    asks = f"{prose(3)}\nMail jane@mail.example.org &amp; accept all cookies, dear."
+    lines = write(tmp_path / "a.jsonl", [*texts, asks])
     result = foreword.clean(lines, tmp_path / "out", recipe="c4", workers=1, progress=False)
     step = result.report["steps"][2]
-    assert texts_in(result.texts) == [prose(n) for n in range(3)]
+    assert texts_in(result.texts) == [*(prose(n) for n in range(3)), asks]
+    assert result.notes == [
+        "texts left that look like HTML: 1 (the step html treats them)",
+        "texts left that ask about cookies: 1",
+        "texts left that contain e-mail addresses: 1 (the step personal treats them)",
+    ]
     assert step["changed"] == 3
     assert step["details"]["lines removed: no terminal punc"] == 6
     assert "Home | About" in result.page.read_text("utf-8")

@@ -16,12 +16,14 @@ from datatrove.data import Document
 from datatrove.pipeline import filters
 
 from foreword import kinds
+from foreword.cleaning.signs import signs_of
 from foreword.cleaning.steps._contract import CorpusStep, DocumentStep
 from foreword.cleaning.steps.c4 import C4
 from foreword.cleaning.steps.decontaminate import Decontaminate
 from foreword.cleaning.steps.fineweb import FineWeb
 from foreword.cleaning.steps.gopher_quality import GopherQuality
 from foreword.cleaning.steps.gopher_repetition import GopherRepetition
+from foreword.cleaning.steps.html import HTML
 from foreword.cleaning.steps.language import Language
 from foreword.cleaning.steps.personal import Personal
 from foreword.cleaning.words import WORDS
@@ -152,3 +154,27 @@ def test_personal_strings_become_the_name_of_their_kind(tmp_path: Path) -> None:
     assert judge.details == {"e-mail address replaced": 1}
     with pytest.raises(UserError, match="no kind 'email'"):
         Personal(kinds=("email",)).prepare(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "stripped", "signs"),
+    [
+        ("Good.<br /><br />Bad &amp; long.\n\nEnd.", "Good.\n\nBad & long.\n\nEnd.", ["HTML"]),
+        ("<p class='a'>One\nline.</p><p>Two.</p>", "One line.\n\nTwo.", ["HTML"]),
+        ("Before\n<script>\nif (a<b) x()\n</script>\nafter", "Before\n\nafter", ["HTML"]),
+        ("<!-- note -->5 &lt; 6, it&#39;s", "5 < 6, it's", ["HTML"]),
+        ("a < b, x<y>z,  AT&T; 1<p", None, []),
+        ('class="wide" of a cut table', None, ["HTML"]),
+        ("We use cookies. Accept cookies", None, ["cookies"]),
+        ("Write to <jane@mail.example.org>", None, ["addresses"]),
+        ("<b>" * 1200 + "deep", None, ["HTML"]),
+    ],
+)
+def test_html_is_stripped_and_what_needs_a_step_is_seen(
+    text: str, stripped: str | None, signs: list[str], tmp_path: Path
+) -> None:
+    judge, read = opened(HTML(), tmp_path), document(text)
+    assert judge.filter(read) is True
+    assert read.text == (text if stripped is None else stripped)
+    assert [sign.split()[-1] for sign in signs_of(text)] == signs
+    assert sum(judge.details.values()) == ("deep" in text)

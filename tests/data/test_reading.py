@@ -93,6 +93,22 @@ def test_compressed_parquet_leaves_no_copy(
     assert not list((tmp_path / "temporary").iterdir())
 
 
+def test_parquet_is_not_read_ahead(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    texts = [f"{number} {'word ' * 200}" for number in range(8000)]
+    parquet.write_table(
+        pa.table({"text": texts}),
+        path,
+        row_group_size=500,
+        use_dictionary=False,
+        compression="none",
+    )
+    before, most = pa.total_allocated_bytes(), 0
+    for _ in read_documents([path]):
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert path.stat().st_size > 8e6 and most < 4e6
+
+
 def test_truncated_parquet_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     parquet.write_table(pa.table({"text": TEXTS * 100}), path)

@@ -8,7 +8,7 @@ blocks, which are imported when a step is used.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
@@ -42,6 +42,14 @@ class Step(Ranged, ABC):
         Raises:
             UserError: a file or a package that the step needs is missing.
         """
+
+    def facts(self, folder: Path) -> Mapping[str, Any]:
+        """Return what the report says of the step besides its account, once it is done.
+
+        Args:
+            folder: that of `prepare`.
+        """
+        return {}
 
 
 class DocumentStep(Step):
@@ -93,8 +101,14 @@ class CorpusStep(Step):
         """Return datatrove's block that reads all documents of a task and stores signatures."""
 
     @abstractmethod
-    def searches(self, folder: Path) -> list[tuple[Any, int]]:
-        """Return the blocks that search the signatures, in order, each with its number of tasks."""
+    def searches(self, folder: Path, read: Any, tasks: int) -> list[tuple[Any, int]]:
+        """Return the blocks that search the signatures, in order, each with its number of tasks.
+
+        Args:
+            folder: that of the signatures.
+            read: the block that reads the documents of a task again.
+            tasks: number of tasks that read documents.
+        """
 
     @abstractmethod
     def remover(self, folder: Path, dropped: Any) -> Any:
@@ -102,7 +116,9 @@ class CorpusStep(Step):
 
     @abstractmethod
     def group(self, folder: Path, rank: int, number: int, document: Any) -> str:
-        """Return a name that a document has in common with its duplicates, "" if it has none.
+        """Return a key that a document has in common with its duplicates, "" if it has none.
+
+        The groups with the smallest keys are the samples.
 
         Args:
             folder: that of the signatures.

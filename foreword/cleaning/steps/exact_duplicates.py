@@ -23,7 +23,7 @@ class ExactDuplicates(CorpusStep):
 
         return ExactDedupSignature(str(folder / "signatures"), _config())
 
-    def searches(self, folder: Path) -> list[tuple[Any, int]]:
+    def searches(self, folder: Path, read: Any, tasks: int) -> list[tuple[Any, int]]:
         from datatrove.pipeline.dedup.exact_dedup import ExactFindDedups
 
         search = ExactFindDedups(

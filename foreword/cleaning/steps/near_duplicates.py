@@ -4,35 +4,47 @@ from __future__ import annotations
 
 import functools
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from foreword import stored
+from foreword.cleaning.account import key_of
 from foreword.cleaning.steps._contract import CorpusStep
-from foreword.ranges import Count, Seed
+from foreword.ranges import Count, Seed, Share
+
+REPLACED = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3)  # shares of words
 
 
 @dataclass(frozen=True)
 class NearDuplicates(CorpusStep):
-    """Keep one of several documents that share most sequences of words, by MinHash.
+    """Drop documents that share many sequences of words with one that stays, by MinHash.
 
-    Two documents are near duplicates if all hashes of one of the buckets agree: with the defaults
-    that finds 92 % of pairs that share 80 % of their 5-grams, and 8 % of those that share half.
-    Documents with fewer words than an n-gram are never duplicates.
+    Two documents are compared if all hashes of one of the buckets agree. Of pairs that share a
+    share s of their sequences, that finds 1 - (1 - s^hashes)^buckets: with the defaults 92 % of
+    those with s = 0.8, and 8 % of those with s = 0.5. Documents with fewer words than an n-gram are
+    never duplicates.
 
     Reference: Broder 1997, On the resemblance and containment of documents; with the settings of
     Penedo et al. 2024, The FineWeb Datasets, https://arxiv.org/abs/2406.17557.
+
+    Differs from Penedo et al.: documents are compared before one is dropped, and each is compared
+    with those that stay, where they keep one of each connected component.
 
     Attributes:
         ngram: words of a sequence.
         buckets: number of buckets.
         hashes: hashes in each bucket.
+        min_similarity: the least share of sequences that duplicates have in common, of all
+            different ones of both (Jaccard similarity); 0 to drop without comparing.
         seed: of the hash functions.
     """
 
     ngram: Count = 5
     buckets: Count = 14
     hashes: Count = 8
+    min_similarity: Share = 0.5
     seed: Seed = 1
 
     @property
@@ -54,17 +66,18 @@ class NearDuplicates(CorpusStep):
 
         return Signatures(str(folder / "signatures"), self._config, language=WORDS)
 
-    def searches(self, folder: Path) -> list[tuple[Any, int]]:
-        from datatrove.pipeline.dedup.minhash import MinhashDedupBuckets, MinhashDedupCluster
+    def searches(self, folder: Path, read: Any, tasks: int) -> list[tuple[Any, int]]:
+        from datatrove.pipeline.dedup.minhash import MinhashDedupBuckets
 
-        matches, removed = str(folder / "found"), str(folder / "removed")
+        from foreword.cleaning.minhash import Join, StoreShingles
+
+        found, shingles = folder / "found", folder / "shingles"
         buckets = MinhashDedupBuckets(
-            str(folder / "signatures"), matches, config=self._config, lines_to_buffer=1000
+            str(folder / "signatures"), str(found), config=self._config, lines_to_buffer=1000
         )
-        clusters = MinhashDedupCluster(
-            matches, removed, config=self._config, save_cluster_id=True, lines_to_buffer=1000
-        )
-        return [(buckets, self.buckets), (clusters, 1)]
+        store = StoreShingles(read, self.signer(folder), found, shingles)
+        join = Join(found, shingles, folder / "removed", self.min_similarity)
+        return [(buckets, self.buckets), (store, tasks), (join, 1)]
 
     def remover(self, folder: Path, dropped: Any) -> Any:
         from datatrove.pipeline.dedup.minhash import MinhashDedupFilter
@@ -73,7 +86,30 @@ class NearDuplicates(CorpusStep):
 
     def group(self, folder: Path, rank: int, number: int, document: Any) -> str:
         cluster = _clusters(folder / "removed", rank).get(number)
-        return "" if cluster is None else str(cluster)
+        if not cluster:  # none, or the largest, which comes first
+            return "" if cluster is None else "0" * 16
+        return key_of(str(cluster))
+
+    def facts(self, folder: Path) -> Mapping[str, Any]:
+        joined = stored.read(folder / "removed" / "joined.json")
+        names = ("largest_group", "details")
+        return {"expected": self.expected(), **{name: joined[name] for name in names}}
+
+    def expected(self) -> list[dict[str, Any]]:
+        """Return the copies that are found, by the words in them that were replaced at random.
+
+        If a share p of the words is replaced, (1 - p)^ngram of the sequences stay as they were.
+        """
+        rows = []
+        for replaced in REPLACED:
+            same = (1 - replaced) ** self.ngram
+            similarity = same / (2 - same)
+            found = 1 - (1 - similarity**self.hashes) ** self.buckets
+            if similarity < self.min_similarity:
+                found = 0.0
+            row = {"words replaced": replaced, "similarity": similarity, "found": found}
+            rows.append(row)
+        return rows
 
 
 @functools.lru_cache(maxsize=1)
