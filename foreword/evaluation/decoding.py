@@ -91,7 +91,9 @@ def start_of(prompted: PromptedModel, prompt: str) -> Start:
     Raises:
         UserError: the prompt is empty, and the model reads a source.
     """
-    ids = prompted.tokenizer.encode(prompt, special=True)
+    # A source without sentinels is prose, in which the name of a special token is text.
+    is_prose = prompted.answers and not prompted.uses_sentinels
+    ids = prompted.tokenizer.encode(prompt, special=not is_prose)
     if prompted.continues:
         target = np.concatenate([prompted.prompt_prefix, ids])
         # A model whose documents have no first token still needs one to predict from.

@@ -47,12 +47,20 @@ def fill(prompted: PromptedModel, text: str, top: int = 5) -> FilledText:
     once. A model whose sources have sentinels generates fillings of any number of tokens, the
     likeliest ones by beam search: blank by blank, after the best fillings of earlier blanks.
 
+    The text around the blanks stays as it was given.
+
     Raises:
         UserError: the model does not fill blanks, or the text is too long or has no blank or too
             many.
     """
-    ids = prompted.tokenizer.encode(text, special=True)
-    return insert_candidates(prompted, ids, candidates(prompted, ids, top))
+    ids, offsets = prompted.tokenizer.encode_with_offsets(text, special=True)
+    blanks = candidates(prompted, ids, top)
+    filled, start = "", 0
+    for (begin, stop), blank in zip(offsets[blanks_in(prompted, ids)], blanks, strict=True):
+        # A mask may take the spaces before it (RoBERTa's).
+        name = text[begin:stop].lstrip()
+        filled, start = f"{filled}{text[start : stop - len(name)]}«{blank[0].text}»", stop
+    return FilledText(filled + text[start:], blanks)
 
 
 def candidates(prompted: PromptedModel, ids: Array, top: int) -> tuple[tuple[Candidate, ...], ...]:

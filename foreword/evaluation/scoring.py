@@ -217,9 +217,10 @@ def _plan_answer(prompted: PromptedModel, text: str, ids: Array, source: str | N
             f"{prompted.name}: this {prompted.family} scores a text as the answer to a source; "
             "give one with --source"
         )
-    source_ids = prompted.source_of(prompted.tokenizer.encode(source, special=True))
     # The answer to a source with sentinels repeats them.
-    answer = prompted.tokenizer.encode(text, special=True) if prompted.uses_sentinels else ids
+    has_names = prompted.uses_sentinels
+    source_ids = prompted.source_of(prompted.tokenizer.encode(source, special=has_names))
+    answer = prompted.tokenizer.encode(text, special=True) if has_names else ids
     whole = np.concatenate([answer, prompted.end_token])
     prompted.check_pair(len(source_ids), len(whole))
     item = ScoringItem(whole, np.ones(len(whole), dtype=bool), source_ids)

@@ -20,6 +20,7 @@ from foreword.errors import UserError
 from foreword.text import special
 from foreword.text.pieces import Pieces
 from foreword.text.sample import TrainingSample
+from foreword.text.words import is_joined
 from foreword.types import Array, Vocab
 
 KIND, VERSION = "tokenizer", 1  # of the folder, in its manifest
@@ -108,15 +109,28 @@ class Tokenizer:
             encoded.append((self._without(encoding.ids), ends.index(True) if True in ends else 0))
         return encoded
 
-    def encode_with_offsets(self, text: str) -> tuple[Array, Array]:
+    def encode_with_offsets(self, text: str, special: bool = False) -> tuple[Array, Array]:
         """Return the ids of `text` and the characters of each.
+
+        The engine leaves out the marks that normalising composes with their letter, or drops: here
+        they belong to the letter's token.
+
+        Args:
+            text: any text.
+            special: as in `encode`.
 
         Returns:
             (length,) int64; first character and the one after the last, (length, 2) int64.
         """
-        encoding = self._engine.encode(text, add_special_tokens=False)
-        ids, offsets = self._without(encoding.ids), encoding.offsets
-        return np.asarray(ids, np.int64), np.asarray(offsets, np.int64).reshape(-1, 2)
+        engine = self._prompts if special else self._engine
+        encoding = engine.encode(text, add_special_tokens=False)
+        ids = encoding.ids if special else self._without(encoding.ids)
+        offsets = np.asarray(encoding.offsets, np.int64).reshape(-1, 2)
+        following = np.append(offsets[1:, 0], len(text))
+        for n in np.flatnonzero(offsets[:, 1] < following):
+            while offsets[n, 1] < following[n] and is_joined(text[offsets[n, 1]]):
+                offsets[n, 1] += 1
+        return np.asarray(ids, np.int64), offsets
 
     def words(self, texts: Iterable[str]) -> Iterator[list[tuple[int, ...]]]:
         """Yield the words of each text, as the ids of their pieces."""
@@ -130,6 +144,26 @@ class Tokenizer:
     def decode(self, ids: Iterable[int], skip_special: bool = True) -> str:
         """Return the text of `ids`, by default without the names of special tokens."""
         return self._engine.decode([int(i) for i in ids], skip_special_tokens=skip_special)
+
+    def not_kept(self) -> tuple[str, ...]:
+        """Return what of a text is lost when its tokens are decoded, beside what is [UNK]."""
+        pieces = (self.decode([int(i)]).strip() for i in np.flatnonzero(~self.vocab.is_special))
+        word = next((piece for piece in pieces if piece.isalnum()), "")
+        normalizer = self._engine.normalizer
+        normalised = normalizer.normalize_str if normalizer else str
+        kept = {
+            "line breaks": self._gives_back(f"{word}\n{word}"),
+            "tabs": self._gives_back(f"{word}\t{word}"),
+            "spaces in a row": self._gives_back(f"{word}  {word}"),
+            "capital letters": normalised("A") != "a",
+            "accents and vowel signs": normalised("कु") == "कु",
+        }
+        return tuple(name for name, is_kept in kept.items() if not is_kept)
+
+    def _gives_back(self, text: str) -> bool:
+        ids = self.encode(text)
+        has_unknown = (ids == self.vocab.special.get(special.UNK)).any()
+        return bool(has_unknown or self.decode(ids) == text)
 
     def token(self, id: int) -> str:  # noqa: A002 - the plain word
         """Return the piece of `id` in readable form; a space shows as `·`.
