@@ -33,9 +33,9 @@ from foreword.data.fingerprint import digest
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.probes._files import evenly
 from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.tables.examples import Labelled
 from foreword.train import tensor_files
 from foreword.tuning.fine_tuner import TuneSettings
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.published_head import with_published_head
 from foreword.tuning.result import as_gain, chosen_metric, metric_name
 from foreword.tuning.run import tune

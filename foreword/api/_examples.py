@@ -12,23 +12,25 @@ from typing import Any
 from foreword import kinds, stored
 from foreword.api import _arguments
 from foreword.api._arguments import PathName
-from foreword.data.given import items_of, texts_of
 from foreword.errors import UserError
-from foreword.tuning.examples import LabelledTexts
-from foreword.tuning.given_tables import (
+from foreword.tables.columns import Columns
+from foreword.tables.examples import Labelled, LabelledTexts
+from foreword.tables.files import SEPARATED, ending_of, format_of
+from foreword.tables.given import (
     LABEL,
     PAIR,
     TEXT,
     examples_table,
     given_table,
+    items_of,
     records_table,
+    texts_of,
 )
-from foreword.tuning.labelled import Columns, Labelled
+from foreword.tables.read import read_table
+from foreword.tables.table import ExampleTable, chosen_columns, labelled
 from foreword.tuning.predict import TunedModel
 from foreword.tuning.predictor import TunedOn
 from foreword.tuning.result import SCORES
-from foreword.tuning.table import ExampleTable, chosen_columns, labelled, read_table
-from foreword.tuning.table_files import SEPARATED, ending_of, format_of
 from foreword.tuning.task_mixture import with_prefix
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.written import TunedWriter

@@ -18,8 +18,8 @@ from foreword.errors import TrainingStoppedError, UserError
 from foreword.nn.model import neural_settings
 from foreword.runs.provenance import command
 from foreword.runs.trained_model import TrainedModel
+from foreword.tables.examples import overlap_note
 from foreword.trackers._contract import Tracker
-from foreword.tuning.examples import overlap_note
 from foreword.tuning.predictor import TunedOn
 from foreword.tuning.published_head import with_published_head
 from foreword.tuning.rates import Rates

@@ -16,6 +16,7 @@ from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.errors import UserError
 from foreword.runs.provenance import command
 from foreword.runs.trained_model import is_run
+from foreword.tables.examples import Labelled
 from foreword.tuning.curvature import largest_eigenvalue
 from foreword.tuning.drift import (
     TunedWay,
@@ -26,7 +27,6 @@ from foreword.tuning.drift import (
     similarities,
     way_of,
 )
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.result import metric_name
 from foreword.tuning.tuned_start import open_start
 from foreword.tuning.written import open_tuned

@@ -16,8 +16,12 @@ from foreword.api._arguments import PathName, checked
 from foreword.api._result import Result
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.errors import UserError
-from foreword.tuning.given_tables import texts_or_table
-from foreword.tuning.labelled import Columns
+from foreword.tables.columns import PREDICTION, Columns
+from foreword.tables.files import format_of
+from foreword.tables.given import texts_or_table
+from foreword.tables.read import read_table
+from foreword.tables.table import ExampleTable, chosen_columns, stream_of_lines
+from foreword.tables.write import WRITTEN, WriteRows, write_json_lines, writing_rows
 from foreword.tuning.predict_table import (
     SHOWN,
     HowToPredict,
@@ -26,10 +30,6 @@ from foreword.tuning.predict_table import (
     output_types,
     predict_table,
 )
-from foreword.tuning.table import ExampleTable, chosen_columns, read_table, stream_of_lines
-from foreword.tuning.table_files import format_of
-from foreword.tuning.table_writing import WRITTEN, WriteRows, write_json_lines, writing_rows
-from foreword.tuning.tasks._contract import PREDICTION
 
 if TYPE_CHECKING:
     from foreword.tuning.predict import TunedModel

@@ -17,10 +17,10 @@ from foreword.api._tune_settings import GivenSettings, require_name
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.runs.tracking import trackers_of
 from foreword.runs.trained_model import TrainedModel
+from foreword.tables.examples import overlap_note
 from foreword.train.device import choose_precision, precision_warning
 from foreword.tuning import result as results
 from foreword.tuning.encoding import added_tokens
-from foreword.tuning.examples import overlap_note
 from foreword.tuning.model_settings import recipe_for
 from foreword.tuning.published_head import with_published_head
 from foreword.tuning.result import TuneResult

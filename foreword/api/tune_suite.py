@@ -15,9 +15,9 @@ from foreword.api._result import Result
 from foreword.api._suite_work import PREFIX, SuiteRun, work_of
 from foreword.api._tune_settings import GivenSettings, require_name
 from foreword.api.progress import ProgressDisplay, progress_of
-from foreword.data.given import texts_of
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.runs.tracking import trackers_of
+from foreword.tables.given import texts_of
 from foreword.train.device import choose_precision, precision_warning
 from foreword.tuning.result import Row
 from foreword.tuning.suite import FoundFiles, SuiteTask, TuningSuite, find_files, load_suite

@@ -10,9 +10,10 @@ import numpy as np
 
 from foreword.errors import UserError
 from foreword.probes._files import files_of, rows_of
-from foreword.tuning.labelled import Columns, example_of
-from foreword.tuning.table import chosen_columns, read_table
-from foreword.tuning.table_files import FORMATS
+from foreword.tables.columns import Columns, example_of
+from foreword.tables.files import FORMATS
+from foreword.tables.read import read_table
+from foreword.tables.table import chosen_columns
 
 WORDS = Path(__file__).parent / "data" / "english_french.jsonl"
 LONGEST = 99  # of the numbers to add

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from foreword.data.text_files import COMPRESSIONS
+from foreword.compressed import COMPRESSIONS
 from foreword.errors import UserError
-from foreword.tuning.table import ExampleTable, Row
+from foreword.tables.table import ExampleTable, Row
 
 Item = TypeVar("Item")
 

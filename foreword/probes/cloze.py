@@ -18,9 +18,9 @@ from foreword.probes._frequency import occurrences, training_text
 from foreword.probes._scoring import score_groups
 from foreword.probes._suite import Answer, Question, Suite, best
 from foreword.ranges import CountOrZero
-from foreword.tuning.labelled import text_of
-from foreword.tuning.table import read_table
-from foreword.tuning.table_files import FORMATS
+from foreword.tables.columns import text_of
+from foreword.tables.files import FORMATS
+from foreword.tables.read import read_table
 from foreword.types import Array
 
 DATA = Path(__file__).parent / "data"

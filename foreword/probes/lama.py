@@ -15,9 +15,9 @@ from foreword.probes._contract import FilePath
 from foreword.probes._files import evenly, files_of, rows_of
 from foreword.probes._suite import Answer, Question, Suite
 from foreword.ranges import CountOrZero
-from foreword.tuning.labelled import text_of
-from foreword.tuning.table import read_table
-from foreword.tuning.table_files import FORMATS
+from foreword.tables.columns import text_of
+from foreword.tables.files import FORMATS
+from foreword.tables.read import read_table
 from foreword.types import Array
 
 BLANK, SENTENCES, ANSWER, RELATION = "[MASK]", "masked_sentences", "obj_label", "pred"

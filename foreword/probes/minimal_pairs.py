@@ -14,8 +14,8 @@ from foreword.probes._files import evenly, files_of, rows_of
 from foreword.probes._scoring import score_groups
 from foreword.probes._suite import Answer, Question, Suite, best
 from foreword.ranges import CountOrZero
-from foreword.tuning.table import read_table
-from foreword.tuning.table_files import FORMATS
+from foreword.tables.files import FORMATS
+from foreword.tables.read import read_table
 
 GOOD, BAD, PARADIGM = "sentence_good", "sentence_bad", "UID"  # columns of BLiMP
 

@@ -21,8 +21,8 @@ from foreword.probes._layers import by_layer, layer_order, require_layer
 from foreword.probes._marks import MAX_RUNS, run_style, title
 from foreword.probes._rank_correlation import rank_correlation
 from foreword.ranges import CountOrZero, Ranged
-from foreword.tuning.labelled import Columns, example_of
-from foreword.tuning.table import read_table
+from foreword.tables.columns import Columns, example_of
+from foreword.tables.read import read_table
 from foreword.types import Array
 
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from foreword.errors import UserError
-from foreword.tuning.examples import LabelledTexts
-from foreword.tuning.labelled import Columns, Labelled
+from foreword.tables.columns import PREDICTION, Columns
+from foreword.tables.examples import Labelled, LabelledTexts
+from foreword.tables.table import ExampleTable, require_columns
+from foreword.tables.write import SourcedRow, WriteRows
 from foreword.tuning.predictor import Predictor
 from foreword.tuning.rows import WINDOW
-from foreword.tuning.table import ExampleTable, require_columns
-from foreword.tuning.table_writing import SourcedRow, WriteRows
-from foreword.tuning.tasks._contract import PREDICTION, PROBABILITY
+from foreword.tuning.tasks._contract import PROBABILITY
 
 SHOWN = 3  # rows without text that are named
 

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from foreword.errors import UserError
-from foreword.tuning.examples import LabelledTexts
-from foreword.tuning.labelled import Columns, Labelled
+from foreword.tables.columns import Columns
+from foreword.tables.examples import Labelled, LabelledTexts
+from foreword.tables.files import SEPARATED, format_of
+from foreword.tables.read import read_table
+from foreword.tables.table import ExampleTable, labelled
 from foreword.tuning.suite import SuiteTask
-from foreword.tuning.table import ExampleTable, labelled, read_table
-from foreword.tuning.table_files import SEPARATED, format_of
 
 TEXT_FORMATS = {".txt": ".tsv"}
 INDICES = ("index", "id", "idx")  # columns with the number of an example

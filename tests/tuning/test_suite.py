@@ -11,7 +11,8 @@ import pytest
 
 from foreword import config
 from foreword.errors import UserError
-from foreword.tuning.labelled import Columns, Labelled
+from foreword.tables.columns import Columns
+from foreword.tables.examples import Labelled
 from foreword.tuning.suite import (
     FoundFiles,
     Published,

@@ -12,7 +12,7 @@ from scipy.stats import pearsonr, spearmanr
 from torch import Tensor, nn
 
 from foreword.errors import UserError
-from foreword.tuning.labelled import Labelled
+from foreword.tables.examples import Labelled
 from foreword.tuning.pooled import PooledTask
 from foreword.types import Array, Loss
 

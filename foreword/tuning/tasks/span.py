@@ -16,22 +16,16 @@ from torch import Tensor, nn
 from foreword import stored
 from foreword.errors import UserError
 from foreword.ranges import Count, Signed
+from foreword.tables.columns import PREDICTION, Columns, text_of
+from foreword.tables.examples import Labelled, batched
+from foreword.tables.squad import PASSAGE, read_answers
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.examples import EncodedTexts, batched, by_example
+from foreword.tuning.encoded import EncodedTexts, by_example
 from foreword.tuning.group_loss import cross_entropy_over_groups
 from foreword.tuning.headed import HeadedTask
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.labelled import Columns, Labelled, text_of
-from foreword.tuning.squad import (
-    PASSAGE,
-    best_threshold,
-    exact_match,
-    f1,
-    read_answers,
-    right_answers,
-)
+from foreword.tuning.squad import best_threshold, exact_match, f1, right_answers
 from foreword.tuning.tasks._contract import (
-    PREDICTION,
     PROBABILITY,
     EncodedExample,
     ExampleOutputs,

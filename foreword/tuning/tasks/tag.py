@@ -16,15 +16,15 @@ from scipy.special import softmax
 from torch import nn
 
 from foreword.errors import UserError
+from foreword.tables.columns import PREDICTION, Columns, label_of, text_of
+from foreword.tables.conll import SPACE_AFTER
+from foreword.tables.examples import Labelled, batched
 from foreword.text import special
 from foreword.text.tokenizer import Tokenizer
+from foreword.tuning.encoded import EncodedTexts
 from foreword.tuning.entities import are_entity_labels, entity_scores
-from foreword.tuning.examples import EncodedTexts, batched
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.labelled import Columns, Labelled, label_of, text_of
-from foreword.tuning.sentence_files import SPACE_AFTER
 from foreword.tuning.tasks._contract import (
-    PREDICTION,
     PROBABILITY,
     EncodedExample,
     ExampleOutputs,

@@ -15,21 +15,15 @@ from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.starts import Start
 from foreword.ranges import Count
+from foreword.tables.columns import Columns, ReadExample, example_of, label_of, text_of
+from foreword.tables.examples import Labelled, batched
+from foreword.tables.squad import PASSAGE, read_answers
 from foreword.text.sentences import split
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.answer_form import DECODER_TOKENS, AnswerForm
 from foreword.tuning.answers import WrittenTargets
-from foreword.tuning.examples import EncodedTexts, Ragged, batched
+from foreword.tuning.encoded import EncodedTexts, Ragged
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.labelled import (
-    Columns,
-    Labelled,
-    ReadExample,
-    example_of,
-    label_of,
-    text_of,
-)
-from foreword.tuning.squad import PASSAGE, read_answers
 from foreword.tuning.task_mixture import with_prefix
 from foreword.tuning.tasks._contract import EncodedExample, Task
 from foreword.tuning.text_metrics import SCORES, Metric, require, share_known, text_scores

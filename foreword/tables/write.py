@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 
 from foreword import atomic, stored
 from foreword.errors import UserError
-from foreword.tuning.table_files import format_of
-from foreword.tuning.tasks._contract import PREDICTION
+from foreword.tables.columns import PREDICTION
+from foreword.tables.files import format_of
 
 WRITTEN = MappingProxyType({".conll": ".conll", ".json": ".json"})  # besides tables
 ID = "id"  # the column with the name of a question

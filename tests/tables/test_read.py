@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from foreword.errors import UserError
-from foreword.tuning.labelled import Columns
-from foreword.tuning.table import labelled, read_table
+from foreword.tables.columns import Columns
+from foreword.tables.read import read_table
+from foreword.tables.table import labelled
 
 ROWS = [
     ('he said "no", twice', "0"),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from foreword.errors import UserError
-from foreword.tuning.table_files import text_lines
+from foreword.tables.files import text_lines
 
 WordProperty = Literal["upos", "xpos", "word", "position", "depth"]
 

@@ -5,19 +5,16 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from io import BufferedReader, TextIOWrapper
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from foreword.data.text_files import COMPRESSIONS
+from foreword.compressed import COMPRESSIONS, compression_of, decompressed
 from foreword.errors import UserError
 
 FORMATS = (".tsv", ".csv", ".jsonl", ".parquet")  # of tables
 SEPARATED = (".tsv", ".csv")  # those that may lack a header
 FIELD_LIMIT = 1 << 30  # characters of one CSV field; Python's own limit is 131,072
-BLOCK = 1 << 20  # bytes
 
 Lines = Iterator[tuple[int, list[str]]]
 
@@ -50,11 +47,6 @@ def ending_of(path: Path) -> str:
     return suffixes[-1] if suffixes else ""
 
 
-def compression_of(path: Path) -> str | None:
-    """Return the compression of a file, by its name; None if it has none."""
-    return COMPRESSIONS.get(path.suffix.lower())
-
-
 @contextmanager
 def opened(path: Path) -> Iterator[Any]:
     """Open a file as a stream of decompressed bytes.
@@ -65,11 +57,7 @@ def opened(path: Path) -> Iterator[Any]:
     compression = compression_of(path)
     try:
         with path.open("rb") as file:
-            if compression is None:
-                yield file
-            else:
-                stream: Any = pa.CompressedInputStream(file, compression)
-                yield BufferedReader(stream, BLOCK)
+            yield decompressed(file, path)
     except OSError as error:
         reason = error.strerror or f"not readable as {compression}; fetch or compress it again"
         raise UserError(f"{path}: {reason}") from None

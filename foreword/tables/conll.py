@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from foreword.errors import UserError
-from foreword.tuning.conllu import NAMES, NONE, word_lines
-from foreword.tuning.labelled import Columns
-from foreword.tuning.table_files import text_lines
+from foreword.tables.columns import Columns
+from foreword.tables.conllu import NAMES, NONE, word_lines
+from foreword.tables.files import text_lines
 
 SPACE_AFTER = "space_after"  # the column that says whether a space follows each word
 DOCUMENT = "-DOCSTART-"  # the word of a line that begins a document, which is no sentence

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from foreword.errors import UserError
-from foreword.tuning.table_files import FORMATS, ending_of, text_lines
+from foreword.tables.files import FORMATS, ending_of, text_lines
 
 FIELDS = ("article", "questions", "options", "answers")  # of an article; the last three are lists
 COLUMNS = ("id", "article", "question", "options", "answer")  # of a question

@@ -1,28 +1,15 @@
-"""Labelled examples, and how a row of a table becomes one."""
+"""The columns of labelled text, and how a row of a table becomes an example."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from foreword.errors import UserError
+from foreword.tables.examples import Labelled
 
-
-class Labelled(NamedTuple):
-    """A labelled example: one text, or a pair.
-
-    Attributes:
-        text: the text.
-        label: its label, as written in the data; "" if it is to be predicted.
-        pair: the second text of a pair, or None.
-        source: where it came from (`train.tsv:17`), for messages.
-    """
-
-    text: str
-    label: str = ""
-    pair: str | None = None
-    source: str = ""
+PREDICTION = "prediction"  # the column that predictions are written to
 
 
 @dataclass(frozen=True)
