@@ -86,6 +86,8 @@ def drift(
         for model, part, name in zip(models, read, distinct_names(folders), strict=True)
     ]
     with progress_of(progress) as display:
+        for warning in dict.fromkeys(note for part in read for note in part.notes):
+            display.warn(warning)
         advance = display.stage("measuring")
         count = len(ways) * (len(LINE) + 3) + (len(ways) > 1) * len(PLANE)
         done = 0

@@ -20,7 +20,7 @@ from foreword.tables.columns import PREDICTION, Columns
 from foreword.tables.files import format_of
 from foreword.tables.given import texts_or_table
 from foreword.tables.read import read_table
-from foreword.tables.table import ExampleTable, chosen_columns, stream_of_lines
+from foreword.tables.table import BadRows, ExampleTable, chosen_columns, stream_of_lines
 from foreword.tables.write import WRITTEN, WriteRows, write_json_lines, writing_rows
 from foreword.tuning.predict_table import (
     SHOWN,
@@ -83,6 +83,7 @@ def predict(
     pair: str | None = None,
     columns: str = "",
     prefix: str | None = None,
+    bad_rows: float | None = None,
     probabilities: bool = False,
     device: str = "auto",
     precision: str = "fp32",
@@ -107,6 +108,8 @@ def predict(
         pair: column of a second text; default: as tuned.
         columns: names of all columns, `a,b,c`, if the file has no header.
         prefix: task prefix; default: the one it was tuned with.
+        bad_rows: the share of rows that may be wrong: they keep their place without a prediction,
+            and are counted and named; more are refused. Default: 0.01.
         probabilities: also give the probability of each label.
         device: auto, cpu, cuda or mps; `load` has chosen it for a model.
         precision: fp32, bf16 or auto; likewise.
@@ -129,9 +132,11 @@ def predict(
     if emulated := _precision_warning(model):
         display.warn(emulated)
     table, table_columns = _table(data, model, columns, chosen)
-    how = HowToPredict(table_columns, prefix, probabilities)
+    how = HowToPredict(table_columns, BadRows.of(bad_rows), prefix, probabilities)
     types = output_types(table, model, how)
     total = count_rows(model, table, how)
+    for warning in how.bad.notes:
+        display.warn(warning)
 
     # Predict a window of rows at a time.
     rows: list[dict[str, Any]] = []
@@ -146,7 +151,7 @@ def predict(
     notes = _notes(counts, model.max_tokens)
     for note in notes:
         display.note(note)
-    return PredictionResult(target, rows, counts, notes)
+    return PredictionResult(target, rows, counts, (*how.bad.notes, *notes))
 
 
 def _open(

@@ -70,7 +70,7 @@ def rows_of(table: ExampleTable, required: Sequence[str] = ()) -> Iterator[Row]:
         if name not in table.columns:
             columns = ", ".join(table.columns)
             raise UserError(f"{table.path}: no column '{name}'; its columns: {columns}")
-    for line, row in table.rows():
+    for line, row in table.sound_rows():
         require_whole_characters(row, f"{table.path}:{line}")
         yield line, row
 

@@ -16,7 +16,7 @@ from foreword.probes._scoring import score_groups
 from foreword.probes._suite import ALL, Answer, Question, Suite, best
 from foreword.ranges import CountOrZero
 from foreword.tables import choice, race
-from foreword.tables.files import FORMATS
+from foreword.tables.files import IN_FOLDERS
 from foreword.tables.read import read_table
 from foreword.tables.table import chosen_columns
 from foreword.types import Array
@@ -59,7 +59,9 @@ class Choice(Suite):
             UserError: there is no such file, or a row is not a question with options and an answer.
         """
         folder = Path(self.files).expanduser()
-        files = [folder] if race.is_folder(folder) else files_of(self.files, "probe.files", FORMATS)
+        files = (
+            [folder] if race.is_folder(folder) else files_of(self.files, "probe.files", IN_FOLDERS)
+        )
         questions: list[Question] = []
         for file in files:
             table = read_table(file)

@@ -117,7 +117,7 @@ class SentenceSimilarity(Ranged):
                 hint = nearest(name, table.columns)
                 raise UserError(f"probe.{setting}: {table.path} has no column '{name}'{hint}")
         pairs = []
-        for line, row in table.rows():
+        for line, row in table.sound_rows():
             source = table.source_of(line)
             example = example_of(row, Columns(self.text, self.label, self.pair), source)
             if example is None or not example.label or example.pair is None:

@@ -37,6 +37,10 @@ class Labelled(NamedTuple):
     source: str = ""
 
 
+class Repaired(Labelled):
+    """An example of a row in which something was wrong that its task could put right."""
+
+
 @dataclass(frozen=True)
 class LabelledTexts(Sequence[Labelled]):
     """Labelled examples, with one Arrow column for each field of `Labelled`."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from foreword.errors import UserError
 from foreword.tables.columns import Columns
 from foreword.tables.examples import AT_ONCE
-from foreword.tables.table import ExampleTable, Row
+from foreword.tables.table import ExampleTable, NestedRow, Row, nested_names
 
 # The name that pandas gives a column made of an index without a name.
 INDEX_COLUMN = re.compile(r"__index_level_\d+__")
@@ -37,11 +37,14 @@ def given_table(data: Any, name: str) -> ExampleTable | None:
     def rows(names: Sequence[str] | None = None) -> Iterator[Row]:
         selected = table if names is None else table.select(list(names))
         for start in range(0, len(selected), AT_ONCE):
-            yield from enumerate(selected.slice(start, AT_ONCE).to_pylist(), start)
+            yield from enumerate(map(NestedRow, selected.slice(start, AT_ONCE).to_pylist()), start)
 
     types = dict(zip(table.schema.names, table.schema.types, strict=True))
     columns = tuple(table.schema.names)
-    return ExampleTable(Path(name), columns, rows, types, rows_of=rows, is_given=True)
+    nested = nested_names(table.schema)
+    return ExampleTable(
+        Path(name), columns, rows, types, rows_of=rows, is_given=True, nested=nested
+    )
 
 
 def texts_or_table(

@@ -30,10 +30,12 @@ from foreword.tables.files import (
     csv_lines,
     format_of,
     opened,
+    read_json,
     text_lines,
     tsv_lines,
 )
-from foreword.tables.table import ExampleTable, Row
+from foreword.tables.squad import PASSAGE
+from foreword.tables.table import BadRow, ExampleTable, NestedRow, Row, nested_names
 
 INT64 = range(-(1 << 63), 1 << 63)
 
@@ -110,10 +112,11 @@ def _separated(
             elif skips_broken:
                 yield number, {}
             else:
-                raise UserError(
+                reason = (
                     f"{path}:{number}: {_columns(len(cells))}, and {_columns(len(names))} named"
                     f"{'' if columns else ' in the header'}: {', '.join(names)}"
                 )
+                yield number, BadRow(reason, dict(zip(names, cells, strict=False)))
 
     return ExampleTable(path, tuple(names), rows, dict.fromkeys(names, pa.string()))
 
@@ -130,17 +133,69 @@ def _jsonl(path: Path) -> ExampleTable:
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise UserError(f"{path}:{number}: not JSON: {error}") from None
-            if not isinstance(row, dict):
-                raise UserError(f"{path}:{number}: expected an object with named values")
-            yield number, row
+                yield number, BadRow(f"{path}:{number}: not JSON: {error}")
+            else:
+                yield number, _row(row, path, number)
 
+    return _objects(path, rows)
+
+
+def _json(path: Path) -> ExampleTable:
+    """Return a list of objects as a table, and a file in SQuAD's layout as one of questions.
+
+    A file of JSON lines, which some programs call `.json` too, is read as what it is.
+
+    Raises:
+        UserError: it is something else.
+    """
+    try:
+        data = read_json(path)
+    except UserError as error:
+        if "Extra data" in str(error):
+            return _jsonl(path)
+        raise
+    data = data.get("data", data) if isinstance(data, dict) else data
+    if squad.is_layout(data):
+        rows = squad.question_rows(data, str(path))
+        types = dict.fromkeys(squad.COLUMNS, pa.string())
+        return ExampleTable(path, squad.COLUMNS, lambda: enumerate(rows, 1), types, usual=PASSAGE)
+    if not isinstance(data, list):
+        raise UserError(
+            f"{path}: JSON, but neither a list of objects nor in SQuAD's layout; save the rows as "
+            "a list (pandas: orient='records')"
+        )
+
+    def objects() -> Iterator[Row]:
+        for number, row in enumerate(data, 1):
+            yield number, _row(row, path, number)
+
+    return _objects(path, objects)
+
+
+def _row(value: Any, path: Path, number: int) -> dict[str, Any]:
+    """Return a JSON object as a row."""
+    if isinstance(value, dict):
+        return NestedRow(value)
+    return BadRow(f"{path}:{number}: expected an object with named values")
+
+
+def _objects(path: Path, rows: Callable[[], Iterator[Row]]) -> ExampleTable:
+    """Return JSON objects as a table, whose columns are the names that any of them has.
+
+    Raises:
+        UserError: there is none.
+    """
     types: dict[str, set[str]] = {}
+    nested: set[str] = set()
+    first_bad = ""
     for _, row in rows():
+        first_bad = first_bad or (row.reason if isinstance(row, BadRow) else "")
         for name, value in row.items():
             types.setdefault(name, set()).add(_json_type(value))
+            if isinstance(value, dict):
+                nested.update(_names_within(name, value))
     if not types:
-        raise UserError(f"{path}: is empty")
+        raise UserError(first_bad or f"{path}: is empty")
     if types.keys() >= set(race.FIELDS[:3]):
         return _race(
             path,
@@ -148,7 +203,16 @@ def _jsonl(path: Path) -> ExampleTable:
                 race.article_questions(row, f"{path}:{number}") for number, row in rows()
             ),
         )
-    return ExampleTable(path, tuple(types), rows, {n: _arrow_type(t) for n, t in types.items()})
+    kinds = {n: _arrow_type(t) for n, t in types.items()}
+    return ExampleTable(path, tuple(types), rows, kinds, nested=frozenset(nested))
+
+
+def _names_within(name: str, table: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of the values in the tables of a cell."""
+    for key, value in table.items():
+        yield f"{name}.{key}"
+        if isinstance(value, dict):
+            yield from _names_within(f"{name}.{key}", value)
 
 
 def _json_type(value: Any) -> str:
@@ -174,34 +238,13 @@ def _race(path: Path, questions: Callable[[], Iterable[dict[str, Any]]]) -> Exam
     return ExampleTable(path, race.COLUMNS, lambda: enumerate(questions(), 1), types)
 
 
-def _json(path: Path) -> ExampleTable:
-    """Return a file in SQuAD's layout as a table with a row for each question.
-
-    Raises:
-        UserError: it is something else.
-    """
-    try:
-        data = json.loads("".join(text_lines(path)))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not JSON: {error}") from None
-    rows = squad.question_rows(data, str(path))
-    if not rows:
-        raise UserError(f"{path}: no question in it")
-    types = dict.fromkeys(rows[0], pa.string())
-    return ExampleTable(path, tuple(types), lambda: enumerate(rows, 1), types, usual=squad.PASSAGE)
-
-
 def _sentences(path: Path, kind: str) -> ExampleTable:
     """Return a file of sentences as a table, with a row for each and a list in each column."""
     read = conllu_sentences(path) if kind == ".conllu" else conll_sentences(path)
 
-    def rows() -> Iterator[Row]:
-        for sentence in read.sentences():
-            yield sentence.line, sentence.columns
-
     types = {name: pa.list_(pa.string()) for name in read.names}
     types |= {SPACE_AFTER: pa.list_(pa.bool_())} if SPACE_AFTER in types else {}
-    return ExampleTable(path, read.names, rows, types, usual=read.usual)
+    return ExampleTable(path, read.names, read.sentences, types, usual=read.usual)
 
 
 def _parquet(path: Path) -> ExampleTable:
@@ -213,13 +256,14 @@ def _parquet(path: Path) -> ExampleTable:
         with _parquet_file(path) as file:
             for batch in file.iter_batches(AT_ONCE, columns=names):
                 try:
-                    yield from enumerate(batch.to_pylist(), number)
+                    yield from enumerate(map(NestedRow, batch.to_pylist()), number)
                 except UnicodeDecodeError:
                     raise _not_utf8(path, pa.Table.from_batches([batch]), number) from None
                 number += len(batch)
 
     types = dict(zip(schema.names, schema.types, strict=True))
-    return ExampleTable(path, tuple(schema.names), rows, types, rows_of=rows)
+    nested = nested_names(schema)
+    return ExampleTable(path, tuple(schema.names), rows, types, rows_of=rows, nested=nested)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -154,8 +155,7 @@ def _write_sentences(file: TextIO, types: Mapping[str, Any]) -> WriteRows:
     def write(rows: Sequence[SourcedRow]) -> None:
         for source, values in rows:
             columns = [values.get(name) or [] for name in names]
-            words = list(zip(*columns, strict=False))
-            for cells in words:
+            for cells in itertools.zip_longest(*columns):
                 line = "\t".join(NOTHING if cell is None else str(cell) for cell in cells)
                 with _naming(source):
                     file.write(line + "\n")

@@ -71,7 +71,7 @@ class TunedOn:
         )
         require_columns(table, columns)
         self.require_form(is_pair=bool(columns.pair))
-        read = [task.reader(row, columns, table.source_of(n)) for n, row in table.rows()]
+        read = [task.reader(row, columns, table.source_of(n)) for n, row in table.sound_rows()]
         has_text = np.array([example is not None for example in read], bool)
         return GivenTexts(
             LabelledTexts.of(self.with_prefix(e, None) for e in read if e is not None), has_text

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -84,7 +83,6 @@ class TextToText(WritingTask):
     continues: ClassVar[bool] = True
     decoder_tokens: ClassVar[tuple[str, ...]] = DECODER_TOKENS
     columns: ClassVar[tuple[Columns, ...]] = (Columns(), PASSAGE)
-    formats: ClassVar[Mapping[str, str]] = MappingProxyType({".json": ".json"})
     not_shares: ClassVar[tuple[str, ...]] = SCORES["bleu"]
 
     prefix: str = ""

@@ -168,7 +168,10 @@ def test_predictions_are_written_as_the_official_script_reads_them(tmp_path: Pat
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"answers": [{"text": "cold", "answer_start": 0}]}, ":1: the answer 'cold' is not in the"),
+        (
+            {"answers": [{"text": "cold", "answer_start": 0}]},
+            ":1 (a): the answer 'cold' is not in",
+        ),
         ({"answers": [{"text": "warm"}]}, ":1: expected answers with 'text' and 'answer_start'"),
         ({"question": " "}, ":1: the question is empty"),
         ({"answers": []}, "the training examples need answers; no question has one"),
@@ -192,4 +195,4 @@ def test_a_file_of_another_layout_is_refused(
     file.write_text('{"rows": []}', encoding="utf-8")
     words = ["tune", str(run), "--task", "span", "--train", str(file), "--dev", str(file)]
     assert command([*words, "--device", "cpu"]) == 2
-    assert "question and answers: no 'data'" in capsys.readouterr().err
+    assert "neither a list of objects nor in SQuAD's layout" in capsys.readouterr().err
