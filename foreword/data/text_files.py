@@ -143,11 +143,17 @@ class TextFile:
         """Record how far into the file reading is, in bytes; by default where the file stands."""
         self.counts.bytes_read = self._before + (self._raw.tell() if position is None else position)
 
-    def lines(self) -> Iterator[tuple[int, int, bytes]]:
-        """Yield each line: its number from 1, the offset of its first byte, its bytes."""
+    def lines(self, *, are_parallel: bool = False) -> Iterator[tuple[int, int, bytes]]:
+        """Yield each line: its number from 1, the offset of its first byte, its bytes.
+
+        Args:
+            are_parallel: whether lines end at line feeds alone, as those of parallel text do;
+                else also at carriage returns.
+        """
         with self.open() as stream:
             start = 0
-            for number, line in enumerate(stream, 1):
+            lines = stream if are_parallel else (p for s in stream for p in s.splitlines(True))
+            for number, line in enumerate(lines, 1):
                 yield number, start, line
                 start += len(line)
                 if not number % 64:

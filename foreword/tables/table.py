@@ -156,11 +156,11 @@ class BadRows:
                 f"{wrong[0]} (rows that are wrong: {len(wrong):,} of {total:,}; --bad-rows "
                 f"{min(math.ceil(1000 * len(wrong) / total) / 1000, 1):g} leaves them out)"
             )
-        for lines, what in ((wrong, "wrong and left out"), (repaired, "put right")):
+        for lines, what in ((wrong, "cannot be used"), (repaired, "were put right")):
             if lines:
                 more = "; ..." if len(lines) > SHOWN else ""
                 self.notes.append(
-                    f"warning: {table.path}: {len(lines):,} of {total:,} rows are {what}: "
+                    f"warning: {table.path}: {len(lines):,} of {total:,} rows {what}: "
                     f"{'; '.join(lines[:SHOWN])}{more}"
                 )
 

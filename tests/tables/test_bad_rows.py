@@ -71,7 +71,7 @@ def test_a_row_that_is_wrong_is_left_out_and_named_up_to_a_share(
     judge = BadRows(0.01)
     examples, skipped = labelled(table, columns, bad=judge, **read)
     assert (len(examples), skipped, len(judge.sources)) == (120, 0, 1)
-    assert judge.notes[0].startswith(f"warning: {file}: 1 of 121 rows are wrong and left out")
+    assert judge.notes[0].startswith(f"warning: {file}: 1 of 121 rows cannot be used")
     with pytest.raises(UserError, match=f"{name}:\\d+.*{message}"):
         labelled(table, columns, **read)  # by default none may be wrong
     with pytest.raises(UserError, match=r"wrong: 1 of 121; --bad-rows 0.009 leaves them out"):
@@ -188,7 +188,7 @@ def test_answers_that_are_put_right_are_counted_and_a_wrong_one_is_never_first(
     judge = BadRows(0.01)
     examples, _ = labelled(read_table(file), Span.columns[0], Span().reader, bad=judge)
     assert json.loads(examples[1].label) == [["warm", 2], ["cold", -1]]
-    assert judge.notes == [f"warning: {file}: 1 of 2 rows are put right: {file}:2"]
+    assert judge.notes == [f"warning: {file}: 1 of 2 rows were put right: {file}:2"]
 
 
 def test_spaces_are_words_and_headings_of_sentences_are_comments(tmp_path: Path) -> None:

@@ -35,7 +35,8 @@ class Parallel(Reader):
         path, other = find_sides(source.path, source.settings)
         counts = ReadCounts()
         beside = TextFile(other, source.settings, counts)
-        for number, pair in enumerate(zip_longest(source.lines(), beside.lines()), 1):
+        sides = (file.lines(are_parallel=True) for file in (source, beside))
+        for number, pair in enumerate(zip_longest(*sides), 1):
             line, counterpart = pair
             if line is None or counterpart is None:
                 longer, shorter = (path, other) if counterpart is None else (other, path)
