@@ -34,7 +34,7 @@ from dataclasses import dataclass, field
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 
-from fuzzing import arguments, files, fixtures, folders, recipes
+from fuzzing import arguments, files, fixtures, folders, recipes, tables
 from fuzzing.case import Maker, Result, Sandbox, run_case, shown, snapshot
 
 KINDS: dict[str, tuple[Maker, int]] = {  # each with its weight among the cases
@@ -46,6 +46,7 @@ KINDS: dict[str, tuple[Maker, int]] = {  # each with its weight among the cases
     "text": (files.text, 24),
     "web archive": (files.archive, 12),
     "table": (files.table, 16),
+    "malformed rows": (tables.malformed, 20),
     "folder": (folders.folder, 30),
     "interrupted": (arguments.interrupted, 1),
 }

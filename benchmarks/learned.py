@@ -33,9 +33,10 @@ from foreword.data.fingerprint import digest
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.probes._files import evenly
 from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.tables.examples import Labelled
+from foreword.tables.table import BadRows
 from foreword.train import tensor_files
 from foreword.tuning.fine_tuner import TuneSettings
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.published_head import with_published_head
 from foreword.tuning.result import as_gain, chosen_metric, metric_name
 from foreword.tuning.run import tune
@@ -166,7 +167,7 @@ def task_of(row: Row, trained: TrainedModel) -> Task:
 
 def examples(row: Row, task: Task, most: int) -> tuple[Sequence[Labelled], Sequence[Labelled]]:
     """Return the examples to train on, and those to score."""
-    reader = ExampleReader(task, row.columns, [], [])
+    reader = ExampleReader(task, row.columns, [], [], BadRows())
     train = [one for name in row.train for one in sources_of(name, "train", task)]
     dev = [one for name in row.dev for one in sources_of(name, "dev", task)]
     splits = reader.read(train, dev or train)

@@ -16,8 +16,10 @@ from typing import Any
 
 from foreword.formatting import quantity
 from foreword.runs.trained_model import open_run
+from foreword.tables.columns import Columns
+from foreword.tables.examples import Labelled
+from foreword.tables.read import read_table
 from foreword.tuning.fine_tuner import TuneSettings
-from foreword.tuning.labelled import Columns, Labelled
 from foreword.tuning.published_head import with_published_head
 from foreword.tuning.result import Row
 from foreword.tuning.run import tune
@@ -28,7 +30,6 @@ from foreword.tuning.strategies.layer_decay import LayerDecay
 from foreword.tuning.strategies.lora import LoRA
 from foreword.tuning.strategies.prefix_tuning import PrefixTuning
 from foreword.tuning.strategies.top_layers import TopLayers
-from foreword.tuning.table import read_table
 from foreword.tuning.tasks.classify import Classify
 
 STRATEGIES: dict[str, Any] = {
@@ -50,7 +51,7 @@ FROZEN_FACTORS = (10.0, 30.0)
 def examples(path: str, columns: Columns) -> list[Labelled]:
     """Return the labelled texts of a file."""
     table = read_table(path)
-    read = (Classify().reader(row, columns, table.source_of(n)) for n, row in table.rows())
+    read = (Classify().reader(row, columns, table.source_of(n)) for n, row in table.sound_rows())
     return [example for example in read if example is not None and example.label is not None]
 
 

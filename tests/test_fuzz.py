@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from pathlib import Path
@@ -9,10 +10,14 @@ from typing import Any
 
 import pytest
 
+from foreword import kinds
+from foreword.api._examples import ExampleReader, sources_of
 from foreword.cli.main import run
+from foreword.errors import UserError
 from tests import forking
 
 ROOT = Path(__file__).parents[1]
+NO_ROWS = ("embed", "text_to_text")  # tasks of the fuzzer's rows are the others
 
 
 @pytest.fixture
@@ -67,6 +72,33 @@ def test_a_case_is_reproducible(recipes: Any, place_of: Any) -> None:
     for make in (recipes.changed, recipes.mutated, recipes.assigned):
         first, again = (make(place_of(7)) for _ in range(2))
         assert first == again
+
+
+def test_rows_with_one_fault_are_refused_for_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from fuzzing import tables
+
+    def learn(task: Any, path: Path) -> None:
+        reader, source = ExampleReader.of(task, "", None, 0.001), sources_of(path, "train", task)
+        task.labels(reader.read(source, source).train.together)
+
+    tasks = {name: kinds.load("tuning/tasks", name)() for name in kinds.names("tuning/tasks")}
+    for name, path in ((n, tmp_path / f"{n}.json") for n in tasks if n not in NO_ROWS):
+        rows = [tables.sound(name, random.Random(seed)) for seed in range(5)]
+        path.write_text(json.dumps(rows), encoding="utf-8")
+        learn(tasks[name], path)
+    refusals = set()
+    for seed in range(500):
+        task, ending, content, message = tables.fault(random.Random(seed))
+        path = tmp_path / f"rows{ending}"
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=message) as caught:
+            learn(tasks[task], path)
+        assert "\n" not in str(caught.value), seed
+        refusals.add(message)
+    assert len(refusals) > 70
 
 
 def test_quick_cases_have_no_findings(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ class Command:
         needs: whether to run it only if the first command succeeded.
         reads_back: whether it uses the output; at least one such command must succeed.
         is_process: whether it runs in a new process instead of a fork.
+        refused: what its refusal says, a pattern; one for another reason is no case of it.
         interrupt: seconds after which the process gets SIGINT; None for never.
     """
 
@@ -44,6 +45,7 @@ class Command:
     needs: bool = False
     reads_back: bool = False
     is_process: bool = False
+    refused: str = ""
     interrupt: float | None = None
 
 
@@ -133,6 +135,8 @@ def run_case(make: Maker, sandbox: Sandbox, *, shows: bool = False) -> Result:
         status, fault = _run(command, sandbox.folder, result, shows=shows)
         result.statuses.append(status)
         _check(command, status, fault, sandbox.folder, result)
+        if command.refused and not (status == 2 and re.search(command.refused, result.last_error)):
+            result.findings.append(f"not refused by {command.refused!r}: {result.last_error}")
         if command.reads_back:
             read_back.append(status)
     if read_back and 0 not in read_back:

@@ -28,12 +28,12 @@ from typing import (
 )
 
 from foreword import atomic, config, stored
-from foreword.data.given import items_of, texts_of
 from foreword.data.text_files import ReadSettings
 from foreword.data.write_shards import PrepareSettings
 from foreword.errors import UserError
 from foreword.ranges import check
 from foreword.runs.recipe import Recipe, load_recipe
+from foreword.tables.given import items_of, texts_of
 from foreword.trackers._contract import Tracker
 from foreword.train.budget import Budget
 from foreword.train.hooks import Hook

@@ -12,23 +12,25 @@ from typing import Any
 from foreword import kinds, stored
 from foreword.api import _arguments
 from foreword.api._arguments import PathName
-from foreword.data.given import items_of, texts_of
 from foreword.errors import UserError
-from foreword.tuning.examples import LabelledTexts
-from foreword.tuning.given_tables import (
+from foreword.tables.columns import Columns
+from foreword.tables.examples import Labelled, LabelledTexts
+from foreword.tables.files import SEPARATED, ending_of, format_of
+from foreword.tables.given import (
     LABEL,
     PAIR,
     TEXT,
     examples_table,
     given_table,
+    items_of,
     records_table,
+    texts_of,
 )
-from foreword.tuning.labelled import Columns, Labelled
+from foreword.tables.read import read_table
+from foreword.tables.table import BAD_ROWS, BadRows, ExampleTable, chosen_columns, labelled
 from foreword.tuning.predict import TunedModel
 from foreword.tuning.predictor import TunedOn
 from foreword.tuning.result import SCORES
-from foreword.tuning.table import ExampleTable, chosen_columns, labelled, read_table
-from foreword.tuning.table_files import SEPARATED, ending_of, format_of
 from foreword.tuning.task_mixture import with_prefix
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.written import TunedWriter
@@ -152,16 +154,23 @@ class ExampleReader:
         columns: the columns that the user named, by field of `Columns`.
         names: names of all columns, if the files have no header.
         prefixes: task prefix of each file or table; or none.
+        bad: judges rows that are wrong.
     """
 
     task: Task
     columns: Mapping[str, str]
     names: Sequence[str]
     prefixes: Sequence[str]
+    bad: BadRows
 
     @classmethod
     def of(
-        cls, task: Task, names: str, prefix: str | Sequence[str] | None, **columns: str | None
+        cls,
+        task: Task,
+        names: str,
+        prefix: str | Sequence[str] | None,
+        bad_rows: float | None,
+        **columns: str | None,
     ) -> ExampleReader:
         """Return the reader that the arguments of a call describe.
 
@@ -169,6 +178,7 @@ class ExampleReader:
             task: reads the examples.
             names: names of all columns, `a,b,c`, or nothing.
             prefix: one task prefix or several, or none.
+            bad_rows: the share of a file's rows that may be wrong; None for the default.
             columns: the columns that are named, by field of `Columns`; None for the default.
 
         Raises:
@@ -179,6 +189,7 @@ class ExampleReader:
             {field: column for field, column in columns.items() if column is not None},
             [name.strip() for name in names.split(",")] if names else [],
             [prefix] if isinstance(prefix, str) else list(texts_of(prefix or (), "prefix")),
+            BadRows.of(bad_rows),
         )
 
     def read(
@@ -238,7 +249,11 @@ class ExampleReader:
             table = source.table or self._table(source.file)
             used.append(source.columns or chosen_columns(table, self.task.columns, self.columns))
             examples, skipped_here = labelled(
-                table, used[-1], self.task.reader, needs_label=not self.task.compares_texts
+                table,
+                used[-1],
+                self.task.reader,
+                needs_label=not self.task.compares_texts,
+                bad=self.bad,
             )
             skipped += skipped_here
             if self.prefixes:
@@ -275,6 +290,7 @@ class ExampleReader:
         table: dict[str, Any] = {"train": splits.train.description}
         table |= {name: part.description for name, part in splits.scored.items()}
         table |= {"text": columns.text, "pair": columns.pair, "label": columns.label}
+        table |= {} if self.bad.share == BAD_ROWS else {"bad_rows": self.bad.share}
         if self.prefixes:
             table |= {"prefix": self.prefixes, "temperature": temperature}
         return table
@@ -296,6 +312,7 @@ class TunedExamples:
         skipped: the number of rows without text or label.
         sources: where they came from.
         description: the same, as results record it.
+        notes: what was wrong in them, a line for each file.
     """
 
     examples: LabelledTexts
@@ -303,6 +320,7 @@ class TunedExamples:
     skipped: int
     sources: Sequence[ExampleSource]
     description: str | list[str]
+    notes: Sequence[str]
 
 
 def tuned_examples(
@@ -312,6 +330,7 @@ def tuned_examples(
     *,
     columns: str = "",
     prefix: str | None = None,
+    bad_rows: float | None = None,
     option: str = "--data",
 ) -> list[TunedExamples]:
     """Return labelled examples in the form in which each model was tuned.
@@ -322,13 +341,17 @@ def tuned_examples(
         given: the column of each field of `Columns`; None as tuned.
         columns: names of all columns, `a,b,c`, if the files have no header.
         prefix: task prefix; default: the one of training.
+        bad_rows: the share of a file's rows that may be wrong; default: as tuned.
         option: the option that names the examples, for messages.
 
     Raises:
         UserError: there are none, a file cannot be read, or they do not fit a model.
     """
     sources = None if data is None else sources_of(data, "data", models[0].task)
-    return [_tuned_part(model, sources, given, columns, prefix, option=option) for model in models]
+    return [
+        _tuned_part(model, sources, given, columns, prefix, bad_rows, option=option)
+        for model in models
+    ]
 
 
 def _tuned_part(
@@ -337,6 +360,7 @@ def _tuned_part(
     given: Mapping[str, str | None],
     names: str,
     prefix: str | None,
+    bad_rows: float | None,
     *,
     option: str,
 ) -> TunedExamples:
@@ -361,7 +385,13 @@ def _tuned_part(
     prefixes = [] if prefix is None else [prefix] * len(where)
     if prefix is None and sources is None:
         prefixes = list(known.get("prefix") or [])[-len(where) :]
-    reader = ExampleReader.of(model.task, names, prefixes, **columns)
+    reader = ExampleReader.of(
+        model.task,
+        names,
+        prefixes,
+        known.get("bad_rows") if bad_rows is None else bad_rows,
+        **columns,
+    )
     part = reader.read_part(where)
     model.tuned_on.require_form(is_pair=bool(model.task.asked(part.columns[0]).pair))
     plain = examples = part.together
@@ -374,7 +404,7 @@ def _tuned_part(
             f"{part.description}: has {len(examples):,} examples, and {model.source} was scored on "
             f"{scores['examples']['dev']:,}; {option} names labelled examples"
         )
-    return TunedExamples(examples, plain, part.skipped, where, part.description)
+    return TunedExamples(examples, plain, part.skipped, where, part.description, reader.bad.notes)
 
 
 def name_of(train: Sequence[ExampleSource]) -> str:

@@ -13,6 +13,7 @@ from foreword.api.progress import ProgressDisplay
 from foreword.runs.provenance import command
 from foreword.runs.tracking import Tracking, closing
 from foreword.runs.trained_model import TrainedModel
+from foreword.tables.examples import Labelled
 from foreword.trackers._contract import Tracker
 from foreword.tuning import finished, unfinished
 from foreword.tuning import result as results
@@ -20,7 +21,6 @@ from foreword.tuning import run as tuning
 from foreword.tuning.bag_of_words import bags_of_words
 from foreword.tuning.drawing import draw
 from foreword.tuning.fine_tuner import TuneSettings
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.predictor import TunedOn
 from foreword.tuning.rates import Rates, tune_at_best_rate
 from foreword.tuning.result import TuneResult

@@ -18,8 +18,9 @@ from foreword.errors import TrainingStoppedError, UserError
 from foreword.nn.model import neural_settings
 from foreword.runs.provenance import command
 from foreword.runs.trained_model import TrainedModel
+from foreword.tables.examples import overlap_note
+from foreword.tables.table import BadRows
 from foreword.trackers._contract import Tracker
-from foreword.tuning.examples import overlap_note
 from foreword.tuning.predictor import TunedOn
 from foreword.tuning.published_head import with_published_head
 from foreword.tuning.rates import Rates
@@ -56,6 +57,7 @@ def work_of(
     files: FoundFiles,
     places: tuple[Path, Path],
     settings: GivenSettings,
+    bad_rows: float | None,
 ) -> TaskWork:
     """Read a task's examples and return its fine-tuning.
 
@@ -66,6 +68,7 @@ def work_of(
         files: its files.
         places: the folder of the tuned models, and that of the tasks' scores.
         settings: how to fine-tune.
+        bad_rows: the share of a file's rows that may be wrong and left out.
 
     Raises:
         UserError: a file is broken, or a setting does not exist.
@@ -79,11 +82,12 @@ def work_of(
         values = (float(f"{peak_lr * factor:.2g}") for factor in suite.rate_factors)
         rates = Rates(tuple(dict.fromkeys(values)), rates.chosen_on)
     # Read the examples.
-    train, skipped, columns = read_examples(task, files.train)
+    bad = BadRows.of(bad_rows)
+    train, skipped, columns = read_examples(task, files.train, bad)
     tuning_task = tuning_task.for_columns(columns)
     dev = {}
     for name, paths in files.dev.items():
-        dev[name], skipped_here, _ = read_examples(task, paths)
+        dev[name], skipped_here, _ = read_examples(task, paths, bad)
         skipped += skipped_here
     first, *others = dev
     asked = tuning_task.asked(columns)
@@ -109,7 +113,7 @@ def work_of(
         {name: dev[name] for name in others},
         rates,
         has_words=True,
-        notes=[overlap] if overlap else [],
+        notes=[*bad.notes, *([overlap] if overlap else [])],
     )
     return TaskWork(task, files, job)
 

@@ -16,6 +16,7 @@ from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.errors import UserError
 from foreword.runs.provenance import command
 from foreword.runs.trained_model import is_run
+from foreword.tables.examples import Labelled
 from foreword.tuning.curvature import largest_eigenvalue
 from foreword.tuning.drift import (
     TunedWay,
@@ -26,7 +27,6 @@ from foreword.tuning.drift import (
     similarities,
     way_of,
 )
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.result import metric_name
 from foreword.tuning.tuned_start import open_start
 from foreword.tuning.written import open_tuned
@@ -86,6 +86,8 @@ def drift(
         for model, part, name in zip(models, read, distinct_names(folders), strict=True)
     ]
     with progress_of(progress) as display:
+        for warning in dict.fromkeys(note for part in read for note in part.notes):
+            display.warn(warning)
         advance = display.stage("measuring")
         count = len(ways) * (len(LINE) + 3) + (len(ways) > 1) * len(PLANE)
         done = 0

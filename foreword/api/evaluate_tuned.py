@@ -17,7 +17,7 @@ from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.errors import UserError
 from foreword.probes._intervals import bootstrap_each
 from foreword.runs.provenance import command
-from foreword.tuning.examples import cut_warning
+from foreword.tuning.encoded import cut_warning
 from foreword.tuning.result import metric_name
 from foreword.tuning.scored import ScoredExamples, scored
 from foreword.tuning.text_metrics import word_rules
@@ -75,6 +75,7 @@ def evaluate_tuned(
     label: str | None = None,
     columns: str = "",
     prefix: str | None = None,
+    bad_rows: float | None = None,
     device: str = "auto",
     progress: bool | ProgressDisplay = True,
 ) -> TunedEvaluation:
@@ -94,6 +95,8 @@ def evaluate_tuned(
         label: column of the label; default: as tuned.
         columns: names of all columns, `a,b,c`, if the file has no header.
         prefix: task prefix; default: the one it was tuned with.
+        bad_rows: the share of a file's rows that may be wrong: they are left out, counted and
+            named; more are refused. Default: as tuned.
         device: auto, cpu, cuda or mps.
         progress: whether to show the progress, or what shows it.
 
@@ -112,12 +115,14 @@ def evaluate_tuned(
     place = folders[0] / "evaluations"
     atomic.require_writable(place, is_folder=True, remedy=atomic.MOVE_AWAY)
     given = {"text": text, "pair": pair, "label": label}
-    read = tuned_examples(models, data, given, columns=columns, prefix=prefix)
+    read = tuned_examples(models, data, given, columns=columns, prefix=prefix, bad_rows=bad_rows)
     _require_same_examples(read)
 
     # Compute the answers, then the scores of the examples and of draws with replacement.
     with progress_of(progress) as display:
         answered = []
+        for warning in read[0].notes:
+            display.warn(warning)
         for name, model, part in zip(names, models, read, strict=True):
             answered.append(scored(model, part.examples, display.stage(f"answering: {name}")))
         scores = [each.scores() for each in answered]

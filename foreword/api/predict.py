@@ -16,8 +16,12 @@ from foreword.api._arguments import PathName, checked
 from foreword.api._result import Result
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.errors import UserError
-from foreword.tuning.given_tables import texts_or_table
-from foreword.tuning.labelled import Columns
+from foreword.tables.columns import PREDICTION, Columns
+from foreword.tables.files import format_of
+from foreword.tables.given import texts_or_table
+from foreword.tables.read import read_table
+from foreword.tables.table import BadRows, ExampleTable, chosen_columns, stream_of_lines
+from foreword.tables.write import WRITTEN, WriteRows, write_json_lines, writing_rows
 from foreword.tuning.predict_table import (
     SHOWN,
     HowToPredict,
@@ -26,10 +30,6 @@ from foreword.tuning.predict_table import (
     output_types,
     predict_table,
 )
-from foreword.tuning.table import ExampleTable, chosen_columns, read_table, stream_of_lines
-from foreword.tuning.table_files import format_of
-from foreword.tuning.table_writing import WRITTEN, WriteRows, write_json_lines, writing_rows
-from foreword.tuning.tasks._contract import PREDICTION
 
 if TYPE_CHECKING:
     from foreword.tuning.predict import TunedModel
@@ -83,6 +83,7 @@ def predict(
     pair: str | None = None,
     columns: str = "",
     prefix: str | None = None,
+    bad_rows: float | None = None,
     probabilities: bool = False,
     device: str = "auto",
     precision: str = "fp32",
@@ -107,6 +108,8 @@ def predict(
         pair: column of a second text; default: as tuned.
         columns: names of all columns, `a,b,c`, if the file has no header.
         prefix: task prefix; default: the one it was tuned with.
+        bad_rows: the share of rows that may be wrong: they keep their place without a prediction,
+            and are counted and named; more are refused. Default: 0.01.
         probabilities: also give the probability of each label.
         device: auto, cpu, cuda or mps; `load` has chosen it for a model.
         precision: fp32, bf16 or auto; likewise.
@@ -129,9 +132,11 @@ def predict(
     if emulated := _precision_warning(model):
         display.warn(emulated)
     table, table_columns = _table(data, model, columns, chosen)
-    how = HowToPredict(table_columns, prefix, probabilities)
+    how = HowToPredict(table_columns, BadRows.of(bad_rows), prefix, probabilities)
     types = output_types(table, model, how)
     total = count_rows(model, table, how)
+    for warning in how.bad.notes:
+        display.warn(warning)
 
     # Predict a window of rows at a time.
     rows: list[dict[str, Any]] = []
@@ -146,7 +151,7 @@ def predict(
     notes = _notes(counts, model.max_tokens)
     for note in notes:
         (display.warn if note.startswith("warning: ") else display.note)(note)
-    return PredictionResult(target, rows, counts, notes)
+    return PredictionResult(target, rows, counts, (*how.bad.notes, *notes))
 
 
 def _open(
@@ -231,7 +236,7 @@ def _writing(
 
 def _notes(counts: PredictionCounts, max_tokens: int) -> tuple[str, ...]:
     """Return what a reader of the predictions has to know, a line each."""
-    from foreword.tuning.examples import cut_warning
+    from foreword.tuning.encoded import cut_warning
 
     notes = []
     if counts.cut:

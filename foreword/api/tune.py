@@ -17,10 +17,10 @@ from foreword.api._tune_settings import GivenSettings, require_name
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.runs.tracking import trackers_of
 from foreword.runs.trained_model import TrainedModel
+from foreword.tables.examples import overlap_note
 from foreword.train.device import choose_precision, precision_warning
 from foreword.tuning import result as results
 from foreword.tuning.encoding import added_tokens
-from foreword.tuning.examples import overlap_note
 from foreword.tuning.model_settings import recipe_for
 from foreword.tuning.published_head import with_published_head
 from foreword.tuning.result import TuneResult
@@ -96,6 +96,7 @@ def tune(
     pair: str | None = None,
     label: str | None = None,
     columns: str = "",
+    bad_rows: float | None = None,
     prefix: str | Sequence[str] | None = None,
     temperature: float = 1.0,
     task: str = "classify",
@@ -143,6 +144,8 @@ def tune(
         pair: column of a second text.
         label: column of the label; default: `label`, or that of the task and the format.
         columns: names of all columns, `a,b,c`, if the files have no header.
+        bad_rows: the share of a file's rows that may be wrong: they are left out, counted and
+            named; more are refused. Default: 0.01.
         prefix: task prefix for the texts of each file, in their order.
         temperature: of the mixture of several files: above 1, more equal shares of an epoch.
         task: classify, regress, tag, span, choice, embed, chat, prefer or text_to_text;
@@ -192,7 +195,9 @@ def tune(
     tuning_task, variants = how.variants({"kind": task}, compare=compare)
     trackers, display = trackers_of(track), progress_of(progress)
     require_name(name)
-    reader = ExampleReader.of(tuning_task, columns, prefix, text=text, label=label, pair=pair)
+    reader = ExampleReader.of(
+        tuning_task, columns, prefix, bad_rows, text=text, label=label, pair=pair
+    )
     train_sources = sources_of(train, "train", tuning_task)
     dev_sources = sources_of(dev, "dev", tuning_task)
     test_sources = [] if test is None else sources_of(test, "test", tuning_task)
@@ -218,7 +223,7 @@ def tune(
     scored = {which: part.together for which, part in splits.scored.items()}
     mixture = mix_tasks(splits.train.tasks, temperature)
     overlaps = [overlap_note(splits.train.tasks, part, which) for which, part in scored.items()]
-    warnings = list(filter(None, overlaps))
+    warnings = [*reader.bad.notes, *filter(None, overlaps)]
     remarks = tuning_task.notes(mixture, scored["dev"], trained.tokenizer)
     job = FineTuning(
         tuning_task,

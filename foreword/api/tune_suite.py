@@ -15,9 +15,9 @@ from foreword.api._result import Result
 from foreword.api._suite_work import PREFIX, SuiteRun, work_of
 from foreword.api._tune_settings import GivenSettings, require_name
 from foreword.api.progress import ProgressDisplay, progress_of
-from foreword.data.given import texts_of
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.runs.tracking import trackers_of
+from foreword.tables.given import texts_of
 from foreword.train.device import choose_precision, precision_warning
 from foreword.tuning.result import Row
 from foreword.tuning.suite import FoundFiles, SuiteTask, TuningSuite, find_files, load_suite
@@ -79,6 +79,7 @@ def tune_suite(
     lr: float | Sequence[float] | None = None,
     choose: str = "train",
     settings: Settings = (),
+    bad_rows: float | None = None,
     max_length: int | None = None,
     precision: str = "auto",
     name: str = "",
@@ -113,6 +114,8 @@ def tune_suite(
             the suite's `rate_factors`.
         choose: what chooses one of several rates: `train`, a part of it, or `dev`, as papers did.
         settings: of fine-tuning: `{"tune.keep": "best"}`, and of every task.
+        bad_rows: the share of a file's rows that may be wrong: they are left out, counted and
+            named; more are refused. Default: 0.01.
         max_length: maximum tokens of an example; default: the row length of pretraining.
         precision: auto, bf16 or fp32.
         name: of the results; default: the suite's.
@@ -155,7 +158,10 @@ def tune_suite(
     target = trained.run / "tuned" / name if out is None else _arguments.path(out, "--out")
     evaluations = trained.run / "evaluations"
     places = target, evaluations / name
-    works = [partial(work_of, trained, loaded, task, files, places, how) for task, files in present]
+    works = [
+        partial(work_of, trained, loaded, task, files, places, how, bad_rows)
+        for task, files in present
+    ]
     table = evaluations / f"{PREFIX}{name}.json"
     with allocator.returning_freed():
         started = SuiteRun(trained, loaded, works, target, table, how.as_table(trained), missing)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from foreword.cli._options import Options
+from foreword.ranges import Share
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,13 @@ class ColumnOptions(Options):
     columns: Annotated[
         str, typer.Option(help="Names of all columns, a,b,c, if the file has no header.")
     ] = ""
+    bad_rows: Annotated[
+        Share | None,
+        typer.Option(
+            help="Share of a file's rows that may be wrong: they are counted and named, more are "
+            "refused; default: as tuned, or 0.01."
+        ),
+    ] = None
     prefix: Annotated[
         str | None, typer.Option(help="Task prefix; default: the one it was tuned with.")
     ] = None

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from foreword.cli._options import Options
-from foreword.ranges import Count, LearningRate, Temperature
+from foreword.ranges import Count, LearningRate, Share, Temperature
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,13 @@ class FineTuningOptions(Options):
             help="A setting, repeatable: task.pooling=mean, tune.strategy.rank=4, "
             "tune.optimizer.decay=0, tune.schedule.warmup.share=0.06, tune.clip=0, "
             "tune.keep=best, tune.patience=2; 'foreword show tune' lists them.",
+        ),
+    ] = None
+    bad_rows: Annotated[
+        Share | None,
+        typer.Option(
+            help="Share of a file's rows that may be wrong: they are left out, counted and named, "
+            "more are refused; default: 0.01."
         ),
     ] = None
     max_length: Annotated[

@@ -149,7 +149,7 @@ def _read_texts(
 
 def _plain_name(file: Path) -> str:
     """Return a file's name without the suffix of a compression."""
-    from foreword.data.text_files import COMPRESSIONS
+    from foreword.compressed import COMPRESSIONS
 
     return file.stem if file.suffix.lower() in COMPRESSIONS else file.name
 

@@ -19,11 +19,12 @@ from foreword.probes._contract import Probe
 from foreword.probes._while_training import with_absolute_paths
 from foreword.ranges import Count, CountOrZero, OpenShare, Ranged
 from foreword.runs.recipe import Recipe
+from foreword.tables.columns import Columns
+from foreword.tables.examples import Labelled, LabelledTexts
+from foreword.tables.read import read_table
+from foreword.tables.table import chosen_columns, labelled
 from foreword.train.budget import Budget
-from foreword.tuning.examples import LabelledTexts
 from foreword.tuning.fine_tuner import TuneSettings
-from foreword.tuning.labelled import Columns, Labelled
-from foreword.tuning.table import chosen_columns, labelled, read_table
 from foreword.tuning.tasks._contract import Task
 
 

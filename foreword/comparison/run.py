@@ -44,8 +44,8 @@ from foreword.runs.recipe import Recipe
 from foreword.runs.sizes import MACHINES, require_memory
 from foreword.runs.sources import require_one_tokenizer, source_texts
 from foreword.runs.trained_model import is_finished
+from foreword.tables.examples import overlap_note
 from foreword.train import checkpoint
-from foreword.tuning.examples import overlap_note
 from foreword.tuning.result import VERSION
 
 GRID_FILE = "grid.toml"

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import cast
 
 from foreword import kinds
+from foreword.compressed import COMPRESSIONS
 from foreword.credentials import masked
 from foreword.data.readers._contract import Reader
 from foreword.data.readers.parallel import Parallel, find_sides
 from foreword.data.remote import RemoteFile, find_remote, is_url
-from foreword.data.text_files import COMPRESSIONS, ReadCounts, ReadSettings, TextFile
+from foreword.data.text_files import ReadCounts, ReadSettings, TextFile
 from foreword.errors import UserError
 from foreword.types import Document
 

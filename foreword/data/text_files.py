@@ -6,22 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from io import BufferedReader, RawIOBase
-from lzma import LZMAError, LZMAFile
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
-import pyarrow as pa
-
+from foreword.compressed import decompressed
 from foreword.errors import UserError
 from foreword.text import utf8
 from foreword.types import Document
 
-COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".xz": "xz"}
-
 _BOM = b"\xef\xbb\xbf"
 _REPLACEMENT = b"\xef\xbf\xbd"  # U+FFFD, which stands for a byte that is not UTF-8
-_BLOCK = 1 << 20  # bytes
 _REASONS = 50  # counted each
 
 
@@ -119,29 +113,6 @@ def sum_counts(readings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return totals
 
 
-class _XZ(RawIOBase):
-    """A file compressed by xz, whose errors are of the same class as those of other compressions.
-
-    Args:
-        raw: the compressed bytes.
-    """
-
-    def __init__(self, raw: IO[bytes]) -> None:
-        self._stream = LZMAFile(raw)  # noqa: SIM115  (the raw file is its owner's)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Read as many decompressed bytes as there are and fit."""
-        try:
-            data = self._stream.read1(len(buffer))
-        except (EOFError, LZMAError) as error:
-            raise OSError(str(error)) from None
-        buffer[: len(data)] = data
-        return len(data)
-
-
 class TextFile:
     """A file being read: its decompressed bytes, its text, its documents.
 
@@ -162,11 +133,7 @@ class TextFile:
     def open(self) -> Iterator[IO[bytes]]:
         """Open the file as a stream of decompressed bytes, without a byte order mark."""
         with self.path.open("rb") as raw:
-            codec = COMPRESSIONS.get(self.path.suffix.lower())
-            stream: Any = raw
-            if codec:
-                opened = _XZ(raw) if codec == "xz" else pa.CompressedInputStream(raw, codec)
-                stream = BufferedReader(opened, _BLOCK)
+            stream: Any = decompressed(raw, self.path)
             if stream.peek(3)[:3] == _BOM:
                 self._start = len(stream.read(3))
             self._raw = raw
@@ -176,11 +143,17 @@ class TextFile:
         """Record how far into the file reading is, in bytes; by default where the file stands."""
         self.counts.bytes_read = self._before + (self._raw.tell() if position is None else position)
 
-    def lines(self) -> Iterator[tuple[int, int, bytes]]:
-        """Yield each line: its number from 1, the offset of its first byte, its bytes."""
+    def lines(self, *, are_parallel: bool = False) -> Iterator[tuple[int, int, bytes]]:
+        """Yield each line: its number from 1, the offset of its first byte, its bytes.
+
+        Args:
+            are_parallel: whether lines end at line feeds alone, as those of parallel text do;
+                else also at carriage returns.
+        """
         with self.open() as stream:
             start = 0
-            for number, line in enumerate(stream, 1):
+            lines = stream if are_parallel else (p for s in stream for p in s.splitlines(True))
+            for number, line in enumerate(lines, 1):
                 yield number, start, line
                 start += len(line)
                 if not number % 64:

@@ -33,8 +33,8 @@ from foreword.runs.provenance import read_state
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.runs.stages import Stage, unwatched
 from foreword.runs.trained_model import is_finished, open_run
+from foreword.tables.examples import Labelled
 from foreword.train import log
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.result import save_evaluation, save_network
 from foreword.tuning.run import TuneSettings, tune
 from foreword.tuning.strategies.frozen import Frozen

@@ -55,7 +55,7 @@ def read_lines(
     try:
         lines = [
             source.decode(line, f"{path}:{number}", start).strip()
-            for number, start, line in source.lines()
+            for number, start, line in source.lines(are_parallel=True)
         ]
     except OSError as error:
         reason = error.strerror or f"not readable ({error})"

@@ -28,7 +28,8 @@ from pathlib import Path
 import numpy as np
 
 from foreword import atomic
-from foreword.data.text_files import COMPRESSIONS, ReadCounts, ReadSettings, TextFile
+from foreword.compressed import COMPRESSIONS
+from foreword.data.text_files import ReadCounts, ReadSettings, TextFile
 from foreword.errors import UserError
 from foreword.ngrams.table import NgramTable, NgramTableHeader
 from foreword.types import Array

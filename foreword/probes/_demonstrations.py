@@ -10,9 +10,10 @@ import numpy as np
 
 from foreword.errors import UserError
 from foreword.probes._files import files_of, rows_of
-from foreword.tuning.labelled import Columns, example_of
-from foreword.tuning.table import chosen_columns, read_table
-from foreword.tuning.table_files import FORMATS
+from foreword.tables.columns import Columns, example_of
+from foreword.tables.files import IN_FOLDERS
+from foreword.tables.read import read_table
+from foreword.tables.table import chosen_columns
 
 WORDS = Path(__file__).parent / "data" / "english_french.jsonl"
 LONGEST = 99  # of the numbers to add
@@ -103,7 +104,7 @@ def _others(answer: str, among: Sequence[str], rng: np.random.Generator) -> tupl
 def _read(files: str) -> list[tuple[str, str]]:
     """Return the texts and labels of a table."""
     pairs = []
-    for file in files_of(files, "probe.files", FORMATS):
+    for file in files_of(files, "probe.files", IN_FOLDERS):
         table = read_table(file)
         columns = chosen_columns(table, [Columns(), Columns("sentence", "label")], {})
         for line, row in rows_of(table, (columns.text, columns.label)):

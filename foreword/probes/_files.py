@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from foreword.data.text_files import COMPRESSIONS
+from foreword.compressed import COMPRESSIONS
 from foreword.errors import UserError
-from foreword.tuning.table import ExampleTable, Row
+from foreword.tables.table import ExampleTable, Row
 
 Item = TypeVar("Item")
 
@@ -70,7 +70,7 @@ def rows_of(table: ExampleTable, required: Sequence[str] = ()) -> Iterator[Row]:
         if name not in table.columns:
             columns = ", ".join(table.columns)
             raise UserError(f"{table.path}: no column '{name}'; its columns: {columns}")
-    for line, row in table.rows():
+    for line, row in table.sound_rows():
         require_whole_characters(row, f"{table.path}:{line}")
         yield line, row
 

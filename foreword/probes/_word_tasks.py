@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foreword.tuning.conllu import TaggedSentence, WordProperty
+from foreword.tables.conllu import TaggedSentence, WordProperty
 from foreword.types import Array
 
 MOST: Mapping[WordProperty, int] = {"word": 50, "position": 20, "depth": 8}

@@ -15,10 +15,10 @@ from foreword.probes._files import evenly, files_of, rows_of
 from foreword.probes._scoring import score_groups
 from foreword.probes._suite import ALL, Answer, Question, Suite, best
 from foreword.ranges import CountOrZero
-from foreword.tuning import race
-from foreword.tuning.table import chosen_columns, read_table
-from foreword.tuning.table_files import FORMATS
-from foreword.tuning.tasks import choice
+from foreword.tables import choice, race
+from foreword.tables.files import IN_FOLDERS
+from foreword.tables.read import read_table
+from foreword.tables.table import chosen_columns
 from foreword.types import Array
 
 CONTEXT, QUESTION = "{context}", "{question}"
@@ -58,16 +58,17 @@ class Choice(Suite):
         Raises:
             UserError: there is no such file, or a row is not a question with options and an answer.
         """
-        task = choice.Choice()
         folder = Path(self.files).expanduser()
-        files = [folder] if race.is_folder(folder) else files_of(self.files, "probe.files", FORMATS)
+        files = (
+            [folder] if race.is_folder(folder) else files_of(self.files, "probe.files", IN_FOLDERS)
+        )
         questions: list[Question] = []
         for file in files:
             table = read_table(file)
-            columns = chosen_columns(table, task.columns, {})
+            columns = chosen_columns(table, choice.COLUMNS, {})
             of_file = []
             for line, row in rows_of(table, [columns.text]):
-                example = task.example(row, columns, f"{file}:{line}")
+                example = choice.choice_example(row, columns, f"{file}:{line}")
                 if example is None:
                     raise UserError(f"{file}:{line}: no question in {columns.text}")
                 if not example.label:

@@ -18,9 +18,9 @@ from foreword.probes._frequency import occurrences, training_text
 from foreword.probes._scoring import score_groups
 from foreword.probes._suite import Answer, Question, Suite, best
 from foreword.ranges import CountOrZero
-from foreword.tuning.labelled import text_of
-from foreword.tuning.table import read_table
-from foreword.tuning.table_files import FORMATS
+from foreword.tables.columns import text_of
+from foreword.tables.files import IN_FOLDERS
+from foreword.tables.read import read_table
 from foreword.types import Array
 
 DATA = Path(__file__).parent / "data"
@@ -73,7 +73,7 @@ class Cloze(Suite):
         """
         source = self.files or str(DATA / f"cloze_{self.language}.jsonl")
         kinds: dict[str, list[Question]] = {}
-        for file in files_of(source, "probe.files", FORMATS):
+        for file in files_of(source, "probe.files", IN_FOLDERS):
             for line, row in rows_of(read_table(file), (TEXT, ANSWER, ALTERNATIVES)):
                 kind = str(row.get(KIND) or file.name.partition(".")[0])
                 subset = f"{kind}: {row[GROUP]}" if self.by == "group" and row.get(GROUP) else kind

@@ -17,8 +17,9 @@ from foreword.probes._contract import FilePath
 from foreword.probes._files import evenly, rows_of
 from foreword.probes._suite import ALL, Answer, Question, Suite
 from foreword.ranges import CountOrZero
-from foreword.tuning.labelled import label_of, text_of
-from foreword.tuning.table import ExampleTable, read_table
+from foreword.tables.columns import label_of, text_of
+from foreword.tables.read import read_table
+from foreword.tables.table import ExampleTable
 from foreword.types import Array
 
 LABELS = ("0", "1")  # unacceptable, acceptable

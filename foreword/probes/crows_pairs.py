@@ -11,8 +11,8 @@ from foreword.probes._contract import FilePath
 from foreword.probes._files import evenly, file_of, rows_of
 from foreword.probes._suite import Question
 from foreword.ranges import CountOrZero
-from foreword.tuning.labelled import text_of
-from foreword.tuning.table import read_table
+from foreword.tables.columns import text_of
+from foreword.tables.read import read_table
 
 MORE, LESS, TYPE = "sent_more", "sent_less", "bias_type"  # columns
 

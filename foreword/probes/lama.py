@@ -15,9 +15,9 @@ from foreword.probes._contract import FilePath
 from foreword.probes._files import evenly, files_of, rows_of
 from foreword.probes._suite import Answer, Question, Suite
 from foreword.ranges import CountOrZero
-from foreword.tuning.labelled import text_of
-from foreword.tuning.table import read_table
-from foreword.tuning.table_files import FORMATS
+from foreword.tables.columns import text_of
+from foreword.tables.files import IN_FOLDERS
+from foreword.tables.read import read_table
 from foreword.types import Array
 
 BLANK, SENTENCES, ANSWER, RELATION = "[MASK]", "masked_sentences", "obj_label", "pred"
@@ -132,8 +132,8 @@ def _files(source: str) -> list[Path]:
     folder = Path(source).expanduser()
     if folder.is_dir():
         inner = sorted(path for path in folder.rglob("*.jsonl*") if path.is_file())
-        return inner or files_of(source, "probe.files", FORMATS)
-    return files_of(source, "probe.files", FORMATS)
+        return inner or files_of(source, "probe.files", IN_FOLDERS)
+    return files_of(source, "probe.files", IN_FOLDERS)
 
 
 def _sentence(row: Mapping[str, Any], where: str) -> str:

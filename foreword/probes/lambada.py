@@ -14,9 +14,9 @@ from foreword.probes._contract import FilePath
 from foreword.probes._files import evenly, files_of, rows_of
 from foreword.probes._suite import ALL, Answer, Question, Suite
 from foreword.ranges import CountOrZero
-from foreword.tuning.labelled import text_of
-from foreword.tuning.table import read_table
-from foreword.tuning.table_files import FORMATS
+from foreword.tables.columns import text_of
+from foreword.tables.files import IN_FOLDERS
+from foreword.tables.read import read_table
 from foreword.types import Array
 
 TEXT = "text"  # the column of passages
@@ -48,7 +48,7 @@ class Lambada(Suite):
             UserError: there is no such file, or a passage has fewer than two words.
         """
         questions = []
-        for file in files_of(self.files, "probe.files", FORMATS):
+        for file in files_of(self.files, "probe.files", IN_FOLDERS):
             for line, row in rows_of(read_table(file), [TEXT]):
                 text = text_of(row.get(TEXT), f"{file}:{line}").strip()
                 before, _, word = text.rpartition(" ")

@@ -14,8 +14,8 @@ from foreword.probes._files import evenly, files_of, rows_of
 from foreword.probes._scoring import score_groups
 from foreword.probes._suite import Answer, Question, Suite, best
 from foreword.ranges import CountOrZero
-from foreword.tuning.table import read_table
-from foreword.tuning.table_files import FORMATS
+from foreword.tables.files import IN_FOLDERS
+from foreword.tables.read import read_table
 
 GOOD, BAD, PARADIGM = "sentence_good", "sentence_bad", "UID"  # columns of BLiMP
 
@@ -52,7 +52,7 @@ class MinimalPairs(Suite):
             UserError: there is no such file, or a row lacks a sentence.
         """
         paradigms: dict[str, list[Question]] = {}
-        for file in files_of(self.files, "probe.files", FORMATS):
+        for file in files_of(self.files, "probe.files", IN_FOLDERS):
             for line, row in rows_of(read_table(file), (GOOD, BAD)):
                 good, bad = (str(row.get(column) or "") for column in (GOOD, BAD))
                 if not good.strip() or not bad.strip():

@@ -20,9 +20,9 @@ from foreword.probes._layers import by_layer, layer_order, require_layer
 from foreword.probes._marks import MAX_RUNS, run_style, title
 from foreword.probes._rank_correlation import rank_correlation
 from foreword.ranges import CountOrZero, Ranged
+from foreword.tables.columns import Columns, example_of
+from foreword.tables.read import read_table
 from foreword.text import words
-from foreword.tuning.labelled import Columns, example_of
-from foreword.tuning.table import read_table
 from foreword.types import Array
 
 
@@ -117,7 +117,7 @@ class SentenceSimilarity(Ranged):
                 hint = nearest(name, table.columns)
                 raise UserError(f"probe.{setting}: {table.path} has no column '{name}'{hint}")
         pairs = []
-        for line, row in table.rows():
+        for line, row in table.sound_rows():
             source = table.source_of(line)
             example = example_of(row, Columns(self.text, self.label, self.pair), source)
             if example is None or not example.label or example.pair is None:

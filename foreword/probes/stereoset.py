@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from foreword import stored
 from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, method_of
 from foreword.evaluation.prompting import PromptedModel
@@ -18,6 +18,7 @@ from foreword.probes._files import evenly, file_of, require_whole_characters
 from foreword.probes._scoring import score_groups
 from foreword.probes._suite import Answer, Question, Suite, best
 from foreword.ranges import CountOrZero
+from foreword.tables.files import read_json
 from foreword.types import Array
 
 LABELS = ("stereotype", "anti-stereotype", "unrelated")
@@ -35,7 +36,7 @@ class Stereoset(Suite):
     is computed from these means.
 
     Attributes:
-        files: StereoSet's JSON file.
+        files: StereoSet's JSON file, or a list of its items.
         limit: number of items of each bias, evenly spaced; 0 for all.
 
     Reference: Nadeem et al. 2021. Limits: Blodgett et al. 2021.
@@ -59,21 +60,12 @@ class Stereoset(Suite):
             UserError: the file is not StereoSet's.
         """
         file = file_of(self.files, "probe.files")
-        data = stored.read(file, is_foreign=True).get("data")
-        if not isinstance(data, Mapping):
-            raise UserError(
-                f"{file}: expected StereoSet's layout: data, with {' and '.join(FORMS)}"
-            )
         biases: dict[str, list[Question]] = {}
-        for form in FORMS:
-            items = data.get(form, [])
-            if not isinstance(items, list):
-                raise UserError(f"{file}: {form}: expected a list of items")
-            for number, item in enumerate(items, 1):
-                where = f"{file}: {form} item {number}"
-                require_whole_characters(item, where)
-                question = _question(item, form, where)
-                biases.setdefault(question.subset, []).append(question)
+        for form, number, item in _items(file):
+            where = f"{file}: {form} item {number}"
+            require_whole_characters(item, where)
+            question = _question(item, form, where)
+            biases.setdefault(question.subset, []).append(question)
         if not biases:
             raise UserError(f"{file}: no items in it")
         return [q for of_bias in biases.values() for q in evenly(of_bias, self.limit)]
@@ -107,6 +99,29 @@ class Stereoset(Suite):
         stereotype, reads = (float(column.mean()) for column in values.T)
         icat = reads * min(stereotype, 1 - stereotype) / 0.5
         return {"language_model": reads, "icat": icat}
+
+
+def _items(file: Path) -> Iterator[tuple[str, int, Any]]:
+    """Yield the form, the number and the content of each item of a file.
+
+    Raises:
+        UserError: it has another layout.
+    """
+    content = read_json(file)
+    if isinstance(content, list):  # in one sentence, there is a BLANK to fill
+        for number, item in enumerate(content, 1):
+            context = item.get("context") if isinstance(item, Mapping) else None
+            yield FORMS[isinstance(context, str) and "BLANK" not in context], number, item
+        return
+    data = content.get("data") if isinstance(content, Mapping) else None
+    lists = [data.get(form, []) if isinstance(data, Mapping) else None for form in FORMS]
+    if not all(isinstance(each, list) for each in lists):
+        raise UserError(
+            f"{file}: expected StereoSet's layout, data with lists {' and '.join(FORMS)}, or one "
+            "list of its items"
+        )
+    for form, items in zip(FORMS, lists, strict=True):
+        yield from ((form, number, item) for number, item in enumerate(items or [], 1))
 
 
 def _question(item: Any, form: str, where: str) -> Question:

@@ -32,7 +32,7 @@ from foreword.probes._word_tasks import (
     word_task,
 )
 from foreword.ranges import CountOrZero, Ranged
-from foreword.tuning.conllu import TaggedSentence, WordProperty, read_conllu
+from foreword.tables.conllu import TaggedSentence, WordProperty, read_conllu
 from foreword.types import Array
 
 EVERY = 10  # every tenth training sentence is held out to choose the layer on

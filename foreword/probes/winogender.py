@@ -17,8 +17,8 @@ from foreword.probes._files import rows_of
 from foreword.probes._rank_correlation import ranks
 from foreword.probes._scoring import score_groups
 from foreword.probes._suite import ALL, Answer, Question, Suite
-from foreword.tuning.labelled import text_of
-from foreword.tuning.table import read_table
+from foreword.tables.columns import text_of
+from foreword.tables.read import read_table
 from foreword.types import Array
 
 SENTENCES, STATISTICS = "all_sentences.tsv", "occupations-stats.tsv"

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from foreword.nn.dropout import seeded
 from foreword.nn.model import neural
 from foreword.runs.trained_model import TrainedModel
+from foreword.tables.examples import Labelled
 from foreword.testing.models import tiny_model
 from foreword.testing.tokenizers import SENTENCES
 from foreword.train.optimizers.adamw import AdamW
 from foreword.tuning.input_template import template_of
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.model_settings import adapted
 from foreword.tuning.network import HeadNetwork, Network
 from foreword.tuning.rows import PooledBatch, PooledExamples

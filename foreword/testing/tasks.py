@@ -14,10 +14,10 @@ import torch
 from foreword import config, kinds
 from foreword.errors import UserError
 from foreword.runs.trained_model import TrainedModel
+from foreword.tables.examples import Labelled
 from foreword.testing.models import tiny_model
 from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.input_template import template_of
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.result import RUN_COLUMNS
 from foreword.tuning.run import tune
 from foreword.tuning.strategies.full import Full

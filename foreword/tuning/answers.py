@@ -22,7 +22,7 @@ from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Model, NeuralBackbone
 from foreword.tuning.answer_form import AnswerForm
-from foreword.tuning.examples import EncodedTexts
+from foreword.tuning.encoded import EncodedTexts
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import Network
 from foreword.tuning.rows import WIDTH, PackedExamples, PooledBatch

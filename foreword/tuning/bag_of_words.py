@@ -15,9 +15,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
+from foreword.tables.examples import Labelled
 from foreword.text.words import is_unspaced, split
 from foreword.tuning.drawing import Drawn
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.tasks._contract import Task
 from foreword.types import Array
 

@@ -11,10 +11,11 @@ import numpy as np
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.starts import Start
 from foreword.ranges import Count
+from foreword.tables.chat import USER, of_text
+from foreword.tables.examples import Labelled
 from foreword.text.special import EOS
-from foreword.tuning.conversations import SPECIAL_TOKENS, USER, ChatTokens, jinja, of_text
+from foreword.tuning.conversations import SPECIAL_TOKENS, ChatTokens, jinja
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.writing import WritingTask
 from foreword.types import Array
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from foreword.data.rng import permute
 from foreword.errors import UserError
-from foreword.tuning.examples import LabelledTexts
-from foreword.tuning.labelled import Labelled
+from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tuning.tasks._contract import Task
 from foreword.types import Array
 

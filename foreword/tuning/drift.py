@@ -25,9 +25,9 @@ from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel
+from foreword.tables.examples import Labelled
 from foreword.tuning.answer_form import AnswerForm
 from foreword.tuning.encoding import added_tokens
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.model_settings import adapted
 from foreword.tuning.network import Network
 from foreword.tuning.predict import TunedModel

@@ -13,14 +13,14 @@ from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel
+from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.answers import AnswerExamples
 from foreword.tuning.backbone_dropout import has_dropout, with_dropout
 from foreword.tuning.drawing import Drawn, draw
-from foreword.tuning.examples import first_inputs
+from foreword.tuning.encoded import first_inputs
 from foreword.tuning.fine_tuner import TuneData, TuneSettings, scored_outputs
 from foreword.tuning.input_template import InputTemplate, missing_special_tokens, template_of
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.rows import PackedExamples, PooledExamples
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import Task, Whole

@@ -12,7 +12,7 @@ import torch
 
 from foreword.errors import UserError
 from foreword.interop import check_logits
-from foreword.tuning.examples import LabelledTexts
+from foreword.tables.examples import LabelledTexts
 from foreword.tuning.predict import TunedModel
 from foreword.tuning.tasks._contract import EncodedExample, ExampleOutputs
 from foreword.types import Array

@@ -9,8 +9,8 @@ from typing import Any
 
 from foreword import config, kinds, stored
 from foreword.runs.trained_model import TrainedModel
+from foreword.tables.examples import Labelled
 from foreword.train import tensor_files
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.result import SCORES, VERSION
 from foreword.tuning.tasks._contract import Task
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from foreword.errors import UserError
+from foreword.tables.examples import Labelled, batched
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.examples import EncodedTexts, batched
+from foreword.tuning.encoded import EncodedTexts
 from foreword.tuning.headed import HeadedTask
 from foreword.tuning.input_template import REDUCED, InputTemplate, Pooling
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.tasks._contract import EncodedExample, Reduction
 
 

@@ -16,10 +16,12 @@ from foreword.errors import UserError
 from foreword.nn.model import neural
 from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import read_recipe
+from foreword.tables.columns import PREDICTION
+from foreword.tables.examples import LabelledTexts
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.checkpoint import load_weights
 from foreword.train.device import choose_device, choose_precision
-from foreword.tuning.examples import LabelledTexts, by_example, cut_count, output_counts
+from foreword.tuning.encoded import by_example, cut_count, output_counts
 from foreword.tuning.fine_tuner import predict
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import HeadNetwork, Network
@@ -32,13 +34,7 @@ from foreword.tuning.predictor import (
 )
 from foreword.tuning.result import KIND, VERSION
 from foreword.tuning.rows import PooledExamples
-from foreword.tuning.tasks._contract import (
-    PREDICTION,
-    PROBABILITY,
-    EncodedExample,
-    ExampleOutputs,
-    Task,
-)
+from foreword.tuning.tasks._contract import PROBABILITY, EncodedExample, ExampleOutputs, Task
 from foreword.types import Array
 
 FILES = (FILE, "recipe.toml", "weights.safetensors", "tokenizer/tokenizer.json")

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from foreword.errors import UserError
-from foreword.tuning.examples import LabelledTexts
-from foreword.tuning.labelled import Columns, Labelled
+from foreword.tables.columns import PREDICTION, Columns
+from foreword.tables.examples import Labelled, LabelledTexts
+from foreword.tables.table import BadRows, ExampleTable, require_columns
+from foreword.tables.write import SourcedRow, WriteRows
 from foreword.tuning.predictor import Predictor
 from foreword.tuning.rows import WINDOW
-from foreword.tuning.table import ExampleTable, require_columns
-from foreword.tuning.table_writing import SourcedRow, WriteRows
-from foreword.tuning.tasks._contract import PREDICTION, PROBABILITY
+from foreword.tuning.tasks._contract import PROBABILITY
 
 SHOWN = 3  # rows without text that are named
 
@@ -26,11 +26,13 @@ class HowToPredict:
 
     Attributes:
         columns: which columns hold the texts.
+        bad: judges rows that are wrong, which keep their place without an answer.
         prefix: the task prefix; None for the one of training.
         probabilities: whether there is a column for the probability of each label.
     """
 
     columns: Columns
+    bad: BadRows
     prefix: str | None = None
     probabilities: bool = False
 
@@ -78,15 +80,11 @@ def count_rows(model: Predictor, table: ExampleTable, how: HowToPredict) -> int 
     """Count the rows by reading all; None for a stream, which can be read only once.
 
     Raises:
-        UserError: a row is broken.
+        UserError: too many rows are wrong.
     """
     if table.is_stream:
         return None
-    number = 0
-    for line, row in table.rows():
-        model.task.reader(row, how.columns, table.source_of(line))
-        number += 1
-    return number
+    return sum(1 for _ in how.bad.examples(table, table.rows(), how.columns, model.task.reader))
 
 
 def predict_table(
@@ -126,10 +124,8 @@ def _answered(
 ) -> Iterator[SourcedRow]:
     """Yield rows with their answers, and count them."""
     sources = [table.source_of(line) for line, _ in rows]
-    examples = [
-        model.task.reader(row, how.columns, source)
-        for (_, row), source in zip(rows, sources, strict=True)
-    ]
+    again = BadRows(0.0 if table.is_stream else 1.0)  # `count_rows` has judged the others
+    examples = list(again.examples(table, rows, how.columns, model.task.reader))
     predicted = counts.rows
 
     def done(number: int) -> None:
@@ -155,7 +151,9 @@ def _answered(
     for (_, row), example, source in zip(rows, examples, sources, strict=True):
         answer = none if example is None else next(answer_rows)
         counts.rows += 1
-        if example is None:
+        if source in again.sources:
+            pass  # counted and named already
+        elif example is None:
             counts.empty += 1
             counts.empty_sources += [source] * (len(counts.empty_sources) < SHOWN)
         elif PROBABILITY in answer:

@@ -12,11 +12,11 @@ import numpy as np
 from foreword import config, kinds, plugins, stored
 from foreword.errors import UserError
 from foreword.runs.recipe import Recipe
-from foreword.tuning.examples import LabelledTexts
-from foreword.tuning.given_tables import texts_or_table
+from foreword.tables.columns import Columns
+from foreword.tables.examples import Labelled, LabelledTexts
+from foreword.tables.given import texts_or_table
+from foreword.tables.table import require_columns
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.labelled import Columns, Labelled
-from foreword.tuning.table import require_columns
 from foreword.tuning.task_mixture import with_prefix
 from foreword.tuning.tasks._contract import Task
 from foreword.types import Array
@@ -71,7 +71,7 @@ class TunedOn:
         )
         require_columns(table, columns)
         self.require_form(is_pair=bool(columns.pair))
-        read = [task.reader(row, columns, table.source_of(n)) for n, row in table.rows()]
+        read = [task.reader(row, columns, table.source_of(n)) for n, row in table.sound_rows()]
         has_text = np.array([example is not None for example in read], bool)
         return GivenTexts(
             LabelledTexts.of(self.with_prefix(e, None) for e in read if e is not None), has_text

@@ -11,10 +11,9 @@ from typing import Any, Literal
 from foreword import config
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.runs.trained_model import TrainedModel
+from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tuning.drawing import draw, hold_out
-from foreword.tuning.examples import LabelledTexts
 from foreword.tuning.fine_tuner import TuneSettings
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.result import TuneResult, as_gain, chosen_metric, metric_name
 from foreword.tuning.seeds import ReportProgress
 from foreword.tuning.tasks._contract import Task

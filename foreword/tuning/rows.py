@@ -20,7 +20,7 @@ from foreword.layouts.decoder import next_token
 from foreword.layouts.encoder import document_mask
 from foreword.nn.masks import CausalMask
 from foreword.train.feed import count_tokens
-from foreword.tuning.examples import first_inputs
+from foreword.tuning.encoded import first_inputs
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import Network
 from foreword.tuning.tasks._contract import EncodedExample, Whole

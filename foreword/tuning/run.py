@@ -14,12 +14,12 @@ from foreword.config import to_table
 from foreword.errors import UserError
 from foreword.nn.model import neural_settings
 from foreword.runs.trained_model import TrainedModel
+from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tuning.bag_of_words import bags_of_words
+from foreword.tuning.encoded import cut_count, cut_warning, first_inputs
 from foreword.tuning.encoding import TuningExamples, draw_and_encode
-from foreword.tuning.examples import LabelledTexts, cut_count, cut_warning, first_inputs
 from foreword.tuning.features import fits_in_memory
 from foreword.tuning.fine_tuner import TuneData, TuneSettings, scored_outputs
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.model_settings import recipe_for
 from foreword.tuning.network import Network, shares_parameters
 from foreword.tuning.result import Row, TuneResult, chosen_metric, summarise, with_words

@@ -11,11 +11,11 @@ import numpy as np
 
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
+from foreword.tables.examples import Labelled
 from foreword.tuning.answers import AnswerExamples
+from foreword.tuning.encoded import first_inputs, output_counts
 from foreword.tuning.encoding import scoring_examples
-from foreword.tuning.examples import first_inputs, output_counts
 from foreword.tuning.fine_tuner import scored_outputs
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.network import Network
 from foreword.tuning.predict import TunedModel
 from foreword.tuning.rows import PooledExamples

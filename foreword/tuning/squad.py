@@ -1,5 +1,4 @@
-"""SQuAD's answers: as its files have them, their scores by its official scripts, and the threshold
-for answering nothing."""
+"""The scores of answers by SQuAD's official scripts, and the threshold for answering nothing."""
 
 from __future__ import annotations
 
@@ -7,14 +6,10 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from foreword.errors import UserError
 from foreword.text import words
-from foreword.tuning.labelled import Columns
 
-PASSAGE = Columns("context", "answers", "question")  # of questions about passages
 ARTICLES = re.compile(rf"\b(a|an|the)\b(?![{words.MARKS}])")
 # SQuAD's, which goes; and that of other scripts, some of which stands between words. What English
 # has beyond ASCII (U+2000 on) stays, as in SQuAD's script.
@@ -26,33 +21,6 @@ PUNCTUATION: dict[int, str | None] = {
         if unicodedata.category(chr(code))[0] == "P"
     },
 }
-
-
-def read_answers(
-    cell: Any, fields: Mapping[str, Callable[[Any], Any]], source: str
-) -> list[tuple[Any, ...]]:
-    """Return fields of the answers in a cell: a list of tables, or a table of lists.
-
-    Args:
-        cell: the cell of a table.
-        fields: what makes a value of each field that is read, by its name.
-        source: where the row came from, for messages.
-
-    Raises:
-        UserError: it is neither, or a field is missing.
-    """
-    try:
-        if isinstance(cell, Mapping):
-            rows = list(zip(*(cell[name] for name in fields), strict=True))
-        else:
-            rows = [tuple(answer[name] for name in fields) for answer in cell]
-        return [
-            tuple(make(value) for make, value in zip(fields.values(), row, strict=True))
-            for row in rows
-        ]
-    except (TypeError, KeyError, ValueError):
-        names = " and ".join(f"'{name}'" for name in fields)
-        raise UserError(f"{source}: expected answers with {names}, got {cell!r:.60}") from None
 
 
 def normalised(answer: str) -> str:

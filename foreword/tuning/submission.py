@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from foreword import atomic
-from foreword.tuning.examples import LabelledTexts
+from foreword.tables.columns import PREDICTION
+from foreword.tables.examples import LabelledTexts
 from foreword.tuning.predictor import Predictor
 from foreword.tuning.suite import SuiteTask
 from foreword.tuning.suite_files import read_unlabelled
-from foreword.tuning.tasks._contract import PREDICTION
 
 HEADER = "index\tprediction\n"
 

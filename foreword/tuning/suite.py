@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from foreword import config
-from foreword.data.text_files import COMPRESSIONS
+from foreword.compressed import COMPRESSIONS
 from foreword.errors import UserError, nearest
 from foreword.kinds import part
 from foreword.ranges import LearningRate, Ranged
-from foreword.tuning.labelled import Columns
-from foreword.tuning.table_files import FORMATS
+from foreword.tables.columns import Columns
+from foreword.tables.files import FORMATS
 from foreword.tuning.tasks._contract import Task
 
 TEXT_ENDINGS = (*FORMATS, ".txt")  # of the files of a suite; `.txt` is read as `.tsv`

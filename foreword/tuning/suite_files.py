@@ -9,30 +9,38 @@ from pathlib import Path
 from typing import Any
 
 from foreword.errors import UserError
-from foreword.tuning.examples import LabelledTexts
-from foreword.tuning.labelled import Columns, Labelled
+from foreword.tables.columns import Columns
+from foreword.tables.examples import Labelled, LabelledTexts
+from foreword.tables.files import SEPARATED, format_of
+from foreword.tables.read import read_table
+from foreword.tables.table import BadRows, ExampleTable, labelled
 from foreword.tuning.suite import SuiteTask
-from foreword.tuning.table import ExampleTable, labelled, read_table
-from foreword.tuning.table_files import SEPARATED, format_of
 
 TEXT_FORMATS = {".txt": ".tsv"}
 INDICES = ("index", "id", "idx")  # columns with the number of an example
 NO_LABEL = ("-1", "-")  # of rows that annotators did not agree on, or of test files
 
 
-def read_examples(task: SuiteTask, files: Sequence[Path]) -> tuple[LabelledTexts, int, Columns]:
+def read_examples(
+    task: SuiteTask, files: Sequence[Path], bad: BadRows | None = None
+) -> tuple[LabelledTexts, int, Columns]:
     """Return the examples of files, how many rows were skipped, and the columns of the first.
 
+    Args:
+        task: the task.
+        files: the files.
+        bad: judges rows that are wrong; by default the first is refused.
+
     Raises:
-        UserError: a file cannot be read, lacks a column, has a label of no class or a number out of
-            range, or has no example.
+        UserError: a file cannot be read, lacks a column, has no example, or has too many rows that
+            are wrong, as with a label of no class or a number out of range.
     """
     parts: list[LabelledTexts] = []
     skipped, used = 0, []
     for file in files:
         table = _table(task, file)
         used.append(_columns(task, table, needs_label=True))
-        examples, without = labelled(table, used[-1], partial(_read, task))
+        examples, without = labelled(table, used[-1], partial(_read, task), bad=bad)
         parts.append(examples)
         skipped += without
     joined = LabelledTexts.of(example for part in parts for example in part)
@@ -52,7 +60,7 @@ def read_unlabelled(
         table = _table(task, file)
         columns = replace(_columns(task, table, needs_label=False), label="")
         index = next((name for name in INDICES if name in table.columns), None)
-        for line, row in table.rows():
+        for line, row in table.sound_rows():
             cell = row.get(index) if index else None
             name = str(number if cell in (None, "") else cell)
             yield name, task.task.reader(row, columns, table.source_of(line))

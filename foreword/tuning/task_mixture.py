@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from foreword.errors import UserError
-from foreword.tuning.examples import LabelledTexts
-from foreword.tuning.labelled import Labelled
+from foreword.tables.examples import Labelled, LabelledTexts
 
 
 def with_prefix(example: Labelled, prefix: str) -> Labelled:

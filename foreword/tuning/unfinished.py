@@ -18,10 +18,10 @@ from safetensors.torch import save_file
 from foreword import atomic, config, kinds, manifest, stored
 from foreword.errors import UserError
 from foreword.runs.trained_model import TrainedModel
+from foreword.tables.examples import Labelled
 from foreword.train.checkpoint import load_weights, weights_of
 from foreword.tuning.fine_tuner import SeedResult, TuneSettings
 from foreword.tuning.finished import request_digest
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.network import Network
 from foreword.tuning.result import VERSION
 from foreword.tuning.tasks._contract import Task

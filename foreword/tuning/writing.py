@@ -10,8 +10,8 @@ from torch import Tensor
 
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.starts import Start
+from foreword.tables.examples import Labelled
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.tasks._contract import Task
 from foreword.types import Loss
 

@@ -14,11 +14,11 @@ from foreword.evaluation.decoding import decode, stops_of, text_of
 from foreword.evaluation.loaded import LoadedModel
 from foreword.evaluation.sampling import GREEDY
 from foreword.runs.trained_model import TrainedModel, open_run
-from foreword.tuning.examples import LabelledTexts
+from foreword.tables.columns import PREDICTION
+from foreword.tables.examples import LabelledTexts
 from foreword.tuning.predict import TunedModel, load_tuned
 from foreword.tuning.predictor import Answers, TunedTask, is_tuned
 from foreword.tuning.rows import CHUNK
-from foreword.tuning.tasks._contract import PREDICTION
 from foreword.tuning.writing import WritingTask
 
 

@@ -22,11 +22,12 @@ from foreword.data.read_documents import find_files
 from foreword.errors import UserError
 from foreword.report.page import write_page
 from foreword.runs.trained_model import open_run
+from foreword.tables.columns import Columns
+from foreword.tables.examples import Labelled, overlap_note
+from foreword.tables.read import read_table
+from foreword.tables.table import labelled
 from foreword.tuning import result as results
-from foreword.tuning.examples import overlap_note
-from foreword.tuning.labelled import Columns, Labelled
 from foreword.tuning.predict import load_tuned
-from foreword.tuning.table import labelled, read_table
 from foreword.tuning.tasks.classify import Classify
 from tests.train import runs
 

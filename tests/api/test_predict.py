@@ -21,10 +21,10 @@ from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.evaluation.decoding import generate
 from foreword.evaluation.sampling import Sampling
+from foreword.tables.read import read_table
 from foreword.tuning import predict_table
 from foreword.tuning import rows as packed_rows
 from foreword.tuning.predict import TunedModel
-from foreword.tuning.table import read_table
 from foreword.tuning.written import TunedWriter
 from tests.frames import Frame, Series
 from tests.tuning.runs import make_run, reviews

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from foreword import kinds
+from foreword.tables.examples import Labelled
 from foreword.testing.tasks import BAD, GOOD, TASK_CHECKS, reviews
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.tasks._contract import Task
 
 

@@ -50,6 +50,17 @@ def test_compressed_text_reads_as_plain(tmp_path: Path, kind: str, end: str) -> 
     assert read(path, documents="line") == texts
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c"])
+def test_lines_end_at_line_feeds_and_carriage_returns_alone(
+    tmp_path: Path, end: str, mark: str
+) -> None:
+    texts = ["one", f"a{mark}b", "three"]
+    for name, lines in (("a.txt", texts), ("a.jsonl", [json.dumps({"text": t}) for t in texts])):
+        (tmp_path / name).write_bytes(f"\ufeff{end.join(lines)}".encode())
+        assert read(tmp_path / name, documents="line") == texts
+
+
 def test_members_of_a_compressed_file_are_all_read(tmp_path: Path) -> None:
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress(b"one\n") + gzip.compress(b"two\n"))

@@ -11,8 +11,8 @@ import torch
 from foreword.cli.main import run as command
 from foreword.interop import importing
 from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.tables.examples import Labelled
 from foreword.tuning.fine_tuner import TuneSettings
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.predict import load_tuned
 from foreword.tuning.result import TuneResult, save_network
 from foreword.tuning.run import tune, variants

@@ -13,10 +13,10 @@ from foreword.api.tune import tune
 from foreword.cli.main import run as command
 from foreword.runs.recipe import load_recipe
 from foreword.runs.trained_model import open_run
+from foreword.tables.examples import Labelled
 from foreword.text.tokenizers.word import Word
 from foreword.tuning.encoding import draw_and_encode
 from foreword.tuning.fine_tuner import TuneSettings
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks.chat import Chat

@@ -167,7 +167,7 @@ def test_bad_files_are_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="intrasentence item 1: expected id, bias_type"):
         Stereoset(str(broken)).questions()
     broken.write_text('{"data": {"intrasentence": 3}}', encoding="utf-8")
-    with pytest.raises(UserError, match="intrasentence: expected a list of items"):
+    with pytest.raises(UserError, match="data with lists intrasentence and intersentence, or"):
         Stereoset(str(broken)).questions()
     labels = ("stereotype", "anti-stereotype", "unrelated")
     empty = [{"gold_label": label, "sentence": " "} for label in labels]

@@ -20,8 +20,8 @@ from foreword.nn.positions.learned import Learned
 from foreword.probes._contract import Finding, ProbedModel
 from foreword.probes._word_tasks import ParsedSentences, control_task, word_task
 from foreword.probes.tagging import Tagging
+from foreword.tables.conllu import TaggedSentence, read_conllu
 from foreword.testing.models import tiny_model
-from foreword.tuning.conllu import TaggedSentence, read_conllu
 
 SENTENCE = """\
 # text = I don't see the cats, d'accord.

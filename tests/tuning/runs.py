@@ -8,9 +8,9 @@ from pathlib import Path
 from foreword import config, kinds
 from foreword.nn.init import initialise
 from foreword.runs.recipe import Recipe
+from foreword.tables.examples import Labelled
 from foreword.text.tokenizers.word import Word
 from foreword.train import checkpoint
-from foreword.tuning.labelled import Labelled
 
 GOOD = ["lovely", "fine", "warm", "bright"]
 BAD = ["awful", "cold", "dull", "grim"]

@@ -13,10 +13,10 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.tables.examples import Labelled
 from foreword.tuning.bag_of_words import bag_of_words, words_of
 from foreword.tuning.drawing import draw
 from foreword.tuning.example_batches import ExampleBatches
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.run import TuneSettings, tune, variants
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks.classify import Classify

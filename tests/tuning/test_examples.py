@@ -13,10 +13,12 @@ import pytest
 from pyarrow import parquet
 
 from foreword.errors import UserError
-from foreword.tuning.examples import AT_ONCE, EncodedTexts, LabelledTexts, Ragged, cut_count
-from foreword.tuning.labelled import Columns, Labelled
-from foreword.tuning.table import labelled, read_table
-from foreword.tuning.table_files import csv_lines
+from foreword.tables.columns import Columns
+from foreword.tables.examples import AT_ONCE, Labelled, LabelledTexts
+from foreword.tables.files import csv_lines
+from foreword.tables.read import read_table
+from foreword.tables.table import labelled
+from foreword.tuning.encoded import EncodedTexts, Ragged, cut_count
 from foreword.tuning.tasks._contract import EncodedExample
 
 MANY = [

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, cast
 import pytest
 
 from foreword.errors import TrainingStoppedError, UserError
+from foreword.tables.examples import Labelled
 from foreword.tuning.drawing import hold_out
 from foreword.tuning.fine_tuner import TuneSettings
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.rates import RateChoice, Rates, tune_at_best_rate
 from foreword.tuning.result import TuneResult
 from foreword.tuning.tasks.classify import Classify

@@ -11,9 +11,9 @@ from torch import Tensor
 from foreword.nn.feedforward import FeedForward
 from foreword.nn.masks import CausalMask, DocumentMask, FullMask
 from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.tables.examples import Labelled
 from foreword.tuning import rows
 from foreword.tuning.input_template import Pooling, template_of
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.network import Network
 from foreword.tuning.rows import PooledExamples, first_fit
 from foreword.tuning.starting_network import build_network

@@ -12,10 +12,10 @@ import torch
 from foreword.errors import NotFiniteError, TrainingStoppedError, UserError
 from foreword.models.word_vectors import WordVectors
 from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.tables.examples import Labelled
 from foreword.tuning.example_batches import shuffled_batches
 from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.input_template import template_of
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.network import HeadNetwork
 from foreword.tuning.result import TuneResult, as_json, save_network, summarise
 from foreword.tuning.run import tune, variants

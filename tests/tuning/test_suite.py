@@ -11,7 +11,8 @@ import pytest
 
 from foreword import config
 from foreword.errors import UserError
-from foreword.tuning.labelled import Columns, Labelled
+from foreword.tables.columns import Columns
+from foreword.tables.examples import Labelled
 from foreword.tuning.suite import (
     FoundFiles,
     Published,
@@ -139,7 +140,7 @@ def test_rows_of_qqp_with_a_broken_line_or_an_empty_question_are_counted(tmp_pat
         ("RTE", "\tentailment", "\tyes", r"train\.tsv:\d+: label 'yes'; RTE has: entailment, not"),
         ("SST-2", "\t1", "\t2", r"train\.tsv:\d+: label '2'; SST-2 has: 0, 1"),
         ("STS-B", "\t4.5", "\t5.5", r"train\.tsv:\d+: 5\.5 is out of range; STS-B has numbers fr"),
-        ("STS-B", "\t4.5", "\tnan", r"train\.tsv:\d+: nan is out of range"),
+        ("STS-B", "\t4.5", "\tnan", r"train\.tsv:\d+: 'nan' is not a number"),
         ("RTE", "sentence2", "second", r"RTE has the columns 'sentence1', 'sentence2', 'label'; t"),
         ("QNLI", "\tlabel", "\tgold", r"QNLI has the columns 'question', 'sentence', 'label'"),
         (

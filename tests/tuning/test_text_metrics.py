@@ -16,7 +16,8 @@ from foreword.api.tune import tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.runs.trained_model import open_run
-from foreword.tuning.labelled import Columns, Labelled
+from foreword.tables.columns import Columns
+from foreword.tables.examples import Labelled
 from foreword.tuning.tasks.text_to_text import TextToText, answers_of
 from foreword.tuning.text_metrics import share_known, text_scores, word_rules
 from tests.tuning.runs import make_run, reviews

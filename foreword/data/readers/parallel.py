@@ -8,8 +8,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import ClassVar
 
+from foreword.compressed import COMPRESSIONS
 from foreword.data.readers._contract import Reader
-from foreword.data.text_files import COMPRESSIONS, ReadCounts, ReadSettings, TextFile
+from foreword.data.text_files import ReadCounts, ReadSettings, TextFile
 from foreword.errors import UserError
 from foreword.types import Document
 
@@ -34,7 +35,8 @@ class Parallel(Reader):
         path, other = find_sides(source.path, source.settings)
         counts = ReadCounts()
         beside = TextFile(other, source.settings, counts)
-        for number, pair in enumerate(zip_longest(source.lines(), beside.lines()), 1):
+        sides = (file.lines(are_parallel=True) for file in (source, beside))
+        for number, pair in enumerate(zip_longest(*sides), 1):
             line, counterpart = pair
             if line is None or counterpart is None:
                 longer, shorter = (path, other) if counterpart is None else (other, path)

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from foreword import atomic
+from foreword.compressed import COMPRESSIONS
 from foreword.data.readers._contract import Reader
 from foreword.data.remote import is_url
-from foreword.data.text_files import COMPRESSIONS, TextFile
+from foreword.data.text_files import TextFile
 from foreword.errors import UserError
 from foreword.types import Document
 

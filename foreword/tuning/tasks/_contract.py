@@ -14,12 +14,13 @@ from torch import Tensor, nn
 
 from foreword.errors import UserError
 from foreword.ranges import Ranged
+from foreword.tables.columns import PREDICTION, Columns, ReadExample, example_of
+from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.labelled import Columns, Labelled, ReadExample, example_of
 from foreword.types import Array, Loss
 
-PREDICTION, PROBABILITY = "prediction", "probability"  # columns of answers
+PROBABILITY = "probability"  # the column beside the prediction
 Reduction = Literal["mean", "max"]
 Whole = Literal["input", "example", "batch"]
 

@@ -9,20 +9,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from foreword.tables.chat import ASSISTANT, USER, Message, of_text, read_messages, to_text
+from foreword.tables.columns import Columns, text_of
+from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.conversation_task import SOURCE_ENDS, ConversationTask
-from foreword.tuning.conversations import (
-    ASSISTANT,
-    USER,
-    ChatTokens,
-    Message,
-    of_text,
-    read_messages,
-    to_text,
-)
-from foreword.tuning.examples import EncodedTexts, Ragged
+from foreword.tuning.conversations import ChatTokens
+from foreword.tuning.encoded import EncodedTexts, Ragged
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.labelled import Columns, Labelled, text_of
 from foreword.tuning.tasks._contract import EncodedExample
 from foreword.types import Array
 

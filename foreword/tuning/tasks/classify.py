@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, matthews
 from torch import nn
 
 from foreword.errors import UserError
-from foreword.tuning.labelled import Labelled
+from foreword.tables.examples import Labelled
 from foreword.tuning.pooled import PooledTask
 from foreword.tuning.weighted import WeightedTask, short
 from foreword.types import Array

@@ -16,18 +16,12 @@ from torch.nn import functional as F
 
 from foreword.errors import UserError
 from foreword.ranges import Positive
+from foreword.tables.columns import PREDICTION, Columns
+from foreword.tables.examples import Labelled, LabelledTexts, batched
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.examples import EncodedTexts, LabelledTexts, batched
+from foreword.tuning.encoded import EncodedTexts
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.labelled import Columns, Labelled
-from foreword.tuning.tasks._contract import (
-    PREDICTION,
-    EncodedExample,
-    ExampleOutputs,
-    Task,
-    Whole,
-    shortest,
-)
+from foreword.tuning.tasks._contract import EncodedExample, ExampleOutputs, Task, Whole, shortest
 from foreword.types import Array, Loss
 
 WORDS = 1024  # counts of a bag of words, the baseline

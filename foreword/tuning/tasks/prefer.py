@@ -13,21 +13,22 @@ from torch.nn import functional as F
 
 from foreword.errors import UserError
 from foreword.ranges import Positive
-from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.conversation_task import SOURCE_ENDS, ConversationTask
-from foreword.tuning.conversations import (
+from foreword.tables.chat import (
     ASSISTANT,
     USER,
-    ChatTokens,
     Message,
     of_text,
     read_messages,
     read_turns,
     to_text,
 )
-from foreword.tuning.examples import EncodedTexts
+from foreword.tables.columns import Columns, text_of
+from foreword.tables.examples import Labelled
+from foreword.text.tokenizer import Tokenizer
+from foreword.tuning.conversation_task import SOURCE_ENDS, ConversationTask
+from foreword.tuning.conversations import ChatTokens
+from foreword.tuning.encoded import EncodedTexts
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.labelled import Columns, Labelled, text_of
 from foreword.tuning.tasks._contract import EncodedExample, Whole
 from foreword.types import Array, Loss
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.stats import pearsonr, spearmanr
 from torch import Tensor, nn
 
 from foreword.errors import UserError
-from foreword.tuning.labelled import Labelled
+from foreword.tables.columns import Columns, ReadExample, example_of
+from foreword.tables.examples import Labelled
 from foreword.tuning.pooled import PooledTask
 from foreword.types import Array, Loss
 
@@ -39,13 +41,37 @@ class Regress(PooledTask):
     lower_is_better: ClassVar[tuple[str, ...]] = ("rmse", "mae")
     not_shares: ClassVar[tuple[str, ...]] = ("rmse", "mae")
 
+    @property
+    def reader(self) -> ReadExample:
+        """What makes an example of a row: a text and a number."""
+        return self.example
+
+    def example(self, row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
+        """Return the example of a row, its number perhaps with a decimal comma.
+
+        Raises:
+            UserError: the label is not a number, or too large.
+        """
+        example = example_of(row, columns, source)
+        if example is not None and example.label:
+            _number(example)
+        return example
+
+    def notes(
+        self, train: Sequence[Labelled], dev: Sequence[Labelled], tokenizer: Tokenizer
+    ) -> list[str]:
+        """Return a note on how decimal commas are read."""
+        del tokenizer
+        comma = next((e.label for e in (*train, *dev) if "," in e.label), "")
+        return [f"labels with a comma are decimals: '{comma}' is {_plain(comma)}"] if comma else []
+
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
         """Return the least and the greatest number of the training examples.
 
         Raises:
-            UserError: a label is not a number, or too large, or all are equal.
+            UserError: decimals have points and commas, or all numbers are equal.
         """
-        numbers = [_number(example) for example in train]
+        numbers = _numbers(train)
         if not numbers or np.float32(min(numbers)) == np.float32(max(numbers)):
             what = f"all {len(train):,} are {numbers[0]:g}" if numbers else "there are none"
             raise UserError(f"the training examples need at least two numbers; {what}")
@@ -55,9 +81,9 @@ class Regress(PooledTask):
         """Return the number of each example, (examples,) float32.
 
         Raises:
-            UserError: a label is not a number, or too large.
+            UserError: decimals have points and commas.
         """
-        return np.asarray([_number(example) for example in examples], dtype=np.float32)
+        return np.asarray(_numbers(examples), dtype=np.float32)
 
     def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
         """Return dropout, a linear layer and the scale, (outputs, d_model) -> (outputs, 1)."""
@@ -108,9 +134,30 @@ class Scale(nn.Module):
         return self.middle + self.reach * x
 
 
+def _plain(label: str) -> str:
+    """Return a number with a decimal point in place of a comma."""
+    return label.replace(",", ".") if re.fullmatch(r"[+-]?\d*,\d+", label) else label
+
+
+def _numbers(examples: Sequence[Labelled]) -> list[float]:
+    """Return the number of each example.
+
+    Raises:
+        UserError: some decimals have a comma and some a point, so one of them may mean thousands.
+    """
+    forms = [next((e for e in examples if mark in e.label), None) for mark in (",", ".")]
+    comma, point = forms
+    if comma is not None and point is not None:
+        raise UserError(
+            f"{comma.source}: '{comma.label}' has a comma, and '{point.label}' in {point.source} a "
+            "point; write all decimals in one form"
+        )
+    return [_number(example) for example in examples]
+
+
 def _number(example: Labelled) -> float:
     try:
-        number = float(example.label)
+        number = float(_plain(example.label))
     except ValueError:
         number = math.nan
     if not math.isfinite(number):

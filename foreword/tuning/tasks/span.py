@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -16,22 +15,16 @@ from torch import Tensor, nn
 from foreword import stored
 from foreword.errors import UserError
 from foreword.ranges import Count, Signed
+from foreword.tables.columns import PREDICTION, Columns, text_of
+from foreword.tables.examples import Labelled, Repaired, batched
+from foreword.tables.squad import NEAR, PASSAGE, located, read_answers
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.examples import EncodedTexts, batched, by_example
+from foreword.tuning.encoded import EncodedTexts, by_example
 from foreword.tuning.group_loss import cross_entropy_over_groups
 from foreword.tuning.headed import HeadedTask
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.labelled import Columns, Labelled, text_of
-from foreword.tuning.squad import (
-    PASSAGE,
-    best_threshold,
-    exact_match,
-    f1,
-    read_answers,
-    right_answers,
-)
+from foreword.tuning.squad import best_threshold, exact_match, f1, right_answers
 from foreword.tuning.tasks._contract import (
-    PREDICTION,
     PROBABILITY,
     EncodedExample,
     ExampleOutputs,
@@ -76,7 +69,6 @@ class Span(HeadedTask):
     reads_tokens: ClassVar[bool] = True
     auto_class: ClassVar[str] = "QuestionAnswering"
     columns: ClassVar[tuple[Columns, ...]] = (PASSAGE,)
-    formats: ClassVar[Mapping[str, str]] = MappingProxyType({".json": ".json"})
 
     stride: Count | None = None
     max_answer: Count = 30
@@ -87,8 +79,11 @@ class Span(HeadedTask):
     def example(self, row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
         """Return the question of a row.
 
+        An answer that is a few characters beside its offset, or differs in its white space, is put
+        right; one that is elsewhere is scored but not trained on.
+
         Raises:
-            UserError: the question is empty, or an answer is not in the passage at its offset.
+            UserError: the question is empty, or no answer is in the passage near its offset.
         """
         context = text_of(row.get(columns.text), source)
         question = text_of(row.get(columns.pair), source).strip()
@@ -99,14 +94,18 @@ class Span(HeadedTask):
         label = ""
         if columns.label and row.get(columns.label) is not None:
             fields = {"text": str, "answer_start": int}
-            answers = read_answers(row[columns.label], fields, source)
-            for text, start in answers:
-                if not text or context[start : start + len(text)] != text or start < 0:
-                    raise UserError(
-                        f"{source}: the answer '{text}' is not in the passage at character "
-                        f"{start:,}"
-                    )
+            given = read_answers(row[columns.label], fields, source)
+            answers = [located(context, text, start) or (text, -1) for text, start in given]
+            answers.sort(key=lambda answer: answer[1] < 0)  # the first is trained on
+            if answers and answers[0][1] < 0:
+                (text, start), name = given[0], row.get("id")
+                raise UserError(
+                    f"{source}{f' ({name})' if name else ''}: the answer '{text}' is not in the "
+                    f"passage at character {start:,}, nor within {NEAR} of it"
+                )
             label = stored.to_json(answers)
+            if sorted(answers) != sorted(given):
+                return Repaired(context, label, question, source)
         return Labelled(context, label, question, source)
 
     def plain_texts(self, example: Labelled) -> list[tuple[str, ...]]:

@@ -16,15 +16,15 @@ from scipy.special import softmax
 from torch import nn
 
 from foreword.errors import UserError
+from foreword.tables.columns import PREDICTION, Columns, label_of, text_of
+from foreword.tables.conll import SPACE_AFTER
+from foreword.tables.examples import Labelled, batched
 from foreword.text import special
 from foreword.text.tokenizer import Tokenizer
+from foreword.tuning.encoded import EncodedTexts
 from foreword.tuning.entities import are_entity_labels, entity_scores
-from foreword.tuning.examples import EncodedTexts, batched
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.labelled import Columns, Labelled, label_of, text_of
-from foreword.tuning.sentence_files import SPACE_AFTER
 from foreword.tuning.tasks._contract import (
-    PREDICTION,
     PROBABILITY,
     EncodedExample,
     ExampleOutputs,
@@ -84,9 +84,10 @@ class Tag(WeightedTask):
         if not words:
             return None
         for number, word in enumerate(words, 1):
-            if not word or not word.strip():
+            if not word:
                 raise UserError(f"{source}: word {number} is empty")
-        tags = _items(row.get(columns.label), source) if columns.label else []
+        given = _items(row.get(columns.label), source) if columns.label else []
+        tags = [tag.strip() for tag in given]
         if tags and len(tags) != len(words):
             counts = f"words: {len(words):,}, labels: {len(tags):,}"
             raise UserError(f"{source}: as many labels as words are needed; {counts}")
@@ -275,7 +276,8 @@ class TagTargets(Sequence[Array]):
 def _items(cell: Any, source: str) -> list[str]:
     """Return the items of a list, or of a text split at spaces; "" for one that is missing."""
     if isinstance(cell, list | tuple | np.ndarray):
-        return [label_of(item, source).strip() for item in cell]
+        items = [label_of(item, source) for item in cell]
+        return [item.strip() or item for item in items]  # a word may be a space
     return text_of(cell, source).split()
 
 

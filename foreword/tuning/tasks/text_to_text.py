@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,21 +14,15 @@ from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.starts import Start
 from foreword.ranges import Count
+from foreword.tables.columns import Columns, ReadExample, example_of, label_of, text_of
+from foreword.tables.examples import Labelled, batched
+from foreword.tables.squad import PASSAGE, read_answers
 from foreword.text.sentences import split
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.answer_form import DECODER_TOKENS, AnswerForm
 from foreword.tuning.answers import WrittenTargets
-from foreword.tuning.examples import EncodedTexts, Ragged, batched
+from foreword.tuning.encoded import EncodedTexts, Ragged
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.labelled import (
-    Columns,
-    Labelled,
-    ReadExample,
-    example_of,
-    label_of,
-    text_of,
-)
-from foreword.tuning.squad import PASSAGE, read_answers
 from foreword.tuning.task_mixture import with_prefix
 from foreword.tuning.tasks._contract import EncodedExample, Task
 from foreword.tuning.text_metrics import SCORES, Metric, require, share_known, text_scores
@@ -91,7 +84,6 @@ class TextToText(WritingTask):
     continues: ClassVar[bool] = True
     decoder_tokens: ClassVar[tuple[str, ...]] = DECODER_TOKENS
     columns: ClassVar[tuple[Columns, ...]] = (Columns(), PASSAGE)
-    formats: ClassVar[Mapping[str, str]] = MappingProxyType({".json": ".json"})
     not_shares: ClassVar[tuple[str, ...]] = SCORES["bleu"]
 
     prefix: str = ""

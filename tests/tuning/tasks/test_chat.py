@@ -18,11 +18,13 @@ from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.tables.chat import Message, of_text
+from foreword.tables.columns import Columns
+from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.conversations import Message, jinja, of_text
+from foreword.tuning.conversations import jinja
 from foreword.tuning.encoding import added_tokens
 from foreword.tuning.input_template import InputTemplate, template_of
-from foreword.tuning.labelled import Columns, Labelled
 from foreword.tuning.predictor import TunedTask
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks.chat import Chat

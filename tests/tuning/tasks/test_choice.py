@@ -16,14 +16,16 @@ from foreword.api.tune import tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.runs.trained_model import open_run
+from foreword.tables.choice import question_of
+from foreword.tables.columns import Columns
+from foreword.tables.examples import Labelled
+from foreword.tables.table import chosen_columns
 from foreword.tuning import rows
 from foreword.tuning.input_template import template_of
-from foreword.tuning.labelled import Columns, Labelled
 from foreword.tuning.predict import load_tuned
 from foreword.tuning.rows import PooledExamples
 from foreword.tuning.starting_network import build_network
-from foreword.tuning.table import chosen_columns
-from foreword.tuning.tasks.choice import Choice, question_of
+from foreword.tuning.tasks.choice import Choice
 from tests.tuning.runs import BAD, GOOD, LAYOUTS, make_run, reviews
 
 COLUMNS = Columns("question", "answer", "options")
@@ -74,7 +76,8 @@ LAYOUT_ROWS = [
 
 @pytest.mark.parametrize("row", LAYOUT_ROWS, ids=lambda row: "-".join(row))
 def test_the_layouts_of_published_sets_are_read(row: dict[str, Any], tmp_path: Path) -> None:
-    from foreword.tuning.table import labelled, read_table
+    from foreword.tables.read import read_table
+    from foreword.tables.table import labelled
 
     table = read_table(write(tmp_path / "a.jsonl", [row]))
     (example,), _ = labelled(table, chosen_columns(table, Choice.columns, {}), Choice().reader)

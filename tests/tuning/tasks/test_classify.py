@@ -12,8 +12,8 @@ from sklearn import metrics
 
 from foreword.errors import UserError
 from foreword.runs.trained_model import open_run
+from foreword.tables.examples import Labelled
 from foreword.tuning.input_template import template_of
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.tasks.classify import Classify
 from tests.tuning.runs import make_run
 

@@ -20,14 +20,16 @@ from foreword.evaluation.prompting import PromptedModel
 from foreword.nn.masks import CausalMask
 from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.tables.chat import Message, of_text
+from foreword.tables.columns import Columns
+from foreword.tables.examples import Labelled
+from foreword.tables.read import read_table
+from foreword.tables.table import chosen_columns, labelled
 from foreword.tuning import encoding
-from foreword.tuning.conversations import Message, of_text
 from foreword.tuning.drawing import draw
 from foreword.tuning.fine_tuner import TuneData, scored_outputs
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.labelled import Columns, Labelled
 from foreword.tuning.starting_network import build_network
-from foreword.tuning.table import chosen_columns, labelled, read_table
 from foreword.tuning.tasks.prefer import Prefer
 from foreword.types import Batch, Example, Tokens
 from tests.tuning.runs import make_run

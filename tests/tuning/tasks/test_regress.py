@@ -12,8 +12,8 @@ from scipy import stats
 
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.runs.trained_model import open_run
+from foreword.tables.examples import Labelled
 from foreword.tuning.fine_tuner import TuneSettings
-from foreword.tuning.labelled import Labelled
 from foreword.tuning.predict import load_tuned
 from foreword.tuning.result import save_network
 from foreword.tuning.run import tune

@@ -14,8 +14,9 @@ from foreword.api.predict import predict
 from foreword.api.tune import tune
 from foreword.cli.main import run as command
 from foreword.runs.trained_model import open_run
+from foreword.tables.columns import Columns
+from foreword.tables.examples import Labelled
 from foreword.tuning.input_template import template_of
-from foreword.tuning.labelled import Columns, Labelled
 from foreword.tuning.predict import load_tuned
 from foreword.tuning.squad import best_threshold, exact_match, f1, right_answers
 from foreword.tuning.tasks.span import NO_ANSWER, Span
@@ -167,7 +168,10 @@ def test_predictions_are_written_as_the_official_script_reads_them(tmp_path: Pat
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"answers": [{"text": "cold", "answer_start": 0}]}, ":1: the answer 'cold' is not in the"),
+        (
+            {"answers": [{"text": "cold", "answer_start": 0}]},
+            ":1 (a): the answer 'cold' is not in",
+        ),
         ({"answers": [{"text": "warm"}]}, ":1: expected answers with 'text' and 'answer_start'"),
         ({"question": " "}, ":1: the question is empty"),
         ({"answers": []}, "the training examples need answers; no question has one"),
@@ -191,4 +195,4 @@ def test_a_file_of_another_layout_is_refused(
     file.write_text('{"rows": []}', encoding="utf-8")
     words = ["tune", str(run), "--task", "span", "--train", str(file), "--dev", str(file)]
     assert command([*words, "--device", "cpu"]) == 2
-    assert "question and answers: no 'data'" in capsys.readouterr().err
+    assert "neither a list of objects nor in SQuAD's layout" in capsys.readouterr().err

@@ -19,9 +19,10 @@ from foreword.api.tune import tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.runs.trained_model import open_run
+from foreword.tables.columns import Columns
+from foreword.tables.examples import Labelled
 from foreword.tuning.entities import entities, entity_scores
 from foreword.tuning.input_template import template_of
-from foreword.tuning.labelled import Columns, Labelled
 from foreword.tuning.predict import load_tuned
 from foreword.tuning.result import is_score
 from foreword.tuning.tasks.tag import Tag, TagTargets
@@ -88,7 +89,8 @@ def test_entities_begin_and_end_as_in_seqeval(
 
 
 def test_words_keep_their_spaces_and_words_without_a_label_are_not_scored(tmp_path: Path) -> None:
-    from foreword.tuning.table import labelled, read_table
+    from foreword.tables.read import read_table
+    from foreword.tables.table import labelled
 
     table = read_table(write(tmp_path / "a.conllu", CONLLU), formats=Tag.formats)
     assert table.usual == Columns("form", "upos")
@@ -128,7 +130,8 @@ def test_a_label_that_no_drawn_sentence_has_keeps_balanced_weights_finite() -> N
 
 
 def test_columns_of_words_are_read_with_comments_and_document_marks(tmp_path: Path) -> None:
-    from foreword.tuning.table import labelled, read_table
+    from foreword.tables.read import read_table
+    from foreword.tables.table import labelled
 
     for name in ("a.conll", "a.txt", "a.tsv"):
         table = read_table(write(tmp_path / name, CONLL), formats=Tag.formats)

@@ -18,10 +18,11 @@ from foreword.evaluation.decoding import generate
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import Sampling
 from foreword.runs.trained_model import open_run
+from foreword.tables.columns import Columns
+from foreword.tables.examples import Labelled
 from foreword.tuning.answers import AnswerExamples
 from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.input_template import template_of
-from foreword.tuning.labelled import Columns, Labelled
 from foreword.tuning.predict import load_tuned
 from foreword.tuning.result import save_network, score_cells
 from foreword.tuning.run import tune

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from foreword.errors import UserError
 from foreword.ranges import Positive
-from foreword.tuning.labelled import Labelled
+from foreword.tables.examples import Labelled
 from foreword.tuning.pooled import PooledTask
 from foreword.types import Array, Loss
 

@@ -13,7 +13,6 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,55 +21,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from foreword.errors import UserError
-from foreword.tuning import race
-from foreword.tuning.examples import AT_ONCE, LabelledTexts
-from foreword.tuning.labelled import Columns, Labelled, ReadExample, example_of
-from foreword.tuning.sentence_files import SPACE_AFTER, conll_sentences, conllu_sentences
-from foreword.tuning.squad import PASSAGE
-from foreword.tuning.table_files import (
+from foreword.tables import race, squad
+from foreword.tables.conll import SPACE_AFTER, conll_sentences, conllu_sentences
+from foreword.tables.examples import AT_ONCE
+from foreword.tables.files import (
     SEPARATED,
     Lines,
     csv_lines,
     format_of,
     opened,
+    read_json,
     text_lines,
     tsv_lines,
 )
+from foreword.tables.squad import PASSAGE
+from foreword.tables.table import BadRow, ExampleTable, NestedRow, Row, nested_names
 
 INT64 = range(-(1 << 63), 1 << 63)
-
-Row = tuple[int, dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class ExampleTable:
-    """The rows of a file or of a given object, with named columns.
-
-    Attributes:
-        path: the file; the argument's name for a given object.
-        columns: names of the columns, in order.
-        rows: returns an iterator over each row's line (row number in Parquet), from 1, and its
-            values by column; a broken row raises a UserError when it is read. Rows of a given
-            object are numbered from 0.
-        types: the Arrow type of each column.
-        is_stream: whether the rows can be read only once.
-        rows_of: like `rows`, of the columns it is given alone, where a format stores them apart.
-        is_given: whether it is an object given in Python, not a file.
-        usual: the columns that a format has by itself, whose names may also be given as numbers.
-    """
-
-    path: Path
-    columns: tuple[str, ...]
-    rows: Callable[[], Iterator[Row]]
-    types: Mapping[str, Any]
-    is_stream: bool = False
-    rows_of: Callable[[Sequence[str]], Iterator[Row]] | None = None
-    is_given: bool = False
-    usual: Columns | None = None
-
-    def source_of(self, number: int) -> str:
-        """Return where a row is, for messages: `train.tsv:17`, or `data[16]`."""
-        return f"{self.path}[{number}]" if self.is_given else f"{self.path}:{number}"
 
 
 def read_table(
@@ -108,122 +75,11 @@ def read_table(
     if kind == ".jsonl":
         return _jsonl(path)
     if kind == ".json":
-        return _squad(path)
+        return _json(path)
     if kind in (".conllu", ".conll"):
         return _sentences(path, kind)
     lines = partial(tsv_lines if kind == ".tsv" else csv_lines, path)
     return _separated(path, lines, columns, are_numbers=are_numbers, skips_broken=skips_broken)
-
-
-def chosen_columns(
-    table: ExampleTable, usual: Sequence[Columns], chosen: Mapping[str, str]
-) -> Columns:
-    """Return the columns of a table that hold text, label and second text.
-
-    Args:
-        table: the table.
-        usual: the columns that a task has unless the format has others; the first that the table
-            has, perhaps without a label, else the first.
-        chosen: the columns that the user named, by field of `Columns`; where the format names the
-            columns, a number counts them from 0.
-    """
-    if table.usual is None:
-        candidates = [replace(columns, **chosen) for columns in usual]
-        known = {"", *table.columns}
-        return next(
-            (c for c in candidates if known >= {c.text, c.pair, c.label}),
-            next((c for c in candidates if known >= {c.text, c.pair}), candidates[0]),
-        )
-    names = {
-        field: table.columns[int(name)]
-        if name.isdecimal() and int(name) < len(table.columns)
-        else name
-        for field, name in chosen.items()
-    }
-    return replace(table.usual, **names)
-
-
-def stream_of_lines(name: str, lines: Iterable[bytes]) -> ExampleTable:
-    """Return a table whose rows are the lines of a stream, in the column `text`.
-
-    Args:
-        name: name of the stream, for messages.
-        lines: read once.
-    """
-
-    def rows() -> Iterator[Row]:
-        for number, line in enumerate(lines, 1):
-            try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                byte = f"byte {error.start:,} of the line (0x{line[error.start]:02x})"
-                raise UserError(f"{name}:{number}: {byte} is not UTF-8; convert it") from None
-            yield number, {"text": text.rstrip("\r\n")}
-
-    return ExampleTable(Path(name), ("text",), rows, {"text": pa.string()}, is_stream=True)
-
-
-def require_columns(table: ExampleTable, columns: Columns) -> None:
-    """Check that a table has the columns.
-
-    Raises:
-        UserError: one is missing.
-    """
-    options = {"--text": columns.text, "--label": columns.label, "--pair": columns.pair}
-    options = {option: name for option, name in options.items() if name}
-    is_named = {name.isdecimal() for name in options.values()} == {False}
-    is_file = is_named and not table.is_given
-    hint = ", by number from 0 if the file has no header" if is_file else ""
-    for option, name in options.items():
-        if name not in table.columns:
-            raise UserError(
-                f"{table.path}: no column '{name}'; its columns: {', '.join(table.columns)}; "
-                f"choose one with {option}{hint} (in a grid: {option[2:]} = ...)"
-            )
-
-
-def labelled(
-    table: ExampleTable,
-    columns: Columns,
-    read: ReadExample = example_of,
-    *,
-    needs_label: bool = True,
-) -> tuple[LabelledTexts, int]:
-    """Return the examples of a table, and how many rows were skipped without text or label.
-
-    Args:
-        table: the table.
-        columns: which columns hold what.
-        read: makes an example of a row.
-        needs_label: whether rows without a label are skipped.
-
-    Raises:
-        UserError: a column is missing, a row is broken, or there is no example.
-    """
-    require_columns(table, columns)
-    skipped = 0
-
-    def complete_rows() -> Iterator[Labelled]:
-        nonlocal skipped
-        names = [name for name in (columns.text, columns.label, columns.pair) if name]
-        rows_of = table.rows_of if read is example_of else None  # another one may read any column
-        rows = table.rows() if rows_of is None else rows_of(list(dict.fromkeys(names)))
-        for line, row in rows:
-            source = table.source_of(line)
-            example = read(row, columns, source)
-            if example is None or (needs_label and not example.label):
-                skipped += 1
-            else:
-                yield example
-
-    examples = LabelledTexts.of(complete_rows())
-    if not examples:
-        needed = "both a text and a label" if needs_label else "text"
-        raise UserError(
-            f"{table.path}: no row has {needed}; rows in which something that the task reads is "
-            "empty are skipped"
-        )
-    return examples, skipped
 
 
 def _separated(
@@ -256,10 +112,11 @@ def _separated(
             elif skips_broken:
                 yield number, {}
             else:
-                raise UserError(
+                reason = (
                     f"{path}:{number}: {_columns(len(cells))}, and {_columns(len(names))} named"
                     f"{'' if columns else ' in the header'}: {', '.join(names)}"
                 )
+                yield number, BadRow(reason, dict(zip(names, cells, strict=False)))
 
     return ExampleTable(path, tuple(names), rows, dict.fromkeys(names, pa.string()))
 
@@ -276,17 +133,69 @@ def _jsonl(path: Path) -> ExampleTable:
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise UserError(f"{path}:{number}: not JSON: {error}") from None
-            if not isinstance(row, dict):
-                raise UserError(f"{path}:{number}: expected an object with named values")
-            yield number, row
+                yield number, BadRow(f"{path}:{number}: not JSON: {error}")
+            else:
+                yield number, _row(row, path, number)
 
+    return _objects(path, rows)
+
+
+def _json(path: Path) -> ExampleTable:
+    """Return a list of objects as a table, and a file in SQuAD's layout as one of questions.
+
+    A file of JSON lines, which some programs call `.json` too, is read as what it is.
+
+    Raises:
+        UserError: it is something else.
+    """
+    try:
+        data = read_json(path)
+    except UserError as error:
+        if "Extra data" in str(error):
+            return _jsonl(path)
+        raise
+    data = data.get("data", data) if isinstance(data, dict) else data
+    if squad.is_layout(data):
+        rows = squad.question_rows(data, str(path))
+        types = dict.fromkeys(squad.COLUMNS, pa.string())
+        return ExampleTable(path, squad.COLUMNS, lambda: enumerate(rows, 1), types, usual=PASSAGE)
+    if not isinstance(data, list):
+        raise UserError(
+            f"{path}: JSON, but neither a list of objects nor in SQuAD's layout; save the rows as "
+            "a list (pandas: orient='records')"
+        )
+
+    def objects() -> Iterator[Row]:
+        for number, row in enumerate(data, 1):
+            yield number, _row(row, path, number)
+
+    return _objects(path, objects)
+
+
+def _row(value: Any, path: Path, number: int) -> dict[str, Any]:
+    """Return a JSON object as a row."""
+    if isinstance(value, dict):
+        return NestedRow(value)
+    return BadRow(f"{path}:{number}: expected an object with named values")
+
+
+def _objects(path: Path, rows: Callable[[], Iterator[Row]]) -> ExampleTable:
+    """Return JSON objects as a table, whose columns are the names that any of them has.
+
+    Raises:
+        UserError: there is none.
+    """
     types: dict[str, set[str]] = {}
+    nested: set[str] = set()
+    first_bad = ""
     for _, row in rows():
+        first_bad = first_bad or (row.reason if isinstance(row, BadRow) else "")
         for name, value in row.items():
             types.setdefault(name, set()).add(_json_type(value))
+            if isinstance(value, dict):
+                nested.update(_names_within(name, value))
     if not types:
-        raise UserError(f"{path}: is empty")
+        raise UserError(first_bad or f"{path}: is empty")
     if types.keys() >= set(race.FIELDS[:3]):
         return _race(
             path,
@@ -294,7 +203,16 @@ def _jsonl(path: Path) -> ExampleTable:
                 race.article_questions(row, f"{path}:{number}") for number, row in rows()
             ),
         )
-    return ExampleTable(path, tuple(types), rows, {n: _arrow_type(t) for n, t in types.items()})
+    kinds = {n: _arrow_type(t) for n, t in types.items()}
+    return ExampleTable(path, tuple(types), rows, kinds, nested=frozenset(nested))
+
+
+def _names_within(name: str, table: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of the values in the tables of a cell."""
+    for key, value in table.items():
+        yield f"{name}.{key}"
+        if isinstance(value, dict):
+            yield from _names_within(f"{name}.{key}", value)
 
 
 def _json_type(value: Any) -> str:
@@ -320,51 +238,13 @@ def _race(path: Path, questions: Callable[[], Iterable[dict[str, Any]]]) -> Exam
     return ExampleTable(path, race.COLUMNS, lambda: enumerate(questions(), 1), types)
 
 
-def _squad(path: Path) -> ExampleTable:
-    """Return a file in SQuAD's layout as a table with a row for each question.
-
-    Raises:
-        UserError: it is something else.
-    """
-    try:
-        data = json.loads("".join(text_lines(path)))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not JSON: {error}") from None
-    try:
-        questions = [
-            (article.get("title"), paragraph["context"], qa)
-            for article in data["data"]
-            for paragraph in article["paragraphs"]
-            for qa in paragraph["qas"]
-        ]
-        rows = [
-            {"id": qa["id"], "title": title, "context": context, "question": qa["question"]}
-            | {"answers": qa.get("answers")}
-            for title, context, qa in questions
-        ]
-    except (TypeError, KeyError, AttributeError) as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else "a list or a table is missing"
-        raise UserError(
-            f"{path}: JSON, but not in SQuAD's layout, data > paragraphs > context and qas > id, "
-            f"question and answers: {reason}"
-        ) from None
-    if not rows:
-        raise UserError(f"{path}: no question in it")
-    types = dict.fromkeys(rows[0], pa.string())
-    return ExampleTable(path, tuple(types), lambda: enumerate(rows, 1), types, usual=PASSAGE)
-
-
 def _sentences(path: Path, kind: str) -> ExampleTable:
     """Return a file of sentences as a table, with a row for each and a list in each column."""
     read = conllu_sentences(path) if kind == ".conllu" else conll_sentences(path)
 
-    def rows() -> Iterator[Row]:
-        for sentence in read.sentences():
-            yield sentence.line, sentence.columns
-
     types = {name: pa.list_(pa.string()) for name in read.names}
     types |= {SPACE_AFTER: pa.list_(pa.bool_())} if SPACE_AFTER in types else {}
-    return ExampleTable(path, read.names, rows, types, usual=read.usual)
+    return ExampleTable(path, read.names, read.sentences, types, usual=read.usual)
 
 
 def _parquet(path: Path) -> ExampleTable:
@@ -376,13 +256,14 @@ def _parquet(path: Path) -> ExampleTable:
         with _parquet_file(path) as file:
             for batch in file.iter_batches(AT_ONCE, columns=names):
                 try:
-                    yield from enumerate(batch.to_pylist(), number)
+                    yield from enumerate(map(NestedRow, batch.to_pylist()), number)
                 except UnicodeDecodeError:
                     raise _not_utf8(path, pa.Table.from_batches([batch]), number) from None
                 number += len(batch)
 
     types = dict(zip(schema.names, schema.types, strict=True))
-    return ExampleTable(path, tuple(schema.names), rows, types, rows_of=rows)
+    nested = nested_names(schema)
+    return ExampleTable(path, tuple(schema.names), rows, types, rows_of=rows, nested=nested)
 
 
 @contextmanager

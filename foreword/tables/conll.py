@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from foreword.errors import UserError
-from foreword.tuning.conllu import NAMES, NONE, word_lines
-from foreword.tuning.labelled import Columns
-from foreword.tuning.table_files import text_lines
+from foreword.tables.columns import Columns
+from foreword.tables.conllu import NAMES, NONE, word_lines
+from foreword.tables.files import text_lines
+from foreword.tables.table import BadRow, Row
 
 SPACE_AFTER = "space_after"  # the column that says whether a space follows each word
 DOCUMENT = "-DOCSTART-"  # the word of a line that begins a document, which is no sentence
-
-
-class SentenceRow(NamedTuple):
-    """A sentence: the number of its first line, and a list with an item for each word by column."""
-
-    line: int
-    columns: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -31,29 +25,29 @@ class SentenceFile:
     Attributes:
         names: names of the columns.
         usual: its columns of words and labels.
-        sentences: returns an iterator over its sentences.
+        sentences: returns an iterator over its sentences: the number of the first line, and a list
+            with an item for each word by column.
     """
 
     names: tuple[str, ...]
     usual: Columns
-    sentences: Callable[[], Iterator[SentenceRow]]
+    sentences: Callable[[], Iterator[Row]]
 
 
 def conllu_sentences(path: Path) -> SentenceFile:
-    """Return the sentences of a CoNLL-U file; `_`, where there is no value, is None.
+    """Return the sentences of a CoNLL-U file; `_`, where there is no value, is None."""
 
-    Raises:
-        UserError: when they are read: it is not CoNLL-U; the line is named.
-    """
-
-    def sentences() -> Iterator[SentenceRow]:
+    def sentences() -> Iterator[Row]:
         for block in word_lines(path):
+            if block.wrong:
+                yield block.line, BadRow(block.wrong)
+                continue
             columns: dict[str, Any] = {}
             for name, cells in zip(NAMES, zip(*block.cells, strict=True), strict=True):
                 is_word = name in ("form", "lemma")
                 columns[name] = [None if cell == NONE and not is_word else cell for cell in cells]
             columns[SPACE_AFTER] = [not glued for glued in block.is_glued]
-            yield SentenceRow(block.line, columns)
+            yield block.line, columns
 
     return SentenceFile((*NAMES, SPACE_AFTER), Columns("form", "upos"), sentences)
 
@@ -63,51 +57,58 @@ def conll_sentences(path: Path) -> SentenceFile:
 
     Columns are separated by tabs or, in files without any, by spaces, and are named "0", "1", ...;
     the word is the first, its label the last one. Lines that begin with `#` and do not have the
-    columns of the others are comments.
+    columns of the others are comments; before a sentence's first word also those that begin with
+    `# ` or `## ` and have a tab. A word may be a space.
 
     Raises:
-        UserError: the file has no sentence; or, when they are read, lines differ in their columns.
+        UserError: the file has no sentence.
     """
-    width = next((len(cells) for _, cells in _cells(path, None) if cells), 0)
+    width = next((len(cells) for _, cells in _cells(path, 0) if cells), 0)
     if not width:
         raise UserError(f"{path}: no sentence in it")
     names = tuple(str(n) for n in range(width))
 
-    def sentences() -> Iterator[SentenceRow]:
+    def sentences() -> Iterator[Row]:
         words: list[list[str]] = []
-        start = 0
+        start, wrong = 0, ""
         for number, cells in chain(_cells(path, width), [(0, [])]):
             if cells:
                 start = start if words else number
                 words.append(cells)
+                if len(cells) != width and not wrong:
+                    wrong = (
+                        f"{path}:{number}: expected {width} columns as in the lines before, got "
+                        f"{len(cells)}; a blank line goes between sentences"
+                    )
             elif words:
-                columns = map(list, zip(*words, strict=True))
-                yield SentenceRow(start, dict(zip(names, columns, strict=True)))
-                words = []
+                columns = dict(zip(names, map(list, zip_longest(*words)), strict=False))
+                yield start, BadRow(wrong, columns) if wrong else columns
+                words, wrong = [], ""
 
     return SentenceFile(names, Columns("0", names[-1] if width > 1 else ""), sentences)
 
 
-def _cells(path: Path, width: int | None) -> Iterator[tuple[int, list[str]]]:
+def _cells(path: Path, width: int) -> Iterator[tuple[int, list[str]]]:
     """Yield each line's number and cells, none of a blank line; comments are left out.
 
-    Raises:
-        UserError: a line has not `width` cells, unless this is None.
+    Args:
+        path: the file.
+        width: how many cells the lines of words have; 0 if it is not known yet.
     """
+    is_first = True  # of its sentence
     for number, line in enumerate(text_lines(path), 1):
         line = line.rstrip("\r\n")
         if not line.strip():
             yield number, []
+            is_first = True
             continue
-        cells = [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
+        is_tabbed = "\t" in line
+        cells = [cell.strip() or cell for cell in line.split("\t")] if is_tabbed else line.split()
         is_comment = line.startswith("#") and (
-            len(cells) != width if width is not None else "\t" not in line
+            (is_tabbed and is_first and line.startswith(("# ", "## ")))
+            or (len(cells) != width if width else not is_tabbed)
         )
         if is_comment or cells[0] == DOCUMENT:
             continue
-        if width is not None and len(cells) != width:
-            raise UserError(
-                f"{path}:{number}: expected {width} columns as in the lines before, got "
-                f"{len(cells)}; a blank line goes between sentences"
-            )
         yield number, cells
+        is_first = False

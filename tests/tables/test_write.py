@@ -15,8 +15,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from foreword.tuning.table import read_table
-from foreword.tuning.table_writing import SourcedRow, writing_rows
+from foreword.tables.read import read_table
+from foreword.tables.write import SourcedRow, writing_rows
 
 VALUES: dict[str, Any] = {
     "when": datetime(2020, 1, 1, 12), "day": date(2020, 1, 2), "price": Decimal("1.50"),

@@ -1,23 +1,22 @@
-"""Files of tables as streams: decompressed, decoded, line by line."""
+"""Files of tables as streams: decompressed, decoded, line by line, or as JSON."""
 
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from io import BufferedReader, TextIOWrapper
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from foreword.data.text_files import COMPRESSIONS
+from foreword.compressed import COMPRESSIONS, compression_of, decompressed
 from foreword.errors import UserError
+from foreword.tables.columns import LONGEST, too_long
 
-FORMATS = (".tsv", ".csv", ".jsonl", ".parquet")  # of tables
+IN_FOLDERS = (".tsv", ".csv", ".jsonl", ".parquet")  # tables; beside them .json is often a note
+FORMATS = (*IN_FOLDERS, ".json")
 SEPARATED = (".tsv", ".csv")  # those that may lack a header
-FIELD_LIMIT = 1 << 30  # characters of one CSV field; Python's own limit is 131,072
-BLOCK = 1 << 20  # bytes
 
 Lines = Iterator[tuple[int, list[str]]]
 
@@ -50,11 +49,6 @@ def ending_of(path: Path) -> str:
     return suffixes[-1] if suffixes else ""
 
 
-def compression_of(path: Path) -> str | None:
-    """Return the compression of a file, by its name; None if it has none."""
-    return COMPRESSIONS.get(path.suffix.lower())
-
-
 @contextmanager
 def opened(path: Path) -> Iterator[Any]:
     """Open a file as a stream of decompressed bytes.
@@ -65,29 +59,48 @@ def opened(path: Path) -> Iterator[Any]:
     compression = compression_of(path)
     try:
         with path.open("rb") as file:
-            if compression is None:
-                yield file
-            else:
-                stream: Any = pa.CompressedInputStream(file, compression)
-                yield BufferedReader(stream, BLOCK)
+            yield decompressed(file, path)
     except OSError as error:
         reason = error.strerror or f"not readable as {compression}; fetch or compress it again"
         raise UserError(f"{path}: {reason}") from None
 
 
-def text_lines(path: Path, newline: str = "\n") -> Iterator[str]:
-    """Yield the lines of a file with their ends.
-
-    Args:
-        path: the file.
-        newline: what ends a line; "" for any of `\\n`, `\\r` and `\\r\\n`.
+def text_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a file with their ends: `\\n`, `\\r` or `\\r\\n`, and no other mark.
 
     Raises:
-        UserError: the file cannot be read, or is not UTF-8.
+        UserError: the file cannot be read or is not UTF-8, or a line is too long for a cell.
     """
+    with _decoded(path) as text:
+        number = 1
+        while line := text.readline(LONGEST):
+            if len(line) == LONGEST:
+                raise too_long(f"{path}:{number}")
+            yield line
+            number += 1
+
+
+def read_json(path: Path) -> Any:
+    """Return the content of a file of JSON.
+
+    Raises:
+        UserError: the file cannot be read, or is not JSON.
+    """
+    with _decoded(path) as text:
+        try:
+            return json.load(text)
+        except UnicodeDecodeError:
+            raise
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{path}: not JSON: {error}") from None
+
+
+@contextmanager
+def _decoded(path: Path) -> Iterator[TextIOWrapper]:
+    """Open a file as text without a byte order mark; `_not_utf8` names what is not UTF-8."""
     with opened(path) as stream:
         try:
-            yield from TextIOWrapper(stream, "utf-8-sig", newline=newline)
+            yield TextIOWrapper(stream, "utf-8-sig", newline="")
         except UnicodeDecodeError:
             raise _not_utf8(path) from None
 
@@ -105,8 +118,8 @@ def csv_lines(path: Path) -> Lines:
     Raises:
         UserError: the file is not CSV.
     """
-    before = csv.field_size_limit(FIELD_LIMIT)
-    reader = csv.reader(text_lines(path, newline=""), strict=True)
+    before = csv.field_size_limit(LONGEST)
+    reader = csv.reader(text_lines(path), strict=True)
     first = 1
     try:
         for cells in reader:
@@ -116,6 +129,8 @@ def csv_lines(path: Path) -> Lines:
     except csv.Error as error:
         if "unexpected end" in str(error):
             raise UserError(f"{path}:{first}: a quote begins in this row and never ends") from None
+        if "field larger" in str(error):
+            raise too_long(f"{path}:{first}") from None
         raise UserError(f"{path}:{reader.line_num}: {error}; is it really CSV?") from None
     finally:
         csv.field_size_limit(before)

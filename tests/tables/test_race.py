@@ -10,8 +10,10 @@ import pytest
 
 from foreword.errors import UserError
 from foreword.probes.choice import Choice as ChoiceSuite
-from foreword.tuning.table import chosen_columns, labelled, read_table
-from foreword.tuning.tasks.choice import Choice, question_of
+from foreword.tables.choice import question_of
+from foreword.tables.read import read_table
+from foreword.tables.table import chosen_columns, labelled
+from foreword.tuning.tasks.choice import Choice
 
 ARTICLE: dict[str, Any] = {
     "id": "high1.txt",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,8 +18,8 @@ import pyarrow.parquet as pq
 
 from foreword import atomic, stored
 from foreword.errors import UserError
-from foreword.tuning.table_files import format_of
-from foreword.tuning.tasks._contract import PREDICTION
+from foreword.tables.columns import PREDICTION
+from foreword.tables.files import format_of
 
 WRITTEN = MappingProxyType({".conll": ".conll", ".json": ".json"})  # besides tables
 ID = "id"  # the column with the name of a question
@@ -154,8 +155,7 @@ def _write_sentences(file: TextIO, types: Mapping[str, Any]) -> WriteRows:
     def write(rows: Sequence[SourcedRow]) -> None:
         for source, values in rows:
             columns = [values.get(name) or [] for name in names]
-            words = list(zip(*columns, strict=False))
-            for cells in words:
+            for cells in itertools.zip_longest(*columns):
                 line = "\t".join(NOTHING if cell is None else str(cell) for cell in cells)
                 with _naming(source):
                     file.write(line + "\n")

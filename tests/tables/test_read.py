@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from foreword.errors import UserError
-from foreword.tuning.labelled import Columns
-from foreword.tuning.table import labelled, read_table
+from foreword.tables.columns import Columns
+from foreword.tables.read import read_table
+from foreword.tables.table import labelled
 
 ROWS = [
     ('he said "no", twice', "0"),
@@ -143,7 +144,7 @@ def test_a_missing_column_is_refused_with_the_names_of_others(tmp_path: Path) ->
         ),
         ("a.csv", b"", "is empty"),
         ("a.csv", b"x,x\n1,2\n", "two columns are named 'x'"),
-        ("a.jsonl", b'{"text": "a"}\n{"text": \n', r"a.jsonl:2: not JSON"),
+        ("a.jsonl", b'{"text": "a", "label": 1}\n{"text": \n', r"a.jsonl:2: not JSON"),
         ("a.jsonl", b"[1]\n", "a.jsonl:1: expected an object"),
         ("a.tsv", b"text\tlabel\n\xff\t1\n", r"a.tsv:2: byte 11 \(0xff\) is not UTF-8"),
         ("a.parquet", b"PAR1 no", "not a Parquet file"),

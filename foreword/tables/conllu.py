@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from foreword.errors import UserError
-from foreword.tuning.table_files import text_lines
+from foreword.tables.files import text_lines
 
 WordProperty = Literal["upos", "xpos", "word", "position", "depth"]
 
@@ -55,11 +55,13 @@ class WordLines(NamedTuple):
         line: the number of its first line in the file.
         cells: the columns of each word.
         is_glued: for each word, whether the next one follows without a space.
+        wrong: why the sentence cannot be read, with file and line; "" if it can.
     """
 
     line: int
     cells: list[list[str]]
     is_glued: list[bool]
+    wrong: str = ""
 
 
 class _Line(NamedTuple):
@@ -84,7 +86,10 @@ def read_conllu(path: Path, *properties: WordProperty) -> list[TaggedSentence]:
     Raises:
         UserError: the file cannot be read or is not CoNLL-U; the message names the line.
     """
-    sentences = [_tagged(lines, properties, path) for lines in word_lines(path)]
+    blocks = list(word_lines(path))
+    if wrong := next((block.wrong for block in blocks if block.wrong), ""):
+        raise UserError(wrong)
+    sentences = [_tagged(lines, properties, path) for lines in blocks]
     if not sentences:
         raise UserError(f"{path}: no sentence in it")
     for name in properties:
@@ -101,21 +106,28 @@ def word_lines(path: Path) -> Iterator[WordLines]:
     are written together, and empty nodes such as `2.1`, which are not in the text, are skipped.
 
     Raises:
-        UserError: the file cannot be read or is not CoNLL-U; the message names the line.
+        UserError: the file cannot be read.
     """
     block: list[_Line] = []
     words = start = 0  # words of the sentence so far, and its first line
+    wrong = ""
     for number, line in enumerate(chain(text_lines(path), [""]), 1):
         line = line.rstrip("\r\n")
         if not line.strip():
-            if any(entry.last > words for entry in block):
-                raise UserError(f"{path}:{number}: the sentence ends within a range of words")
-            if words:
+            if not wrong and any(entry.last > words for entry in block):
+                wrong = f"{path}:{number}: the sentence ends within a range of words"
+            if wrong:
+                yield WordLines(start, [], [], wrong)
+            elif words:
                 yield _words(block, start)
-            block, words = [], 0
-        elif not line.startswith("#"):
+            block, words, wrong = [], 0, ""
+        elif not wrong and not line.startswith("#"):
             start = start if block else number
-            read = _line(line.split("\t"), words, f"{path}:{number}")
+            try:
+                read = _line(line.split("\t"), words, f"{path}:{number}")
+            except UserError as error:
+                wrong = str(error)
+                continue
             if read is not None:
                 block.append(read)
                 words += read.first == read.last

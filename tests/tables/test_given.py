@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from foreword.data.given import items_of, table_of, texts_of
 from foreword.errors import UserError
+from foreword.tables.given import items_of, table_of, texts_of
 from tests.frames import Frame, Series
 
 TEXTS = ["a", "b"]

@@ -5,13 +5,12 @@ Reference: Lai et al. 2017, "RACE: Large-scale reading comprehension dataset fro
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from foreword.errors import UserError
-from foreword.tuning.table_files import FORMATS, ending_of, text_lines
+from foreword.tables.files import IN_FOLDERS, ending_of, read_json
 
 FIELDS = ("article", "questions", "options", "answers")  # of an article; the last three are lists
 COLUMNS = ("id", "article", "question", "options", "answer")  # of a question
@@ -19,7 +18,7 @@ COLUMNS = ("id", "article", "question", "options", "answer")  # of a question
 
 def is_folder(path: Path) -> bool:
     """Return whether a path is a folder of text files and no tables, as RACE's are."""
-    if not path.is_dir() or any(ending_of(file) in FORMATS for file in path.iterdir()):
+    if not path.is_dir() or any(ending_of(file) in IN_FOLDERS for file in path.iterdir()):
         return False
     return next(path.rglob("*.txt"), None) is not None
 
@@ -37,11 +36,7 @@ def folder_questions(folder: Path) -> Iterator[dict[str, Any]]:
             f"in each file as JSON with {', '.join(FIELDS)}"
         )
     for file in files:
-        try:
-            article = json.loads("".join(text_lines(file)))
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{file}: not JSON: {error}") from None
-        yield from article_questions(article, str(file))
+        yield from article_questions(read_json(file), str(file))
 
 
 def article_questions(article: Any, source: str) -> Iterator[dict[str, Any]]:

@@ -1,28 +1,16 @@
-"""Labelled examples, and how a row of a table becomes one."""
+"""The columns of labelled text, and how a row of a table becomes an example."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from foreword.errors import UserError
+from foreword.tables.examples import Labelled
 
-
-class Labelled(NamedTuple):
-    """A labelled example: one text, or a pair.
-
-    Attributes:
-        text: the text.
-        label: its label, as written in the data; "" if it is to be predicted.
-        pair: the second text of a pair, or None.
-        source: where it came from (`train.tsv:17`), for messages.
-    """
-
-    text: str
-    label: str = ""
-    pair: str | None = None
-    source: str = ""
+LONGEST = 1 << 24  # characters of a cell or a line: five times the longest novels
+PREDICTION = "prediction"  # the column that predictions are written to
 
 
 @dataclass(frozen=True)
@@ -81,10 +69,19 @@ def text_of(value: Any, where: str) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | float):
+        if isinstance(value, str) and len(value) >= LONGEST:
+            raise too_long(where)
         return str(value)
     is_answer = isinstance(value, Mapping) and {"text", "answer_start"} <= set(value)
     hint = "; --task span and text_to_text read answers in SQuAD's layout" if is_answer else ""
     raise UserError(f"{where}: expected text or a number, got {type(value).__name__}{hint}")
+
+
+def too_long(where: str) -> UserError:
+    """Return the error for a cell or a line that no model could read."""
+    return UserError(
+        f"{where}: a cell of more than {LONGEST:,} characters; split the text into rows"
+    )
 
 
 def label_of(value: Any, where: str) -> str:
