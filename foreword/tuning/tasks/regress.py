@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from foreword.errors import UserError
 from foreword.tables.columns import Columns, ReadExample, example_of
 from foreword.tables.examples import Labelled
+from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.pooled import PooledTask
 from foreword.types import Array, Loss
 
