@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -82,6 +82,31 @@ def cell(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(cell, value))
     return str(value)
+
+
+def key_columns(rows: Sequence[Sequence[str]]) -> int:
+    """Return the number of first columns that tell the rows apart; 1 if none do."""
+    columns = len(rows[0]) if rows else 0
+    prefixes = (n for n in range(1, columns) if len({tuple(row[:n]) for row in rows}) == len(rows))
+    return next(prefixes, 1)
+
+
+def column_groups(widths: Sequence[float], room: float, keys: int) -> list[list[int]]:
+    """Return the columns of each part of a table: the keys, and as many others as fit.
+
+    Args:
+        widths: of the columns.
+        room: of a line, in the same unit.
+        keys: number of first columns, which each part has.
+    """
+    first = list(range(min(keys, len(widths))))
+    groups = [list(first)]
+    for n in range(len(first), len(widths)):
+        has_others = len(groups[-1]) > len(first)
+        if has_others and sum(widths[m] for m in [*groups[-1], n]) > room:
+            groups.append(list(first))
+        groups[-1].append(n)
+    return groups
 
 
 def with_intervals(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def dial_page(name: str, kinds: Page) -> Page:
 
     def draw() -> None:
         for line in textwrap.wrap(about, max(24, out.width - 1)):
-            out.print(line, markup=False)
+            out.print(line)
         speed = power(here.flops_per_second)
         out.print(f"\nWith as much text as is useful, on this machine ({speed} FLOP/s):")
         table("", list(rows[0]), [list(row.values()) for row in rows])

@@ -40,7 +40,7 @@ def overview(lists: Sequence[str]) -> Page:
                 "a dial": ", ".join(FAMILIES),
             }
         )
-        out.print("\n  or a folder of kinds, or one of its kinds:\n", markup=False)
+        out.print("\n  or a folder of kinds, or one of its kinds:\n")
         _definitions({folder.rpartition("/")[2]: ", ".join(folders[folder]) for folder in folders})
 
     return Page({"lists": list(lists), "sections": names, "folders": folders}, draw)
@@ -52,7 +52,7 @@ def all_kinds() -> Page:
 
     def draw() -> None:
         for folder, lines in descriptions.items():
-            out.print(folder, style="bold", markup=False)
+            out.print(folder, style="bold")
             _definitions(lines)
             out.print()
 
@@ -107,11 +107,11 @@ def kind_pages(names: Sequence[tuple[str, str]]) -> Page:
 
 def _draw_kind(page: KindDescription, recipes: Sequence[str]) -> None:
     others = f"  (also called {', '.join(page.other_names)})" if page.other_names else ""
-    out.print(wrapped(f"{page.folder}/{page.name}{others}"), style="bold", markup=False)
+    out.print(wrapped(f"{page.folder}/{page.name}{others}"), style="bold")
     out.print()
     narrow = "\n\n".join(wrapped(part, 2) for part in page.text.split("\n\n"))
     text = narrow if out.width < NARROW else textwrap.indent(page.text, "  ")
-    out.print(text, markup=False)
+    out.print(text)
     if page.settings:
         out.print()
         _draw_settings(page.settings)
@@ -182,13 +182,13 @@ def _definitions(lines: dict[str, str]) -> None:
     indent = max(map(len, lines), default=0) + 4
     if out.width < NARROW:
         for name, line in lines.items():
-            out.print(f"{wrapped(name, 2)}\n{wrapped(line, 4)}", markup=False)
+            out.print(f"{wrapped(name, 2)}\n{wrapped(line, 4)}")
         return
     for name, line in lines.items():
         first, *rest = textwrap.wrap(line, max(out.width - indent - 1, 24)) or [""]
-        out.print(f"  {name:<{indent - 2}}{first}", markup=False)
+        out.print(f"  {name:<{indent - 2}}{first}")
         for more in rest:
-            out.print(" " * indent + more, markup=False)
+            out.print(" " * indent + more)
 
 
 @cache

@@ -170,7 +170,7 @@ def file_page(path: Path) -> Page:
     text = path.read_text(encoding="utf-8")
 
     def draw() -> None:
-        out.print(text, markup=False, end="")
+        out.print(text, end="")
 
     return Page(tomllib.loads(text), draw)
 
@@ -191,7 +191,7 @@ def cleaning_recipe_page(name: str, assignments: Sequence[str]) -> Page:
     table = config.to_table(load_cleaning(name, assignments))
 
     def draw() -> None:
-        out.print(config.dumps(table), markup=False, end="")
+        out.print(config.dumps(table), end="")
 
     return Page({"recipe": name, "settings": table}, draw)
 
@@ -223,6 +223,6 @@ def recipe_page(name: str, assignments: Sequence[str]) -> Page:
         if facts["parameters"] is not None:
             count, vocab = facts["parameters"], facts["vocab"]
             out.print(f"{count:,} parameters with a vocabulary of {vocab:,}", style="dim")
-        out.print(recipe.dumps(), markup=False, end="")
+        out.print(recipe.dumps(), end="")
 
     return Page({**facts, "settings": config.to_table(recipe)}, draw)

@@ -295,7 +295,7 @@ def _document(result: CheckResult) -> dict[str, Any]:
         "flops": {
             "per_step": estimate.flops_per_step,
             "total": estimate.flops_per_step * estimate.steps,
-            "first_embeddings": most_flops(result.setup),
+            "first_embeddings": most_flops(result.setup.recipe, result.setup.vocab),
         },
         "seconds": {
             "per_step": estimate.seconds_per_step,

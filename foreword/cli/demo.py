@@ -137,7 +137,7 @@ class _DemoReporter:
 
 
 def _print(text: str) -> None:
-    console.out.print(text, markup=False)
+    console.out.print(text)
 
 
 def _say_text(say: Callable[[str], None], counts: CorpusCounts, *, was_there: bool) -> None:

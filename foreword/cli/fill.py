@@ -26,7 +26,7 @@ def fill(
         blanks = [[asdict(candidate) for candidate in blank] for blank in filled.blanks]
         console.emit({"text": filled.text, "blanks": blanks})
         return
-    console.out.print(filled.text, markup=False)
+    console.out.print(filled.text)
     rows = [
         [n if rank == 0 else "", candidate.text, probability(candidate.probability)]
         for n, blank in enumerate(filled.blanks, 1)

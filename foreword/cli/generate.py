@@ -99,6 +99,6 @@ def generate(
         return
     for n, generation in enumerate(generations, 1):
         prompt_text = generation.prompt if trained.continues else ""
-        console.out.print(prompt_text + generation.text, markup=False)
+        console.out.print(prompt_text + generation.text)
         number = f"{n} of {len(generations)}: " if len(generations) > 1 else ""
         console.say(f"({number}{generation.tokens} tokens; {STOP_REASONS[generation.stopped]})")

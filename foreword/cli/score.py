@@ -77,9 +77,11 @@ def score(
                 score_of_text.tokens, score_of_text.log_probs.tolist(), strict=True
             )
         ]
-        console.emit({**score_of_text.totals.as_row(), "scored": tokens})
+        given = {"first_token_given": scoring.first_context(prompted)}
+        console.emit({**score_of_text.totals.as_row(), **given, "scored": tokens})
         return
     _show_tokens(score_of_text)
+    console.facts({"first token given": scoring.first_context(prompted)})
     _show_totals(score_of_text.totals)
 
 

@@ -196,7 +196,7 @@ def _show(result: dict[str, Any], outputs: list[str]) -> None:
     """Print the scores, or the translations if there are none."""
     if "signatures" not in result:
         for output in outputs:
-            console.out.print(output, markup=False)
+            console.out.print(output)
         return
     row = result["rows"][0]
     cells = [f"{cell:.2f}" if isinstance(cell, float) else cell for cell in row.values()]

@@ -122,8 +122,10 @@ def _train(order: PieceOrder, recipe: Recipe, reporter: PieceProgress) -> Conten
     assert run is not None
     try:
         if not (run / "recipe.toml").is_file():
-            probes = () if order.is_trial else tables_of(recipe.probes)
-            running.start(recipe, running.Inputs(order.shards, probes=probes), run)
+            inputs = running.Inputs(order.shards, probes=tables_of(recipe.probes))
+            if order.is_trial:
+                inputs = running.Inputs(order.shards, shared_embeddings=run.parent)
+            running.start(recipe, inputs, run)
         sample_fn = None if order.is_trial else samples
         if not running.train_run(run, reporter, reporter.stage, sample_fn, (), probing):
             return None

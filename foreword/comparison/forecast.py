@@ -11,6 +11,7 @@ from foreword.comparison.run import Comparison
 from foreword.data.prepared_text import HELDOUT, TRAIN, PreparedText
 from foreword.errors import UserError
 from foreword.runs.estimate import estimate
+from foreword.runs.first_embeddings import most_of_budget
 from foreword.runs.offline import offline_epochs
 from foreword.runs.setup import set_up_training
 
@@ -30,6 +31,7 @@ class Forecast:
         sweep_seconds: for all trials of the cell, roughly.
         pretraining_seconds: for each seed, without evaluations.
         tuning_seconds: for all fine-tunings of the cell; roughly, at pretraining's time per token.
+        embeddings: the largest share of a budget in FLOPs that counting first embeddings takes.
         error: why the cell cannot be run, or "".
         note: why there is no forecast, or "".
     """
@@ -44,6 +46,7 @@ class Forecast:
     sweep_seconds: float = 0.0
     pretraining_seconds: float = 0.0
     tuning_seconds: float = 0.0
+    embeddings: float = 0.0
     error: str = ""
     note: str = ""
 
@@ -120,6 +123,7 @@ def _forecast_cell(comparison: Comparison, cell: Cell) -> Forecast:
         sweep_seconds=seconds * _sweep_runs(comparison, cell),
         pretraining_seconds=seconds,
         tuning_seconds=_tuning_tokens(comparison, prepared) * seconds_per_token,
+        embeddings=most_of_budget(recipe, tokenizer.vocab),
     )
 
 

@@ -2,7 +2,7 @@
 
     out/  grid.toml   the grid of the last call
           data/       tokenizers and token shards, shared by the cells
-          sweeps/     the result of each trial of a cell's sweep
+          sweeps/     the result of each trial of a cell's sweep, and first embeddings they share
           runs/       a run folder per cell and seed, its probes and fine-tunings in `evaluations/`
           scratch/    fine-tunings of the same networks from random weights
           baselines/  scores of a bag of words
@@ -36,6 +36,7 @@ from foreword.comparison.trials import Trials
 from foreword.data.prepared_text import PreparedText
 from foreword.errors import UserError, is_out_of_memory
 from foreword.probes._while_training import checksums
+from foreword.runs import first_embeddings
 from foreword.runs import run as running
 from foreword.runs.corpus import is_prepared, require_form, require_sentences, require_text
 from foreword.runs.dry_run import dry_run
@@ -139,6 +140,11 @@ class Comparison:
                         self.corpora.shards_for(self.recipes[cell.name, 1])
                         if self.grid.trials(cell):
                             self.corpora.validation_for(self.recipes[cell.name, 1])
+                        for values in self.grid.trials(cell) or [{}]:
+                            recipe = self.grid.recipe(cell, 1, values)
+                            if recipe.train.word_vectors:
+                                vocab = self.corpora.tokenizer_for(recipe).vocab
+                                first_embeddings.require_budget(recipe, vocab)
         except UserError:
             if not any((self.out / "data").glob("*/*.json")):  # no tokenizer and no shards
                 running.undo_start(self.out, before)

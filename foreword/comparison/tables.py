@@ -171,7 +171,15 @@ def forecast_notes(forecast: ComparisonForecast, results: Results) -> list[str]:
     """Return the number of pieces and their time, and which differences they can show."""
     least = "about" if forecast.is_complete else "at least"
     pieces = f"{forecast.pieces} piece{'s' * (forecast.pieces != 1)}"
-    return [f"{pieces}, {least} {duration(forecast.seconds)} in total", *power_notes(results)]
+    lines = [f"{pieces}, {least} {duration(forecast.seconds)} in total"]
+    shares = [f"{cell.cell} {cell.embeddings:.1%}" for cell in forecast.cells if cell.embeddings]
+    if shares:
+        beside = "; the trials of a sweep share theirs, beside their budgets"
+        lines.append(
+            f"Counting the first embeddings takes at most this share of a pretraining: "
+            f"{', '.join(shares)}{beside * any(cell.sweep_seconds for cell in forecast.cells)}."
+        )
+    return [*lines, *power_notes(results)]
 
 
 def _describe_dev_size(task: GridTask, results: Results) -> str:

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from foreword.formatting import cell
+from foreword.formatting import cell, column_groups, key_columns
 
-out = Console(highlight=False, soft_wrap=True)
+# Texts may hold `[b]` or `:smile:`.
+out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 LONGEST, BORDER = 24, 3  # characters of a cell kept on one line; characters of a column's border
 NARROW = 60  # a window of fewer characters shows a table that does not fit as a list
 
@@ -22,7 +22,8 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
     """Print a table, with numbers aligned to the right and texts to the letter.
 
     A table too wide for the window continues below, with the first columns repeated that tell its
-    rows apart; in a narrow window each row is a list.
+    rows apart; in a narrow window each row is a list. A line separates rows whose first cells
+    differ, such as a model's and those of random weights, where several rows share theirs.
     """
     texts = [[cell(value) for value in row] for row in rows]
     cells = zip(columns, *texts, strict=True)  # by column
@@ -30,18 +31,35 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
     if out.width < NARROW and sum(widths) > out.width - 1:
         _rows_as_lists(title, columns, texts)
         return
-    keys = _keys(texts)
-    if sum(widths[:keys]) > out.width // 2:  # too little room for the others
-        keys = 1
-    for which in _column_groups(widths, out.width - 1, keys):
-        grid = Table(title=escape(title) or None, title_justify="left", header_style="bold")
+    keys = key_columns(texts)
+    # Keys that leave too little room are wrapped.
+    room = out.width - 1
+    wide, least = sum(widths[:keys]), max(widths[keys:], default=0)
+    is_tight = wide + least > room
+    if is_tight:
+        widths[:keys] = [width * (room - least) // wide for width in widths[:keys]]
+    firsts = [row[0] for row in texts]
+    changes = [n for n in range(1, len(firsts)) if firsts[n] != firsts[n - 1]]
+    in_sections = len(changes) + 1 == len(set(firsts)) < len(firsts)
+    for which in column_groups(widths, room, keys):
+        grid = Table(
+            title=Text(title) if title else None, title_justify="left", header_style="bold"
+        )
         for n in which:
             is_number = bool(rows) and all(isinstance(row[n], int | float) for row in rows)
             justify: Literal["right", "left"] = "right" if is_number else "left"
-            is_whole = n == 0 and all(len(row[n]) <= LONGEST for row in texts)
-            grid.add_column(Text(columns[n]), justify=justify, overflow="fold", no_wrap=is_whole)
-        for row in texts:
-            grid.add_row(*(Text(row[n]) for n in which))  # a text may hold `[b]`
+            is_whole = n == 0 and not is_tight and all(len(row[n]) <= LONGEST for row in texts)
+            most = widths[n] - BORDER if is_tight and n < keys else None
+            grid.add_column(
+                Text(columns[n]),
+                justify=justify,
+                overflow="fold",
+                no_wrap=is_whole,
+                max_width=most,
+            )
+        for number, row in enumerate(texts, 1):
+            ends = in_sections and number in changes
+            grid.add_row(*(Text(row[n]) for n in which), end_section=ends)
         out.print(grid, soft_wrap=False)  # cells too wide for the window are wrapped
         title = ""
 
@@ -49,11 +67,11 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
 def _rows_as_lists(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print the first cell of each row, with the others below, each after its column's name."""
     if title:
-        out.print(wrapped(title), markup=False)
+        out.print(wrapped(title))
     for first, *others in rows:
-        out.print(wrapped(first), style="bold", markup=False)
+        out.print(wrapped(first), style="bold")
         for name, text in zip(columns[1:], others, strict=True):
-            out.print(wrapped(f"{name}: {text}".removeprefix(": "), 2, hanging=2), markup=False)
+            out.print(wrapped(f"{name}: {text}".removeprefix(": "), 2, hanging=2))
 
 
 def wrapped(text: str, indent: int = 0, hanging: int = 0) -> str:
@@ -76,36 +94,11 @@ def _least_width(text: str) -> int:
     return min(LONGEST, max(map(len, words)))
 
 
-def _keys(rows: Sequence[Sequence[str]]) -> int:
-    """Return the number of first columns that tell the rows apart; 1 if none do."""
-    columns = len(rows[0]) if rows else 0
-    prefixes = (n for n in range(1, columns) if len({tuple(row[:n]) for row in rows}) == len(rows))
-    return next(prefixes, 1)
-
-
-def _column_groups(widths: Sequence[int], room: int, keys: int = 1) -> list[list[int]]:
-    """Return the columns of each part of a table: the first, and as many others as fit.
-
-    Args:
-        widths: of the columns.
-        room: characters of a line.
-        keys: number of first columns, which each part has.
-    """
-    first = list(range(min(keys, len(widths))))
-    groups = [list(first)]
-    for n in range(len(first), len(widths)):
-        has_others = len(groups[-1]) > len(first)
-        if has_others and sum(widths[m] for m in [*groups[-1], n]) > room:
-            groups.append(list(first))
-        groups[-1].append(n)
-    return groups
-
-
 def facts(pairs: Mapping[str, Any]) -> None:
     """Print names and values, one pair per line."""
     width = max(map(len, pairs), default=0)
     for name, value in pairs.items():
-        out.print(f"{name:<{width}}  {cell(value)}", markup=False)
+        out.print(f"{name:<{width}}  {cell(value)}")
 
 
 def some(names: Sequence[str], limit: int = 12) -> str:

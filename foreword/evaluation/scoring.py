@@ -146,6 +146,16 @@ def measure_of(prompted: PromptedModel) -> str:
     return LIKELIHOOD if prompted.continues or prompted.answers else PSEUDO
 
 
+def first_context(prompted: PromptedModel) -> str:
+    """Return what the first token of a text is given, in words."""
+    if prompted.answers:
+        return "the source"
+    if not prompted.continues:
+        return "all other tokens"
+    names = [prompted.tokenizer.token(int(i)) for i in prompted.prompt_prefix]
+    return " ".join(names) or "nothing, so it is not scored"
+
+
 def _totals(prompted: PromptedModel, plan: ScoringPlan, nats: float) -> ScoreTotals:
     unknown = prompted.vocab.special.get("[UNK]", -1)
     return ScoreTotals(

@@ -43,6 +43,7 @@ class Question:
         given: what only some suites need.
         asks: what it asks, if it is asked in several ways, such as after other examples or of one
             term: these are drawn, averaged and compared as one, since they are not independent.
+        group: the subsets whose figure is also given as one, such as those of a phenomenon.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Question:
     options: tuple[str, ...] = ()
     given: Any = None
     asks: str = ""
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,9 @@ class Suite(Ranged, ABC):
             predictions += _predictions(model.label, questions, answers)
             unknown = sum(answer.unknown > 0 for answer in answers)
             with_unknown = f"; with unknown tokens: {unknown:,}" if unknown else ""
-            notes.append(f"{model.label}: {method}{with_unknown}")
+            ties = sum(answer.value is None and answer.correct not in (0, 1) for answer in answers)
+            with_ties = f"; ties, which count in part: {ties:,}" if ties else ""
+            notes.append(f"{model.label}: {method}{with_unknown}{with_ties}")
             if cut := sum(answer.is_cut for answer in answers):
                 notes.append(
                     f"{model.label}: {cut:,} of {len(questions):,} questions have more than "
@@ -193,10 +197,13 @@ class Suite(Ranged, ABC):
     def _rows(
         self, run: str, questions: Sequence[Question], answers: Sequence[Answer]
     ) -> Iterator[Row]:
-        """Yield the figures of each subset, then those of all questions."""
-        subsets = list(dict.fromkeys(question.subset for question in questions))
-        of_question = np.array([question.subset for question in questions])
-        groups = {name: np.flatnonzero(of_question == name) for name in subsets}
+        """Yield the figures of each subset, of each group, then those of all questions."""
+        names = [question.subset for question in questions]
+        of_groups = [f"all of {q.group}" if q.group else "" for q in questions]
+        subsets, several = (list(dict.fromkeys(each)) for each in (names, of_groups))
+        groups = {name: np.flatnonzero(np.array(names) == name) for name in subsets}
+        if len(several) > 1:
+            groups |= {g: np.flatnonzero(np.array(of_groups) == g) for g in several if g}
         if len(subsets) != 1 or ALL not in subsets:
             groups[ALL] = np.arange(len(questions))
         for name, where in groups.items():
@@ -209,12 +216,11 @@ class Suite(Ranged, ABC):
                 self.measured: figures.pop(self.measured),
                 "low": None if math.isnan(low) else low,
                 "high": None if math.isnan(high) else high,
-                "chance": self.chance(asked),
             }
             for (key, figure), interval in zip(figures.items(), others, strict=True):
                 named = zip((key, f"{key}_low", f"{key}_high"), (figure, *interval), strict=True)
                 row |= {part: None if math.isnan(number) else number for part, number in named}
-            yield row | {"questions": len(where)}
+            yield row | {"questions": len(where), "chance": self.chance(asked)}
 
     def _figures(
         self, values: Array, more: Array
@@ -375,7 +381,9 @@ def paired(one: Array, other: Array, suite: Suite) -> str:
     """Return the difference of two models on the same questions, with its interval and test.
 
     The interval is the bootstrap's over questions; the test is the exact sign test of the questions
-    that only one of them answers (McNemar's, where answers are right or wrong).
+    that only one of them answers (McNemar's, where answers are right or wrong). The test counts an
+    answer that is better by half, as beside a tie, like one that is better by one, so that it may
+    disagree with the mean.
     """
     difference = suite.statistic(one) - suite.statistic(other)
     low, high = bootstrap(

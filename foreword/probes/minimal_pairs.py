@@ -18,6 +18,7 @@ from foreword.tables.files import IN_FOLDERS
 from foreword.tables.read import read_table
 
 GOOD, BAD, PARADIGM = "sentence_good", "sentence_bad", "UID"  # columns of BLiMP
+PHENOMENON = "linguistics_term"
 
 
 @dataclass(frozen=True)
@@ -25,14 +26,17 @@ class MinimalPairs(Suite):
     """How often the grammatical one of two sentences is the likelier one: accuracy by paradigm.
 
     Two sentences that are equally likely, such as two with the same unknown word, count one half;
-    chance is 0.5.
+    chance is 0.5. Paradigms come in mirrors, of which one has the word in the grammatical sentence
+    that the other has in the ungrammatical one; a preference for it is right in one and wrong in
+    the other, so only means over both say anything.
 
     Most of this is learned from the first 10 to 100 million words, long before facts and what tasks
     need, so it shows early what pretraining does.
 
     Attributes:
         files: the pairs in the layout of BLiMP: a file, a folder or a pattern. The columns are
-            `sentence_good`, `sentence_bad` and `UID`, the paradigm; default: the file's name.
+            `sentence_good`, `sentence_bad` and `UID`, the paradigm; default: the file's name; and
+            perhaps `linguistics_term`, the phenomenon, of which the table has means.
         limit: number of pairs of each paradigm, evenly spaced; 0 for all.
 
     Also called: blimp.
@@ -58,7 +62,9 @@ class MinimalPairs(Suite):
                 if not good.strip() or not bad.strip():
                     raise UserError(f"{file}:{line}: no sentence in {GOOD} or in {BAD}")
                 name = str(row.get(PARADIGM) or file.name.partition(".")[0])
-                pair = Question(f"{file.name}:{line}", name, good, good, (good, bad))
+                group = str(row.get(PHENOMENON) or "")
+                where = f"{file.name}:{line}"
+                pair = Question(where, name, good, good, (good, bad), group=group)
                 paradigms.setdefault(name, []).append(pair)
         if not paradigms:
             raise UserError(f"probe.files: {self.files}: no pairs in it")

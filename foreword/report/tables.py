@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from foreword.formatting import cell
+from foreword.formatting import cell, column_groups, key_columns
 
 PAGE = 910  # pixels inside a card on the widest page; see `style.py`
 PER_CHARACTER, BETWEEN = 8.2, 14  # pixels: a character of the table's font, the space of a column
@@ -50,21 +50,13 @@ class Table:
         return max(name, longest) * PER_CHARACTER + BETWEEN
 
     def parts(self, page: float = PAGE) -> list[list[int]]:
-        """Return the columns of each table to show: one, or several that all begin with the first.
+        """Return the columns of each table to show: one, or several that all begin with the keys.
 
         Args:
             page: pixels that a table may be wide.
         """
-        first = self.width(0)
-        parts, used = [[0]], first
-        for column in range(1, len(self.columns)):
-            width = self.width(column)
-            if used + width > page and len(parts[-1]) > 1:
-                parts.append([0])
-                used = first
-            parts[-1].append(column)
-            used += width
-        return parts
+        widths = [self.width(column) for column in range(len(self.columns))]
+        return column_groups(widths, page, key_columns(self.rows))
 
     def html(self) -> str:
         """Return the table in as many parts as it needs, each in a card."""

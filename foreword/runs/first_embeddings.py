@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 import math
+import shutil
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from foreword import atomic
+from foreword.data.fingerprint import digest
 from foreword.data.prepared_text import PreparedText
 from foreword.errors import UserError
 from foreword.nn.embedding import token_tables
-from foreword.nn.init import embedding_std
+from foreword.nn.init import embedding_std, shapes_only
 from foreword.nn.model import neural
 from foreword.nn.sharded import own_part, own_rows
 from foreword.runs.continued import START
+from foreword.runs.dry_run import shallow
 from foreword.runs.provenance import read_state, write_state
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import TrainingSetup
 from foreword.runs.stages import Stage
 from foreword.train import tensor_files
 from foreword.train.budget import Budget, Progress
+from foreword.types import Vocab
 from foreword.vectors.cooccurrence import LEAST_WORDS, flops_of, learn_vectors
 
 GROUP = "word_vectors"  # in a run folder: the file of them, and their entry in run.json
 FILE = tensor_files.name_of(GROUP)
+SHARED = "shared_embeddings"  # in run.json: where several runs keep what they count once
 
 
 def learn(run: Path, setup: TrainingSetup, prepared: PreparedText, stage: Stage) -> None:
     """Learn word vectors for a run that asks for them, and save them in its folder.
 
     The sources of a mixture have the shares that they have in training. Nothing is learned for a
-    run that starts from trained weights, nor twice, unless the file is damaged.
+    run that starts from trained weights, nor twice, unless the file is damaged. Runs that share
+    theirs (`SHARED`) learn them once, and no budget of theirs pays for it.
 
     Args:
         run: the run folder.
@@ -42,11 +47,14 @@ def learn(run: Path, setup: TrainingSetup, prepared: PreparedText, stage: Stage)
         stage: called with the name of the stage.
 
     Raises:
-        UserError: the disk is full, or the text has been cut short.
+        UserError: they would take all of the budget, the disk is full, or the text has been cut
+            short.
     """
-    train = setup.recipe.train
+    train, shared = setup.recipe.train, read_state(run).get(SHARED)
     if not train.word_vectors or (run / START).exists() or _is_learned(run):
         return
+    if shared is None:
+        require_budget(setup.recipe, setup.vocab)
     tables = token_tables(setup.model, setup.vocab.size)
     began, width = time.monotonic(), max(table.shape[1] for table in tables)
     stage("counting neighbours, for the first embeddings")
@@ -58,25 +66,61 @@ def learn(run: Path, setup: TrainingSetup, prepared: PreparedText, stage: Stage)
             (prepared.sources[source.name].train.tokens, round(source.share * number))
             for source in setup.sources
         ]
-    learned = learn_vectors(texts, ~setup.vocab.is_special, width, train.seed)
-    noted: dict[str, Any] = {}
-    if learned is not None:
-        with atomic.user_errors(run / FILE):
-            part = atomic.part_of(run / FILE)
+    # Those of the same text, width and seed may be known.
+    numbers = [count for _, count in texts]
+    key = f"{GROUP}-{digest([prepared.fingerprint, numbers, width, train.seed])}"
+    part, known = atomic.part_of(run / FILE), shared and _shared(Path(shared), key)
+    with atomic.user_errors(run / FILE):
+        if known:
+            shutil.copyfile(known, part)
+            noted = {"tokens": sum(numbers), "blake2b": atomic.checksum(part)}
+        else:
+            learned = learn_vectors(texts, ~setup.vocab.is_special, width, train.seed)
+            if learned is None:
+                write_state(run, {**read_state(run), GROUP: {}})
+                return
             entry = tensor_files.write(part, {GROUP: torch.from_numpy(learned.vectors)})
-            part.replace(run / FILE)
-        seconds = round(time.monotonic() - began, 3)
-        noted = {"tokens": learned.tokens, "flops": learned.flops, "seconds": seconds, **entry}
+            noted = {"tokens": learned.tokens, "flops": learned.flops, **entry}
+        part.replace(run / FILE)
+        if shared and not known:
+            shutil.copyfile(run / FILE, part)
+            part.replace(Path(shared) / tensor_files.name_of(f"{key}-{noted['blake2b']}"))
+    noted["seconds"] = round(time.monotonic() - began, 3)
+    noted |= {"flops": 0.0, "seconds": 0.0} if shared else {}
     write_state(run, {**read_state(run), GROUP: noted})
 
 
-def most_flops(setup: TrainingSetup) -> float:
+def most_flops(recipe: Recipe, vocab: Vocab) -> float:
     """Return the most operations that learning the word vectors of a run takes, 0 without any."""
-    if not setup.recipe.train.word_vectors:
+    if not recipe.train.word_vectors:
         return 0.0
-    width = max(table.shape[1] for table in token_tables(setup.model, setup.vocab.size))
-    words = int((~setup.vocab.is_special).sum())
+    with shapes_only():
+        model = shallow(recipe)[0].build(vocab)
+    width = max(table.shape[1] for table in token_tables(model, vocab.size))
+    words = int((~vocab.is_special).sum())
     return flops_of(words, width) if words >= LEAST_WORDS * width else 0.0
+
+
+def most_of_budget(recipe: Recipe, vocab: Vocab) -> float:
+    """Return the largest share of a budget in FLOPs that they take; 0 of any other budget."""
+    return Budget.of(recipe.train).progress(Progress(flops=most_flops(recipe, vocab)))
+
+
+def require_budget(recipe: Recipe, vocab: Vocab) -> None:
+    """Check that word vectors leave something of a budget in FLOPs to train with.
+
+    Raises:
+        UserError: they may take all of it.
+    """
+    if most_of_budget(recipe, vocab) >= 1:
+        raise _no_budget(recipe, f"take up to {most_flops(recipe, vocab):.2g} FLOPs")
+
+
+def _no_budget(recipe: Recipe, cost: str) -> UserError:
+    return UserError(
+        f"train.word_vectors: the first embeddings {cost}, all of the budget of "
+        f"{Budget.of(recipe.train).describe()}; give more, or set it to 0"
+    )
 
 
 def load(run: Path, setup: TrainingSetup) -> Progress:
@@ -99,12 +143,8 @@ def load(run: Path, setup: TrainingSetup) -> Progress:
     if not noted:
         return Progress()
     spent = Progress(flops=noted["flops"], seconds=noted["seconds"])
-    budget = Budget.of(setup.recipe.train)
-    if budget.progress(spent) >= 1:
-        raise UserError(
-            f"train.word_vectors: learning them took {spent.seconds:.1f} s and {spent.flops:.2g} "
-            f"FLOPs, all of the budget of {budget.describe()}; give more, or set it to 0"
-        )
+    if Budget.of(setup.recipe.train).progress(spent) >= 1:
+        raise _no_budget(setup.recipe, f"took {spent.seconds:.1f} s")
     std = embedding_std(neural(setup.model.backbone).settings)
     with tensor_files.opened(run, GROUP) as tensors, torch.no_grad():
         for table in token_tables(setup.model, setup.vocab.size):
@@ -128,6 +168,12 @@ def notes(run: Path, recipe: Recipe) -> list[str]:
         f"first embeddings: word vectors from {noted['tokens']:,} tokens of the text, in "
         f"{noted['seconds']:.1f} s"
     ]
+
+
+def _shared(folder: Path, key: str) -> Path | None:
+    """Return the whole file of vectors that another run has left; None without one."""
+    files = folder.glob(tensor_files.name_of(f"{key}-*"))
+    return next((file for file in files if file.stem.endswith(atomic.checksum(file))), None)
 
 
 def _is_learned(run: Path) -> bool:

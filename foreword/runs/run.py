@@ -87,12 +87,15 @@ class Inputs:
         tokenizer: a folder or file; None to train one.
         heldout: files, folders, globs to hold out; default a share of `texts`.
         probes: tables of the probes to measure the model by while it trains.
+        shared_embeddings: a folder of first embeddings that several runs share, which count them
+            once, beside their budgets; None for embeddings of its own.
     """
 
     texts: tuple[str, ...]
     tokenizer: str | None = None
     heldout: tuple[str, ...] = ()
     probes: tuple[Mapping[str, Any], ...] = ()
+    shared_embeddings: Path | None = None
 
 
 def start(
@@ -126,6 +129,8 @@ def start(
     provenance = {**make_provenance(recipe), "texts": list(texts), "tokenizer": tokenizer}
     provenance |= {"heldout": list(heldout)} if heldout else {}
     provenance |= {"probes": [dict(table) for table in inputs.probes]} if inputs.probes else {}
+    if inputs.shared_embeddings is not None:
+        provenance[first_embeddings.SHARED] = str(inputs.shared_embeddings.resolve())
     provenance |= starting_model.provenance if starting_model is not None else {}
     provenance |= {"dial": dict(dial)} if dial is not None else {}
     with atomic.locked(run):

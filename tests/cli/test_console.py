@@ -153,8 +153,11 @@ def test_long_texts_fold_within_one_table(
     assert max(map(len, output.splitlines())) <= 60
 
 
-def test_tables_show_texts_to_the_letter(capsys: pytest.CaptureFixture[str]) -> None:
-    console.table("a [b]", ["[c]", "n"], [["[MASK] :smile:", 0.5], [None, 1200]])
-    output = capsys.readouterr().out
-    for text in ("a [b]", "[c]", "[MASK] :smile:", "0.5000", "–", "1,200"):
+def test_texts_are_shown_to_the_letter(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "[bold]x[/bold] :smile: <b> &amp; \\"
+    console.table(f"1 {hostile}", [f"2 {hostile}", "n"], [[f"3 {hostile}", 0.5], [None, 1200]])
+    console.facts({f"4 {hostile}": f"5 {hostile}"})
+    console.out.print(f"6 {hostile}", style="dim")
+    output = " ".join(capsys.readouterr().out.split())
+    for text in (*(f"{n} {hostile}" for n in range(1, 7)), "0.5000", "–", "1,200"):
         assert text in output, text

@@ -17,9 +17,11 @@ from foreword.comparison.results import gather
 from foreword.comparison.sweep import Trial
 from foreword.comparison.tables import notes, tables
 from foreword.data.prepared_text import PreparedText
-from foreword.errors import TrainingStoppedError
+from foreword.errors import TrainingStoppedError, UserError
+from foreword.runs import first_embeddings
 from foreword.runs.run import train_run
 from foreword.runs.trained_model import read_recipe
+from foreword.vectors.cooccurrence import learn_vectors
 from tests.comparison import grids
 from tests.comparison.grids import CAUSAL, MASKED, Quiet
 from tests.train import runs
@@ -35,6 +37,14 @@ MORE: dict[str, Any] = {
 }
 TRIALS = [f"masked, sweep: lr {rate:g}" for rate in RATES]
 RUNS = ["masked, seed 1: pretraining", "decoder, seed 1: pretraining"]
+
+WORD_VECTORS: dict[str, Any] = {
+    **MORE,
+    "set": {"model": {"d_model": 8}, "train": {"word_vectors": 1_000_000}},
+    "sweep": {"optimizer": {"lr": RATES[:2]}},
+    "budget": {"unit": "flops", "amount": 4e7},
+    "cells": [CAUSAL],
+}
 
 
 def begun(folder: Path, out: Path, **more: Any) -> list[str]:
@@ -326,6 +336,42 @@ def test_a_dry_run_counts_the_sweep(
     assert rounds["sweep_seconds"] == pytest.approx(expected)
     each = [c["sweep_seconds"] + c["pretraining_seconds"] for c in document["cells"]]
     assert document["seconds"] == pytest.approx(sum(each))
+
+
+def test_trials_share_the_first_embeddings_and_no_budget_pays_for_them(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = []
+
+    def noted(*arguments: Any) -> Any:
+        counted.append(learn_vectors(*arguments))
+        return counted[-1]
+
+    monkeypatch.setattr(first_embeddings, "learn_vectors", noted)
+    shared = grids.compare(folder, tmp_path / "out", **{**WORD_VECTORS, "sweep_share": 0.01})
+    assert len(counted) == 2  # once for the trials, once for the run
+    assert counted[0].flops > 0.01 * WORD_VECTORS["budget"]["amount"]
+    assert [trial.steps for trial in gather(shared).trials] == [1, 1]
+    assert not shared.failures
+
+
+def test_first_embeddings_that_take_all_of_the_budget_are_refused_before_the_first_piece(
+    folder: Path, tmp_path: Path
+) -> None:
+    less = {**WORD_VECTORS, "budget": {"unit": "flops", "amount": 4e5}}
+    with pytest.raises(UserError, match=r"'decoder': train\.word_vectors: .* all of the budget"):
+        grids.compare(folder, tmp_path / "out", **less)
+    assert not (tmp_path / "out" / "sweeps").exists()
+
+
+def test_a_dry_run_says_what_first_embeddings_take(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid = grids.write_grid(folder, **WORD_VECTORS)
+    assert command(["compare", grid, "--out", str(tmp_path / "out"), "--dry-run"]) == 0
+    output = " ".join(capsys.readouterr().err.split())
+    assert "at most this share of a pretraining: decoder " in output
+    assert "the trials of a sweep share theirs" in output
 
 
 def test_text_too_short_for_a_validation_row_is_one_line(folder: Path, tmp_path: Path) -> None:

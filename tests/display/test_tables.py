@@ -7,25 +7,20 @@ import pytest
 from foreword.display import tables
 
 
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("longest", [8, 46])
 def test_each_part_of_a_wide_table_tells_its_rows_apart(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    width: int, longest: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables.out, "_width", 80)
-    names = [f"column {n}" for n in range(8)]
-    rows = [[run, kind, *[0.5] * 8] for run in ("gpt", "bert") for kind in ("syntax", "topic")]
+    monkeypatch.setattr(tables.out, "_width", width)
+    names = [f"column {n}" for n in range(12)]
+    models = ("gpt", "gpt, random weights")
+    rows = [[run, f"{kind * longest}", *[0.5] * 12] for run in models for kind in "ab"]
     tables.table("", ["run", "kind", *names], rows)
-    shown = capsys.readouterr().out
-    heads = [line for line in shown.splitlines() if "run" in line]
+    lines = capsys.readouterr().out.splitlines()
+    heads = [line for line in lines if "run " in line and "┃" in line]
     assert len(heads) > 1
-    assert all("kind" in line for line in heads)
-    assert max(map(len, shown.splitlines())) < 80
-
-
-def test_long_first_columns_leave_room_for_the_others(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tables.out, "_width", 80)
-    rows = [["run", "a" * 20, "b" * 20 + str(n), 0.5, 0.25, 0.125] for n in range(2)]
-    tables.table("", ["run", "first", "second", "one", "two", "three"], rows)
-    heads = [line for line in capsys.readouterr().out.splitlines() if "run" in line and "┃" in line]
-    assert sum("first" in line for line in heads) == 1
+    assert all("kind" in line and "column" in line for line in heads)
+    assert "column 0" in heads[0]
+    assert max(map(len, lines)) <= width
+    assert sum(line.startswith("├") for line in lines) == len(heads)  # before random weights

@@ -13,9 +13,11 @@ from foreword.evaluation import scorer
 from foreword.evaluation.perplexity import ScoreTotals, scoring_windows
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.scorer import NeuralScorer, ScoringItem, scorer_of
-from foreword.evaluation.scoring import PSEUDO, score, score_texts
+from foreword.evaluation.scoring import PSEUDO, first_context, score, score_texts
 from foreword.nn.masks import CausalMask, FullMask
+from foreword.text.tokenizer import Tokenizer
 from foreword.types import Array, Batch
+from tests.evaluation.conftest import FAMILIES
 
 LONG = "The cat sat on the mat. The dog ran to the river, and the sun shone on the bird. " * 3
 
@@ -185,6 +187,33 @@ def test_no_end_is_scored_without_an_eos(
     assert (scored.totals.tokens, scored.totals.ends) == (3, 0)
     assert scored.log_probs.tolist() == pytest.approx(whole.log_probs[:-1].tolist(), abs=1e-6)
     assert scored.totals.bytes == whole.totals.bytes
+
+
+@pytest.mark.parametrize(
+    ("family", "has_begin"), [*((f, True) for f in FAMILIES), ("decoder", False)]
+)
+def test_texts_of_no_and_of_one_token_have_a_score_or_are_refused(
+    family: str, has_begin: bool, bpe: Tokenizer, make_prompted: Callable[..., PromptedModel]
+) -> None:
+    prompted = make_prompted(family, text=bpe)
+    if not has_begin:
+        packing = dataclasses.replace(prompted.recipe.packing, bos="", eos="")
+        recipe = dataclasses.replace(prompted.recipe, packing=packing)
+        prompted = dataclasses.replace(prompted, recipe=recipe)
+    source = "The cat" if prompted.answers else None
+    given = first_context(prompted)
+    assert (given == "nothing, so it is not scored") == (not has_begin)
+    for text in ("", " ", "a", "\N{GRINNING FACE}", "a cat"):
+        count = len(bpe.encode(text)) + len(prompted.end_token if source else prompted.eos)
+        count -= len(prompted.eos) if prompted.fills_in_place and not prompted.continues else 0
+        count -= not has_begin
+        if count <= 0:
+            with pytest.raises(UserError, match="no token that can be scored"):
+                score(prompted, text, source)
+            continue
+        scored = score(prompted, text, source)
+        assert len(scored.log_probs) == count and np.isfinite(scored.totals.perplexity)
+        assert scored.totals.unscored == int(not has_begin)
 
 
 def test_unknown_tokens_are_counted(make_prompted: Callable[..., PromptedModel]) -> None:

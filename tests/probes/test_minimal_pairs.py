@@ -90,6 +90,20 @@ def test_accuracy_is_that_computed_by_hand_and_ties_count_one_half(
     assert found.scores == {"m": 2.5 / 5} and found.measure == "accuracy"
 
 
+def test_phenomena_have_means_over_their_paradigms(unigrams: PromptedModel, tmp_path: Path) -> None:
+    terms = {"nouns": "agreement", "verbs": "agreement", "mirror": "order"}
+    file = write_pairs(tmp_path / "pairs.jsonl", PAIRS | {"mirror": [("the cat", "the ran")]})
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    rows = [row | {"linguistics_term": terms[row["UID"]]} for row in rows]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    found = measure(unigrams, file)
+    accuracies = {row["paradigm"]: (row["accuracy"], row["questions"]) for row in found.rows}
+    assert accuracies["all of agreement"] == (2.5 / 5, 5)
+    assert accuracies["all of order"] == (1.0, 1)
+    assert accuracies["all"] == (3.5 / 6, 6) and len(accuracies) == 6
+    assert found.notes[0].endswith("; ties, which count in part: 1")
+
+
 def test_a_masked_model_is_scored_by_its_pseudo_log_likelihood(tmp_path: Path) -> None:
     sentences = ["the cat ran", "the dog ran", "cat the"]
     trained = PromptedModel.of(tiny_model("encoder", sentences))
@@ -120,7 +134,8 @@ def test_unknown_words_make_ties_and_are_noted(
     pairs = [("the xyzzy", "the plugh"), ("the bank of the river", "the river of the bank")]
     found = measure(trained, write_pairs(tmp_path / "pairs.jsonl", {"p": pairs}))
     assert found.predictions[0]["correct"] == 0.5
-    assert found.notes[0] == "m: log-likelihood; with unknown tokens: 1"
+    ties = "ties, which count in part: 1"
+    assert found.notes[0] == f"m: log-likelihood; with unknown tokens: 1; {ties}"
 
 
 def paradigms(files: Path) -> list[str]:

@@ -156,6 +156,40 @@ def test_options_are_compared_in_sum_and_per_character(
     assert asked[0].text == "Question: he sat by\nAnswer:"
 
 
+@pytest.mark.parametrize("family", ["decoder", "encoder", "encoder_decoder", "lstm"])
+def test_a_model_without_a_preference_is_at_chance(
+    family: str, make_run: Make, tmp_path: Path
+) -> None:
+    """All weights are 0, so all tokens are equally likely: ties share the point."""
+    prompted = PromptedModel.of(open_run(make_run(family), "cpu"))
+    for parameter in prompted.model.parameters():
+        parameter.data.zero_()
+    model = ProbedModel("m", prompted)
+    pairs = [("the bank", "the river"), ("the river", "the bank"), ("old man", "old man")]
+    blimp = lines(
+        tmp_path / "p.jsonl", *({"sentence_good": a, "sentence_bad": b} for a, b in pairs)
+    )
+    options = ["bank", "river", "old", "bank"]
+    asked = [{"question": "the", "options": options, "answer": n} for n in range(4)]
+    article = {"article": "he sat", "questions": ["_ ."], "options": [options], "answers": ["B"]}
+    race = tmp_path / "race" / "test" / "high" / "1.txt"
+    lines(race, article)
+    crows = tmp_path / "crows.csv"
+    crows.write_text(
+        "sent_more,sent_less,stereo_antistereo,bias_type\n"
+        "the old bank,the old river,stereo,age\nthe man,the bank,antistereo,age\n"
+    )
+    for suite in (
+        MinimalPairs(str(blimp)),
+        Choice(str(lines(tmp_path / "choice.jsonl", *asked))),
+        Choice(str(tmp_path / "race")),
+        CrowsPairs(str(crows)),
+    ):
+        found = suite.measure([model])
+        total = found.rows[-1]
+        assert found.scores["m"] == total["chance"], suite
+
+
 def test_cola_is_read_as_it_was_published(decoder: ProbedModel, tmp_path: Path) -> None:
     file = tmp_path / "dev.tsv"
     file.write_text('gj04\t1\t\tthe bank of the river\ngj04\t0\t*\tbank "the\n', encoding="utf-8")
