@@ -3,9 +3,9 @@
     python benchmarks/freeze.py --out before.json [--families bert,t5]    in the one checkout
     python benchmarks/freeze.py --out after.json --against before.json    in the other
 
-Each `*_tiny` recipe is trained for a few steps on made-up text, scored, asked and fine-tuned, by the
-command line, on one thread. The file has the digest of its weights, and exit status and output of
-every command; the second call prints what differs and exits with status 1 if anything does.
+Each `*_tiny` recipe is trained for a few steps on made-up text, scored, asked and fine-tuned by the
+command line, on one thread. The file has the digest of its weights, and the exit status and output
+of every command; the second call prints what differs, and exits with status 1 if anything does.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 TRANSLATORS = {"seq2seq", "translator"}
 DENOISERS = {"t5", "ul2"}
 COUNTED = {"ngram", "word2vec"}  # not trained in steps
+TUNING = ("--train", "train.tsv", "--dev", "dev.tsv", "--seeds", "2", "--epochs", "1")
 NOT_FROZEN = re.compile(r"seconds|per_second|hours|time|date|memory|commit|machine|version|bytes")
 REFUSED = (
     "pretrain bert_tny --data text.txt --out x",
@@ -72,7 +73,10 @@ def main() -> None:
     families = asked.families.split(",") if asked.families else tiny
     out = asked.out.absolute()
     against = json.loads(asked.against.read_text()) if asked.against else None
+    sys.argv[1:] = []
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        Path("frozen").mkdir()
+        os.chdir("frozen")  # whose name is in those of results
         write_texts(random.Random(1))
         frozen = {family: dict(answers(family)) for family in families}
         if not asked.families:
@@ -137,7 +141,7 @@ def answers(family: str) -> Iterator[tuple[str, Any]]:
         ["translate", family, "--source", "line.txt", "--tokens", "4"],
         ["neighbours", family, first.lower(), "--top", "2"],
         ["evaluate", family],
-        ["tune", family, *"--train train.tsv --dev dev.tsv --seeds 2 --epochs 1".split()],
+        ["tune", family, *TUNING],
         ["predict", f"{family}/tuned/train", "dev.tsv", "--probabilities"],
     ):
         yield " ".join(words), call([*words, "--json"])

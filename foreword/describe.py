@@ -92,14 +92,14 @@ def first_line(folder: str, name: str) -> str:
 
 def settings(cls: Any) -> list[Setting]:
     """Return the settings of a dataclass, in order, those of its base classes first."""
-    meanings = _meanings(cls)
+    meanings_of_fields = meanings(cls)
     hints = hints_of(cls)
     return [
         Setting(
             name=f.name,
             default=_default(f),
             values=_values(f, hints[f.name]),
-            meaning=meanings.get(f.name, ""),
+            meaning=meanings_of_fields.get(f.name, ""),
             is_required=f.default is f.default_factory is MISSING,
         )
         for f in fields(cls)
@@ -148,14 +148,14 @@ def _parts(cls: Any, prefix: str, above: tuple[str, ...]) -> Iterator[tuple[str,
             yield from _parts(hints[f.name], path, above)
 
 
-def _meanings(cls: type) -> dict[str, str]:
+def meanings(cls: type) -> dict[str, str]:
     """Return the text of each attribute in the docstrings of a class and its bases."""
-    meanings: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         section = SECTION.search(inspect.cleandoc(base.__doc__ or "") + "\n")
         for names, text in ENTRY.findall(section[1]) if section else ():
-            meanings |= dict.fromkeys(names.split(", "), " ".join(text.split()))
-    return meanings
+            texts |= dict.fromkeys(names.split(", "), " ".join(text.split()))
+    return texts
 
 
 def _default(f: Field[Any]) -> Any:

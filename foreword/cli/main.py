@@ -30,11 +30,12 @@ from foreword.cli._process import (
 )
 from foreword.cli._run_guard import command
 from foreword.cli._streams import ReaderGoneError, guarded
+from foreword.cli.commands import command as command_of
 from foreword.errors import PeerError, UserError, is_out_of_memory, nearest
 
 configure_process()  # before torch is first imported
 
-NOT_VERBS = ("main", "console")  # files of this folder without an underscore
+NOT_VERBS = ("main", "console", "commands")  # files of this folder without an underscore
 LONGEST_WORD = 500  # characters of a message without a space; paths are seldom longer
 
 
@@ -64,8 +65,13 @@ def _interrupted() -> Iterator[None]:
 
 
 def verbs() -> list[str]:
-    """Return the names of the verbs: the files of this folder."""
-    return [name for name in kinds.names("cli") if name not in NOT_VERBS]
+    """Return the names of the verbs: the kinds of `verbs/`, and the files of this folder."""
+    old = [name for name in kinds.names("cli") if name not in NOT_VERBS]
+    return sorted({*map(_with_hyphens, kinds.names("verbs")), *old})
+
+
+def _with_hyphens(name: str) -> str:
+    return name.replace("_", "-")
 
 
 def assemble(verb: str | None) -> typer.Typer:
@@ -76,6 +82,8 @@ def assemble(verb: str | None) -> typer.Typer:
 
 def _app_or_function(verb: str) -> Any:
     """Return what the file of a verb offers: an application of several commands, or one command."""
+    if (name := verb.replace("-", "_")) in kinds.names("verbs"):
+        return command_of(kinds.load("verbs", name))
     module = kinds.module_of("cli", verb)
     return getattr(module, "app", None) or getattr(module, module.__name__.rpartition(".")[2])
 
@@ -95,7 +103,11 @@ def _application(parts: tuple[tuple[str, Any], ...]) -> typer.Typer:
         if isinstance(app_or_function, typer.Typer):
             app.add_typer(app_or_function, name=name)
         else:
-            app.command(name)(flat(app_or_function))
+            app.command(name)(
+                app_or_function
+                if name in map(_with_hyphens, kinds.names("verbs"))
+                else flat(app_or_function)
+            )
     return app
 
 
