@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from foreword import describe
-from foreword.cli import console
 from foreword.display import results
 from foreword.verbs._contract import Verb, VerbArgument, arguments_of
 
@@ -27,10 +26,7 @@ def command(verb: type[Verb[Any]]) -> Callable[..., int]:
         if shows_progress:
             given["progress"] = not quiet
         result = verb(**given)()
-        if json:
-            console.emit(result.data())
-        else:
-            results.show(result)
+        results.show(result, as_json=json)
         return int(result.status)
 
     switches = {"json": JSON} | ({"quiet": QUIET} if shows_progress else {})

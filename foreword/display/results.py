@@ -2,17 +2,19 @@
 
 class Scores(Result):
     def tables(self) -> Sequence[Part]:
-        return [Table(self.rows, "scores"), Facts({"saved to": self.file}), "± over 3 seeds"]
+        return [ResultTable(self.rows, "scores"), Facts({"saved to": self.file}), "± over 3 seeds"]
 """
 
 from __future__ import annotations
 
 import html
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from foreword import stored
 from foreword.display import lines, tables
 from foreword.formatting import cell
 
@@ -20,7 +22,7 @@ LONGEST_CELL, LONGEST_FACT = 60, 400  # characters; what is longer is cut outsid
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """Rows by column.
 
     Attributes:
@@ -43,11 +45,19 @@ class Facts(dict[str, Any]):
     """Names and values, the most important first; those that are None are not shown."""
 
 
+class Definitions(dict[str, str]):
+    """Names with a text beside each, wrapped to the window."""
+
+
 class Text(str):
     """A text on the standard output, such as one that was generated; other lines are remarks."""
 
 
-Part = Table | Facts | Text | str
+class Heading(Text):
+    """A text above what follows."""
+
+
+Part = ResultTable | Facts | Definitions | Text | str
 
 
 class Result:
@@ -66,20 +76,20 @@ class Result:
     def __repr__(self) -> str:
         shown = [type(self).__name__]
         for part in self.tables():
-            if isinstance(part, Table):
+            if isinstance(part, ResultTable):
                 shown += ["", *_grid(part)]
-            elif isinstance(part, Facts):
+            elif isinstance(part, dict):
                 facts = _facts(part)
                 width = max(map(len, facts), default=0)
                 shown += [f"  {name:<{width}}  {value}" for name, value in facts.items()]
             else:
-                shown.append(f"  {_line(part, LONGEST_FACT)}")
+                shown.append(part if isinstance(part, Text) else f"  {_line(part, LONGEST_FACT)}")
         return "\n".join(shown)
 
     def _repr_html_(self) -> str:
         page = f"<b>{type(self).__name__}</b>"
         for part in self.tables():
-            if isinstance(part, Table):
+            if isinstance(part, ResultTable):
                 head = "".join(f"<th>{html.escape(c)}</th>" for c in _cells(part.columns))
                 body = "".join(
                     "<tr>"
@@ -89,33 +99,68 @@ class Result:
                 )
                 title = f"<caption>{html.escape(part.title)}</caption>" if part.title else ""
                 page += f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-            elif isinstance(part, Facts):
+            elif isinstance(part, dict):
                 rows = "".join(
                     f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
                     f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
                     for name, value in _facts(part).items()
                 )
                 page += f"<table>{rows}</table>"
+            elif isinstance(part, Text):
+                page += f"<pre>{html.escape(part)}</pre>"
             else:
                 page += f"<p>{html.escape(_line(part, LONGEST_FACT))}</p>"
         return page
 
 
-def show(result: Result) -> None:
-    """Print a result: tables, facts and texts on the standard output, remarks beside it."""
+@dataclass(frozen=True, repr=False)
+class Output(Result):
+    """A result without methods of its own.
+
+    Attributes:
+        parts: what is shown.
+        content: the same as plain values.
+    """
+
+    parts: Sequence[Part]
+    content: Any
+
+    def tables(self) -> Sequence[Part]:
+        """Return what is shown."""
+        return self.parts
+
+    def data(self) -> Any:
+        """Return the plain values."""
+        return self.content
+
+
+def show(result: Result, *, as_json: bool = False) -> None:
+    """Print a result: its content on the standard output, remarks on the error stream.
+
+    Args:
+        result: the result.
+        as_json: print its plain values in place of tables, facts and texts.
+    """
+    if as_json:
+        sys.stdout.write(stored.to_json(result.data(), indent=1) + "\n")
     for part in result.tables():
-        if isinstance(part, Table):
+        if as_json and (isinstance(part, ResultTable | dict | Text)):
+            continue
+        if isinstance(part, ResultTable):
             rows = [[row.get(column) for column in part.columns] for row in part.rows]
             tables.table(part.title, part.columns, rows)
         elif isinstance(part, Facts):
             tables.facts({name: value for name, value in part.items() if value is not None})
+        elif isinstance(part, Definitions):
+            tables.definitions(part)
         elif isinstance(part, Text):
-            tables.out.print(part, markup=False)
+            style = "bold" if isinstance(part, Heading) else None
+            tables.out.print(part, markup=False, style=style)
         else:
             lines.say(part)
 
 
-def _grid(table: Table) -> list[str]:
+def _grid(table: ResultTable) -> list[str]:
     """Return a table as lines of text."""
     cells = [_cells(table.columns), *(_row(table, row) for row in table.rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -126,11 +171,11 @@ def _grid(table: Table) -> list[str]:
     return [f"  {table.title}", *rows] if table.title else rows
 
 
-def _row(table: Table, row: Mapping[str, Any]) -> list[str]:
+def _row(table: ResultTable, row: Mapping[str, Any]) -> list[str]:
     return _cells(map(row.get, table.columns))
 
 
-def _facts(facts: Facts) -> dict[str, str]:
+def _facts(facts: Mapping[str, Any]) -> dict[str, str]:
     return {n: _line(value, LONGEST_FACT) for n, value in facts.items() if value is not None}
 
 

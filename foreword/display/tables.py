@@ -108,6 +108,20 @@ def facts(pairs: Mapping[str, Any]) -> None:
         out.print(f"{name:<{width}}  {cell(value)}", markup=False)
 
 
+def definitions(texts: Mapping[str, str]) -> None:
+    """Print names with their texts beside them, or below in a narrow window."""
+    indent = max(map(len, texts), default=0) + 4
+    if out.width < NARROW:
+        for name, text in texts.items():
+            out.print(f"{wrapped(name, 2)}\n{wrapped(text, 4)}", markup=False)
+        return
+    for name, text in texts.items():
+        first, *rest = textwrap.wrap(text, max(out.width - indent - 1, 24)) or [""]
+        out.print(f"  {name:<{indent - 2}}{first}", markup=False)
+        for more in rest:
+            out.print(" " * indent + more, markup=False)
+
+
 def some(names: Sequence[str], limit: int = 12) -> str:
     """Return names in a row, at most `limit` of them, with the number of the others."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""

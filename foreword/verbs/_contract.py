@@ -14,8 +14,8 @@
 
         def __call__(self) -> FilledResult: ...
 
-`foreword.fill` is `function(Fill)`. The command `foreword fill`, its options and its `--help` derive
-from the same fields, and so do the checks of types and ranges.
+`foreword.fill` is `function(Fill)`. The command `foreword fill`, its options and its `--help`
+derive from the same fields, and so do the checks of types and ranges.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import inspect
 import operator
 import types
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from os import PathLike
 from types import SimpleNamespace
@@ -49,6 +49,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 PathName = str | PathLike[str]
 Paths = PathName | Sequence[PathName]
+Settings = Mapping[str, Any] | Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,11 @@ class Flag:
 
 
 ARGUMENT = Flag(is_argument=True)
+SET = Flag(("--set",), takes=list[str])
 PYTHON_ONLY = Flag(is_hidden=True)
 
 
-class Verb(ABC, Generic[R]):
+class Verb(Generic[R], ABC):
     """The base of all verbs; see the module's text.
 
     Numbers, texts and truth values must be of their field's type, and numbers in its range. Numbers
@@ -150,7 +152,7 @@ def arguments_of(verb: type[Verb[Any]]) -> tuple[VerbArgument, ...]:
     """Return the arguments of a verb, in the order of its constructor."""
     meanings = describe.meanings(verb)
     hints = _hints(verb)
-    by_name = {f.name: f for f in fields(verb)}
+    by_name = {f.name: f for f in fields(verb)}  # type: ignore[arg-type]
     arguments = []
     for name in list(inspect.signature(verb).parameters):
         f = by_name[name]
@@ -175,7 +177,7 @@ def function(verb: Callable[P, Verb[R]]) -> Callable[P, R]:
     Its signature, for completion and `help`, is the constructor's, and its docstring the class's.
     """
     cls: Any = verb
-    name = cls.__module__.rpartition(".")[2].strip("_")
+    name = cls.__module__.rpartition(".")[2]
     signature = _plain_signature(cls)
 
     @functools.wraps(cls, assigned=("__module__",), updated=())
@@ -186,10 +188,11 @@ def function(verb: Callable[P, Verb[R]]) -> Callable[P, R]:
                 raise TypeError(f"{name}() has no argument '{key}'{hint}")
         return verb(*args, **kwargs)()
 
-    called.__name__ = called.__qualname__ = name
-    called.__doc__ = described(cls)
-    del called.__wrapped__  # type: ignore[attr-defined]
-    called.__signature__ = signature  # type: ignore[attr-defined]
+    named: Any = called
+    named.__name__ = named.__qualname__ = name
+    named.__doc__ = described(cls)
+    named.__signature__ = signature
+    del named.__wrapped__
     return called
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.display.results import Part, Result, Table, Text
+from foreword.display.results import Part, Result, ResultTable, Text
 from foreword.formatting import probability
 from foreword.ranges import Count
 from foreword.verbs._contract import ARGUMENT, Verb
@@ -37,7 +37,7 @@ class FilledResult(Result):
             for n, blank in enumerate(self.filled.blanks, 1)
             for rank, candidate in enumerate(blank)
         ]
-        return [Text(self.filled.text), Table(rows)]
+        return [Text(self.filled.text), ResultTable(rows)]
 
     def data(self) -> dict[str, Any]:
         """Return the text, and the candidates."""
