@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -67,7 +68,12 @@ def _interrupted() -> Iterator[None]:
 def verbs() -> list[str]:
     """Return the names of the verbs: the kinds of `verbs/`, and the files of this folder."""
     old = [name for name in kinds.names("cli") if name not in NOT_VERBS]
-    return sorted({*map(_with_hyphens, kinds.names("verbs")), *old})
+    return sorted({*map(_with_hyphens, kinds.names("verbs")), *groups(), *old})
+
+
+def groups() -> list[str]:
+    """Return the verbs of several commands: the folders of kinds in `verbs/`."""
+    return [folder.partition("/")[2] for folder in kinds.folders() if folder.startswith("verbs/")]
 
 
 def _with_hyphens(name: str) -> str:
@@ -84,8 +90,21 @@ def _app_or_function(verb: str) -> Any:
     """Return what the file of a verb offers: an application of several commands, or one command."""
     if (name := verb.replace("-", "_")) in kinds.names("verbs"):
         return command_of(kinds.load("verbs", name))
+    if verb in groups():
+        return _group(f"verbs/{verb}")
     module = kinds.module_of("cli", verb)
     return getattr(module, "app", None) or getattr(module, module.__name__.rpartition(".")[2])
+
+
+@lru_cache(64)
+def _group(folder: str) -> typer.Typer:
+    """Return the application of the verbs in a folder."""
+    contract = import_module(f"foreword.{folder.replace('/', '.')}._contract")
+    about = (contract.__doc__ or "").partition("\n")[0]
+    app = typer.Typer(no_args_is_help=True, help=about)
+    for name in kinds.names(folder):
+        app.command(name)(command_of(kinds.load(folder, name)))
+    return app
 
 
 @lru_cache(64)  # for programs that run many commands

@@ -57,7 +57,20 @@ class Heading(Text):
     """A text above what follows."""
 
 
-Part = ResultTable | Facts | Definitions | Text | str
+@dataclass(frozen=True)
+class Tokens:
+    """The pieces of a text, side by side.
+
+    Attributes:
+        label: before them.
+        pieces: the tokens as readers see them.
+    """
+
+    label: str
+    pieces: Sequence[str]
+
+
+Part = ResultTable | Facts | Definitions | Tokens | Text | str
 
 
 class Result:
@@ -78,6 +91,8 @@ class Result:
         for part in self.tables():
             if isinstance(part, ResultTable):
                 shown += ["", *_grid(part)]
+            elif isinstance(part, Tokens):
+                shown.append(f"  {part.label}  {' '.join(part.pieces)}")
             elif isinstance(part, dict):
                 facts = _facts(part)
                 width = max(map(len, facts), default=0)
@@ -99,6 +114,8 @@ class Result:
                 )
                 title = f"<caption>{html.escape(part.title)}</caption>" if part.title else ""
                 page += f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            elif isinstance(part, Tokens):
+                page += f"<p>{html.escape(part.label)}: {html.escape(' '.join(part.pieces))}</p>"
             elif isinstance(part, dict):
                 rows = "".join(
                     f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
@@ -144,13 +161,15 @@ def show(result: Result, *, as_json: bool = False) -> None:
     if as_json:
         sys.stdout.write(stored.to_json(result.data(), indent=1) + "\n")
     for part in result.tables():
-        if as_json and (isinstance(part, ResultTable | dict | Text)):
+        if as_json and (isinstance(part, ResultTable | Tokens | dict | Text)):
             continue
         if isinstance(part, ResultTable):
             rows = [[row.get(column) for column in part.columns] for row in part.rows]
             tables.table(part.title, part.columns, rows)
         elif isinstance(part, Facts):
             tables.facts({name: value for name, value in part.items() if value is not None})
+        elif isinstance(part, Tokens):
+            tables.tokens(part.label, part.pieces)
         elif isinstance(part, Definitions):
             tables.definitions(part)
         elif isinstance(part, Text):

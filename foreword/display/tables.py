@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any, Literal
 
 from rich.console import Console
@@ -15,6 +16,7 @@ from foreword.formatting import cell
 
 out = Console(highlight=False, soft_wrap=True)
 LONGEST, BORDER = 24, 3  # characters of a cell kept on one line; characters of a column's border
+COLOURS = ("black on bright_cyan", "black on bright_yellow", "black on bright_green")
 NARROW = 60  # a window of fewer characters shows a table that does not fit as a list
 
 
@@ -106,6 +108,15 @@ def facts(pairs: Mapping[str, Any]) -> None:
     width = max(map(len, pairs), default=0)
     for name, value in pairs.items():
         out.print(f"{name:<{width}}  {cell(value)}", markup=False)
+
+
+def tokens(label: str, pieces: Sequence[str]) -> None:
+    """Print tokens side by side, neighbours in different colours."""
+    line = Text(f"{label}  ")
+    for piece, colour in zip(pieces, cycle(COLOURS), strict=False):
+        line.append(piece, style=colour)
+        line.append(" ")
+    out.print(line)
 
 
 def definitions(texts: Mapping[str, str]) -> None:

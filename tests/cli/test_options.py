@@ -46,13 +46,17 @@ def test_a_verb_without_an_options_class_is_unchanged() -> None:
     }
 
 
+def is_kind(command: Any) -> bool:
+    return inspect.getmodule(command.callback).__name__ == "foreword.cli.commands"
+
+
 def every_option() -> list[tuple[str, str, Any]]:
     app = assemble(None)
     commands = list(app.registered_commands)
     for group in app.registered_groups:
         assert group.typer_instance is not None
         commands += group.typer_instance.registered_commands
-    verbs = [command.callback for command in commands if command.name not in kinds.names("verbs")]
+    verbs = [command.callback for command in commands if not is_kind(command)]
     return [
         (verb.__name__, parameter.name, parameter.annotation)
         for verb in verbs
@@ -60,8 +64,9 @@ def every_option() -> list[tuple[str, str, Any]]:
         for parameter in options_of(inspect.unwrap(verb)).values()
     ] + [
         (verb, argument.name, argument.hint)
-        for verb in kinds.names("verbs")
-        for argument in arguments_of(kinds.load("verbs", verb))
+        for folder in ("verbs", "verbs/tokenizer")
+        for verb in kinds.names(folder)
+        for argument in arguments_of(kinds.load(folder, verb))
     ]
 
 
