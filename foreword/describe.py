@@ -9,8 +9,9 @@ from __future__ import annotations
 import inspect
 import re
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from os import PathLike
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Interval
@@ -188,15 +189,20 @@ def _in_words(hint: Any) -> str:
     if origin is Annotated:  # with a word of its own, such as "path"
         return next((note for note in args[1:] if isinstance(note, str)), _in_words(args[0]))
     if origin in (Union, types.UnionType):
-        return " or ".join(_in_words(arg) for arg in args if arg is not type(None))
+        words = [_in_words(arg) for arg in args if arg is not type(None)]
+        return " or ".join(dict.fromkeys(filter(None, words)))
     if origin is Literal:
         return ", ".join(map(str, args))
-    if origin in (tuple, list):
+    if origin in (tuple, list, Sequence):
         return f"list of: {_in_words(args[0])}"
+    if origin is PathLike:
+        return "path"
+    if origin is Mapping:
+        return "table"
     if is_dataclass(hint):
         return "table: " + ", ".join(f.name for f in fields(hint))
-    words = {bool: "true, false", str: "text", int: "whole number", float: "number"}
-    return words.get(hint, "")
+    names = {bool: "true, false", str: "text", int: "whole number", float: "number"}
+    return names.get(hint, "")
 
 
 def _range(number: type, interval: Interval) -> str:
