@@ -22,9 +22,11 @@ The functions are verbs of the command line, with the same names, arguments and 
     compare     several recipes at one budget
     probe       the inside of models, or their answers to a suite such as LAMBADA
     load        a trained model: fill, generate, score, encode, predict
+    fill        the blanks of a text; generate continues one; neighbours of words, by their vectors
+    export      a model for other software; import_ reads one
 
 These verbs have no function yet; run them as `foreword VERB`: check, drift, translate, score (of a
-file), neighbours, report, import, export, tokenizer, demo.
+file), report, tokenizer, demo.
 
 A mistake raises `foreword.UserError`, whose message says what is wrong, where, and how to fix it.
 Results show themselves in a console and in a notebook, and stand for their folders in other calls.
@@ -43,15 +45,29 @@ if TYPE_CHECKING:
     from foreword.api.prepare import prepare
     from foreword.api.pretrain import pretrain, resume
     from foreword.api.probe import probe
-    from foreword.api.show import show
     from foreword.api.tune import tune
     from foreword.api.tune_suite import tune_suite
     from foreword.errors import TrainingStoppedError, UserError
+    from foreword.verbs._contract import function
+    from foreword.verbs.export import Export
+    from foreword.verbs.fill import Fill
+    from foreword.verbs.generate import Generate
+    from foreword.verbs.import_ import Import
+    from foreword.verbs.neighbours import Neighbours
+    from foreword.verbs.show import Show
+
+    export = function(Export)
+    fill = function(Fill)
+    generate = function(Generate)
+    import_ = function(Import)
+    neighbours = function(Neighbours)
+    show = function(Show)
 
 __version__ = "0.1.0"
 __all__ = [
-    "TrainingStoppedError", "UserError", "clean", "compare", "evaluate", "evaluate_tuned", "load",
-    "predict", "prepare", "pretrain", "probe", "resume", "show", "tune", "tune_suite",
+    "TrainingStoppedError", "UserError", "clean", "compare", "evaluate", "evaluate_tuned", "export",
+    "fill", "generate", "import_", "load", "neighbours", "predict", "prepare", "pretrain", "probe",
+    "resume", "show", "tune", "tune_suite",
 ]  # fmt: skip
 
 
@@ -61,8 +77,16 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'foreword' has no attribute '{name}'")
     import importlib
 
-    file = "errors" if name.endswith("Error") else f"api.{'pretrain' if name == 'resume' else name}"
-    value = getattr(importlib.import_module(f"foreword.{file}"), name)
+    from foreword import kinds
+
+    if name.rstrip("_") in kinds.names("verbs"):
+        from foreword.verbs._contract import function
+
+        value: object = function(kinds.load("verbs", name.rstrip("_")))
+    else:
+        kind = "errors" if name.endswith("Error") else "api"
+        file = kind if kind == "errors" else f"api.{'pretrain' if name == 'resume' else name}"
+        value = getattr(importlib.import_module(f"foreword.{file}"), name)
     globals()[name] = value
     return value
 

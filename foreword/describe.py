@@ -9,8 +9,9 @@ from __future__ import annotations
 import inspect
 import re
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from os import PathLike
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Interval
@@ -92,14 +93,14 @@ def first_line(folder: str, name: str) -> str:
 
 def settings(cls: Any) -> list[Setting]:
     """Return the settings of a dataclass, in order, those of its base classes first."""
-    meanings = _meanings(cls)
+    meanings_of_fields = meanings(cls)
     hints = hints_of(cls)
     return [
         Setting(
             name=f.name,
             default=_default(f),
             values=_values(f, hints[f.name]),
-            meaning=meanings.get(f.name, ""),
+            meaning=meanings_of_fields.get(f.name, ""),
             is_required=f.default is f.default_factory is MISSING,
         )
         for f in fields(cls)
@@ -148,14 +149,14 @@ def _parts(cls: Any, prefix: str, above: tuple[str, ...]) -> Iterator[tuple[str,
             yield from _parts(hints[f.name], path, above)
 
 
-def _meanings(cls: type) -> dict[str, str]:
+def meanings(cls: type) -> dict[str, str]:
     """Return the text of each attribute in the docstrings of a class and its bases."""
-    meanings: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         section = SECTION.search(inspect.cleandoc(base.__doc__ or "") + "\n")
         for names, text in ENTRY.findall(section[1]) if section else ():
-            meanings |= dict.fromkeys(names.split(", "), " ".join(text.split()))
-    return meanings
+            texts |= dict.fromkeys(names.split(", "), " ".join(text.split()))
+    return texts
 
 
 def _default(f: Field[Any]) -> Any:
@@ -188,15 +189,20 @@ def _in_words(hint: Any) -> str:
     if origin is Annotated:  # with a word of its own, such as "path"
         return next((note for note in args[1:] if isinstance(note, str)), _in_words(args[0]))
     if origin in (Union, types.UnionType):
-        return " or ".join(_in_words(arg) for arg in args if arg is not type(None))
+        words = [_in_words(arg) for arg in args if arg is not type(None)]
+        return " or ".join(dict.fromkeys(filter(None, words)))
     if origin is Literal:
         return ", ".join(map(str, args))
-    if origin in (tuple, list):
+    if origin in (tuple, list, Sequence):
         return f"list of: {_in_words(args[0])}"
+    if origin is PathLike:
+        return "path"
+    if origin is Mapping:
+        return "table"
     if is_dataclass(hint):
         return "table: " + ", ".join(f.name for f in fields(hint))
-    words = {bool: "true, false", str: "text", int: "whole number", float: "number"}
-    return words.get(hint, "")
+    names = {bool: "true, false", str: "text", int: "whole number", float: "number"}
+    return names.get(hint, "")
 
 
 def _range(number: type, interval: Interval) -> str:

@@ -44,7 +44,7 @@ IMPORTED_LATE = (
     "typer._adapters",
     "typer.core",
 )
-LEFT_OUT = ("__main__", "api", "cli", "demo", "display", "interop", "testing", "trackers")
+LEFT_OUT = ("__main__", "api", "cli", "demo", "display", "interop", "testing", "trackers", "verbs")
 
 
 class Command:

@@ -55,7 +55,7 @@ CHECKS: dict[str, Callable[..., None]] = {
     "tuning/strategies/biases": check_strategy,
     "tuning/tasks/hinge": check_task,
 }
-OTHERS = {"cli/hello", "data/readers/csv_lines"}  # tested one by one
+OTHERS = {"verbs/hello", "data/readers/csv_lines"}  # tested one by one
 
 
 @pytest.fixture(autouse=True)

@@ -81,7 +81,7 @@ def test_kinds_are_listed_with_their_first_lines(
 
 def test_a_verb_may_be_a_plug_in(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--plugins", str(EXAMPLES), "hello", "reader"]) == 0
-    assert "Hello, reader." in capsys.readouterr().err
+    assert "Hello, reader." in capsys.readouterr().out
     assert "no command 'hello'" in fail(["hello", "reader"], capsys)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from foreword import config
 from foreword.api import _arguments
 from foreword.api._arguments import PathName, Paths, Settings, checked
-from foreword.api._result import Result
+from foreword.api._result import FactsAndRows
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.cleaning.recipe import DEFAULT, CleaningRecipe, load_cleaning
 from foreword.cleaning.run import TEXTS
@@ -21,7 +21,7 @@ from foreword.report.cleaning import notes, rows_of, write_page
 
 
 @dataclass(frozen=True, repr=False)
-class CleaningResult(Result):
+class CleaningResult(FactsAndRows):
     """Cleaned text, and the account of what each step did.
 
     Attributes:

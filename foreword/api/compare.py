@@ -11,7 +11,7 @@ from foreword import atomic
 from foreword.api import _arguments
 from foreword.api._arguments import PathName, Paths, checked
 from foreword.api._cluster import on_cluster
-from foreword.api._result import Result
+from foreword.api._result import FactsAndRows
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.comparison import tables
 from foreword.comparison.forecast import ComparisonForecast, forecast
@@ -29,7 +29,7 @@ from foreword.runs.corpus import is_prepared
 
 
 @dataclass(frozen=True, repr=False)
-class ComparisonResult(Result):
+class ComparisonResult(FactsAndRows):
     """The results of a comparison, as far as it is done.
 
     Attributes:
@@ -68,7 +68,7 @@ class ComparisonResult(Result):
         return 2 if failures else 0
 
     @property
-    def tables(self) -> list[tables.MarkdownTable]:
+    def markdown(self) -> list[tables.MarkdownTable]:
         """The tables for people: the forecast, or pretraining, scores, sweeps and samples."""
         if self.forecast is not None:
             return [tables.forecast_table(self.forecast)]
@@ -86,7 +86,7 @@ class ComparisonResult(Result):
     def _tables(self) -> Sequence[Sequence[Mapping[str, Any]]]:
         return [
             [dict(zip(_unique(table.columns), row, strict=True)) for row in table.rows]
-            for table in self.tables
+            for table in self.markdown
             if table.title != tables.SAMPLES
         ]
 

@@ -11,7 +11,7 @@ from typing import Any
 from foreword import atomic, stored
 from foreword.api import _arguments
 from foreword.api._arguments import PathName, Paths, checked
-from foreword.api._result import Result
+from foreword.api._result import FactsAndRows
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.data.prepared_text import PreparedText
 from foreword.data.shards import Shards
@@ -28,7 +28,7 @@ from foreword.runs.provenance import command
 
 
 @dataclass(frozen=True, repr=False)
-class EvaluationResult(Result):
+class EvaluationResult(FactsAndRows):
     """The loss of a run on text it has not seen, next to count-based baselines.
 
     Attributes:

@@ -12,7 +12,7 @@ from foreword import atomic, kinds, stored
 from foreword.api import _arguments, _saved_results
 from foreword.api._arguments import Paths, checked, distinct_names
 from foreword.api._examples import Examples, TunedExamples, name_of, tuned_examples
-from foreword.api._result import Result
+from foreword.api._result import FactsAndRows
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.errors import UserError
 from foreword.probes._intervals import bootstrap_each
@@ -28,7 +28,7 @@ DRAWS = 500  # of the bootstrap
 
 
 @dataclass(frozen=True, repr=False)
-class TunedEvaluation(Result):
+class TunedEvaluation(FactsAndRows):
     """The scores of fine-tuned models on labelled examples, with intervals.
 
     Attributes:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from foreword import atomic
 from foreword.api import _arguments
 from foreword.api._arguments import PathName, checked
-from foreword.api._result import Result
+from foreword.api._result import FactsAndRows
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.errors import UserError
 from foreword.tables.columns import PREDICTION, Columns
@@ -40,7 +40,7 @@ ROWS_SHOWN = 5  # of a result
 
 
 @dataclass(frozen=True, repr=False)
-class PredictionResult(Result):
+class PredictionResult(FactsAndRows):
     """Predictions for texts or for the rows of a file.
 
     Attributes:

@@ -11,7 +11,7 @@ from foreword import config, kinds
 from foreword.api import _arguments
 from foreword.api._arguments import PathName, Paths, Settings, checked
 from foreword.api._cluster import on_cluster
-from foreword.api._result import Result
+from foreword.api._result import FactsAndRows
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.data import write_shards
 from foreword.data.fingerprint import fingerprint_text
@@ -29,7 +29,7 @@ from foreword.text.tokenizers._contract import TokenizerKind
 
 
 @dataclass(frozen=True, repr=False)
-class PreparationResult(Result):
+class PreparationResult(FactsAndRows):
     """Token shards, ready to train on.
 
     Attributes:

@@ -10,7 +10,7 @@ from typing import Any
 from foreword import credentials
 from foreword.api import _arguments
 from foreword.api._arguments import PathName, Paths, Settings, Track, checked
-from foreword.api._result import Result
+from foreword.api._result import FactsAndRows
 from foreword.api.progress import ProgressDisplay, Quiet, progress_of
 from foreword.api.request import RunRequest, request
 from foreword.errors import UserError
@@ -30,7 +30,7 @@ from foreword.train.joining import fail_first, first_alone, is_restart, joined
 
 
 @dataclass(frozen=True, repr=False)
-class PretrainingResult(Result):
+class PretrainingResult(FactsAndRows):
     """A run that was trained, to its end or up to an interrupt.
 
     Attributes:

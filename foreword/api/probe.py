@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from foreword import atomic, config, kinds, stored
 from foreword.api import _arguments, _saved_results
 from foreword.api._arguments import PathName, Paths, Settings, checked, distinct_names
-from foreword.api._kind_pages import evaluation_suites
-from foreword.api._result import Result
+from foreword.api._result import FactsAndRows
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.errors import UserError, nearest
 from foreword.evaluation.loaded import load
 from foreword.formatting import with_intervals
 from foreword.kinds import Part, name_of
+from foreword.probes import _suite
 from foreword.probes._contract import Finding, Probe, ProbedModel
 from foreword.probes._random_weights import with_random_weights
 from foreword.probes._suite import Suite
@@ -30,7 +30,7 @@ SUITES = {"blimp": "minimal_pairs"}  # suites that are called otherwise than the
 
 
 @dataclass(frozen=True, repr=False)
-class ProbeResult(Result):
+class ProbeResult(FactsAndRows):
     """What a probe found.
 
     Attributes:
@@ -139,7 +139,7 @@ def suite(name: str, settings: Settings) -> Suite:
     if kind in known and not issubclass(kinds.load("probes", kind), Suite):
         raise UserError(f"--suite {name}: it asks no questions; run 'foreword probe --kind {kind}'")
     if kind not in known:
-        suites = [*evaluation_suites(), *SUITES]
+        suites = [*_suite.names(), *SUITES]
         raise UserError(f"--suite: no suite '{name}'{nearest(name, suites)}")
     questions = {field.name: field for field in fields(kinds.load("probes", kind))}.get("files")
     table = config.assign({}, _arguments.assignments(settings))

@@ -12,7 +12,7 @@ from foreword.api import _arguments, _fine_tuning
 from foreword.api._arguments import PathName, Settings, Track, checked
 from foreword.api._examples import ExampleReader, Examples, name_of, sources_of
 from foreword.api._fine_tuning import FineTuning
-from foreword.api._result import Result
+from foreword.api._result import FactsAndRows
 from foreword.api._tune_settings import GivenSettings, require_name
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.runs.tracking import trackers_of
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class TuningResult(Result):
+class TuningResult(FactsAndRows):
     """Scores of fine-tuning, and where the tuned model is.
 
     Attributes:

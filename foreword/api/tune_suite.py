@@ -11,7 +11,7 @@ from typing import Any
 from foreword import allocator
 from foreword.api import _arguments
 from foreword.api._arguments import PathName, Settings, Track, checked
-from foreword.api._result import Result
+from foreword.api._result import FactsAndRows
 from foreword.api._suite_work import PREFIX, SuiteRun, work_of
 from foreword.api._tune_settings import GivenSettings, require_name
 from foreword.api.progress import ProgressDisplay, progress_of
@@ -26,7 +26,7 @@ from foreword.tuning.tuned_start import open_start
 
 
 @dataclass(frozen=True, repr=False)
-class SuiteResult(Result):
+class SuiteResult(FactsAndRows):
     """The scores of a suite, task by task, with baselines and published scores.
 
     Attributes:

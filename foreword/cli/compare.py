@@ -89,7 +89,7 @@ def _say_stopped(out: Path) -> int:
 
 
 def _show(result: ComparisonResult) -> None:
-    for table in result.tables:
+    for table in result.markdown:
         console.table(table.title, table.columns, table.rows)
     for note in result.notes:
         console.say(note)

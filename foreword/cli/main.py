@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -30,12 +31,13 @@ from foreword.cli._process import (
 )
 from foreword.cli._run_guard import command
 from foreword.cli._streams import ReaderGoneError, guarded
+from foreword.cli.commands import command as command_of
 from foreword.credentials import masked
 from foreword.errors import PeerError, UserError, is_out_of_memory, nearest
 
 configure_process()  # before torch is first imported
 
-NOT_VERBS = ("main", "console")  # files of this folder without an underscore
+NOT_VERBS = ("main", "console", "commands")  # files of this folder without an underscore
 LONGEST_WORD = 500  # characters of a message without a space; paths are seldom longer
 
 
@@ -65,8 +67,18 @@ def _interrupted() -> Iterator[None]:
 
 
 def verbs() -> list[str]:
-    """Return the names of the verbs: the files of this folder."""
-    return [name for name in kinds.names("cli") if name not in NOT_VERBS]
+    """Return the names of the verbs: the kinds of `verbs/`, and the files of this folder."""
+    old = [name for name in kinds.names("cli") if name not in NOT_VERBS]
+    return sorted({*map(_with_hyphens, kinds.names("verbs")), *groups(), *old})
+
+
+def groups() -> list[str]:
+    """Return the verbs of several commands: the folders of kinds in `verbs/`."""
+    return [folder.partition("/")[2] for folder in kinds.folders() if folder.startswith("verbs/")]
+
+
+def _with_hyphens(name: str) -> str:
+    return name.replace("_", "-")
 
 
 def assemble(verb: str | None) -> typer.Typer:
@@ -77,8 +89,23 @@ def assemble(verb: str | None) -> typer.Typer:
 
 def _app_or_function(verb: str) -> Any:
     """Return what the file of a verb offers: an application of several commands, or one command."""
+    if (name := verb.replace("-", "_")) in kinds.names("verbs"):
+        return command_of(kinds.load("verbs", name))
+    if verb in groups():
+        return _group(f"verbs/{verb}")
     module = kinds.module_of("cli", verb)
     return getattr(module, "app", None) or getattr(module, module.__name__.rpartition(".")[2])
+
+
+@lru_cache(64)
+def _group(folder: str) -> typer.Typer:
+    """Return the application of the verbs in a folder."""
+    contract = import_module(f"foreword.{folder.replace('/', '.')}._contract")
+    about = (contract.__doc__ or "").partition("\n")[0]
+    app = typer.Typer(no_args_is_help=True, help=about)
+    for name in kinds.names(folder):
+        app.command(name)(command_of(kinds.load(folder, name)))
+    return app
 
 
 @lru_cache(64)  # for programs that run many commands
@@ -96,7 +123,11 @@ def _application(parts: tuple[tuple[str, Any], ...]) -> typer.Typer:
         if isinstance(app_or_function, typer.Typer):
             app.add_typer(app_or_function, name=name)
         else:
-            app.command(name)(flat(app_or_function))
+            app.command(name)(
+                app_or_function
+                if name in map(_with_hyphens, kinds.names("verbs"))
+                else flat(app_or_function)
+            )
     return app
 
 

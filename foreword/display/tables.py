@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any, Literal
 
 from rich.console import Console
@@ -13,8 +14,9 @@ from rich.text import Text
 from foreword.formatting import cell, column_groups, key_columns
 
 # Texts may hold `[b]` or `:smile:`.
-out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
+out = Console(highlight=False, soft_wrap=True, emoji=False)
 LONGEST, BORDER = 24, 3  # characters of a cell kept on one line; characters of a column's border
+COLOURS = ("black on bright_cyan", "black on bright_yellow", "black on bright_green")
 NARROW = 60  # a window of fewer characters shows a table that does not fit as a list
 
 
@@ -99,6 +101,29 @@ def facts(pairs: Mapping[str, Any]) -> None:
     width = max(map(len, pairs), default=0)
     for name, value in pairs.items():
         out.print(f"{name:<{width}}  {cell(value)}")
+
+
+def tokens(label: str, pieces: Sequence[str]) -> None:
+    """Print tokens side by side, neighbours in different colours."""
+    line = Text(f"{label}  ")
+    for piece, colour in zip(pieces, cycle(COLOURS), strict=False):
+        line.append(piece, style=colour)
+        line.append(" ")
+    out.print(line)
+
+
+def definitions(texts: Mapping[str, str]) -> None:
+    """Print names with their texts beside them, or below in a narrow window."""
+    indent = max(map(len, texts), default=0) + 4
+    if out.width < NARROW:
+        for name, text in texts.items():
+            out.print(f"{wrapped(name, 2)}\n{wrapped(text, 4)}")
+        return
+    for name, text in texts.items():
+        first, *rest = textwrap.wrap(text, max(out.width - indent - 1, 24)) or [""]
+        out.print(f"  {name:<{indent - 2}}{first}")
+        for more in rest:
+            out.print(" " * indent + more)
 
 
 def some(names: Sequence[str], limit: int = 12) -> str:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.stats import binomtest
 
+from foreword import kinds
 from foreword.errors import UserError
 from foreword.evaluation.passages import room_of
 from foreword.evaluation.prompting import PromptedModel
@@ -399,3 +400,8 @@ def paired(one: Array, other: Array, suite: Suite) -> str:
     p = float(binomtest(higher, higher + lower).pvalue) if higher + lower else 1.0
     asked = suite.unit if higher == 1 else f"{suite.unit}s"
     return f"{summary}; higher on {higher:,} {asked}, lower on {lower:,}, p = {p:.2g} (sign test)"
+
+
+def names() -> list[str]:
+    """Return the probes that are suites of questions."""
+    return [name for name in kinds.names("probes") if issubclass(kinds.load("probes", name), Suite)]

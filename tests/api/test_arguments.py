@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import foreword
-from foreword.api._result import Result
+from foreword.api._result import FactsAndRows
 from foreword.api.pretrain import PretrainingResult
 from foreword.errors import UserError
 from tests.frames import Frame, Series
@@ -197,7 +197,7 @@ def test_a_path_may_be_shown() -> None:
     assert repr(foreword.show(recipe)) == repr(foreword.show(str(recipe)))
 
 
-class Long(Result):
+class Long(FactsAndRows):
     def _facts(self) -> dict[str, Any]:
         return {"note": "a\nb " * 10_000}
 

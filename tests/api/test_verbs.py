@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foreword import show
 from foreword.api.compare import compare
 from foreword.api.evaluate import evaluate
 from foreword.api.load import load
 from foreword.api.prepare import prepare
 from foreword.api.pretrain import pretrain
-from foreword.api.show import show
 from foreword.api.tune import tune
 from foreword.errors import UserError
 from foreword.evaluation.loaded import LoadedModel
@@ -191,7 +191,7 @@ def test_a_comparison_shows_pretraining_and_fine_tuning(shards: Path, tmp_path: 
 
 def test_pages_have_text_and_html_forms() -> None:
     page = show("masked")
-    assert page.data[0]["name"] == "masked"
+    assert page.data()[0]["name"] == "masked"
     assert "rate" in repr(page)
-    assert page._repr_html_().startswith("<pre>")
+    assert "<pre>objectives/masked" in page._repr_html_()
     assert "layers = 3" in repr(show("bert_tiny", {"model.layers": 3}))

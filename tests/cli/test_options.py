@@ -10,9 +10,11 @@ from typing import Annotated, Any, get_args, get_origin
 import pytest
 import typer
 
+from foreword import kinds
 from foreword.cli._options import Options, flat, options_of
 from foreword.cli.main import assemble, run
 from foreword.ranges import range_of
+from foreword.verbs._contract import arguments_of
 
 
 @dataclass(frozen=True)
@@ -44,18 +46,27 @@ def test_a_verb_without_an_options_class_is_unchanged() -> None:
     }
 
 
-def every_option() -> list[tuple[str, inspect.Parameter]]:
+def is_kind(command: Any) -> bool:
+    return inspect.getmodule(command.callback).__name__ == "foreword.cli.commands"
+
+
+def every_option() -> list[tuple[str, str, Any]]:
     app = assemble(None)
     commands = list(app.registered_commands)
     for group in app.registered_groups:
         assert group.typer_instance is not None
         commands += group.typer_instance.registered_commands
-    verbs = [command.callback for command in commands]
+    verbs = [command.callback for command in commands if not is_kind(command)]
     return [
-        (verb.__name__, parameter)
+        (verb.__name__, parameter.name, parameter.annotation)
         for verb in verbs
         if verb is not None
         for parameter in options_of(inspect.unwrap(verb)).values()
+    ] + [
+        (verb, argument.name, argument.hint)
+        for folder in ("verbs", "verbs/tokenizer")
+        for verb in kinds.names(folder)
+        for argument in arguments_of(kinds.load(folder, verb))
     ]
 
 
@@ -69,7 +80,7 @@ def numbers(hint: Any) -> Iterator[Any]:
 
 def test_every_numeric_option_states_its_range() -> None:
     hints_of_options = {
-        f"{verb} {p.name}": list(numbers(p.annotation)) for verb, p in every_option()
+        f"{verb} {name}": list(numbers(hint)) for verb, name, hint in every_option()
     }
     assert len([hints for hints in hints_of_options.values() if hints]) > 30
     assert [name for name, hints in hints_of_options.items() if None in map(range_of, hints)] == []

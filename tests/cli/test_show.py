@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from foreword import config, describe, kinds
-from foreword.api._recipe_pages import grouped
-from foreword.api.show import show
+from foreword import config, describe, kinds, show
 from foreword.cli.main import run
 from foreword.runs.recipe import Recipe
 from foreword.tuning.fine_tuner import TuneSettings
+from foreword.verbs._recipe_pages import grouped
 
 
 @pytest.mark.parametrize(
@@ -150,7 +149,7 @@ def test_shipped_recipes_are_not_measured_against_the_memory(
     """It counts the parameters, which the table counts too."""
     asked: list[object] = []
     monkeypatch.setattr(
-        "foreword.api._recipe_pages.require_memory", lambda recipe, **_: asked.append(recipe)
+        "foreword.verbs._recipe_pages.require_memory", lambda recipe, **_: asked.append(recipe)
     )
     show("bert_tiny")
     assert not asked

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from foreword import config, kinds
 from foreword.runs.trained_model import TrainedModel
 
 
@@ -39,3 +40,13 @@ class Format(Protocol):
         Raises:
             UserError: the source is broken, or the format is for export alone.
         """
+
+
+def open_format(name: str, **settings: Any) -> Any:
+    """Return the format called `name`, with the settings that are given.
+
+    Raises:
+        UserError: there is no such format, or it has no such setting.
+    """
+    options = {key: value for key, value in settings.items() if value}
+    return config.build_kind(kinds.Part("interop/formats"), {"kind": name, **options}, "--format")

@@ -9,9 +9,9 @@ from functools import cache
 from typing import Any
 
 from foreword import config, describe, kinds, stored
-from foreword.api._page import Page
 from foreword.describe import KindDescription, Setting
-from foreword.display.tables import NARROW, out, some, table, wrapped
+from foreword.display.results import Definitions, Heading, Output, Part, ResultTable, Text
+from foreword.display.tables import NARROW, out, some, wrapped
 from foreword.runs.dial import FAMILIES
 
 # How the kinds are used that no setting takes.
@@ -21,42 +21,42 @@ USED_BY = {
     "interop/formats": "foreword export RUN --format {name}; some for import too",
     "data/readers": "chosen by the ending of a file's name",
     "tuning/tasks": "foreword tune RUN --task {name}",
+    "verbs/tokenizer": "foreword tokenizer {name}",
+    "verbs": "foreword {name}, or foreword.{name}() in Python",
     "trackers": "--track {name}, with pretrain, resume and tune",
     "tuning/strategies": "foreword tune RUN --strategy {name}",
 }
 
 
-def overview(lists: Sequence[str]) -> Page:
+def overview(lists: Sequence[str]) -> Output:
     """Return the page of what there is to show."""
     folders = {folder: kinds.names(folder) for folder in kinds.folders()}
     names = list(sections())
 
-    def draw() -> None:
-        _definitions(
-            {
-                "lists": ", ".join(lists),
-                "a recipe": "bert_mini, gpt2_mini, ... or a file; 'show recipes' lists them",
-                "a section": ", ".join(names),
-                "a dial": ", ".join(FAMILIES),
-            }
-        )
-        out.print("\n  or a folder of kinds, or one of its kinds:\n")
-        _definitions({folder.rpartition("/")[2]: ", ".join(folders[folder]) for folder in folders})
+    to_show = {
+        "lists": ", ".join(lists),
+        "a recipe": "bert_mini, gpt2_mini, ... or a file; 'show recipes' lists them",
+        "a section": ", ".join(names),
+        "a dial": ", ".join(FAMILIES),
+    }
+    kinds_of = {folder.rpartition("/")[2]: ", ".join(folders[folder]) for folder in folders}
+    return Output(
+        [
+            Definitions(to_show),
+            Text("\n  or a folder of kinds, or one of its kinds:\n"),
+            Definitions(kinds_of),
+        ],
+        {"lists": list(lists), "sections": names, "folders": folders},
+    )
 
-    return Page({"lists": list(lists), "sections": names, "folders": folders}, draw)
 
-
-def all_kinds() -> Page:
+def all_kinds() -> Output:
     """Return the page of every kind, by folder."""
     descriptions = {folder: _lines(folder) for folder in kinds.folders()}
-
-    def draw() -> None:
-        for folder, lines in descriptions.items():
-            out.print(folder, style="bold")
-            _definitions(lines)
-            out.print()
-
-    return Page(descriptions, draw)
+    parts: list[Part] = []
+    for folder, lines in descriptions.items():
+        parts += [Heading(folder), Definitions(lines), Text("")]
+    return Output(parts, descriptions)
 
 
 def folders_named(word: str) -> list[str]:
@@ -76,79 +76,70 @@ def kinds_named(word: str) -> list[tuple[str, str]]:
     return [(parent, name) for parent in kinds.folders() for name in kinds.called(parent, word)]
 
 
-def folder_page(folder: str) -> Page:
+def folder_page(folder: str) -> Output:
     """Return the page of a folder's kinds and how one is chosen."""
     where = [path for path in describe.set_by(_roots()).get(folder, []) if path]
     lines = _lines(folder)
-
-    def draw() -> None:
-        _definitions(lines)
-        out.print()
-        chosen = _chosen_by(folder, "NAME", where)
-        _definitions({"chosen by": chosen, "one of them": "foreword show NAME"})
-
-    return Page({"folder": folder, "set_by": where, "kinds": lines}, draw)
+    chosen = _chosen_by(folder, "NAME", where)
+    ways = Definitions({"chosen by": chosen, "one of them": "foreword show NAME"})
+    content = {"folder": folder, "set_by": where, "kinds": lines}
+    return Output([Definitions(lines), Text(""), ways], content)
 
 
-def kind_pages(names: Sequence[tuple[str, str]]) -> Page:
+def kind_pages(names: Sequence[tuple[str, str]]) -> Output:
     """Return the page of kinds: their settings, where they may be used, recipes that have them."""
     described = [describe.kind(folder, name, _roots()) for folder, name in names]
     recipes = [_recipes(kind.folder, kind.name) for kind in described]
-
-    def draw() -> None:
-        for number, kind in enumerate(described):
-            if number:
-                out.print("\n")
-            _draw_kind(kind, recipes[number])
-
+    parts: list[Part] = []
+    for kind, users in zip(described, recipes, strict=True):
+        parts += [*[Text("\n")] * bool(parts), *_kind_parts(kind, users)]
     pairs = zip(described, recipes, strict=True)
-    return Page([{**asdict(kind), "recipes": users} for kind, users in pairs], draw)
+    return Output(parts, [{**asdict(kind), "recipes": users} for kind, users in pairs])
 
 
-def _draw_kind(page: KindDescription, recipes: Sequence[str]) -> None:
+def _kind_parts(page: KindDescription, recipes: Sequence[str]) -> list[Part]:
     others = f"  (also called {', '.join(page.other_names)})" if page.other_names else ""
-    out.print(wrapped(f"{page.folder}/{page.name}{others}"), style="bold")
-    out.print()
     narrow = "\n\n".join(wrapped(part, 2) for part in page.text.split("\n\n"))
     text = narrow if out.width < NARROW else textwrap.indent(page.text, "  ")
-    out.print(text)
+    heading = Heading(wrapped(f"{page.folder}/{page.name}{others}"))
+    settings: list[Part] = []
     if page.settings:
-        out.print()
-        _draw_settings(page.settings)
-    out.print()
+        settings = [Text(""), settings_table(page.settings)]
     settable = next((setting for setting in page.settings if setting.default is not None), None)
     lines = {"chosen by": _chosen_by(page.folder, page.name, page.set_by)}
     if page.set_by and settable is not None:
         lines["set by"] = f"--set {page.set_by[0]}.{settable.name}={_shown(settable.default)}"
     if recipes:
         lines["recipes"] = some(recipes)
-    _definitions(lines)
+    return [heading, Text(""), Text(text), *settings, Text(""), Definitions(lines)]
 
 
-def section_page(name: str, cls: type) -> Page:
+def section_page(name: str, cls: type) -> Output:
     """Return the page of a section, such as `train`."""
     settings = describe.settings(cls)
-
-    def draw() -> None:
-        _draw_settings(settings)
-        places = " of 'foreword tune'" if name == "tune" else f", or [{name}] in a recipe"
-        _definitions({"set by": f"--set {name}.NAME=VALUE{places}"})
-
-    return Page({"section": name, "settings": [asdict(setting) for setting in settings]}, draw)
-
-
-def _draw_settings(settings: Sequence[Setting]) -> None:
-    """Print settings with their defaults, possible values and meaning."""
-    rows = [
+    places = " of 'foreword tune'" if name == "tune" else f", or [{name}] in a recipe"
+    return Output(
         [
-            setting.name,
-            "required" if setting.is_required else _shown(setting.default),
-            setting.values,
-            setting.meaning,
+            settings_table(settings),
+            Definitions({"set by": f"--set {name}.NAME=VALUE{places}"}),
+        ],
+        {"section": name, "settings": [asdict(setting) for setting in settings]},
+    )
+
+
+def settings_table(settings: Sequence[Setting]) -> ResultTable:
+    """Return settings with their defaults, possible values and meaning."""
+    return ResultTable(
+        [
+            {
+                "setting": setting.name,
+                "default": "required" if setting.is_required else _shown(setting.default),
+                "values": setting.values,
+                "meaning": setting.meaning,
+            }
+            for setting in settings
         ]
-        for setting in settings
-    ]
-    table("", ["setting", "default", "values", "meaning"], rows)
+    )
 
 
 def _shown(value: Any) -> str:
@@ -158,37 +149,18 @@ def _shown(value: Any) -> str:
 
 
 def _chosen_by(folder: str, name: str, where: Sequence[str]) -> str:
+    from foreword.probes import _suite
+
     if where:
         return ", or ".join(f"--set {path}={name}" for path in where[:3])
-    if folder == "probes" and name in evaluation_suites():
+    if folder == "probes" and name in _suite.names():
         return f"foreword evaluate RUN --suite {name}"
     return USED_BY.get(folder, "").format(name=name)
-
-
-def evaluation_suites() -> list[str]:
-    """Return the probes that are suites of `foreword evaluate`."""
-    from foreword.probes._suite import Suite
-
-    return [name for name in kinds.names("probes") if issubclass(kinds.load("probes", name), Suite)]
 
 
 def _lines(folder: str) -> dict[str, str]:
     """Return the first line of each kind's docstring."""
     return {name: describe.first_line(folder, name) for name in kinds.names(folder)}
-
-
-def _definitions(lines: dict[str, str]) -> None:
-    """Print names with their texts beside them, or below in a narrow window."""
-    indent = max(map(len, lines), default=0) + 4
-    if out.width < NARROW:
-        for name, line in lines.items():
-            out.print(f"{wrapped(name, 2)}\n{wrapped(line, 4)}")
-        return
-    for name, line in lines.items():
-        first, *rest = textwrap.wrap(line, max(out.width - indent - 1, 24)) or [""]
-        out.print(f"  {name:<{indent - 2}}{first}")
-        for more in rest:
-            out.print(" " * indent + more)
 
 
 @cache

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import replace
 from typing import Any
 
-from foreword.api._page import Page
-from foreword.display.tables import out, table
+from foreword.display.results import Output, ResultTable, Text
+from foreword.display.tables import wrapped
 from foreword.formatting import power, quantity
 from foreword.runs.conditions import machine
 from foreword.runs.dial import FAMILIES, Conditions, dial
@@ -24,24 +23,24 @@ ABOUT = (
 )
 
 
-def dial_page(name: str, kinds: Page) -> Page:
+def dial_page(name: str, kinds: Output) -> Output:
     """Return the page of a dial, followed by that of the kinds with its name."""
     family = FAMILIES[name]
     here = machine(name, 1.0, load_recipe(family.small))
     rows = [_row(replace(here, hours=hours)) for hours in HOURS]
     about = ABOUT.format(name=name, small=family.small)
-
-    def draw() -> None:
-        for line in textwrap.wrap(about, max(24, out.width - 1)):
-            out.print(line)
-        speed = power(here.flops_per_second)
-        out.print(f"\nWith as much text as is useful, on this machine ({speed} FLOP/s):")
-        table("", list(rows[0]), [list(row.values()) for row in rows])
-        out.print("\nKinds of the same name:\n")
-        kinds.draw()
-
+    speed = power(here.flops_per_second)
     data = {"dial": name, "flops_per_second": here.flops_per_second, "examples": rows}
-    return Page({**data, "kinds": kinds.data}, draw)
+    return Output(
+        [
+            Text(wrapped(about)),
+            Text(f"\nWith as much text as is useful, on this machine ({speed} FLOP/s):"),
+            ResultTable(rows),
+            Text("\nKinds of the same name:\n"),
+            *kinds.parts,
+        ],
+        {**data, "kinds": kinds.content},
+    )
 
 
 def _row(conditions: Conditions) -> dict[str, Any]:

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from foreword import config, describe, kinds
-from foreword.api._kind_pages import evaluation_suites
-from foreword.api._page import Page
 from foreword.cleaning.recipe import load_cleaning
-from foreword.display.tables import out
+from foreword.display.results import Output, ResultTable, Text
 from foreword.nn.model import ModelSettings
 from foreword.nn.stack_settings import StackSettings
+from foreword.probes import _suite
 from foreword.runs.dry_run import dummy_vocab
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.runs.sizes import MACHINES, count_parameters, require_memory
@@ -27,16 +26,15 @@ def family_recipes(word: str) -> list[str]:
     return [name for name, t in tables.items() if _letters(t.get("family", "")) == _letters(word)]
 
 
-def recipes_page(names: Sequence[str] = ()) -> Page:
+def recipes_page(names: Sequence[str] = ()) -> Output:
     """Return the page of all shipped recipes, or of some."""
     recipes = [_summary(name) for name in names or config.RECIPES.names()]
     columns = ("recipe", "parameters", "layers", "d_model", "description")
-    rows = [[recipe[column] for column in columns] for recipe in recipes]
-    cells = [["–" if cell is None else cell for cell in row] for row in rows]
-    return Page.of_table(recipes, columns, cells)
+    rows = [{column: recipe[column] for column in columns} for recipe in recipes]
+    return Output([ResultTable(rows)], recipes)
 
 
-def families_page() -> Page:
+def families_page() -> Output:
     """Return the page of the facts of all recipes, by family."""
     # Collect the values of each fact over the recipes of a family.
     families: dict[str, dict[str, dict[str, None]]] = {}
@@ -65,15 +63,15 @@ def families_page() -> Page:
     ]
     keys = ("architecture", "objective", "positions", "paper")
     rows = [
-        [
-            summary["family"],
-            *("; ".join(summary[key]) for key in keys),
-            grouped(summary["recipes"]),
-            summary["hugging_face"] or "–",
-        ]
+        {
+            "family": summary["family"],
+            **{key: "; ".join(summary[key]) for key in keys},
+            "recipes": grouped(summary["recipes"]),
+            "import, export": summary["hugging_face"],
+        }
         for summary in summaries
     ]
-    return Page.of_table(summaries, ["family", *keys, "recipes", "import, export"], rows)
+    return Output([ResultTable(rows)], summaries)
 
 
 def grouped(names: Sequence[str]) -> str:
@@ -131,7 +129,7 @@ def _letters(name: str) -> str:
     return "".join(filter(str.isalnum, name.lower()))
 
 
-def grids_page() -> Page:
+def grids_page() -> Output:
     """Return the page of the shipped grids."""
     tables = {name: config.read(config.GRIDS.find(name)) for name in config.GRIDS.names()}
     grids = [
@@ -143,11 +141,10 @@ def grids_page() -> Page:
         }
         for name, table in tables.items()
     ]
-    rows = [[", ".join(v) if isinstance(v, list) else v for v in grid.values()] for grid in grids]
-    return Page.of_table(grids, ["grid", "cells", "tasks", "description"], rows)
+    return Output([ResultTable(grids)], grids)
 
 
-def suites_page() -> Page:
+def suites_page() -> Output:
     """Return the page of the suites of `foreword tune` and of `foreword evaluate`."""
     suites = []
     for name in config.SUITES.names():
@@ -155,45 +152,32 @@ def suites_page() -> Page:
         tasks = [f"{task['name']} ({', '.join(task['metrics'])})" for task in table["tasks"]]
         about = table.get("description", "")
         suites.append({"suite": name, "of": "tune", "tasks": tasks, "description": about})
-    for name in evaluation_suites():
+    for name in _suite.names():
         about = describe.first_line("probes", name)
         suites.append({"suite": name, "of": "evaluate", "tasks": [], "description": about})
-    rows = [
-        [suite["suite"], suite["of"], ", ".join(suite["tasks"]), suite["description"]]
-        for suite in suites
-    ]
-    return Page.of_table(suites, ["suite", "of", "tasks", "description"], rows)
+    return Output([ResultTable(suites)], suites)
 
 
-def file_page(path: Path) -> Page:
+def file_page(path: Path) -> Output:
     """Return the page of a shipped grid or suite: its file, with comments."""
     text = path.read_text(encoding="utf-8")
-
-    def draw() -> None:
-        out.print(text, end="")
-
-    return Page(tomllib.loads(text), draw)
+    return Output([Text(text.rstrip())], tomllib.loads(text))
 
 
-def cleaning_page() -> Page:
+def cleaning_page() -> Output:
     """Return the page of the shipped recipes of cleaning."""
     rows = []
     for name in config.CLEANING.names():
         recipe = load_cleaning(name)
         steps = [kinds.name_of(step) for step in recipe.clean.steps]
         rows.append({"recipe": name, "steps": steps, "description": recipe.description})
-    cells = [[str(r["recipe"]), ", ".join(r["steps"]), str(r["description"])] for r in rows]
-    return Page.of_table(rows, ["recipe", "steps", "description"], cells)
+    return Output([ResultTable(rows)], rows)
 
 
-def cleaning_recipe_page(name: str, assignments: Sequence[str]) -> Page:
+def cleaning_recipe_page(name: str, assignments: Sequence[str]) -> Output:
     """Return the page of one recipe of cleaning with all its settings."""
     table = config.to_table(load_cleaning(name, assignments))
-
-    def draw() -> None:
-        out.print(config.dumps(table), end="")
-
-    return Page({"recipe": name, "settings": table}, draw)
+    return Output([Text(config.dumps(table).rstrip())], {"recipe": name, "settings": table})
 
 
 def _summary(name: str, assignments: Sequence[str] = ()) -> dict[str, Any]:
@@ -214,15 +198,13 @@ def _summary(name: str, assignments: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-def recipe_page(name: str, assignments: Sequence[str]) -> Page:
+def recipe_page(name: str, assignments: Sequence[str]) -> Output:
     """Return the page of one recipe with all its settings."""
     recipe = load_recipe(name, assignments)
     facts = _summary(name, assignments)
-
-    def draw() -> None:
-        if facts["parameters"] is not None:
-            count, vocab = facts["parameters"], facts["vocab"]
-            out.print(f"{count:,} parameters with a vocabulary of {vocab:,}", style="dim")
-        out.print(recipe.dumps(), end="")
-
-    return Page({**facts, "settings": config.to_table(recipe)}, draw)
+    count, vocab = facts["parameters"], facts["vocab"]
+    size = f"{count:,} parameters with a vocabulary of {vocab:,}" if count is not None else ""
+    return Output(
+        [*[Text(size)] * bool(size), Text(recipe.dumps().rstrip())],
+        {**facts, "settings": config.to_table(recipe)},
+    )

@@ -1,0 +1,211 @@
+"""What a verb returns: tables, facts and lines that a terminal, a console and a notebook show.
+
+class Scores(Result):
+    def tables(self) -> Sequence[Part]:
+        return [ResultTable(self.rows, "scores"), Facts({"saved to": self.file}), "± over 3 seeds"]
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from foreword import stored
+from foreword.credentials import masked
+from foreword.display import lines, tables
+from foreword.formatting import cell
+
+LONGEST_CELL, LONGEST_FACT = 60, 400  # characters; what is longer is cut outside of a terminal
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """Rows by column.
+
+    Attributes:
+        rows: cells by the name of their column; all have the columns of the first.
+        title: above the table.
+        keys: number of first columns that tell the rows apart; 0 to find out.
+    """
+
+    rows: Sequence[Mapping[str, Any]]
+    title: str = ""
+    keys: int = 0
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return list(self.rows[0]) if self.rows else []
+
+
+class Facts(dict[str, Any]):
+    """Names and values, the most important first; those that are None are not shown."""
+
+
+class Definitions(dict[str, str]):
+    """Names with a text beside each, wrapped to the window."""
+
+
+class Text(str):
+    """A text on the standard output, such as one that was generated; other lines are remarks."""
+
+
+class Heading(Text):
+    """A text above what follows."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The pieces of a text, side by side.
+
+    Attributes:
+        label: before them.
+        pieces: the tokens as readers see them.
+    """
+
+    label: str
+    pieces: Sequence[str]
+
+
+Part = ResultTable | Facts | Definitions | Tokens | Text | str
+
+
+class Result:
+    """What a verb returns; a result that stands for a folder has `__fspath__`."""
+
+    status = 0  # the exit status of the command
+
+    def tables(self) -> Sequence[Part]:
+        """Return what is shown: tables, facts and lines, in this order."""
+        return []
+
+    def data(self) -> Any:
+        """Return what `--json` prints, as plain values; by default the fields that are plain."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        shown = [type(self).__name__]
+        for part in self.tables():
+            if isinstance(part, ResultTable):
+                shown += ["", *_grid(part)]
+            elif isinstance(part, Tokens):
+                shown.append(f"  {part.label}  {' '.join(part.pieces)}")
+            elif isinstance(part, dict):
+                facts = _facts(part)
+                width = max(map(len, facts), default=0)
+                shown += [f"  {name:<{width}}  {value}" for name, value in facts.items()]
+            else:
+                shown.append(part if isinstance(part, Text) else f"  {_line(part, LONGEST_FACT)}")
+        return "\n".join(shown)
+
+    def _repr_html_(self) -> str:
+        page = f"<b>{type(self).__name__}</b>"
+        for part in self.tables():
+            if isinstance(part, ResultTable):
+                head = "".join(f"<th>{html.escape(c)}</th>" for c in _cells(part.columns))
+                body = "".join(
+                    "<tr>"
+                    + "".join(f"<td>{html.escape(c)}</td>" for c in _row(part, row))
+                    + "</tr>"
+                    for row in part.rows
+                )
+                title = f"<caption>{html.escape(part.title)}</caption>" if part.title else ""
+                page += f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            elif isinstance(part, Tokens):
+                page += f"<p>{html.escape(part.label)}: {html.escape(' '.join(part.pieces))}</p>"
+            elif isinstance(part, dict):
+                rows = "".join(
+                    f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
+                    f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
+                    for name, value in _facts(part).items()
+                )
+                page += f"<table>{rows}</table>"
+            elif isinstance(part, Text):
+                page += f"<pre>{html.escape(part)}</pre>"
+            else:
+                page += f"<p>{html.escape(_line(part, LONGEST_FACT))}</p>"
+        return page
+
+
+@dataclass(frozen=True, repr=False)
+class Output(Result):
+    """A result without methods of its own.
+
+    Attributes:
+        parts: what is shown.
+        content: the same as plain values.
+    """
+
+    parts: Sequence[Part]
+    content: Any
+
+    def tables(self) -> Sequence[Part]:
+        """Return what is shown."""
+        return self.parts
+
+    def data(self) -> Any:
+        """Return the plain values."""
+        return self.content
+
+
+def show(result: Result, *, as_json: bool = False) -> None:
+    """Print a result: its content on the standard output, remarks on the error stream.
+
+    Args:
+        result: the result.
+        as_json: print its plain values in place of tables, facts and texts.
+    """
+    if as_json:
+        sys.stdout.write(stored.to_json(result.data(), indent=1) + "\n")
+    for part in result.tables():
+        if as_json and (isinstance(part, ResultTable | Tokens | dict | Text)):
+            continue
+        if isinstance(part, ResultTable):
+            rows = [[row.get(column) for column in part.columns] for row in part.rows]
+            tables.table(part.title, part.columns, rows)
+        elif isinstance(part, Facts):
+            tables.facts({name: value for name, value in part.items() if value is not None})
+        elif isinstance(part, Tokens):
+            tables.tokens(part.label, part.pieces)
+        elif isinstance(part, Definitions):
+            tables.definitions(part)
+        elif isinstance(part, Text):
+            style = "bold" if isinstance(part, Heading) else None
+            tables.out.print(part, style=style)
+        else:
+            lines.say(part)
+
+
+def _grid(table: ResultTable) -> list[str]:
+    """Return a table as lines of text."""
+    cells = [_cells(table.columns), *(_row(table, row) for row in table.rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    rows = [
+        "  " + "  ".join(f"{c:<{w}}" for c, w in zip(line, widths, strict=True)).rstrip()
+        for line in cells
+    ]
+    return [f"  {table.title}", *rows] if table.title else rows
+
+
+def _row(table: ResultTable, row: Mapping[str, Any]) -> list[str]:
+    return _cells(map(row.get, table.columns))
+
+
+def _facts(facts: Mapping[str, Any]) -> dict[str, str]:
+    return {n: _line(value, LONGEST_FACT) for n, value in facts.items() if value is not None}
+
+
+def _cells(values: Iterable[Any]) -> list[str]:
+    return [_line(value, LONGEST_CELL) for value in values]
+
+
+def _line(value: Any, most: int) -> str:
+    """Return a value's text in one line of at most `most` characters."""
+    whole = masked(cell(value))
+    text = re.sub(r"\s*[\n\r\v\f\t\x85\u2028\u2029]\s*", " ", whole[: 2 * most])
+    is_cut = len(text) > most or len(whole) > 2 * most
+    return f"{text[: most - 1]}…" if is_cut else text

@@ -1,0 +1,272 @@
+"""A verb: what a user can do, as a frozen dataclass whose fields are its arguments.
+
+    @dataclass(frozen=True)
+    class Fill(Verb[FilledResult]):
+        \"\"\"Fill the blanks of a text.
+
+        Attributes:
+            run: a run folder, or one of its checkpoints.
+            top: candidates to show for each blank.
+        \"\"\"
+
+        run: Annotated[PathName, ARGUMENT]
+        top: Count = 5
+
+        def __call__(self) -> FilledResult: ...
+
+`foreword.fill` is `function(Fill)`. The command `foreword fill`, its options and its `--help`
+derive from the same fields, and so do the checks of types and ranges.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+import types
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from os import PathLike
+from types import SimpleNamespace
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    ParamSpec,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from foreword import config, describe
+from foreword.errors import UserError, nearest
+from foreword.ranges import check
+
+P = ParamSpec("P")
+R = TypeVar("R")
+PathName = str | PathLike[str]
+Paths = PathName | Sequence[PathName]
+Settings = Mapping[str, Any] | Sequence[str]
+
+
+@dataclass(frozen=True)
+class Flag:
+    """What the command line makes of a field, where name and type do not tell.
+
+    Attributes:
+        names: names of the option, `("--data", "--file")`; default: that of the field.
+        takes: type of the words, of a field that also takes what no command line can hold.
+        metavar: what the help calls a value.
+        is_argument: whether it is known by its position.
+        is_hidden: whether only Python has it.
+    """
+
+    names: tuple[str, ...] = ()
+    takes: Any = None
+    metavar: str | None = None
+    is_argument: bool = False
+    is_hidden: bool = False
+
+
+ARGUMENT = Flag(is_argument=True)
+SET = Flag(("--set",), takes=list[str])
+PYTHON_ONLY = Flag(is_hidden=True)
+
+
+class Verb(Generic[R], ABC):
+    """The base of all verbs; see the module's text.
+
+    Numbers, texts and truth values must be of their field's type, and numbers in its range. Numbers
+    of numpy become Python's. All else is checked where it is used.
+    """
+
+    def __post_init__(self) -> None:
+        for argument in arguments_of(type(self)):
+            value = getattr(self, argument.name)
+            if argument.plain is not None:
+                value = config.convert(argument.plain, value, argument.flag)
+                object.__setattr__(self, argument.name, value)
+            check(argument.hint, value, argument.flag)
+            if argument.is_path and value == "":
+                raise UserError(f"{argument.flag}: the path is empty; '.' is the current folder")
+
+    @abstractmethod
+    def __call__(self) -> R:
+        """Do it.
+
+        Raises:
+            UserError: an argument is wrong, or something is in the way.
+        """
+
+
+@dataclass(frozen=True)
+class VerbArgument:
+    """An argument of a verb, as its function, its command and its documents have it.
+
+    Attributes:
+        name: the field's.
+        hint: the type with its range.
+        default: the default; `inspect.Parameter.empty` if it is required.
+        meaning: what it does.
+        mark: how the command line shows it.
+        words: the type of its words on the command line: bool, int, float, str, or a list of one.
+        is_path: whether a word is a path.
+    """
+
+    name: str
+    hint: Any
+    default: Any
+    meaning: str
+    mark: Flag
+
+    @property
+    def flag(self) -> str:
+        """Its name on the command line, and in messages: `--top-k`, or `RUN` of a position."""
+        plain = self.name.strip("_")
+        if self.mark.is_argument:
+            return (self.mark.metavar or plain.upper()).removesuffix("...")
+        return (*self.mark.names, f"--{plain.replace('_', '-')}")[0]
+
+    @property
+    def plain(self) -> Any:
+        """The type without its range if it is made of numbers, texts and booleans; else None."""
+        return _plain(self.hint)
+
+    @property
+    def words(self) -> Any:
+        """The type of its words: bool, int, float, str or a list of these; None if it has none."""
+        return None if self.mark.is_hidden else _words(self.mark.takes or self.hint)
+
+    @property
+    def is_path(self) -> bool:
+        """Whether its words are paths."""
+        leaves = _leaves(self.mark.takes or self.hint)
+        return any(PathLike in (leaf, get_origin(leaf)) for leaf in leaves)
+
+
+@functools.cache
+def arguments_of(verb: type[Verb[Any]]) -> tuple[VerbArgument, ...]:
+    """Return the arguments of a verb, in the order of its constructor."""
+    meanings = describe.meanings(verb)
+    hints = _hints(verb)
+    by_name = {f.name: f for f in fields(verb)}  # type: ignore[arg-type]
+    arguments = []
+    for name in list(inspect.signature(verb).parameters):
+        f = by_name[name]
+        default = f.default_factory() if f.default_factory is not MISSING else f.default
+        notes = getattr(hints[name], "__metadata__", ())
+        marks = [note for note in notes if isinstance(note, Flag)]
+        arguments.append(
+            VerbArgument(
+                name,
+                hints[name],
+                inspect.Parameter.empty if default is MISSING else default,
+                meanings.get(name, ""),
+                marks[0] if marks else Flag(),
+            )
+        )
+    return tuple(arguments)
+
+
+def function(verb: Callable[P, Verb[R]]) -> Callable[P, R]:
+    """Return the function of a verb: it takes the verb's fields, and returns what it returns.
+
+    Its signature, for completion and `help`, is the constructor's, and its docstring the class's.
+    """
+    cls: Any = verb
+    name = cls.__module__.rpartition(".")[2]
+    signature = _plain_signature(cls)
+
+    @functools.wraps(cls, assigned=("__module__",), updated=())
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        for key in kwargs:
+            if key not in signature.parameters:
+                hint = nearest(key, list(signature.parameters))
+                raise TypeError(f"{name}() has no argument '{key}'{hint}")
+        return verb(*args, **kwargs)()
+
+    named: Any = called
+    named.__name__ = named.__qualname__ = name
+    named.__doc__ = described(cls)
+    named.__signature__ = signature
+    del named.__wrapped__
+    return called
+
+
+def _plain_signature(cls: Any) -> inspect.Signature:
+    """Return the signature of a verb's function, with types as a reader wants them."""
+    parameters = inspect.signature(cls).parameters.values()
+    hints = _hints(cls)
+    returns = inspect.signature(cls.__call__).return_annotation
+    return inspect.Signature(
+        [p.replace(annotation=_shown(hints[p.name])) for p in parameters],
+        return_annotation=returns,
+    )
+
+
+def _shown(hint: Any) -> Any:
+    """Return a type without notes."""
+    return _shown(get_args(hint)[0]) if get_origin(hint) is Annotated else hint
+
+
+def described(verb: type[Verb[Any]]) -> str:
+    """Return the docstring of a verb's function: its text, and all its arguments."""
+    text = describe.SECTION.sub("", inspect.cleandoc(verb.__doc__ or "") + "\n").rstrip()
+    lines = [f"    {a.name}: {a.meaning}" for a in arguments_of(verb)]
+    return "\n".join([text, "", "Args:", *lines])
+
+
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    """Return the type of each field; `Any` where a class is imported for type checkers alone."""
+    hints: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        module = inspect.getmodule(base)
+        for name, annotation in inspect.get_annotations(base).items():
+            holder: Any = SimpleNamespace(__annotations__={name: annotation})
+            try:
+                hints |= get_type_hints(holder, vars(module), include_extras=True)
+            except NameError:
+                hints[name] = Any
+    return hints
+
+
+def _plain(hint: Any) -> Any:
+    """Return a type without its range if it is made of numbers, texts and booleans; else None."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _plain(args[0])
+    if origin in (Union, types.UnionType):
+        parts = [arg if arg is types.NoneType else _plain(arg) for arg in args]
+        return None if None in parts else functools.reduce(operator.or_, parts)
+    return hint if hint in (bool, int, float, str) else None
+
+
+def _leaves(hint: Any) -> list[Any]:
+    """Return the types that a type consists of: those of sequences, and alternatives."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _leaves(args[0])
+    if origin in (Union, types.UnionType, list, Sequence):
+        return [leaf for arg in args for leaf in _leaves(arg)]
+    return [hint]
+
+
+def _words(hint: Any) -> Any:
+    """Return the type that a command line's words have for a type; None if it has none."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _words(args[0])
+    if origin in (list, Sequence):
+        inner = _words(args[0])
+        return list[inner] if inner in (int, float, str) else inner  # type: ignore[valid-type]
+    if origin in (Union, types.UnionType):
+        kinds = [words for arg in args if (words := _words(arg)) is not None]
+        lists = [words for words in kinds if get_origin(words) is list]
+        return (lists or kinds or [None])[0]
+    if hint is PathLike or origin is PathLike:
+        return str
+    return hint if hint in (bool, int, float, str) else None

@@ -1,0 +1,39 @@
+"""The arguments of verbs that read a trained model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from foreword.verbs._contract import ARGUMENT, PathName
+
+if TYPE_CHECKING:
+    from foreword.evaluation.loaded import LoadedModel
+
+
+@dataclass(frozen=True)
+class ReadsModel:
+    """A model, and where it computes.
+
+    Attributes:
+        run: a run folder, or one of its checkpoints/step-*.
+        device: auto, cpu, cuda or mps.
+    """
+
+    run: Annotated[PathName, ARGUMENT]
+    device: str = field(default="auto", kw_only=True)
+
+    def opened(self) -> LoadedModel:
+        """Return the model, and print what was skipped on the way.
+
+        Raises:
+            UserError: there is no such run or device.
+        """
+        from foreword.display import lines
+        from foreword.evaluation.loaded import load
+
+        loaded = load(Path(self.run), self.device)
+        for note in loaded.trained.notes:
+            lines.say(note)
+        return loaded

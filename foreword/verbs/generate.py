@@ -1,0 +1,88 @@
+"""`foreword generate`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from foreword.display import lines
+from foreword.display.results import Part, Result, Text
+from foreword.ranges import Count
+from foreword.verbs._contract import ARGUMENT, Verb
+from foreword.verbs._decoding import Decodes
+from foreword.verbs._model import ReadsModel
+
+if TYPE_CHECKING:
+    from foreword.evaluation.decoding import Generation
+
+STOP_REASONS = {
+    "end": "the model ended it",
+    "tokens": "reached --tokens",
+    "length": "reached the model's last position",
+}
+
+
+@dataclass(frozen=True, repr=False)
+class GeneratedResult(Result):
+    """Texts that a model wrote.
+
+    Attributes:
+        generations: the texts, each with its prompt and why it ended.
+        continues: whether they continue the prompt, and do not answer it.
+    """
+
+    generations: list[Generation]
+    continues: bool
+
+    def tables(self) -> Sequence[Part]:
+        """Return each text, and its length."""
+        parts: list[Part] = []
+        for n, generation in enumerate(self.generations, 1):
+            parts.append(Text(generation.prompt * self.continues + generation.text))
+            number = f"{n} of {len(self.generations)}: " if len(self.generations) > 1 else ""
+            reason = STOP_REASONS[generation.stopped]
+            parts.append(f"({number}{generation.tokens} tokens; {reason})")
+        return parts
+
+    def data(self) -> list[dict[str, Any]]:
+        """Return each text with its prompt."""
+        return [asdict(generation) for generation in self.generations]
+
+
+@dataclass(frozen=True)
+class Generate(Decodes, ReadsModel, Verb[GeneratedResult]):
+    """Continue a text, or answer a source.
+
+        foreword.generate("runs/gpt", "In the beginning", temperature=0.8)
+
+    Attributes:
+        prompt: text to continue, or source to answer.
+        samples: number of texts.
+    """
+
+    prompt: Annotated[str, ARGUMENT]
+    samples: Count = 1
+
+    def __call__(self) -> GeneratedResult:
+        from foreword.evaluation import beam, decoding
+        from foreword.text.tokenizer import CHAT_TEMPLATE
+        from foreword.tuning.predictor import is_tuned
+
+        trained = self.opened().trained
+        other = ""
+        if (Path(trained.run) / "tokenizer" / CHAT_TEMPLATE).is_file():
+            other = "on conversations, and the prompt is not one"
+        elif trained.continues and is_tuned(trained.run):
+            other = "to answer texts, and the prompt is continued"
+        if other:
+            lines.say(
+                f"this model was tuned {other}; 'foreword predict {self.run} -' answers each line "
+                "that it reads"
+            )
+        if self.beams:
+            texts = beam.generate(trained, [self.prompt], self.beam_search(), self.samples)
+        else:
+            texts = decoding.generate(trained, [self.prompt], self.sampling(), self.samples)
+        return GeneratedResult(list(texts), trained.continues)
