@@ -6,6 +6,9 @@ turned into gradients while they are in the processor's cache. The backward pass
 
 In training a prediction's loss is at most about 85 nats (a probability of 1e-37), where its
 gradient is that of the unbounded loss; without gradients it is unbounded.
+
+In bf16 the target's probability is rounded to 8 bits, an unbiased error of about 0.002 nats;
+held-out losses take the softmax in float32.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""A linear map with a trained change of low rank."""
+"""A linear map with a trained change of low rank.
+
+The map computes its two parts apart: torch's parametrization would form the gradient of the whole
+W + B A in each step, at the cost of full fine-tuning.
+"""
 
 from __future__ import annotations
 
