@@ -107,7 +107,7 @@ class WordVectorsBackbone(NeuralBackbone, OfflineBackbone):
     Attributes:
         kind: its settings.
         outputs: output vectors of words, or of the inner nodes of a tree over them.
-        counts: of each token in the training text, (vocab,) int64.
+        counts: occurrences of each token in the training text, (vocab,) int64.
     """
 
     counts: Array

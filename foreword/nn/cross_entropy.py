@@ -40,7 +40,7 @@ def cross_entropy(
         weight: the output layer, (vocab, d_model).
         bias: (vocab,) or None.
         targets: (predictions,) int64.
-        weights: of each prediction, (predictions,) float32.
+        weights: weight of each prediction, (predictions,) float32.
 
     Returns:
         A scalar, float32 at least.

@@ -1,4 +1,4 @@
-"""What a GPU's kernels would keep for the backward pass, without a GPU.
+"""The tensors that a GPU's kernels would keep for the backward pass, without a GPU.
 
 Within `gpu_shapes`, attention, dropout and recurrent layers leave for backward what they would
 leave on CUDA: the outputs of one fused kernel instead of the scores, masks of a byte instead of

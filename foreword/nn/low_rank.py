@@ -20,10 +20,10 @@ class LowRankLinear(nn.Linear):
 
     Args:
         linear: the map; its parameters keep their names.
-        rank: of B A.
+        rank: rank of B A.
         scale: factor of B A.
         dropout: share of the change's inputs dropped in training.
-        random: of A.
+        random: generator of A's first values.
     """
 
     def __init__(

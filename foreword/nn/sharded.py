@@ -48,8 +48,8 @@ class Share:
     """Which of the equal parts of a sharded tensor a process holds.
 
     Attributes:
-        number: of the part, from 0.
-        count: of the parts.
+        number: number of the part, from 0.
+        count: number of parts.
         is_copy: whether another process, of a lower number, holds the same.
     """
 

@@ -22,7 +22,7 @@ class AttentionPositions:
         queries: position of each query: (queries,) int64 if they are the last keys; else (batch,
             queries), anywhere.
         keys: number of keys.
-        segments: of each key, (batch, keys) int64; or None where all are 0.
+        segments: segment of each key, (batch, keys) int64; or None where all are 0.
     """
 
     queries: Tensor
@@ -88,7 +88,7 @@ class PositionScheme(nn.Module, ABC):
         Args:
             q: (batch, heads, queries, d_head).
             k: (batch, heads, keys, d_head).
-            positions: of the queries.
+            positions: positions of queries and keys.
             layer: index of the block in its stack.
 
         Returns:
@@ -117,7 +117,7 @@ class PositionKind(Ranged, ABC):
         """Return the module of a stack.
 
         Args:
-            width: of the embeddings.
+            width: width of the embeddings.
             heads: attention heads.
             d_head: width of a head.
             layers: blocks of the stack.
