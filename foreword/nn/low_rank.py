@@ -39,7 +39,7 @@ class LowRankLinear(nn.Linear):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (..., inputs) -> (..., outputs); in evaluation mode exactly what `merged` does."""
+        """Return (..., inputs) -> (..., outputs); in evaluation mode exactly as by `merged`."""
         if not self.training:
             return F.linear(x, self._sum(), self.bias)
         change = F.linear(F.linear(self.dropout(x), self.lora_a), self.lora_b)

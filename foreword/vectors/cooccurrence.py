@@ -34,7 +34,7 @@ PIECE = 1 << 12  # consecutive tokens of the text
 
 @dataclass(frozen=True)
 class CountedVectors:
-    """Word vectors, with what they cost.
+    """Word vectors and their cost.
 
     Attributes:
         vectors: vectors of all words, of length 1; zeros for other tokens; (vocab, width) float32.

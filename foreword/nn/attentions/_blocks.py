@@ -229,7 +229,7 @@ def _gather(x: Tensor, layout: BlockLayout, index: Tensor) -> Tensor:
 
 
 def _select_scores(position_scores: Tensor, layout: BlockLayout) -> Tensor:
-    """Return what is added to the scores, at the attended pairs."""
+    """Return the bias added to the scores at the attended pairs."""
     length, (count, _) = position_scores.shape[2], layout.blocks.shape[1:]
     i = torch.arange(count * layout.size, device=position_scores.device).clamp(max=length - 1)
     i = i.view(1, count, layout.size, 1)

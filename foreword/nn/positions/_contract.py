@@ -58,7 +58,7 @@ class PositionScheme(nn.Module, ABC):
     adds_scores: ClassVar[bool] = False
 
     def embed(self, positions: Tensor) -> Tensor | None:
-        """Return what to add to embeddings at `positions` (batch, length): (..., width) or None."""
+        """Return the vectors to add at `positions` (batch, length): (..., width), or None."""
         return None
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
@@ -83,7 +83,7 @@ class PositionScheme(nn.Module, ABC):
     def scores(
         self, q: Tensor, k: Tensor, positions: AttentionPositions, layer: int
     ) -> Tensor | None:
-        """Return what to add to the scores before they are scaled, where it depends on content.
+        """Return content-dependent position scores, added before the scores are scaled.
 
         Args:
             q: (batch, heads, queries, d_head).
