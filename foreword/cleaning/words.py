@@ -6,6 +6,9 @@ texts, so those that read the same text share them.
 A word is split as spaCy splits English: what lies between spaces loses the punctuation before it
 and after it, mark by mark, and is cut at hyphens, slashes and commas between letters. Most of what
 lies between spaces was seen before, and what became of it is remembered.
+
+All four filters together run at 1.8 MB/s a core, with spaCy at 0.13. Verdicts near a threshold may
+differ: on 2,969 articles of Simple English Wikipedia 99.63 % agree (benchmarks/RESULTS.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Texts to tokens on a Ray cluster: the pool of `tokenize_documents`, with its machines."""
+"""Texts to tokens on a Ray cluster: the pool of `tokenize_documents`, with its machines.
+
+The calling process reads and writes; tasks only encode, so machines need no common disk, and Ray
+runs a task again where a machine dies.
+"""
 
 from __future__ import annotations
 

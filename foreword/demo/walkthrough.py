@@ -6,6 +6,9 @@
           report.html
 
 A stage whose result exists is skipped, so a demo that was killed continues.
+
+Pretraining is a fixed number of steps, so that a busy machine shows the same and only takes longer.
+Labels are few, which is what pretraining is for, and test passages many, so that margins exclude 0.
 """
 
 from __future__ import annotations

@@ -5,6 +5,9 @@
 The cursor rests at the start of the line and stays visible. So if the window gets narrower and the
 terminal wraps the line, erasing from the cursor on clears it; a `^C` that the terminal echoes moves
 nothing; and a process that is killed leaves a usable terminal.
+
+rich's own live line hides the cursor, leaves pieces when it was wrapped, and sends standard output
+to the error stream.
 """
 
 from __future__ import annotations

@@ -31,11 +31,11 @@ from foreword.types import Vocab
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written.
+    """An exported folder.
 
     Attributes:
         family: the family in `transformers`.
-        differences: how far the logits are from those of `transformers`, by name; None if it is
+        differences: distance of the logits from those of `transformers`, by name; None if it is
             not installed.
     """
 

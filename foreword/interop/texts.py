@@ -21,7 +21,7 @@ TEXTS = (
 
 @dataclass(frozen=True)
 class TokenizerComparison:
-    """How the tokenizer of `transformers` differs from ours, and how it wraps a text.
+    """Differences of the tokenizer of `transformers` from ours, and its wrapping of a text.
 
     Attributes:
         differing: texts that it cuts into other tokens.

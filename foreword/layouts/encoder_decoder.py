@@ -25,9 +25,9 @@ class EncoderDecoder(Layout):
 
     Attributes:
         start: the token that the decoder starts from, in T5 the padding token.
-        positions: of the decoder's tokens: `target`, their places in the target; or `source`, the
-            places in the source where they are missing: each sentinel is at the place of the same
-            sentinel in the source, and the tokens after it follow (GLM).
+        positions: positions of the decoder's tokens: `target`, their places in the target; or
+            `source`, the places in the source where they are missing: each sentinel is at the place
+            of the same sentinel in the source, and the tokens after it follow (GLM).
 
     Reference: Raffel et al. 2020, section 2.1; Du et al. 2022, section 2.2, for `source`.
     """
@@ -101,11 +101,11 @@ def _places_in_source(
     """Return where in the row of the source each of the decoder's tokens belongs.
 
     Args:
-        ids: of the decoder's tokens, (batch, length) int64.
+        ids: the decoder's tokens, (batch, length) int64.
         is_first: which of them begin a document.
-        documents: of each of them.
+        documents: document of each of them.
         source: the encoder's tokens.
-        vocab: for its sentinels.
+        vocab: the vocabulary, whose sentinels are read.
 
     Returns:
         (batch, length) int64: at the first token of a document and at sentinels the place of the

@@ -1,4 +1,7 @@
-"""One sequence with an order of prediction, and a query stream that predicts: XLNet."""
+"""One sequence with an order of prediction, and a query stream that predicts: XLNet.
+
+The queries are a list of positions: only predicted ones, a sixth in XLNet, have a query stream.
+"""
 
 from __future__ import annotations
 

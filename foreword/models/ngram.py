@@ -42,7 +42,7 @@ class NGram(OfflineArchitecture):
 
     Attributes:
         order: n, the word itself included.
-        smoothing: of the counts.
+        smoothing: smoothing of the counts, a kind in `ngrams/smoothing/`.
         chunk: tokens or n-grams processed at once, about 80 bytes each; the rest is on disk.
 
     Also called: n-gram.
@@ -75,7 +75,7 @@ class NgramBackbone(Backbone, OfflineBackbone):
 
     Attributes:
         kind: its settings.
-        table: of n-grams; uniform before training.
+        table: table of n-grams; uniform before training.
     """
 
     def __init__(self, kind: NGram, vocab: int) -> None:

@@ -77,7 +77,7 @@ class DecoderCache:
         source: the encoder's states, (spans, source length, d_model).
         prepared: output of the attention's `prepare` on them.
         is_token: which of them are not padding, (spans, source length) bool.
-        state: of the decoder.
+        state: state of the decoder.
         fed: last attentional state, (spans, d_model).
     """
 

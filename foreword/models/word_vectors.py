@@ -1,4 +1,9 @@
-"""Word vectors: a vector for each word, learned from the words around it."""
+"""Word vectors: a vector for each word, learned from the words around it.
+
+Word vectors are trained outside the loop, since a step of the loop touches every row of both tables
+and a step of word2vec a few hundred. gensim trains CBOW and hierarchical softmax, in which it is
+faster than batched steps of ours (docs/results/word_vectors.md).
+"""
 
 from __future__ import annotations
 
@@ -102,7 +107,7 @@ class WordVectorsBackbone(NeuralBackbone, OfflineBackbone):
     Attributes:
         kind: its settings.
         outputs: output vectors of words, or of the inner nodes of a tree over them.
-        counts: of each token in the training text, (vocab,) int64.
+        counts: occurrences of each token in the training text, (vocab,) int64.
     """
 
     counts: Array

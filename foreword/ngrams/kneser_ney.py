@@ -100,7 +100,7 @@ class _Interpolation:
     Attributes:
         level: the counts of the order.
         adjusted: its adjusted counts.
-        discounts: of adjusted counts 0, 1, 2, 3+; (4,).
+        discounts: discounts of adjusted counts 0, 1, 2, 3+; (4,).
         below: probabilities of the order below; at order 1 the uniform probability of each word.
         probs: receives the probabilities of the order, (n-grams,) float64.
     """

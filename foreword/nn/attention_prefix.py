@@ -38,7 +38,7 @@ class AttentionPrefix(nn.Module):
         nn.init.zeros_(self.gate)
 
     def forward(self, q: Tensor, scale: float) -> Tensor:
-        """Return what to add to the attended values, (batch, heads, queries, d_head).
+        """Return the values to add to the attended ones, (batch, heads, queries, d_head).
 
         Args:
             q: queries before rotation, (batch, heads, queries, d_head).

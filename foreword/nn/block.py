@@ -66,7 +66,7 @@ class Block(nn.Module):
 
         Args:
             x: (batch, length, d_model).
-            inputs: of self-attention.
+            inputs: inputs of self-attention.
             cache: keys and values of earlier positions.
             memory: states of earlier positions, from which keys and values are computed;
                 (batch, memory length, d_model).

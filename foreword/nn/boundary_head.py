@@ -19,7 +19,7 @@ class BoundaryHead(nn.Module):
         width: input width of the output layer.
         positions: positions in a span with an embedding; those beyond share the last one.
         d_position: width of these embeddings.
-        norms: of both layers, over `width`.
+        norms: norms of both layers, over `width`.
         bias: whether the dense layers have biases.
 
     Reference: Joshi et al. 2020, section 3.2.

@@ -1,4 +1,4 @@
-"""What a backbone keeps between calls: key-value caches that grow, and the selection of rows."""
+"""State of a backbone between calls: key-value caches that grow, and the selection of rows."""
 
 from __future__ import annotations
 

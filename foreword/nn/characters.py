@@ -24,7 +24,7 @@ class Spelling(Ranged):
     """The settings of character embeddings; the defaults are those of the published ELMo.
 
     Attributes:
-        width: of a character's embedding.
+        width: width of a character's embedding.
         filters: convolutions, (width in characters, number of filters) for each group.
         highways: number of highway layers after the convolutions.
         length: maximum characters of a token, begin and end included; the rest is truncated.
@@ -61,7 +61,7 @@ class Highway(nn.Module):
     Reference: Srivastava et al. 2015.
 
     Args:
-        width: of x and y.
+        width: width of x and y.
     """
 
     def __init__(self, width: int) -> None:
@@ -95,7 +95,7 @@ class Characters(nn.Module):
     Args:
         spelling: widths and filters.
         vocab: number of tokens.
-        width: of the vectors.
+        width: width of the vectors.
     """
 
     table: Tensor  # (vocab, length), the characters of each token

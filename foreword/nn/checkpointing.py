@@ -36,7 +36,7 @@ KEPT = ("mm", "addmm")
 
 
 def checkpoint_blocks(model: nn.Module, amount: Checkpointing) -> int:
-    """Let each Transformer block of a model compute again in backward what it does not keep.
+    """Make each Transformer block recompute in backward the activations that it does not keep.
 
     The results are those without, bit for bit, dropout included.
 
@@ -66,7 +66,7 @@ def without_checkpointing() -> Iterator[None]:
 
 
 class _Checkpointed:
-    """The `forward` of a block that keeps little of what backward needs.
+    """The `forward` of a block that keeps few of its activations for backward.
 
     Attributes:
         is_off: whether all compute once.
@@ -141,7 +141,7 @@ class _Both(AbstractContextManager[None]):
 
 
 def _policy(context: Any, operation: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
-    """Say what to do with the results of an operation."""
+    """Return whether to keep or recompute the results of an operation."""
     return CheckpointPolicy.MUST_SAVE if is_kept(operation) else CheckpointPolicy.PREFER_RECOMPUTE
 
 

@@ -6,6 +6,9 @@ turned into gradients while they are in the processor's cache. The backward pass
 
 In training a prediction's loss is at most about 85 nats (a probability of 1e-37), where its
 gradient is that of the unbounded loss; without gradients it is unbounded.
+
+In bf16 the target's probability is rounded to 8 bits, an unbiased error of about 0.002 nats;
+held-out losses take the softmax in float32.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ def cross_entropy(
         weight: the output layer, (vocab, d_model).
         bias: (vocab,) or None.
         targets: (predictions,) int64.
-        weights: of each prediction, (predictions,) float32.
+        weights: weight of each prediction, (predictions,) float32.
 
     Returns:
         A scalar, float32 at least.

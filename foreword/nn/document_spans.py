@@ -1,4 +1,8 @@
-"""Documents of packed rows as separate sequences and back, for recurrent models."""
+"""Documents of packed rows as separate sequences and back, for recurrent models.
+
+Spans are cut by `Batch.documents`: positions tell neither padding from text, nor which source a
+target belongs to where one source is empty.
+"""
 
 from __future__ import annotations
 

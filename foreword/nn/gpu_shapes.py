@@ -1,4 +1,4 @@
-"""What a GPU's kernels would keep for the backward pass, without a GPU.
+"""The tensors that a GPU's kernels would keep for the backward pass, without a GPU.
 
 Within `gpu_shapes`, attention, dropout and recurrent layers leave for backward what they would
 leave on CUDA: the outputs of one fused kernel instead of the scores, masks of a byte instead of
@@ -22,7 +22,7 @@ _kernels: ContextVar[Kernels | None] = ContextVar("kernels", default=None)
 
 @contextmanager
 def gpu_shapes(kernels: Kernels = "all") -> Iterator[None]:
-    """Make kernels keep what they would keep on CUDA.
+    """Make kernels keep the tensors that they would keep on CUDA.
 
     Args:
         kernels: all, or those alone that replace loops: over the steps of recurrent layers, and
@@ -51,7 +51,7 @@ def fused_dropout(x: Tensor, rate: float) -> Tensor:
 
 
 def fused_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Return the shape of attention's output, having saved what a fused kernel saves.
+    """Save for backward as a fused kernel does, and return the shape of attention's output.
 
     Queries, keys, values, output, and a float32 per query (Dao et al. 2022, algorithm 2).
     """
@@ -91,7 +91,7 @@ class _FusedAttention(torch.autograd.Function):
 
 
 def fused_recurrence(core: nn.RNNBase, x: Tensor | PackedSequence) -> tuple[Any, Any]:
-    """Return the shapes of `core(x)`, having saved what a fused kernel saves.
+    """Save for backward as a fused kernel does, and return the shapes of `core(x)`.
 
     Of each layer and step its input and output, the gates, the cell and the state, which cuDNN
     keeps in a reserve of about this size.

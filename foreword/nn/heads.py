@@ -17,10 +17,11 @@ from foreword.types import Batch, Hidden, Loss, UniformDraws
 
 @dataclass(frozen=True)
 class HeadInput:
-    """What a head reads of the states, and how.
+    """The part of the states that a head reads, and how.
 
     Attributes:
-        width: of the states; heads read their first columns (with two directions, the forward one).
+        width: the number of columns that heads read, the first ones of the states (with two
+            directions, the forward one).
         scale: factor of the states before the output layer.
         bias: whether the linear maps before the output layer have biases.
     """
@@ -55,7 +56,7 @@ class VocabularyHead(nn.Module, ABC):
         Args:
             states: (..., d_model).
             targets: (predictions,) int64 for states (predictions, d_model), for the loss.
-            weights: of the targets, (predictions,).
+            weights: weights of the targets, (predictions,).
             uniform_draws: in [0, 1), (predictions,), for sampling.
 
         Returns:
@@ -118,7 +119,7 @@ class TokenHead(VocabularyHead, WeightModule):
 
     Args:
         states: the part of the states that it reads, and how.
-        embedding: of the backbone.
+        embedding: the backbone's embedding of tokens.
         is_tied: whether the embedding is the output layer.
         transform: layers from these states to the width of the embedding (BERT); None for none,
             but a linear map where a tied embedding is narrower.

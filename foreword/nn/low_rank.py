@@ -1,4 +1,8 @@
-"""A linear map with a trained change of low rank."""
+"""A linear map with a trained change of low rank.
+
+The map computes its two parts apart: torch's parametrization would form the gradient of the whole
+W + B A in each step, at the cost of full fine-tuning.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +20,10 @@ class LowRankLinear(nn.Linear):
 
     Args:
         linear: the map; its parameters keep their names.
-        rank: of B A.
+        rank: rank of B A.
         scale: factor of B A.
         dropout: share of the change's inputs dropped in training.
-        random: of A.
+        random: generator of A's first values.
     """
 
     def __init__(
@@ -35,7 +39,7 @@ class LowRankLinear(nn.Linear):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (..., inputs) -> (..., outputs); in evaluation mode exactly what `merged` does."""
+        """Return (..., inputs) -> (..., outputs); in evaluation mode exactly as by `merged`."""
         if not self.training:
             return F.linear(x, self._sum(), self.bias)
         change = F.linear(F.linear(self.dropout(x), self.lora_a), self.lora_b)

@@ -178,7 +178,7 @@ class PermutationMask(Mask):
     """Keys that come earlier in a given order of prediction (XLNet).
 
     Attributes:
-        order: of each position, (batch, length) int64; -1 is seen by all.
+        order: place of each position in the order, (batch, length) int64; -1 is seen by all.
         includes_self: whether a position sees itself: true where its token is read (content
             stream), false where it is predicted (query stream).
     """

@@ -122,7 +122,8 @@ class ModelSettings(Architecture):
             d_model, without a map.
         segments: number of segment embeddings (BERT has 2), 0 for none.
         normalise_embedding: LayerNorm after the embeddings (BERT).
-        dropout: of embeddings and of each sublayer's output; some models have it elsewhere too.
+        dropout: share dropped of embeddings and of each sublayer's output; some models drop
+            elsewhere too.
         tied: make the embedding the output layer.
         scale_logits: divide the states by sqrt(d_model) before a tied output layer (T5).
         lm_head: LM head, a kind in `nn/lm_heads/`, for objectives without their own.
@@ -188,7 +189,7 @@ class ModelSettings(Architecture):
 
     @property
     def head_input(self) -> HeadInput:
-        """What heads that predict tokens read of the states."""
+        """The part of the states that is read by heads that predict tokens."""
         scale = self.token_width**-0.5 if self.scale_logits else 1.0
         return HeadInput(self.token_width, scale, self.bias)
 
@@ -251,11 +252,12 @@ class NeuralBackbone(Backbone):
 
     Attributes:
         settings: the kind it was built from.
-        embedding: of tokens; heads may share it.
+        embedding: the embedding of tokens; heads may share it.
         first_contextual_layer: the lowest layer whose state at one position affects later ones; 0
             is the input of the first layer.
         selects_positions: whether it returns the states of `ReadPositions` alone.
-        counts: of each token in the training text, (vocab,) int64; None if it keeps none.
+        counts: occurrences of each token in the training text, (vocab,) int64; None if
+            it keeps none.
     """
 
     first_contextual_layer: ClassVar[int] = 0

@@ -21,14 +21,14 @@ class OfflineInputs:
 
     Attributes:
         shards: the text.
-        vocab: of the tokenizer.
+        vocab: the tokenizer's vocabulary.
         bos: the special token that packing puts before each document, or "" for none.
         eos: the special token that packing puts after each document, or "" for none.
         epochs: number of passes over the text.
         lr: learning rate, by the fraction of all epochs that is done.
-        seed: of all random numbers.
+        seed: the seed of all random numbers.
         threads: number of processor cores.
-        folder: for what does not fit into memory; it exists until the model has been saved.
+        folder: place for what does not fit into memory; it exists until the model has been saved.
         progress: called with the work done and the total.
     """
 
@@ -71,7 +71,7 @@ class OfflineArchitecture(Architecture):
         """Return how often the model reads the text within a budget.
 
         Args:
-            unit: of the budget: steps, epochs, tokens, flops or hours.
+            unit: unit of the budget: steps, epochs, tokens, flops or hours.
             amount: in that unit.
 
         Raises:

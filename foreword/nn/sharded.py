@@ -38,18 +38,18 @@ def whole(tensor: Tensor) -> Tensor:
 
 
 def own_part(tensor: Tensor) -> Tensor:
-    """Return what this process holds of a tensor."""
+    """Return this process's rows of a sharded tensor, or a tensor as it is."""
     part: Tensor = tensor.to_local() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
     return part
 
 
 @dataclass(frozen=True)
 class Share:
-    """Which of the equal parts of a sharded tensor a process holds.
+    """The equal part of a sharded tensor that a process holds.
 
     Attributes:
-        number: of the part, from 0.
-        count: of the parts.
+        number: number of the part, from 0.
+        count: number of parts.
         is_copy: whether another process, of a lower number, holds the same.
     """
 

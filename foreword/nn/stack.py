@@ -135,10 +135,10 @@ class Stack(nn.Module):
                 and every query sees the whole memory.
             source: (batch, source length, d_model), for cross-attention.
             cross_mask: over (length, source length).
-            source_positions: of x in the source, (batch, length), by which cross-attention is
-                rotated; None for cross-attention without positions.
+            source_positions: positions of x in the source, (batch, length), by which
+                cross-attention is rotated; None for cross-attention without positions.
             query_stream: the query stream of two-stream attention.
-            segments: of each position, (batch, length), for position schemes that compare them.
+            segments: segment of each position, (batch, length), for schemes that compare them.
             read_at: the positions to return the states of, (batch, positions); all if None. The
                 last layer computes only these where its attention can.
             keeps_layers: whether to return the states of each layer.

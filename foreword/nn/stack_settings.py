@@ -21,7 +21,7 @@ class StackSettings(ModelSettings):
         heads: attention heads.
         d_head: width of a head; default d_model / heads.
         d_ff: width of the feed-forward layer; default 4 d_model.
-        activation: of the feed-forward layer; `geglu` and `swiglu` are gated.
+        activation: activation of the feed-forward layer; `geglu` and `swiglu` are gated.
         norm_position: `pre` normalises the input of each sublayer, `post` the sum after it.
         attention_bias: whether attention's linear maps have biases; default `bias`.
         position: position scheme.
@@ -32,7 +32,7 @@ class StackSettings(ModelSettings):
         normalise_first: normalise the input of the first attention, with `norm_position` `pre`;
             unnecessary if embeddings are normalised (ModernBERT).
         share: modules that all layers share (ALBERT).
-        attention_dropout: of attention weights.
+        attention_dropout: share of attention weights dropped.
         ff_and_output_dropout: apply `dropout` also after the feed-forward layer's activation and to
             the stack's output (T5, Transformer-XL, XLNet).
         scale_scores: divide attention scores by sqrt(d_head); not in T5.

@@ -60,7 +60,7 @@ class Objective(Ranged, ABC):
     @property
     @abstractmethod
     def predicts(self) -> Prediction:
-        """What is predicted: masked tokens `in_place`, the `next` token, both, or a `target`."""
+        """The predicted tokens: masked ones `in_place`, the `next` one, both, or a `target`."""
 
     @property
     def predicts_in_order(self) -> bool:

@@ -1,4 +1,8 @@
-"""What a model has memorised of its training text."""
+"""What a model has memorised of its training text.
+
+Nothing is decoded. Greedy decoding writes a passage for as long as each token is the likeliest
+after the true ones before it, so the ranks of one forward pass tell it for every prefix.
+"""
 
 from __future__ import annotations
 

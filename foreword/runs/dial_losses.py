@@ -4,6 +4,9 @@ Between two measured budgets the loss is interpolated, linearly in the logarithm
 scaling laws are drawn (Kaplan et al. 2020). The interval says how well that works: each inner
 measurement is predicted from the others, and the largest relative error bounds the expectation on
 both sides. `benchmarks/dial.py` measures again.
+
+No power law is fitted: five budgets leave it few degrees of freedom, and the sizes change on the
+way. No loss is expected of a budget far beyond the measured ones (`MARGIN`).
 """
 
 from __future__ import annotations

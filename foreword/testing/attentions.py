@@ -175,7 +175,7 @@ def check_dropout_drops(attention: AttentionKind) -> None:
 
 @torch.no_grad()
 def check_documents_do_not_see_each_other(attention: AttentionKind) -> None:
-    """Check that other documents of a row change nothing; what mixes all keys refuses them."""
+    """Check that other documents of a row change nothing, or that mixing attention refuses them."""
     model, original = backbone(attention), batch(SAME)
     try:
         before = model(original).states

@@ -20,7 +20,7 @@ class FirstGradient(Hook):
     """Writes the gradient of the first step, as the optimizer receives it, to a file.
 
     Args:
-        file: of the format safetensors; of several processes the first writes it.
+        file: a file in safetensors format; of several processes the first writes it.
     """
 
     def __init__(self, file: Path) -> None:

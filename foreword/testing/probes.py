@@ -111,7 +111,7 @@ def check_its_plot_is_labelled(
 
 
 def plotted(figure: Figure) -> list[str]:
-    """Return what names the models of a plot: its one legend, or the labels of their panels."""
+    """Return the names of a plot's models: from its one legend, or the labels of their panels."""
     if figure.legends:
         (legend,) = figure.legends
         return [label.get_text() for label in legend.get_texts()]

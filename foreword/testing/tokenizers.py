@@ -62,7 +62,7 @@ def check_tokenizer(settings: TokenizerKind, texts: Sequence[str] = CORPUS) -> N
     """Check all that a tokenizer promises.
 
     Args:
-        settings: of the kind, with a vocabulary that `texts` support.
+        settings: settings of the kind, with a vocabulary that `texts` support.
         texts: to train on.
 
     Raises:

@@ -26,8 +26,8 @@ class Tracker(Ranged, ABC):
 
         Args:
             folder: the run folder; the tracker writes to one folder of its own in it.
-            name: of the run, for display.
-            identity: of the run, the same each time that it is resumed.
+            name: name of the run, for display.
+            identity: identifier of the run, the same each time that it is resumed.
 
         Raises:
             Exception: it cannot be tracked; nothing has been trained yet, and nothing will be.

@@ -3,6 +3,9 @@
 weights.safetensors                 all tensors whole
 weights-1-of-4.safetensors ...      of a sharded model, each process's rows: the rows of a
                                     tensor are those of all files that have it, in their order
+
+`torch.distributed.checkpoint` serialises each file in memory first, plans by pickled objects and
+gives no checksums. A file here is written from the tensors' own memory, and there is no index.
 """
 
 from __future__ import annotations

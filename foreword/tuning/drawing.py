@@ -1,4 +1,8 @@
-"""Samples of the labelled examples, drawn anew for each seed."""
+"""Samples of the labelled examples, drawn anew for each seed.
+
+Which examples are drawn matters as much as the seed of the head, so the deviation over seeds has
+both. All variants and the bag of words learn from the same draws.
+"""
 
 from __future__ import annotations
 

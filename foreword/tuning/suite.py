@@ -1,6 +1,9 @@
 """Suites: named tasks with files in a folder, each fine-tuned and scored as its paper says.
 
 A suite is a TOML file: those shipped are in `recipes/suites/`.
+
+Of several learning rates, the best is chosen for each task on a tenth of its training examples,
+which the trials do not learn from; papers often choose on the dev set that they report.
 """
 
 from __future__ import annotations

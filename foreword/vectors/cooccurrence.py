@@ -34,12 +34,12 @@ PIECE = 1 << 12  # consecutive tokens of the text
 
 @dataclass(frozen=True)
 class CountedVectors:
-    """Word vectors, with what they cost.
+    """Word vectors and their cost.
 
     Attributes:
-        vectors: those of all words, of length 1; zeros for other tokens; (vocab, width) float32.
+        vectors: vectors of all words, of length 1; zeros for other tokens; (vocab, width) float32.
         tokens: tokens counted.
-        flops: of the decomposition.
+        flops: operations of the decomposition.
     """
 
     vectors: Array
@@ -62,8 +62,8 @@ def learn_vectors(
             pieces evenly spaced over the text; where it has fewer, it is read again.
         is_word: which tokens are words, (vocab,) bool; others have no counts and are no context,
             but keep their positions.
-        width: of the vectors.
-        seed: of the decomposition.
+        width: width of the vectors.
+        seed: seed of the decomposition.
 
     Returns:
         Equal numbers for equal arguments, on any number of cores.
@@ -174,7 +174,7 @@ def _to_information(counts: Array, words: Array, contexts: Array) -> None:
     Args:
         counts: (words, contexts) float32.
         words: the share of each word in the text.
-        contexts: that of each context.
+        contexts: share of each context.
     """
     smoothed = contexts**SMOOTHING
     smoothed *= contexts.sum() / smoothed.sum()

@@ -1,4 +1,9 @@
-"""Tasks as jobs of Slurm."""
+"""Tasks as jobs of Slurm.
+
+Jobs run datatrove's executor, so ranks and marks of finished tasks are its own. They are not
+submitted by its launcher, whose job for statistics waits forever if a task fails, and which says
+neither why `sbatch` refused nor whether tasks wait, failed or will never start.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Web archives: .warc with pages of HTML, and Common Crawl's .wet with pages as text."""
+"""Web archives: .warc with pages of HTML, and Common Crawl's .wet with pages as text.
+
+Records are found here, by their length and the line that must follow: warcio and fastwarc end at
+the first broken record, or skip it without a word. fastwarc parses a record's HTTP answer.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from foreword.runs.trained_model import TrainedModel
 
 @dataclass(frozen=True)
 class ExchangeResult:
-    """A report of what was exported or imported.
+    """A report of an export or import.
 
     Attributes:
         facts: names and values, for people and scripts; None if not known.

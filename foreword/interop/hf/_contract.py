@@ -306,7 +306,7 @@ class Family(ABC):
         return len(weights[self.embedding])
 
     def folders(self, model: Model, design: Design) -> Mapping[str, tuple[Model, Design]]:
-        """Return what is written to each folder: the model under "", others by subfolder."""
+        """Return the parts to write to each folder: the model under "", others by subfolder."""
         return {"": (model, design)}
 
     @abstractmethod

@@ -144,7 +144,7 @@ class ELECTRA(Family):
         return name == "electra.embeddings.position_ids"
 
     def notes(self, design: Design) -> tuple[str, ...]:
-        """Return a note on what is left out: the head that corrects, or the generator."""
+        """Return a note on the part left out: the head that corrects, or the generator."""
         objective = design.objective
         if isinstance(objective, ReplacedToken) and objective.correction:
             return ("the head that corrects replaced tokens is left out; transformers has none",)

@@ -24,7 +24,7 @@ class SmoothedOrder:
     """The smoothed probabilities of one order.
 
     Attributes:
-        log_probs: of each n-gram, in nats; (n-grams,) float32.
+        log_probs: log-probability of each n-gram, in nats; (n-grams,) float32.
         log_backoffs: the back-off weights of their contexts, in nats; (n-grams of the order below,)
             float32, a single one at order 1.
         note: a remark about the smoothing for the user, or "".

@@ -77,8 +77,8 @@ def prepare_block_mask(
 
     Args:
         layout: the blocks and global positions attended to.
-        mask: of the pairs in the blocks.
-        global_mask: of the pairs with a global query or key.
+        mask: mask of the pairs in the blocks.
+        global_mask: mask of the pairs with a global query or key.
         bias: added to the scores, (heads, length, length), or None.
         shape: batch, length.
         like: a tensor of the device and dtype of the scores.
@@ -161,7 +161,7 @@ def attend(
         k: (batch, heads, length, d_head).
         v: (batch, heads, length, d_head).
         block_mask: which keys, and what is added to their scores.
-        scale: of the scores.
+        scale: factor of the scores.
         dropout: share of attention weights dropped.
         position_scores: added to the scores, (batch, heads, length, length); or None.
 
@@ -229,7 +229,7 @@ def _gather(x: Tensor, layout: BlockLayout, index: Tensor) -> Tensor:
 
 
 def _select_scores(position_scores: Tensor, layout: BlockLayout) -> Tensor:
-    """Return what is added to the scores, at the attended pairs."""
+    """Return the bias added to the scores at the attended pairs."""
     length, (count, _) = position_scores.shape[2], layout.blocks.shape[1:]
     i = torch.arange(count * layout.size, device=position_scores.device).clamp(max=length - 1)
     i = i.view(1, count, layout.size, 1)

@@ -39,7 +39,7 @@ class BigBird(AttentionKind):
             2 random blocks, and in rows of 1,024, 3,072 and 4,096 positions (the paper's) from its
             first 1,024 positions, as the released code does.
         per_head: whether each head samples its own.
-        seed: of the random blocks; layer n uses seed + n.
+        seed: seed of the random blocks; layer n uses seed + n.
 
     Also called: big_bird, random attention.
     Reference: Zaheer et al. 2020, section 2 and appendix D.

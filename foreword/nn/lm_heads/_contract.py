@@ -28,6 +28,6 @@ class LMHeadKind(Ranged, ABC):
 
         Args:
             states: what it reads of the states.
-            embedding: of the backbone.
+            embedding: the backbone's embedding of tokens.
             is_tied: whether the embedding is the output layer.
         """

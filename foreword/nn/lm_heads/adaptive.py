@@ -58,7 +58,7 @@ class AdaptiveHead(VocabularyHead):
     Args:
         kind: cutoffs and factor.
         states: what it reads of the states.
-        embedding: of the backbone.
+        embedding: the backbone's embedding of tokens.
         is_tied: whether the tokens' rows are the embedding's.
     """
 

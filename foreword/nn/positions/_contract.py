@@ -22,7 +22,7 @@ class AttentionPositions:
         queries: position of each query: (queries,) int64 if they are the last keys; else (batch,
             queries), anywhere.
         keys: number of keys.
-        segments: of each key, (batch, keys) int64; or None where all are 0.
+        segments: segment of each key, (batch, keys) int64; or None where all are 0.
     """
 
     queries: Tensor
@@ -58,7 +58,7 @@ class PositionScheme(nn.Module, ABC):
     adds_scores: ClassVar[bool] = False
 
     def embed(self, positions: Tensor) -> Tensor | None:
-        """Return what to add to embeddings at `positions` (batch, length): (..., width) or None."""
+        """Return the vectors to add at `positions` (batch, length): (..., width), or None."""
         return None
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
@@ -83,12 +83,12 @@ class PositionScheme(nn.Module, ABC):
     def scores(
         self, q: Tensor, k: Tensor, positions: AttentionPositions, layer: int
     ) -> Tensor | None:
-        """Return what to add to the scores before they are scaled, where it depends on content.
+        """Return content-dependent position scores, added before the scores are scaled.
 
         Args:
             q: (batch, heads, queries, d_head).
             k: (batch, heads, keys, d_head).
-            positions: of the queries.
+            positions: positions of queries and keys.
             layer: index of the block in its stack.
 
         Returns:
@@ -117,7 +117,7 @@ class PositionKind(Ranged, ABC):
         """Return the module of a stack.
 
         Args:
-            width: of the embeddings.
+            width: width of the embeddings.
             heads: attention heads.
             d_head: width of a head.
             layers: blocks of the stack.

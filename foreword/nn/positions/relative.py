@@ -115,7 +115,7 @@ class RelativePositions(PositionScheme):
 
         Args:
             x: (batch, heads, queries, distances), distances descending by one.
-            positions: of the queries.
+            positions: positions of queries and keys.
 
         Returns:
             (batch, heads, queries, keys).

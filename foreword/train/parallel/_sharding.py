@@ -1,4 +1,8 @@
-"""A model divided among processes by FSDP2."""
+"""A model divided among processes by FSDP2.
+
+Blocks are gathered in the precision that they are computed in, and gradients added up in float32:
+autocast's copies of gathered weights would be a whole model in bf16 on each process.
+"""
 
 from __future__ import annotations
 
