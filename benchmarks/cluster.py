@@ -25,8 +25,8 @@ from typing import Any
 import torch
 
 import foreword
-from foreword.cluster import Cluster, connected
 from foreword.data import shard_builder
+from foreword.process.cluster import Cluster, connected
 
 STORE = 80 * 1024 * 1024  # bytes of shared memory of a node, about the least
 GRID = """

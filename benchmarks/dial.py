@@ -20,13 +20,13 @@ from itertools import product
 from pathlib import Path
 
 import foreword
-from foreword import config, kinds
 from foreword.cli._process import configure_process
 from foreword.data.text_files import ReadSettings
 from foreword.nn.model import neural_settings
 from foreword.runs.conditions import text_bytes
 from foreword.runs.dial import FAMILIES, Conditions, dial
 from foreword.runs.recipe import Recipe
+from foreword.settings import config, kinds
 
 COLUMNS = (
     *("family", "d_model", "layers", "vocab", "flops", "seed", "lr", "decay"),

@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--against", type=Path)
     parser.add_argument("--families", default="")
     asked = parser.parse_args()
-    from foreword.config import RECIPES
+    from foreword.settings.config import RECIPES
 
     tiny = [name.removesuffix("_tiny") for name in RECIPES.names() if name.endswith("_tiny")]
     families = asked.families.split(",") if asked.families else tiny

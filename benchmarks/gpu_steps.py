@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from foreword import config
 from foreword.data.packing._contract import Packed
 from foreword.nn.checkpointing import checkpoint_blocks
 from foreword.nn.init import initialise
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import TrainingSetup, compile_blocks, resolve_auto
+from foreword.settings import config
 from foreword.train import flops
 from foreword.train.device import choose_precision, matmul_flops_per_second, wait
 from foreword.train.feed import Feed

@@ -25,14 +25,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from foreword import allocator, atomic, config, kinds, stored
 from foreword.api._examples import ExampleReader, sources_of
 from foreword.api.probe import probe
 from foreword.cli._process import configure_process
 from foreword.data.fingerprint import digest
+from foreword.disk import atomic, stored
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.probes._files import evenly
+from foreword.process import allocator
 from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.settings import config, kinds
 from foreword.tables.examples import Labelled
 from foreword.tables.table import BadRows
 from foreword.train import tensor_files

@@ -20,10 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
-from foreword.kinds import load
 from foreword.ngrams.counting import count
 from foreword.ngrams.scratch import Scratch
 from foreword.ngrams.table import NgramTable
+from foreword.settings.kinds import load
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers.word import Word
 from foreword.types import Array

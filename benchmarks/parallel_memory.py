@@ -22,7 +22,7 @@ from pathlib import Path
 
 import torch
 
-from foreword import allocator
+from foreword.process import allocator
 from foreword.runs.dry_run import dummy_example, dummy_vocab
 from foreword.runs.gpus import GPU
 from foreword.runs.plan import Assumptions, plan

@@ -35,12 +35,12 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 import numpy as np
 import torch
 
-from foreword import config, kinds
 from foreword.cli._process import configure_process
 from foreword.data.packing._contract import Packed
 from foreword.nn.init import initialise
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.runs.setup import compile_blocks, resolve_auto
+from foreword.settings import config, kinds
 from foreword.train import flops
 from foreword.train.device import (
     choose_device,

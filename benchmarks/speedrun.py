@@ -40,11 +40,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 from speedrun_reference import BATCH, RATES, REFERENCES
 
-from foreword import config, kinds
 from foreword.data.prepared_text import PreparedText
 from foreword.evaluation import heldout
 from foreword.evaluation.loaded import load
 from foreword.runs.recipe import Recipe
+from foreword.settings import config, kinds
 from foreword.train import log
 
 

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from foreword.verbs.import_ import Import
     from foreword.verbs.neighbours import Neighbours
     from foreword.verbs.show import Show
+    from foreword.version import __version__ as __version__
 
     export = function(Export)
     fill = function(Fill)
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
     neighbours = function(Neighbours)
     show = function(Show)
 
-__version__ = "0.1.0"
 __all__ = [
     "TrainingStoppedError", "UserError", "clean", "compare", "evaluate", "evaluate_tuned", "export",
     "fill", "generate", "import_", "load", "neighbours", "predict", "prepare", "pretrain", "probe",
@@ -73,16 +73,18 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used, so that `import foreword` stays light."""
-    if name not in __all__:
+    if name not in [*__all__, "__version__"]:
         raise AttributeError(f"module 'foreword' has no attribute '{name}'")
     import importlib
 
-    from foreword import kinds
+    from foreword.settings import kinds
 
-    if name.rstrip("_") in kinds.names("verbs"):
+    if name == "__version__":
+        value: object = importlib.import_module("foreword.version").__version__
+    elif name.rstrip("_") in kinds.names("verbs"):
         from foreword.verbs._contract import function
 
-        value: object = function(kinds.load("verbs", name.rstrip("_")))
+        value = function(kinds.load("verbs", name.rstrip("_")))
     else:
         kind = "errors" if name.endswith("Error") else "api"
         file = kind if kind == "errors" else f"api.{'pretrain' if name == 'resume' else name}"

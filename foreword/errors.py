@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from foreword.credentials import masked
+from foreword.disk.credentials import masked
 
 LISTED = 50  # words that a message names
 

@@ -89,5 +89,5 @@ def _plots_of_one_size() -> Iterator[None]:
     """Draw a page's plots for one width of the screen; tests of pages draw them for all."""
     with pytest.MonkeyPatch.context() as patch:
         for sizes in ("SMALL", "LARGE"):
-            patch.setattr(f"foreword.report.svg.{sizes}", ("half",))
+            patch.setattr(f"foreword.reports.svg.{sizes}", ("half",))
         yield

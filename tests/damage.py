@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from foreword import stored
+from foreword.disk import stored
 
 
 def _swapped(value: Any, swap: Callable[[Any], Any]) -> Any:

@@ -199,7 +199,7 @@ def import_libraries() -> None:
     import torch
 
     import foreword
-    from foreword.report import svg
+    from foreword.reports import svg
     from foreword.runs import estimate, hooks
 
     torch.set_num_threads(1)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from foreword import atomic
+from foreword.disk import atomic
 from foreword.errors import UserError
 
 
@@ -130,7 +130,7 @@ def test_a_file_system_that_cannot_sync_folders_is_accepted(
 AT_WORK = """
 import sys
 from pathlib import Path
-from foreword import atomic
+from foreword.disk import atomic
 
 with atomic.locked(Path(sys.argv[1])):
     print("here", flush=True)

@@ -18,9 +18,9 @@ import pytest
 
 import foreword
 from foreword.cli.main import run as main
-from foreword.cluster import Cluster, connected
 from foreword.data import shard_builder
 from foreword.errors import UserError
+from foreword.process.cluster import Cluster, connected
 from tests.cleaning import texts
 from tests.comparison import grids
 from tests.train import runs

@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import pytest
 
-from foreword import config
 from foreword.errors import UserError
-from foreword.kinds import part
-from foreword.ranges import Ranged, Share
 from foreword.runs.recipe import load_recipe
+from foreword.settings import config
+from foreword.settings.kinds import part
+from foreword.settings.ranges import Ranged, Share
 
 
 @dataclass(frozen=True)

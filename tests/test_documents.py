@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from foreword import config, kinds
 from foreword.runs.recipe import load_recipe
+from foreword.settings import config, kinds
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 

@@ -11,15 +11,17 @@ from pathlib import Path
 import pytest
 from torch import nn
 
-from foreword import kinds, plugins, stored, testing
+from foreword import testing
 from foreword.data.read_documents import read_documents
 from foreword.data.rng import RowRng
 from foreword.data.text_files import ReadCounts, ReadSettings
+from foreword.disk import stored
 from foreword.layouts._contract import Layout
 from foreword.layouts.encoder import Encoder
 from foreword.nn.masks import FullMask
 from foreword.objectives.masked import Masked
 from foreword.runs import run as running
+from foreword.settings import kinds, plugins
 from foreword.testing import (
     check_attention,
     check_layout,

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from foreword import kinds
 from foreword.api._examples import ExampleReader, sources_of
 from foreword.cli.main import run
 from foreword.errors import UserError
+from foreword.settings import kinds
 from tests import forking
 
 ROOT = Path(__file__).parents[1]

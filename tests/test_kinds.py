@@ -4,8 +4,8 @@ from dataclasses import is_dataclass
 
 import pytest
 
-from foreword import kinds
 from foreword.errors import UserError
+from foreword.settings import kinds
 
 FOLDERS = ("objectives", "layouts", "models", "nn/positions", "text/tokenizers", "data/packing")
 FOLDERS += ("train/optimizers", "train/parallel", "train/schedules", "nn/attentions", "nn/lm_heads")

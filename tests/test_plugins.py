@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 import foreword
-from foreword import config, kinds, plugins, stored
 from foreword.cli.main import run
+from foreword.disk import stored
 from foreword.errors import UserError
 from foreword.runs.recipe import load_recipe
+from foreword.settings import config, kinds, plugins
 from tests.train import runs
 
 EXAMPLES = Path(foreword.__file__).parents[1] / "docs" / "examples"

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import nn
 
-from foreword import config, kinds
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
 from foreword.nn.model import Model
 from foreword.runs.estimate import chance_loss
 from foreword.runs.recipe import Recipe, load_recipe
+from foreword.settings import config, kinds
 from foreword.text import special
 from foreword.types import Rows
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from foreword import config, kinds
 from foreword.cli.main import run as command
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
@@ -15,6 +14,7 @@ from foreword.objectives.deshuffle import Deshuffle
 from foreword.objectives.prefix import Prefix
 from foreword.objectives.span_corruption import SpanCorruption
 from foreword.runs.recipe import Recipe
+from foreword.settings import config, kinds
 from foreword.types import Batch
 
 from .contracts.cases import SEED, TRAINED, Case, rows, vocab

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from foreword import manifest, stored
+from foreword.disk import manifest, stored
 from foreword.errors import DamagedError, UserError
 from tests.damage import flip
 

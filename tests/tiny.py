@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from foreword import config
 from foreword.data.rng import RowRng
 from foreword.nn.init import initialise
 from foreword.nn.model import Model
 from foreword.runs.recipe import Recipe, load_recipe
+from foreword.settings import config
 from foreword.text import special
 from foreword.types import Batch, PairLabels, Rows, Vocab
 

@@ -7,8 +7,8 @@ import functools
 import random
 from typing import Any
 
-from foreword import config
 from foreword.runs.recipe import Recipe, load_recipe
+from foreword.settings import config
 from fuzzing.case import Command, Sandbox
 from fuzzing.fixtures import OFFLINE, QUICK, SMALL
 from fuzzing.values import WILD, Setting, drop, likely, put, settings

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin
 
-from foreword import config, kinds
+from foreword.settings import config, kinds
 
 WHOLE = (0, 1, 2, 3, 4, 6, 8, 16, 24, 32, 64)
 REAL = (0.0, 0.1, 0.15, 0.25, 0.5, 0.9, 0.99, 1.0, 2.0, 1e-3, 1e-6)

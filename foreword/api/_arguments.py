@@ -27,12 +27,13 @@ from typing import (
     get_type_hints,
 )
 
-from foreword import atomic, config, stored
 from foreword.data.text_files import ReadSettings
 from foreword.data.write_shards import PrepareSettings
+from foreword.disk import atomic, stored
 from foreword.errors import UserError
-from foreword.ranges import check
 from foreword.runs.recipe import Recipe, load_recipe
+from foreword.settings import config
+from foreword.settings.ranges import check
 from foreword.tables.given import items_of, texts_of
 from foreword.trackers._contract import Tracker
 from foreword.train.budget import Budget

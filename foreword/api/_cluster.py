@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from foreword.cluster import Cluster, connected
+from foreword.process.cluster import Cluster, connected
 
 
 @contextmanager

@@ -9,10 +9,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from foreword import kinds, stored
 from foreword.api import _arguments
 from foreword.api._arguments import PathName
+from foreword.disk import stored
 from foreword.errors import UserError
+from foreword.settings import kinds
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tables.files import SEPARATED, ending_of, format_of

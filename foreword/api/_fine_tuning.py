@@ -8,11 +8,12 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from foreword import atomic, config, kinds, stored
 from foreword.api.progress import ProgressDisplay
+from foreword.disk import atomic, stored
 from foreword.runs.provenance import command
 from foreword.runs.tracking import Tracking, closing
 from foreword.runs.trained_model import TrainedModel
+from foreword.settings import config, kinds
 from foreword.tables.examples import Labelled
 from foreword.trackers._contract import Tracker
 from foreword.tuning import finished, unfinished

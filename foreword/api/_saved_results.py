@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from foreword import stored
+from foreword.disk import stored
 from foreword.errors import UserError
 
 

@@ -9,15 +9,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from foreword import atomic, config, kinds, stored
 from foreword.api import _fine_tuning
 from foreword.api._fine_tuning import FineTuning
 from foreword.api._tune_settings import GivenSettings
 from foreword.api.progress import ProgressDisplay
+from foreword.disk import atomic, stored
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.nn.model import neural_settings
 from foreword.runs.provenance import command
 from foreword.runs.trained_model import TrainedModel
+from foreword.settings import config, kinds
 from foreword.tables.examples import overlap_note
 from foreword.tables.table import BadRows
 from foreword.trackers._contract import Tracker

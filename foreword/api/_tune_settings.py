@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from foreword import config, kinds
 from foreword.api._arguments import Settings, assignments
 from foreword.errors import UserError
-from foreword.ranges import LearningRate, check
 from foreword.runs.trained_model import TrainedModel
+from foreword.settings import config, kinds
+from foreword.settings.ranges import LearningRate, check
 from foreword.train import tensor_files
 from foreword.tuning.rates import ChosenOn, Rates
 from foreword.tuning.run import TuneSettings, variants

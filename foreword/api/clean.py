@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from foreword import config
 from foreword.api import _arguments
 from foreword.api._arguments import PathName, Paths, Settings, checked
 from foreword.api._result import FactsAndRows
@@ -16,8 +15,9 @@ from foreword.cleaning.recipe import DEFAULT, CleaningRecipe, load_cleaning
 from foreword.cleaning.run import TEXTS
 from foreword.cleaning.run import clean as clean_texts
 from foreword.errors import UserError
-from foreword.ranges import Workers
-from foreword.report.cleaning import notes, rows_of, write_page
+from foreword.reports.cleaning import notes, rows_of, write_page
+from foreword.settings import config
+from foreword.settings.ranges import Workers
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foreword import atomic
 from foreword.api import _arguments
 from foreword.api._arguments import PathName, Paths, checked
 from foreword.api._cluster import on_cluster
@@ -24,6 +23,7 @@ from foreword.comparison.probing import RANDOM
 from foreword.comparison.results import Results, gather
 from foreword.comparison.run import Comparison
 from foreword.data.remote_tokens import local
+from foreword.disk import atomic
 from foreword.display.bar import rough
 from foreword.runs.corpus import is_prepared
 

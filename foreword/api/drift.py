@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from foreword import atomic
 from foreword.api._arguments import distinct_names
 from foreword.api._examples import tuned_examples
 from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.disk import atomic
 from foreword.errors import UserError
 from foreword.runs.provenance import command
 from foreword.runs.trained_model import is_run

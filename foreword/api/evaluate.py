@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from foreword import atomic, stored
 from foreword.api import _arguments
 from foreword.api._arguments import PathName, Paths, checked
 from foreword.api._result import FactsAndRows
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.data.prepared_text import PreparedText
 from foreword.data.shards import Shards
+from foreword.disk import atomic, stored
 from foreword.errors import UserError
 from foreword.evaluation import context, heldout, sparsity
 from foreword.evaluation.baselines import prediction_name
@@ -23,8 +23,8 @@ from foreword.evaluation.heldout import HeldOut
 from foreword.evaluation.loaded import load
 from foreword.evaluation.prompting import PromptedModel
 from foreword.formatting import unknown_share_note
-from foreword.ranges import Count, CountOrZero, check
 from foreword.runs.provenance import command
+from foreword.settings.ranges import Count, CountOrZero, check
 
 
 @dataclass(frozen=True, repr=False)

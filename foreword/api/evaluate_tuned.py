@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foreword import atomic, kinds, stored
 from foreword.api import _arguments, _saved_results
 from foreword.api._arguments import Paths, checked, distinct_names
 from foreword.api._examples import Examples, TunedExamples, name_of, tuned_examples
 from foreword.api._result import FactsAndRows
 from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.disk import atomic, stored
 from foreword.errors import UserError
 from foreword.probes._intervals import bootstrap_each
 from foreword.runs.provenance import command
+from foreword.settings import kinds
 from foreword.tuning.encoded import cut_warning
 from foreword.tuning.result import metric_name
 from foreword.tuning.scored import ScoredExamples, scored

@@ -10,11 +10,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foreword import atomic
 from foreword.api import _arguments
 from foreword.api._arguments import PathName, checked
 from foreword.api._result import FactsAndRows
 from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.disk import atomic
 from foreword.errors import UserError
 from foreword.tables.columns import PREDICTION, Columns
 from foreword.tables.files import format_of

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from foreword import config, kinds
 from foreword.api import _arguments
 from foreword.api._arguments import PathName, Paths, Settings, checked
 from foreword.api._cluster import on_cluster
@@ -22,8 +21,9 @@ from foreword.data.read_documents import find_files
 from foreword.data.text_files import ReadSettings
 from foreword.data.write_shards import PrepareSettings, fingerprint_of
 from foreword.errors import UserError
-from foreword.ranges import Count, Workers
 from foreword.runs.run import require_not_a_run
+from foreword.settings import config, kinds
+from foreword.settings.ranges import Count, Workers
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers._contract import TokenizerKind
 

@@ -7,22 +7,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from foreword import credentials
 from foreword.api import _arguments
 from foreword.api._arguments import PathName, Paths, Settings, Track, checked
 from foreword.api._result import FactsAndRows
 from foreword.api.progress import ProgressDisplay, Quiet, progress_of
 from foreword.api.request import RunRequest, request
+from foreword.disk import credentials
 from foreword.errors import UserError
 from foreword.evaluation.loaded import LoadedModel, load
 from foreword.evaluation.samples import samples
 from foreword.probes._contract import Probe
 from foreword.probes._while_training import probe_of, probing, tables_of
-from foreword.ranges import CountOrZero
 from foreword.runs import run as running
 from foreword.runs.override import override
 from foreword.runs.recipe import Recipe
 from foreword.runs.tracking import tracked, trackers_of
+from foreword.settings.ranges import CountOrZero
 from foreword.train import log, processes
 from foreword.train.device import choose_device
 from foreword.train.hooks import Hook

@@ -8,20 +8,21 @@ from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foreword import atomic, config, kinds, stored
 from foreword.api import _arguments, _saved_results
 from foreword.api._arguments import PathName, Paths, Settings, checked, distinct_names
 from foreword.api._result import FactsAndRows
 from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.disk import atomic, stored
 from foreword.errors import UserError, nearest
 from foreword.evaluation.loaded import load
 from foreword.formatting import with_intervals
-from foreword.kinds import Part, name_of
 from foreword.probes import _suite
 from foreword.probes._contract import Finding, Probe, ProbedModel
 from foreword.probes._random_weights import with_random_weights
 from foreword.probes._suite import Suite
 from foreword.runs.provenance import command
+from foreword.settings import config, kinds
+from foreword.settings.kinds import Part, name_of
 
 if TYPE_CHECKING:
     from foreword.figures import Rendered

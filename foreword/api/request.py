@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from foreword import config
 from foreword.api._arguments import PathName, hold_out, read_as, read_recipe
 from foreword.data.remote_tokens import local
 from foreword.data.text_files import ReadSettings
@@ -22,6 +21,7 @@ from foreword.runs.dial import FAMILIES, Dial
 from foreword.runs.recipe import Recipe
 from foreword.runs.run import Inputs
 from foreword.runs.sources import source_texts
+from foreword.settings import config
 from foreword.train.budget import UNITS, Budget
 from foreword.train.settings import TrainSettings
 

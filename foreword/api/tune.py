@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foreword import allocator
 from foreword.api import _arguments, _fine_tuning
 from foreword.api._arguments import PathName, Settings, Track, checked
 from foreword.api._examples import ExampleReader, Examples, name_of, sources_of
@@ -15,6 +14,7 @@ from foreword.api._fine_tuning import FineTuning
 from foreword.api._result import FactsAndRows
 from foreword.api._tune_settings import GivenSettings, require_name
 from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.process import allocator
 from foreword.runs.tracking import trackers_of
 from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import overlap_note

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from foreword import allocator
 from foreword.api import _arguments
 from foreword.api._arguments import PathName, Settings, Track, checked
 from foreword.api._result import FactsAndRows
@@ -16,6 +15,7 @@ from foreword.api._suite_work import PREFIX, SuiteRun, work_of
 from foreword.api._tune_settings import GivenSettings, require_name
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.errors import TrainingStoppedError, UserError
+from foreword.process import allocator
 from foreword.runs.tracking import trackers_of
 from foreword.tables.given import texts_of
 from foreword.train.device import choose_precision, precision_warning

@@ -24,13 +24,13 @@ from datatrove.pipeline.base import PipelineStep
 from datatrove.pipeline.dedup import exact_dedup, minhash
 from loguru import logger
 
-from foreword import atomic, stored
 from foreword.cleaning.account import Account, excerpt, key_of
 from foreword.cleaning.languages import LANGUAGE, PROBABILITY, UNKNOWN, identify
 from foreword.cleaning.signs import signs_of
 from foreword.cleaning.steps._contract import CorpusStep, DocumentFilter, DocumentStep
 from foreword.data.read_documents import read_file
 from foreword.data.text_files import ReadCounts, ReadSettings, sum_counts
+from foreword.disk import atomic, stored
 from foreword.errors import UserError
 
 # datatrove is silent: errors are raised, counts are in the accounts.

@@ -19,7 +19,7 @@ import numpy as np
 from datatrove.pipeline.base import PipelineStep
 from datatrove.pipeline.dedup.minhash import MinhashDedupSignature
 
-from foreword import stored
+from foreword.disk import stored
 from foreword.types import Array
 
 AT_ONCE = 8192  # sequences whose hashes are held in memory

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import json, parquet
 
-from foreword import atomic
+from foreword.disk import atomic
 
 SCHEMA = pa.schema(
     {

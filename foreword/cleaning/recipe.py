@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from foreword import config
 from foreword.cleaning.executors._contract import CODE, Executor
 from foreword.cleaning.steps._contract import Step
 from foreword.data.text_files import ReadSettings
 from foreword.errors import UserError
-from foreword.kinds import part
-from foreword.ranges import CountOrZero, Ranged, Total
+from foreword.settings import config
+from foreword.settings.kinds import part
+from foreword.settings.ranges import CountOrZero, Ranged, Total
 
 DEFAULT = "gopher"
 

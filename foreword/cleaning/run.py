@@ -20,15 +20,16 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from foreword import atomic, config, kinds, stored
 from foreword.cleaning.executors._contract import CODE, Executor, TasksFailedError
 from foreword.cleaning.recipe import CleaningRecipe
 from foreword.cleaning.steps._contract import CorpusStep, DocumentStep, Step
 from foreword.data.fingerprint import digest, file_state
 from foreword.data.read_documents import find_files, reader_of
 from foreword.data.text_files import ReadCounts, ReadSettings, sum_counts
+from foreword.disk import atomic, stored
 from foreword.errors import UserError
-from foreword.extras import require_packages
+from foreword.process.extras import require_packages
+from foreword.settings import config, kinds
 
 VERSION = 2
 PACKAGES = ("datatrove", "py3langid", "regex")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foreword.cli._options import Options
-from foreword.ranges import Count, EpochsOfText, Flops, Hours, TokensOfText
+from foreword.settings.ranges import Count, EpochsOfText, Flops, Hours, TokensOfText
 
 if TYPE_CHECKING:
     from foreword.train.budget import Budget

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from foreword.cli._options import Options
-from foreword.ranges import Share
+from foreword.settings.ranges import Share
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from foreword.cli._finished import INTERRUPTION, say_interrupted
 from foreword.cli._process import INTERRUPTED, PEER_ENDED
 from foreword.errors import UserError
 from foreword.formatting import byte_size
-from foreword.ranges import Count
+from foreword.settings.ranges import Count
 
 Processes = Annotated[
     Count, typer.Option(help="Processes that share each step; a GPU each where there are GPUs.")

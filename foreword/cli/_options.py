@@ -27,7 +27,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
 from foreword.errors import UserError
-from foreword.ranges import check
+from foreword.settings.ranges import check
 
 IS_PATH = "a path"
 PathText = Annotated[str, IS_PATH]

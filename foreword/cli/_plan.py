@@ -10,7 +10,7 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._options import Options
-from foreword.ranges import Count, NonNegative, Positive, PositiveShare
+from foreword.settings.ranges import Count, NonNegative, Positive, PositiveShare
 
 if TYPE_CHECKING:
     from foreword.cli._run_options import RunOptions

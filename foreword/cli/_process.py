@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
 
-from foreword import allocator, signals
 from foreword.cli._streams import ReaderGoneError
 from foreword.errors import UserError
+from foreword.process import allocator, signals
 
 PEER_ENDED = 3  # the exit status of a process that ends since another of its training has
 INTERRUPTED = 130  # the exit status, which shells give to Ctrl-C

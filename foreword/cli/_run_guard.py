@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-from foreword import atomic
+from foreword.disk import atomic
 
 _command: ContextVar[ExitStack] = ContextVar("command")
 

@@ -10,7 +10,7 @@ import typer
 from foreword.cli._heldout import HeldOut
 from foreword.cli._options import Options, PathText
 from foreword.errors import UserError
-from foreword.ranges import CountOrZero
+from foreword.settings.ranges import CountOrZero
 
 
 @dataclass(frozen=True)

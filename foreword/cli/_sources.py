@@ -52,8 +52,8 @@ def sample(
     texts: Sequence[str], read: ReadSettings, file: Path, most: int
 ) -> tuple[float, dict[str, Any]]:
     """Write the first `most` characters of text to `file`; return their share of it, and counts."""
-    from foreword import stored
     from foreword.data.read_documents import ReadCounts, find_files, read_documents
+    from foreword.disk import stored
     from foreword.text import utf8
 
     counts = ReadCounts()

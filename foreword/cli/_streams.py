@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
-from foreword.credentials import masked
+from foreword.disk.credentials import masked
 from foreword.errors import UserError
 
 

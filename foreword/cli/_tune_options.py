@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from foreword.cli._options import Options
-from foreword.ranges import Count, LearningRate, Share, Temperature
+from foreword.settings.ranges import Count, LearningRate, Share, Temperature
 
 
 @dataclass(frozen=True)

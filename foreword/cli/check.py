@@ -25,7 +25,7 @@ from foreword.cli._sources import (
     shares_read,
     show_sources,
 )
-from foreword.ranges import Count, CountOrZero
+from foreword.settings.ranges import Count, CountOrZero
 
 if TYPE_CHECKING:
     from foreword.api.progress import ProgressDisplay

@@ -12,7 +12,7 @@ from foreword.cli._model_options import Json, Quiet
 from foreword.cli._options import PathText
 from foreword.cli._process import INTERRUPTED
 from foreword.cli._reading import Reading
-from foreword.ranges import Workers
+from foreword.settings.ranges import Workers
 
 
 def clean(

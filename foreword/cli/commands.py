@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from foreword import describe
 from foreword.display import results
+from foreword.settings import describe
 from foreword.verbs._contract import Verb, VerbArgument, arguments_of
 
 JSON = typer.Option("--json", help="Print one JSON document.")

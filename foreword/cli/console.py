@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from foreword import stored
+from foreword.disk import stored
 from foreword.display.lines import err, line_of, one_line, progress, prompt_and_text, say
 from foreword.display.tables import facts, out, some, table
 

@@ -17,7 +17,7 @@ SETTING_COLUMNS = ("lr", "epochs")
 
 if TYPE_CHECKING:
     from foreword.api.progress import ProgressDisplay
-    from foreword.demo.corpus import CorpusCounts
+    from foreword.demonstration.corpus import CorpusCounts
     from foreword.evaluation.filling import FilledText
 
 
@@ -46,7 +46,7 @@ def _walk(
 ) -> int:
     """Run all stages and report each as it is done; return the exit status."""
     from foreword.api.progress import progress_of
-    from foreword.demo.walkthrough import Demo
+    from foreword.demonstration.walkthrough import Demo
 
     say = (lambda text: None) if is_quiet else print_line
     walkthrough = Demo(out, is_quick=is_quick)

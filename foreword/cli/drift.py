@@ -9,7 +9,7 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._model_options import Device, Json, Quiet
-from foreword.ranges import CountOrZero
+from foreword.settings.ranges import CountOrZero
 
 
 def drift(
@@ -41,9 +41,9 @@ def drift(
 
     The figures are saved as drift-NAME.json in RUN/evaluations, the plot as drift-NAME.png.
     """
-    from foreword import atomic, stored
     from foreword.api.drift import drift as work
-    from foreword.report.drift import plot_drift
+    from foreword.disk import atomic, stored
+    from foreword.reports.drift import plot_drift
 
     result = work(tuned, dev, run, examples=examples, device=device, progress=not quiet)
     plot = plot_drift(result.content)

@@ -15,9 +15,9 @@ from foreword.cli._model_options import Device, Json, Quiet
 from foreword.cli._options import PathText
 from foreword.cli._reading import Reading
 from foreword.cli.probe import Untrained, show_probe
+from foreword.disk.stored import to_json
 from foreword.errors import UserError
-from foreword.ranges import Count, CountOrZero
-from foreword.stored import to_json
+from foreword.settings.ranges import Count, CountOrZero
 
 
 def evaluate(

@@ -19,7 +19,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from foreword import kinds, launched, plugins
 from foreword.cli._help import write_commands
 from foreword.cli._options import flat
 from foreword.cli._process import (
@@ -32,8 +31,10 @@ from foreword.cli._process import (
 from foreword.cli._run_guard import command
 from foreword.cli._streams import ReaderGoneError, guarded
 from foreword.cli.commands import command as command_of
-from foreword.credentials import masked
+from foreword.disk.credentials import masked
 from foreword.errors import PeerError, UserError, is_out_of_memory, nearest
+from foreword.process import launched
+from foreword.settings import kinds, plugins
 
 configure_process()  # before torch is first imported
 
@@ -187,7 +188,7 @@ def run(words: list[str], *, is_debug: bool = False) -> int:
     """Run one command; return its exit status."""
     try:
         if "--version" in words[:1]:
-            from foreword import __version__
+            from foreword.version import __version__
 
             sys.stdout.write(f"foreword {__version__}\n")
             sys.stdout.flush()

@@ -14,7 +14,7 @@ from foreword.cli._model_options import Json, Quiet, Ray
 from foreword.cli._options import Options, PathText, naming
 from foreword.cli._reading import Reading
 from foreword.errors import UserError
-from foreword.ranges import Count, Workers
+from foreword.settings.ranges import Count, Workers
 
 if TYPE_CHECKING:
     from foreword.data.prepared_text import PreparedText

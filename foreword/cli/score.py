@@ -13,7 +13,7 @@ from foreword.cli import console
 from foreword.cli._model_options import Device, Json, Quiet, Run, open_model
 from foreword.cli._reading import Reading
 from foreword.formatting import probability, unknown_share_note
-from foreword.ranges import Count
+from foreword.settings.ranges import Count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from foreword.cli import console
 from foreword.cli._model_options import Device, Json, Quiet, Run, open_model
 from foreword.cli._options import Options
 from foreword.cli._reading import Errors, Reading
-from foreword.ranges import Count, CountOrZero, LengthPenalty
+from foreword.settings.ranges import Count, CountOrZero, LengthPenalty
 
 if TYPE_CHECKING:
     from foreword.evaluation.loaded import LoadedModel
@@ -75,8 +75,8 @@ def translate(
 
     Translations, scores and plots are saved in RUN/evaluations.
     """
-    from foreword import atomic
     from foreword.api.progress import progress_of
+    from foreword.disk import atomic
     from foreword.evaluation import translation
     from foreword.evaluation.alignment import layer_of
     from foreword.evaluation.beam import Beams
@@ -149,7 +149,7 @@ def _read_texts(
 
 def _plain_name(file: Path) -> str:
     """Return a file's name without the suffix of a compression."""
-    from foreword.compressed import COMPRESSIONS
+    from foreword.disk.compressed import COMPRESSIONS
 
     return file.stem if file.suffix.lower() in COMPRESSIONS else file.name
 
@@ -169,7 +169,7 @@ def _result(loaded: LoadedModel, source: str, beams: dict[str, Any]) -> dict[str
 
 def _save(loaded: LoadedModel, result: dict[str, Any], outputs: list[str]) -> list[Path]:
     """Write the translations and the scores."""
-    from foreword import atomic, stored
+    from foreword.disk import atomic, stored
 
     text = stored.record(result)
     path = loaded.trained.run / "evaluations" / f"{result['name']}.txt"
@@ -182,9 +182,9 @@ def _plot_alignment(
     stem: Path, loaded: LoadedModel, number: int, pair: tuple[str, str], layer: int | None
 ) -> tuple[Path, str]:
     """Plot the attention to the source while one line was written; return the file and a note."""
-    from foreword import atomic
+    from foreword.disk import atomic
     from foreword.evaluation.alignment import align
-    from foreword.report.alignment import plot_alignment
+    from foreword.reports.alignment import plot_alignment
 
     path = stem.with_name(f"{stem.name}-line-{number}.png")
     plot = plot_alignment(align(loaded.trained, *pair, layer))

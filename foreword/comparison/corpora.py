@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from foreword import kinds
 from foreword.comparison import results_cache
 from foreword.data.fingerprint import digest, fingerprint_text
 from foreword.data.learning import train_on_sources, train_tokenizer
@@ -26,6 +25,7 @@ from foreword.runs.corpus import is_prepared, require_texts
 from foreword.runs.recipe import Recipe
 from foreword.runs.sources import given_tokenizer
 from foreword.runs.stages import Stage
+from foreword.settings import kinds
 from foreword.text.tokenizer import Tokenizer
 
 

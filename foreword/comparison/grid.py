@@ -9,16 +9,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from foreword import atomic, config, kinds
-from foreword.cluster import Resources
 from foreword.comparison.probing import GridProbe, GridText, named, texts_of
 from foreword.comparison.sweep import SEED, Values, as_table, combinations, settings_of
+from foreword.disk import atomic
 from foreword.errors import UserError
-from foreword.kinds import Part, part
 from foreword.probes._contract import Probe
 from foreword.probes._while_training import with_absolute_paths
-from foreword.ranges import Count, CountOrZero, OpenShare, Ranged
+from foreword.process.cluster import Resources
 from foreword.runs.recipe import Recipe
+from foreword.settings import config, kinds
+from foreword.settings.kinds import Part, part
+from foreword.settings.ranges import Count, CountOrZero, OpenShare, Ranged
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tables.read import read_table

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
-from foreword import plugins
-from foreword.cluster import Cluster
 from foreword.comparison.compute import compute_remotely
 from foreword.comparison.pieces import Piece
 from foreword.comparison.run import Comparison
 from foreword.errors import UserError
+from foreword.process.cluster import Cluster
+from foreword.settings import plugins
 
 
 def require_possible(comparison: Comparison, cluster: Cluster) -> None:

@@ -10,11 +10,12 @@ import matplotlib
 from matplotlib import colormaps
 from matplotlib.figure import Figure
 
-from foreword import atomic, figures
+from foreword import figures
 from foreword.comparison.pieces import BAG_OF_WORDS
 from foreword.comparison.probing import GridText, texts_of
 from foreword.comparison.results import Results
 from foreword.comparison.sweep import describe
+from foreword.disk import atomic
 
 COLUMNS = 5  # at most, so that many measures are read on a page
 WIDTH_OF_LOSSES = 2  # columns

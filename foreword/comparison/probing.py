@@ -10,10 +10,10 @@ from foreword.data.prepared_text import PreparedText
 from foreword.errors import UserError
 from foreword.evaluation.heldout import on_shards
 from foreword.evaluation.prompting import PromptedModel
-from foreword.kinds import name_of
 from foreword.probes._contract import Probe, ProbedModel
 from foreword.probes._random_weights import with_random_weights
 from foreword.runs.trained_model import TrainedModel
+from foreword.settings.kinds import name_of
 
 MODEL, RANDOM = "model", "random weights"
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from foreword import config
 from foreword.comparison.grid import Cell, GridTask
 from foreword.comparison.interval import Interval, interval
 from foreword.comparison.margins import PRETRAINED, SCRATCH, CorrectAnswers, from_lines, margins
@@ -18,6 +17,7 @@ from foreword.comparison.probing import MODEL, RANDOM, GridProbe, GridText
 from foreword.comparison.run import Comparison
 from foreword.comparison.sweep import Trial
 from foreword.runs.provenance import read_state
+from foreword.settings import config
 from foreword.train import checkpoint, log
 from foreword.tuning.margins import Margin
 from foreword.tuning.result import is_score

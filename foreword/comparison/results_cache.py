@@ -14,14 +14,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from foreword import config, stored
 from foreword.comparison.grid import GridTask
 from foreword.data.text_files import ReadSettings
 from foreword.data.write_shards import PrepareSettings
+from foreword.disk import stored
 from foreword.errors import UserError
-from foreword.kinds import part
 from foreword.probes._contract import Probe
 from foreword.runs.recipe import Recipe
+from foreword.settings import config
+from foreword.settings.kinds import part
 from foreword.text.tokenizers._contract import TokenizerKind
 
 

@@ -23,7 +23,6 @@ from typing import Any
 
 import torch
 
-from foreword import atomic, config, kinds, stored
 from foreword.comparison import results_cache
 from foreword.comparison.compute import PieceOrder, compute
 from foreword.comparison.corpora import Corpora
@@ -34,6 +33,7 @@ from foreword.comparison.sweep import SEED, describe
 from foreword.comparison.time_left import TimeLeft
 from foreword.comparison.trials import Trials
 from foreword.data.prepared_text import PreparedText
+from foreword.disk import atomic, stored
 from foreword.errors import UserError, is_out_of_memory
 from foreword.probes._while_training import checksums
 from foreword.runs import first_embeddings
@@ -45,6 +45,7 @@ from foreword.runs.recipe import Recipe
 from foreword.runs.sizes import MACHINES, require_memory
 from foreword.runs.sources import require_one_tokenizer, source_texts
 from foreword.runs.trained_model import is_finished
+from foreword.settings import config, kinds
 from foreword.tables.examples import overlap_note
 from foreword.train import checkpoint
 from foreword.tuning.result import VERSION

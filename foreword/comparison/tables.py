@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from foreword import atomic, stored
 from foreword.comparison.forecast import ComparisonForecast, Forecast
 from foreword.comparison.grid import Cell, GridTask
 from foreword.comparison.interval import LEVEL, Interval, half_width_of_share
@@ -19,8 +18,9 @@ from foreword.comparison.power import power_notes
 from foreword.comparison.probing import RANDOM, named, texts_of
 from foreword.comparison.results import NUMBERS, Measure, Results
 from foreword.comparison.sweep import SEED, describe, edges, ranked
-from foreword.config import to_toml
+from foreword.disk import atomic, stored
 from foreword.formatting import duration, power, quantity
+from foreword.settings.config import to_toml
 from foreword.tuning.margins import points
 from foreword.tuning.result import metric_name
 

@@ -6,12 +6,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from foreword import stored
 from foreword.comparison import results_cache
 from foreword.comparison.corpora import Corpora
 from foreword.comparison.grid import Cell, Grid
 from foreword.comparison.sweep import Slot, Trial, Values, best_of, describe, ranked
 from foreword.data.prepared_text import PreparedText
+from foreword.disk import stored
 from foreword.errors import UserError
 from foreword.runs.recipe import Recipe
 

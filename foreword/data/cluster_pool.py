@@ -13,8 +13,8 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
-from foreword.cluster import Cluster
 from foreword.data.tokenize_documents import Cut, DocumentEncoder, Encoded
+from foreword.process.cluster import Cluster
 from foreword.text.tokenizer import Tokenizer
 
 _encoders: dict[tuple[str, Cut], DocumentEncoder] = {}  # of this process, a worker

@@ -10,8 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from foreword import atomic
 from foreword.data.text_files import ReadSettings
+from foreword.disk import atomic
 from foreword.errors import UserError
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from foreword import allocator
 from foreword.data.read_documents import find_files, read_documents
 from foreword.data.text_files import ReadCounts, ReadSettings
+from foreword.process import allocator
 from foreword.text import utf8
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers._contract import TokenizerKind

@@ -20,7 +20,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from foreword.ranges import EpochsOfText, Positive, Ranged
+from foreword.settings.ranges import EpochsOfText, Positive, Ranged
 
 # Muennighoff et al. 2023, section 5: the fitted decay of the value of repeated tokens.
 DECAY = 15.387756

@@ -14,13 +14,14 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from foreword import atomic, config, stored
 from foreword.data.fingerprint import digest
 from foreword.data.remote_tokens import SUFFIX, TokensAt
 from foreword.data.shards import Shards
 from foreword.data.text_files import sum_counts
 from foreword.data.tokenize_documents import Encoded
+from foreword.disk import atomic, stored
 from foreword.errors import UserError
+from foreword.settings import config
 
 MANIFEST = "prepared.json"
 FORMAT = 1

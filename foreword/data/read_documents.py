@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
-from foreword import kinds
-from foreword.compressed import COMPRESSIONS
-from foreword.credentials import masked
 from foreword.data.readers._contract import Reader
 from foreword.data.readers.parallel import Parallel, find_sides
 from foreword.data.remote import RemoteFile, find_remote, is_url
 from foreword.data.text_files import ReadCounts, ReadSettings, TextFile
+from foreword.disk.compressed import COMPRESSIONS
+from foreword.disk.credentials import masked
 from foreword.errors import UserError
+from foreword.settings import kinds
 from foreword.types import Document
 
 __all__ = ["ReadCounts", "ReadSettings", "find_files", "read_documents"]

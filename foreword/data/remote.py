@@ -14,7 +14,7 @@ from io import BufferedReader
 from pathlib import PurePosixPath
 from typing import Any
 
-from foreword import credentials
+from foreword.disk import credentials
 from foreword.errors import UserError
 
 URL = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]+://")

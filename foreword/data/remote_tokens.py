@@ -17,13 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from foreword import atomic, config, credentials, stored
 from foreword.data.fingerprint import digest
 from foreword.data.lazy_tokens import LazyTokens
 from foreword.data.read_documents import is_text
 from foreword.data.remote import RemoteFile, is_url, join, storage_of, url_errors
 from foreword.data.text_files import ReadSettings
+from foreword.disk import atomic, credentials, stored
 from foreword.errors import UserError
+from foreword.settings import config
 from foreword.types import Array
 
 SUFFIX = ".url"  # in place of `.bin`

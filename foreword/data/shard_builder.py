@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from foreword.cluster import Cluster
 from foreword.data import holdout
 from foreword.data.cluster_pool import cluster_pool
 from foreword.data.prepared_text import HELDOUT, TRAIN, Split
@@ -22,6 +21,7 @@ from foreword.data.shards import Shards
 from foreword.data.text_files import ReadCounts, ReadSettings
 from foreword.data.tokenize_documents import Cut, DocumentEncoder, Encoded, encoder_pool
 from foreword.errors import UserError
+from foreword.process.cluster import Cluster
 from foreword.text.special import UNK
 from foreword.text.tokenizer import Tokenizer
 from foreword.types import Array

@@ -13,8 +13,8 @@ from types import TracebackType
 
 import numpy as np
 
-from foreword import atomic
 from foreword.data.shards import BLOCK, HEADER, MAGIC, TYPES, paths_of
+from foreword.disk import atomic
 from foreword.types import Array
 
 

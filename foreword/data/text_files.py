@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
-from foreword.compressed import decompressed
+from foreword.disk.compressed import decompressed
 from foreword.errors import UserError
 from foreword.text import utf8
 from foreword.types import Document

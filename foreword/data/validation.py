@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from foreword import atomic
 from foreword.data.fingerprint import digest
 from foreword.data.holdout import cut_sequences, hash_to_unit, hold_out
 from foreword.data.prepared_text import (
@@ -23,6 +22,7 @@ from foreword.data.prepared_text import (
 )
 from foreword.data.shard_writer import ShardWriter
 from foreword.data.shards import Shards
+from foreword.disk import atomic
 from foreword.errors import UserError
 from foreword.types import Array
 

@@ -11,8 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from foreword import allocator, atomic
-from foreword.cluster import Cluster
 from foreword.data import holdout
 from foreword.data.fingerprint import digest, file_state, fingerprint_text
 from foreword.data.prepared_text import (
@@ -29,8 +27,11 @@ from foreword.data.read_documents import find_files
 from foreword.data.shard_builder import Progress, ShardBuilder
 from foreword.data.text_files import ReadCounts, ReadSettings
 from foreword.data.tokenize_documents import Cut
+from foreword.disk import atomic
 from foreword.errors import UserError
-from foreword.ranges import Ranged, ShareBelowOne, Workers
+from foreword.process import allocator
+from foreword.process.cluster import Cluster
+from foreword.settings.ranges import Ranged, ShareBelowOne, Workers
 from foreword.text.tokenizer import Tokenizer
 
 

@@ -10,7 +10,7 @@ from itertools import takewhile
 from rich.console import Console
 from rich.text import Text
 
-from foreword.credentials import masked
+from foreword.disk.credentials import masked
 from foreword.display.bar import Bar, fit_parts
 from foreword.display.notebook import NotebookBar, is_notebook
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from foreword import stored
-from foreword.credentials import masked
+from foreword.disk import stored
+from foreword.disk.credentials import masked
 from foreword.display import lines, tables
 from foreword.formatting import cell
 

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 from torch import Tensor
 
-from foreword import kinds
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.scorer import padded
@@ -15,6 +14,7 @@ from foreword.nn.attention import Attention, dense_only
 from foreword.nn.attentions._contract import AttentionMechanism
 from foreword.nn.block import Block
 from foreword.nn.stack import Stack
+from foreword.settings import kinds
 from foreword.types import Array
 
 

@@ -25,7 +25,7 @@ from foreword.evaluation.starts import (
 from foreword.nn.cache import select
 from foreword.nn.masks import CausalMask, FullMask
 from foreword.nn.precision import widest
-from foreword.ranges import Count, LengthPenalty, Ranged
+from foreword.settings.ranges import Count, LengthPenalty, Ranged
 from foreword.types import Array, Batch
 
 ROWS = 256  # beams in one batch

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import overload
 
-from foreword import config
 from foreword.evaluation import decoding, filling, scoring
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import Sampling
@@ -15,6 +14,7 @@ from foreword.evaluation.scorer import padded
 from foreword.nn.model import Model
 from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.settings import config
 from foreword.tables.given import require_text, texts_of
 from foreword.text.tokenizer import Tokenizer
 from foreword.types import Array

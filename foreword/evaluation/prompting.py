@@ -11,11 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from foreword import kinds
 from foreword.errors import UserError
 from foreword.nn.model import Backbone, SourceBackbone
 from foreword.objectives._contract import mode_id
 from foreword.runs.trained_model import TrainedModel
+from foreword.settings import kinds
 from foreword.train.device import autocast
 from foreword.types import (
     Array,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from foreword.nn.precision import widest
-from foreword.ranges import Count, CountOrZero, PositiveShare, Ranged, Seed, Temperature
+from foreword.settings.ranges import Count, CountOrZero, PositiveShare, Ranged, Seed, Temperature
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foreword import kinds
 from foreword.data.rows import positions_within
 from foreword.errors import UserError
 from foreword.interop.hf._contract import Design, Family
 from foreword.layouts.encoder import Encoder
 from foreword.nn.model import Model
 from foreword.nn.stack_settings import StackSettings
+from foreword.settings import kinds
 from foreword.types import Array, Batch, Example, Tokens, Vocab
 
 LENGTHS = (150, 15)  # of two texts, the second padded; 150 exceeds T5's maximum distance

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from foreword import atomic, config, kinds, stored
+from foreword.disk import atomic, stored
 from foreword.errors import UserError, nearest
 from foreword.interop import check_logits, files, tensors, texts, tokens
 from foreword.interop.hf._contract import Design, Family, Table
@@ -24,6 +24,7 @@ from foreword.runs.provenance import read_state
 from foreword.runs.recipe import Recipe
 from foreword.runs.same_model import differences, resolved
 from foreword.runs.trained_model import TrainedModel
+from foreword.settings import config, kinds
 from foreword.text.special import ROLES
 from foreword.text.tokenizer import CHAT_TEMPLATE, Tokenizer
 from foreword.types import Vocab

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from foreword import atomic, config, kinds
+from foreword.disk import atomic
 from foreword.errors import UserError, nearest
 from foreword.interop import check_logits, files, tensors, texts, tokens
 from foreword.interop.hf._contract import Family, Table
@@ -21,6 +21,7 @@ from foreword.runs.provenance import make_provenance, write_recipe, write_state
 from foreword.runs.recipe import Recipe
 from foreword.runs.same_model import differences, resolved
 from foreword.runs.trained_model import TrainedModel
+from foreword.settings import config, kinds
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint
 from foreword.train.loop import TrainingState

@@ -10,10 +10,10 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from foreword import kinds
 from foreword.errors import UserError
 from foreword.interop.files import INDEX, WEIGHTS, with_weights
 from foreword.interop.hf._contract import Design, Family
+from foreword.settings import kinds
 from foreword.types import Vocab
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foreword import manifest, stored
+from foreword.disk import manifest, stored
 from foreword.errors import UserError
 from foreword.interop.hf._contract import Family
 from foreword.text.special import ROLES

@@ -17,7 +17,7 @@ from foreword.nn.positions.none import None_
 from foreword.nn.precision import upcast
 from foreword.nn.recurrent import State, recur
 from foreword.nn.unrolled import unroll
-from foreword.ranges import Count
+from foreword.settings.ranges import Count
 from foreword.types import Batch, Hidden, Vocab
 
 # It only names the kernel in use, and a user cannot act on it.

@@ -7,11 +7,11 @@ from typing import Any, ClassVar, cast
 
 from torch import Tensor, nn
 
-from foreword import kinds
 from foreword.nn.model import Backbone, SourceBackbone
 from foreword.nn.stack import Stack, StackOutput
 from foreword.nn.stack_settings import StackSettings
-from foreword.ranges import Count
+from foreword.settings import kinds
+from foreword.settings.ranges import Count
 from foreword.types import Batch, Hidden
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from foreword.nn.dropout import Dropout
 from foreword.nn.model import Backbone, ModelSettings, NeuralBackbone
 from foreword.nn.positions.none import None_
-from foreword.ranges import Count
+from foreword.settings.ranges import Count
 from foreword.types import Batch, Hidden
 
 

@@ -12,9 +12,7 @@ import torch
 from annotated_types import Interval
 from torch import Tensor, nn
 
-from foreword import kinds
 from foreword.errors import UserError
-from foreword.kinds import part
 from foreword.ngrams.counting import count
 from foreword.ngrams.scratch import CHUNK, Scratch
 from foreword.ngrams.smoothing._contract import Smoothing
@@ -28,7 +26,9 @@ from foreword.nn.offline_training import (
     OfflineBackbone,
     OfflineInputs,
 )
-from foreword.ranges import Count
+from foreword.settings import kinds
+from foreword.settings.kinds import part
+from foreword.settings.ranges import Count
 from foreword.types import Batch, Hidden
 
 

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from foreword.kinds import part
 from foreword.nn.cache import select
 from foreword.nn.document_spans import DocumentSpans
 from foreword.nn.dropout import Dropout
@@ -19,6 +18,7 @@ from foreword.nn.positions.none import None_
 from foreword.nn.precision import at_least_float32
 from foreword.nn.source_attentions._contract import SourceAttentionKind
 from foreword.nn.unrolled import layers_of, run_layers
+from foreword.settings.kinds import part
 from foreword.types import Batch, Hidden
 
 State = tuple[Tensor, Tensor]  # h and c of all layers, (spans, layers, d_model) each

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from foreword import kinds
 from foreword.errors import UserError
 from foreword.nn.bias_table import BiasTable
 from foreword.nn.model import Backbone, MemoryBackbone
 from foreword.nn.stack import QueryStream, Stack
 from foreword.nn.stack_settings import StackSettings
-from foreword.ranges import CountOrZero
+from foreword.settings import kinds
+from foreword.settings.ranges import CountOrZero
 from foreword.types import Batch, Hidden, Queries, ReadPositions
 
 

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from foreword.errors import UserError
-from foreword.kinds import part
 from foreword.nn.heads import VocabularyHead
 from foreword.nn.model import Backbone, ModelSettings, NeuralBackbone
 from foreword.nn.offline_training import (
@@ -29,7 +28,8 @@ from foreword.nn.offline_training import (
 )
 from foreword.nn.positions.none import None_
 from foreword.nn.precision import upcast
-from foreword.ranges import Count, ShareBelowOne
+from foreword.settings.kinds import part
+from foreword.settings.ranges import Count, ShareBelowOne
 from foreword.types import Array, Batch, Hidden, Vocab
 from foreword.vectors.architectures._contract import VectorArchitecture
 from foreword.vectors.corpus import WordCorpus

@@ -27,9 +27,9 @@ from pathlib import Path
 
 import numpy as np
 
-from foreword import atomic
-from foreword.compressed import COMPRESSIONS
 from foreword.data.text_files import ReadCounts, ReadSettings, TextFile
+from foreword.disk import atomic
+from foreword.disk.compressed import COMPRESSIONS
 from foreword.errors import UserError
 from foreword.ngrams.table import NgramTable, NgramTableHeader
 from foreword.types import Array

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from foreword import atomic, stored
+from foreword.disk import atomic, stored
 from foreword.errors import NotFiniteError, UserError
 from foreword.ngrams.counting import ABSENT, NONE, Level
 from foreword.ngrams.scratch import Scratch

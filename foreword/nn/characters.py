@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from foreword.nn.sharded import set_values
-from foreword.ranges import Count, CountOrZero, Ranged
+from foreword.settings.ranges import Count, CountOrZero, Ranged
 from foreword.types import Array, Vocab
 
 # The first 256 characters are bytes, the others markers.

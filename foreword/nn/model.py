@@ -19,14 +19,14 @@ from typing import Any, ClassVar, Literal, cast
 
 from torch import Tensor, nn
 
-from foreword import kinds
 from foreword.errors import UserError
-from foreword.kinds import part
 from foreword.nn.embedding import Embedding
 from foreword.nn.heads import HeadInput, TokenHead
 from foreword.nn.lm_heads._contract import LMHeadKind
 from foreword.nn.norm import build_norm
-from foreword.ranges import Count, CountOrZero, Epsilon, NonNegative, Ranged, ShareBelowOne
+from foreword.settings import kinds
+from foreword.settings.kinds import part
+from foreword.settings.ranges import Count, CountOrZero, Epsilon, NonNegative, Ranged, ShareBelowOne
 from foreword.types import Array, Batch, Hidden, Vocab
 
 _NOT_NEURAL = "a count-based model has no hidden states and no gradients; use a neural one"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from foreword.kinds import part
 from foreword.nn.attentions._contract import AttentionKind
 from foreword.nn.attentions.dense import Dense
 from foreword.nn.model import ModelSettings
 from foreword.nn.positions._contract import PositionKind
-from foreword.ranges import Count, CountOrZero, PrefixLengthOrZero, ShareBelowOne
+from foreword.settings.kinds import part
+from foreword.settings.ranges import Count, CountOrZero, PrefixLengthOrZero, ShareBelowOne
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
 from foreword.nn.model import Backbone, Model
-from foreword.ranges import Ranged
+from foreword.settings.ranges import Ranged
 from foreword.text.special import sentinel_number
 from foreword.types import Array, Batch, Example, Hidden, Loss, MaxLengths, Rows, Vocab
 

@@ -9,12 +9,12 @@ from typing import cast
 import numpy as np
 from torch import nn
 
-from foreword import kinds
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
 from foreword.nn.model import Backbone, Model, neural
 from foreword.nn.pair_head import PairHead
 from foreword.objectives._contract import Prediction, Term
+from foreword.settings import kinds
 from foreword.types import Array, Batch, Example, Hidden, Loss, PairLabels, Rows, Tokens, Vocab
 
 

@@ -12,7 +12,7 @@ from foreword.nn.model import Backbone, Model
 from foreword.objectives._contract import Objective, Prediction
 from foreword.objectives._masking import in_place, require_shares
 from foreword.objectives.masked import Masked
-from foreword.ranges import PositiveShare, Share
+from foreword.settings.ranges import PositiveShare, Share
 from foreword.types import Batch, CausalRows, Example, Loss, NextToken, Rows, Vocab
 
 

@@ -19,7 +19,7 @@ from foreword.objectives._masking import (
     require_shares,
     word_starts,
 )
-from foreword.ranges import PositiveShare, Share
+from foreword.settings.ranges import PositiveShare, Share
 from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Vocab
 
 

@@ -8,13 +8,13 @@ import numpy as np
 
 from foreword.data.rng import RowRng
 from foreword.data.rows import positions_within
-from foreword.kinds import Part
 from foreword.objectives._contract import SourceForm, mode_id
 from foreword.objectives._room import longest, require_room
 from foreword.objectives._source_target import SourceTarget, compact, example_of, first_and_last
 from foreword.objectives.prefix import Prefix
 from foreword.objectives.span_corruption import SpanCorruption
-from foreword.ranges import Positive
+from foreword.settings.kinds import Part
+from foreword.settings.ranges import Positive
 from foreword.types import Array, Example, MaxLengths, Rows, Tokens, Vocab
 
 R, X, S = "<extra_id_99>", "<extra_id_98>", "<extra_id_97>"

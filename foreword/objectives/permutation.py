@@ -10,7 +10,7 @@ from torch import nn
 from foreword.data.rng import RowRng
 from foreword.nn.model import Backbone, Model, neural
 from foreword.objectives._contract import Prediction, Term
-from foreword.ranges import CountOrZero, PositiveShare
+from foreword.settings.ranges import CountOrZero, PositiveShare
 from foreword.types import (
     Array,
     Batch,

@@ -15,7 +15,7 @@ from foreword.objectives._source_target import (
     first_and_last,
     piece_starts,
 )
-from foreword.ranges import ShareBelowOne
+from foreword.settings.ranges import ShareBelowOne
 from foreword.types import Array, Example, MaxLengths, Rows, Vocab
 
 

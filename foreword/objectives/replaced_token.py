@@ -19,7 +19,7 @@ from foreword.objectives._contract import Objective, Prediction, first_term
 from foreword.objectives._generator import build_generator
 from foreword.objectives._masking import in_place, random_by_count, random_ordinary
 from foreword.objectives.masked import Masked
-from foreword.ranges import NonNegative, Positive, PositiveShare, Share
+from foreword.settings.ranges import NonNegative, Positive, PositiveShare, Share
 from foreword.types import (
     Array,
     Batch,

@@ -8,7 +8,7 @@ import numpy as np
 
 from foreword.data.rng import RowRng
 from foreword.objectives._pair import PairObjective
-from foreword.ranges import OpenShare
+from foreword.settings.ranges import OpenShare
 from foreword.types import PairLabels, Rows
 
 

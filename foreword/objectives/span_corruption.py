@@ -18,7 +18,7 @@ from foreword.objectives._source_target import (
     first_and_last,
     piece_starts,
 )
-from foreword.ranges import LARGEST, OpenShare
+from foreword.settings.ranges import LARGEST, OpenShare
 from foreword.types import Array, Example, MaxLengths, Rows, Vocab
 
 

@@ -22,7 +22,7 @@ from foreword.objectives._masking import (
     require_shares,
     word_starts,
 )
-from foreword.ranges import Count, PositiveShare, Share
+from foreword.settings.ranges import Count, PositiveShare, Share
 from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Vocab
 
 

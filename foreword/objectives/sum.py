@@ -10,16 +10,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from foreword import kinds
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
-from foreword.kinds import Part
 from foreword.nn.model import Backbone, Model
 from foreword.objectives._contract import Prediction, Term, first_term
 from foreword.objectives._room import longest, require_room
 from foreword.objectives.masked import Masked
 from foreword.objectives.next_sentence import NextSentence
-from foreword.ranges import Positive
+from foreword.settings import kinds
+from foreword.settings.kinds import Part
+from foreword.settings.ranges import Positive
 from foreword.types import (
     Array,
     Batch,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from foreword.compressed import COMPRESSIONS
+from foreword.disk.compressed import COMPRESSIONS
 from foreword.errors import UserError
 from foreword.tables.table import ExampleTable, Row
 

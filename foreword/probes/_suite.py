@@ -13,14 +13,14 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.stats import binomtest
 
-from foreword import kinds
 from foreword.errors import UserError
 from foreword.evaluation.passages import room_of
 from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import Finding, ProbedModel, Row
 from foreword.probes._intervals import LEVEL, bootstrap, bootstrap_each
 from foreword.probes._marks import MAX_RUNS, run_style, title
-from foreword.ranges import Ranged
+from foreword.settings import kinds
+from foreword.settings.ranges import Ranged
 from foreword.types import Array
 
 ALL = "all"  # the subset of all questions

@@ -9,14 +9,15 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from foreword import atomic, config
+from foreword.disk import atomic
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
-from foreword.kinds import Part, name_of
 from foreword.probes._contract import PATH, Probe, ProbedModel
-from foreword.ranges import hints_of
 from foreword.runs.hooks import Probing
 from foreword.runs.trained_model import TrainedModel
+from foreword.settings import config
+from foreword.settings.kinds import Part, name_of
+from foreword.settings.ranges import hints_of
 
 LABEL = "model"
 

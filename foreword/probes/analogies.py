@@ -12,7 +12,7 @@ from annotated_types import Interval
 from foreword.probes._contract import FilePath, Finding, ProbedModel, Row
 from foreword.probes._marks import MAX_RUNS, run_style, title
 from foreword.probes._tables import require_some, table_of
-from foreword.ranges import LARGEST, Ranged
+from foreword.settings.ranges import LARGEST, Ranged
 from foreword.types import Array
 from foreword.vectors.questions import AnalogySection, read_analogies
 from foreword.vectors.table import WordTable

@@ -17,7 +17,7 @@ from foreword.probes._files import evenly, files_of, rows_of
 from foreword.probes._frequency import occurrences, training_text
 from foreword.probes._scoring import score_groups
 from foreword.probes._suite import Answer, Question, Suite, best
-from foreword.ranges import CountOrZero
+from foreword.settings.ranges import CountOrZero
 from foreword.tables.columns import text_of
 from foreword.tables.files import IN_FOLDERS
 from foreword.tables.read import read_table

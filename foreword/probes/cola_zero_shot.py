@@ -16,7 +16,7 @@ from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import FilePath
 from foreword.probes._files import evenly, rows_of
 from foreword.probes._suite import ALL, Answer, Question, Suite
-from foreword.ranges import CountOrZero
+from foreword.settings.ranges import CountOrZero
 from foreword.tables.columns import label_of, text_of
 from foreword.tables.read import read_table
 from foreword.tables.table import ExampleTable

@@ -10,7 +10,7 @@ from foreword.probes._bias import PreferenceSuite
 from foreword.probes._contract import FilePath
 from foreword.probes._files import evenly, file_of, rows_of
 from foreword.probes._suite import Question
-from foreword.ranges import CountOrZero
+from foreword.settings.ranges import CountOrZero
 from foreword.tables.columns import text_of
 from foreword.tables.read import read_table
 

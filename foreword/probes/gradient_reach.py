@@ -18,9 +18,9 @@ from foreword.nn.model import neural
 from foreword.probes._contract import Finding, ProbedModel, Row
 from foreword.probes._marks import MAX_RUNS, line_style, title
 from foreword.probes._reach import GradientNorms, gradient_norms, states_of_layer
-from foreword.ranges import LARGEST, Count, CountOrZero, Ranged
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import heldout_feed
+from foreword.settings.ranges import LARGEST, Count, CountOrZero, Ranged
 from foreword.train.feed import HELDOUT_SEED
 from foreword.types import Batch
 

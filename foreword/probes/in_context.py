@@ -21,7 +21,7 @@ from foreword.probes._demonstrations import (
     translations,
 )
 from foreword.probes._suite import ALL, Answer, Question, Suite, best
-from foreword.ranges import Count, CountOrZero, Seed
+from foreword.settings.ranges import Count, CountOrZero, Seed
 from foreword.types import Array
 
 TEXT, ANSWER = "{text}", "{answer}"

@@ -14,7 +14,7 @@ from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import FilePath
 from foreword.probes._files import evenly, files_of, rows_of
 from foreword.probes._suite import Answer, Question, Suite
-from foreword.ranges import CountOrZero
+from foreword.settings.ranges import CountOrZero
 from foreword.tables.columns import text_of
 from foreword.tables.files import IN_FOLDERS
 from foreword.tables.read import read_table

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from annotated_types import Interval
 
-from foreword import stored
+from foreword.disk import stored
 from foreword.errors import UserError
 from foreword.probes._canaries import Canary, candidate_count, exposure, read_canaries
 from foreword.probes._contract import FilePath, Finding, ProbedModel, Row
@@ -31,7 +31,7 @@ from foreword.probes._passages import (
     separation,
     training_shards,
 )
-from foreword.ranges import LARGEST, Count, Ranged
+from foreword.settings.ranges import LARGEST, Count, Ranged
 from foreword.types import Array
 
 TRAINING, HELD_OUT = "training", "held out"

@@ -13,7 +13,7 @@ from foreword.probes._contract import FilePath
 from foreword.probes._files import evenly, files_of, rows_of
 from foreword.probes._scoring import score_groups
 from foreword.probes._suite import Answer, Question, Suite, best
-from foreword.ranges import CountOrZero
+from foreword.settings.ranges import CountOrZero
 from foreword.tables.files import IN_FOLDERS
 from foreword.tables.read import read_table
 

@@ -19,7 +19,7 @@ from foreword.probes._intervals import DRAWS, LEVEL, bootstrap
 from foreword.probes._layers import by_layer, layer_order, require_layer
 from foreword.probes._marks import MAX_RUNS, run_style, title
 from foreword.probes._rank_correlation import rank_correlation
-from foreword.ranges import CountOrZero, Ranged
+from foreword.settings.ranges import CountOrZero, Ranged
 from foreword.tables.columns import Columns, example_of
 from foreword.tables.read import read_table
 from foreword.text import words

@@ -17,7 +17,7 @@ from foreword.probes._contract import FilePath
 from foreword.probes._files import evenly, file_of, require_whole_characters
 from foreword.probes._scoring import score_groups
 from foreword.probes._suite import Answer, Question, Suite, best
-from foreword.ranges import CountOrZero
+from foreword.settings.ranges import CountOrZero
 from foreword.tables.files import read_json
 from foreword.types import Array
 

@@ -31,7 +31,7 @@ from foreword.probes._word_tasks import (
     control_task,
     word_task,
 )
-from foreword.ranges import CountOrZero, Ranged
+from foreword.settings.ranges import CountOrZero, Ranged
 from foreword.tables.conllu import TaggedSentence, WordProperty, read_conllu
 from foreword.types import Array
 

@@ -13,7 +13,7 @@ from foreword.probes._bias import PreferenceSuite
 from foreword.probes._contract import FilePath
 from foreword.probes._files import evenly
 from foreword.probes._suite import Question
-from foreword.ranges import CountOrZero
+from foreword.settings.ranges import CountOrZero
 from foreword.tables.files import text_lines
 
 PRO, ANTI = "pro_stereotyped", "anti_stereotyped"

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from foreword import config, kinds
 from foreword.data.read_documents import ReadSettings, read_documents
 from foreword.errors import UserError
 from foreword.nn.init import initialise, shapes_only
@@ -18,6 +17,7 @@ from foreword.nn.model import Model
 from foreword.runs.recipe import Recipe
 from foreword.runs.same_model import differences, resolved
 from foreword.runs.trained_model import TrainedModel
+from foreword.settings import config, kinds
 from foreword.text.extended import add_special
 from foreword.text.extended import extend as extend_tokenizer
 from foreword.train import checkpoint

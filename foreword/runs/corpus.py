@@ -7,19 +7,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from foreword import kinds, manifest
 from foreword.data.holdout import find_apart
 from foreword.data.learning import train_on_sources, train_tokenizer
 from foreword.data.packing.pairs import ONE_SENTENCE
 from foreword.data.prepared_text import HELDOUT, TRAIN, PreparedText, data_warnings
 from foreword.data.read_documents import ReadSettings, find_files, read_documents
 from foreword.data.write_shards import prepare
+from foreword.disk import manifest
 from foreword.errors import UserError
 from foreword.runs import sources
 from foreword.runs.provenance import read_state
 from foreword.runs.recipe import Recipe
 from foreword.runs.stages import Stage
 from foreword.runs.trained_model import read_recipe
+from foreword.settings import kinds
 from foreword.text import sentences
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.training import describe

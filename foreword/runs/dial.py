@@ -15,12 +15,12 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from foreword import config
 from foreword.formatting import byte_size, power
 from foreword.nn.model import neural_settings
 from foreword.runs.dial_losses import expected_loss
 from foreword.runs.dial_sizes import BYTES_PER_TOKEN, ModelSize, sizes
 from foreword.runs.recipe import Recipe, load_recipe
+from foreword.settings import config
 
 SMALL_FLOPS = 2e14  # the least budget that the small recipe's size is chosen for
 TOKENS_PER_PARAMETER = 10  # at least, in any model larger than the small recipe's

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
-from foreword import atomic
 from foreword.data.fingerprint import digest
 from foreword.data.prepared_text import PreparedText
+from foreword.disk import atomic
 from foreword.errors import UserError
 from foreword.nn.embedding import token_tables
 from foreword.nn.init import embedding_std, shapes_only

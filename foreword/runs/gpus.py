@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from foreword import config
 from foreword.errors import UserError, nearest
-from foreword.ranges import Count, NonNegative, Positive, Ranged
+from foreword.settings import config
+from foreword.settings.ranges import Count, NonNegative, Positive, Ranged
 
 FILE = Path(__file__).with_name("gpus.toml")
 

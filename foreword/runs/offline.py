@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from foreword import atomic
 from foreword.data.prepared_text import PreparedText
 from foreword.data.rng import RowRng
 from foreword.data.shards import Shards
+from foreword.disk import atomic
 from foreword.errors import NotFiniteError, UserError
 from foreword.nn.model import Model
 from foreword.nn.offline_training import OfflineArchitecture, OfflineBackbone, OfflineInputs

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from foreword import atomic, config
+from foreword.disk import atomic
 from foreword.errors import UserError
 from foreword.runs.provenance import read_state, write_recipe, write_state
 from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import read_recipe
+from foreword.settings import config
 from foreword.train import checkpoint
 
 

@@ -15,13 +15,11 @@ from typing import Literal
 
 import torch
 
-from foreword import kinds
 from foreword.errors import UserError
 from foreword.nn.checkpointing import AMOUNTS, Checkpointing
 from foreword.nn.cross_entropy import SLICE
 from foreword.nn.model import neural_settings
 from foreword.nn.stack_settings import StackSettings
-from foreword.ranges import Count, NonNegative, Positive, PositiveShare, Ranged
 from foreword.runs.counted import Counted, count_step
 from foreword.runs.estimate import steps_of
 from foreword.runs.failures import FAILURE_HOURS, best_interval, expected_time
@@ -29,6 +27,8 @@ from foreword.runs.gpu_memory import GpuMemory
 from foreword.runs.gpus import GPU
 from foreword.runs.recipe import Recipe
 from foreword.runs.sizes import count_parameters, count_state
+from foreword.settings import kinds
+from foreword.settings.ranges import Count, NonNegative, Positive, PositiveShare, Ranged
 from foreword.train.budget import Budget
 from foreword.train.parallel.fsdp import FSDP
 from foreword.train.parallel.hsdp import HSDP

@@ -17,13 +17,14 @@ from typing import Any
 
 import torch
 
-import foreword
-from foreword import atomic, config, plugins, stored
 from foreword.data.prepared_text import PreparedText
+from foreword.disk import atomic, stored
 from foreword.errors import DamagedError, UserError
 from foreword.nn.model import Model
 from foreword.runs.recipe import Recipe
+from foreword.settings import config, plugins
 from foreword.train.device import describe
+from foreword.version import __version__
 
 FILE, RECIPE = "run.json", "recipe.toml"
 FORMAT = 3  # of run folders: the names of settings, files and weights
@@ -33,7 +34,7 @@ def make_provenance(recipe: Recipe | None = None) -> dict[str, Any]:
     """Return the first fields of `run.json`; with a recipe, also the plug-ins that it uses."""
     used = plugins.used_by(recipe)
     return {
-        "foreword": foreword.__version__,
+        "foreword": __version__,
         "format": FORMAT,
         "commit": _commit(),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -220,7 +221,7 @@ def _processor() -> str:
 def _commit() -> str | None:
     """Return the commit of Foreword's own source if it runs from a checkout."""
     git = shutil.which("git")
-    root = Path(foreword.__file__).parent.parent
+    root = Path(__file__).parents[2]
     if git is None or not (root / ".git").exists():
         return None
     done = subprocess.run(

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from foreword import config, kinds
 from foreword.data.mixture import DataSettings
 from foreword.data.packing._contract import Packing
 from foreword.data.read_documents import ReadSettings
 from foreword.data.write_shards import PrepareSettings
 from foreword.errors import UserError
-from foreword.kinds import part
 from foreword.layouts._contract import Layout
 from foreword.nn.embedding import token_tables
 from foreword.nn.model import Architecture, Model
 from foreword.nn.stack_settings import StackSettings
 from foreword.objectives._contract import Objective
+from foreword.settings import config, kinds
+from foreword.settings.kinds import part
 from foreword.text.tokenizers._contract import TokenizerKind
 from foreword.train.optimizers._contract import OptimizerSettings
 from foreword.train.parallel._contract import Parallelism

@@ -8,7 +8,7 @@ from typing import Self
 
 import torch
 
-from foreword import allocator
+from foreword.process import allocator
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 PEAK = "5"  # written to CLEAR, it resets the peak: proc(5)

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from foreword import atomic, plugins
 from foreword.data.prepared_text import MANIFEST, PreparedText
 from foreword.data.remote import is_url
+from foreword.disk import atomic
 from foreword.errors import DamagedError, NotFiniteError, UserError, is_out_of_memory
 from foreword.runs import first_embeddings
 from foreword.runs.continued import StartingModel, load_start
@@ -67,6 +67,7 @@ from foreword.runs.sources import given_tokenizer, mean_bytes_per_token
 from foreword.runs.stages import TRAINING, Stage
 from foreword.runs.trained_model import read_recipe, require_run
 from foreword.runs.whole_model import whole_model
+from foreword.settings import plugins
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log, processes
 from foreword.train.device import choose_device, precision_warning

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from foreword import config as recipes
-from foreword.config import Table
 from foreword.models.encoder_decoder import EncoderDecoder
 from foreword.nn.model import Architecture
 from foreword.nn.stack_settings import StackSettings
+from foreword.settings import config as recipes
+from foreword.settings.config import Table
 
 # Settings that say how a model is trained, not what it computes.
 TRAINING = (

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from foreword import kinds
 from foreword.data.packing._contract import Packed
 from foreword.data.prepared_text import PreparedText
 from foreword.data.shards import Shards
@@ -24,6 +23,7 @@ from foreword.runs.dry_run import shallow
 from foreword.runs.recipe import Recipe
 from foreword.runs.sizes import fits, least_memory, memory_of
 from foreword.runs.sources import mixed_rows
+from foreword.settings import kinds
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import flops, processes
 from foreword.train.budget import Budget

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foreword import config, kinds, stored
+from foreword.disk import stored
 from foreword.errors import DamagedError, UserError
 from foreword.runs.hooks import ProgressReporter
 from foreword.runs.trained_model import read_recipe
+from foreword.settings import config, kinds
 from foreword.trackers._contract import TrackedRun, Tracker
 from foreword.train import log
 

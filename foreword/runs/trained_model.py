@@ -9,12 +9,12 @@ from typing import Any, Self
 import torch
 from torch import nn
 
-from foreword import config
 from foreword.errors import DamagedError, UserError
 from foreword.nn.init import unfilled
 from foreword.nn.model import Model
 from foreword.runs.provenance import require_as_written, require_plugins
 from foreword.runs.recipe import Recipe
+from foreword.settings import config
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint
 from foreword.train.budget import Budget, Progress

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from foreword import stored
+from foreword.disk import stored
 from foreword.errors import UserError
 from foreword.tables.columns import Columns, label_of, text_of
 from foreword.tables.examples import Labelled

@@ -10,7 +10,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-from foreword.compressed import COMPRESSIONS, compression_of, decompressed
+from foreword.disk.compressed import COMPRESSIONS, compression_of, decompressed
 from foreword.errors import UserError
 from foreword.tables.columns import LONGEST, too_long
 

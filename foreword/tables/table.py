@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from foreword.errors import UserError
-from foreword.ranges import Share, check
+from foreword.settings.ranges import Share, check
 from foreword.tables.columns import Columns, ReadExample, example_of
 from foreword.tables.examples import Labelled, LabelledTexts, Repaired
 

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, NamedTuple, TextIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from foreword import atomic, stored
+from foreword.disk import atomic, stored
 from foreword.errors import UserError
 from foreword.tables.columns import PREDICTION
 from foreword.tables.files import format_of

@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foreword import kinds
 from foreword.data.rng import RowRng
 from foreword.data.rows import positions_within
 from foreword.errors import UserError
 from foreword.nn.init import initialise
 from foreword.nn.model import Model
 from foreword.objectives._contract import Objective
+from foreword.settings import kinds
 from foreword.text import special
 from foreword.types import Array, Batch, Loss, PairLabels, Queries, Rows, Vocab
 

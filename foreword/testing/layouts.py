@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from foreword import kinds
 from foreword.data.rows import positions_within
 from foreword.errors import UserError
 from foreword.layouts._contract import Layout
 from foreword.nn.init import initialise
 from foreword.nn.model import Model
+from foreword.settings import kinds
 from foreword.testing.cases import FIRST, SEED, SIZE, is_scored, logits, tiny, vocab
 from foreword.train.feed import count_tokens
 from foreword.types import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from foreword import config
 from foreword.nn.init import initialise
 from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import TrainedModel
+from foreword.settings import config
 from foreword.testing.cases import SEED
 from foreword.text.tokenizers.word import Word
 

@@ -13,9 +13,10 @@ from tempfile import TemporaryDirectory
 import torch
 from matplotlib.figure import Figure
 
-from foreword import config, stored
+from foreword.disk import stored
 from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import Finding, Probe, ProbedModel
+from foreword.settings import config
 from foreword.testing.models import tiny_model
 from foreword.testing.tokenizers import SENTENCES
 

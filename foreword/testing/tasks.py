@@ -11,9 +11,9 @@ from dataclasses import is_dataclass
 import numpy as np
 import torch
 
-from foreword import config, kinds
 from foreword.errors import UserError
 from foreword.runs.trained_model import TrainedModel
+from foreword.settings import config, kinds
 from foreword.tables.examples import Labelled
 from foreword.testing.models import tiny_model
 from foreword.tuning.fine_tuner import TuneSettings

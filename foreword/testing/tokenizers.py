@@ -14,8 +14,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from foreword import kinds
 from foreword.errors import UserError
+from foreword.settings import kinds
 from foreword.text import special
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers._contract import TokenizerKind

@@ -10,8 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from foreword import config
 from foreword.runs.tracking import Tracking, trackers_of
+from foreword.settings import config
 from foreword.trackers._contract import Tracker
 
 CONFIG = {"model": {"kind": "transformer", "layers": 2}, "train": {"steps": 4, "seed": 0}}

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer as Engine
 
-from foreword import atomic, manifest, stored
-from foreword.config import build
+from foreword.disk import atomic, manifest, stored
 from foreword.errors import UserError
+from foreword.settings.config import build
 from foreword.text import special
 from foreword.text.pieces import Pieces
 from foreword.text.sample import TrainingSample

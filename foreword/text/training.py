@@ -11,10 +11,10 @@ from annotated_types import Interval
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Engine
 
-from foreword import kinds
 from foreword.errors import UserError, VocabSizeError
 from foreword.formatting import byte_size
-from foreword.ranges import LARGEST
+from foreword.settings import kinds
+from foreword.settings.ranges import LARGEST
 from foreword.text import special
 from foreword.text.sample import TrainingSample
 from foreword.text.tokenizer import Tokenizer

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from foreword.ranges import Ranged
+from foreword.settings.ranges import Ranged
 
 
 class Tracker(Ranged, ABC):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from foreword import config
+from foreword.settings import config
 from foreword.trackers._contract import TrackedRun, Tracker, samples, scalars
 
 FOLDER = "tensorboard"  # in the run folder

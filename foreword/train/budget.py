@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from foreword.ranges import Flops, Ranged
+from foreword.settings.ranges import Flops, Ranged
 from foreword.train.settings import TrainSettings
 
 Unit = Literal["steps", "epochs", "tokens", "flops", "hours"]

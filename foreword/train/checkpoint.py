@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from foreword import atomic, manifest, stored
+from foreword.disk import atomic, manifest, stored
 from foreword.errors import DamagedError, UserError
 from foreword.nn.model import Model
 from foreword.nn.sharded import (

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
 
-from foreword import signals
 from foreword.errors import UserError
+from foreword.process import signals
 from foreword.train import processes
 from foreword.train.joining import comes_from_others
 from foreword.train.loop import STOPPING, Loop

@@ -21,8 +21,8 @@ import torch
 from torch import distributed
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
-from foreword import launched
 from foreword.errors import PeerError, UserError
+from foreword.process import launched
 from foreword.train import processes
 
 BEAT = 1.0  # seconds between two signs of life

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foreword import atomic, config, stored
+from foreword.disk import atomic, stored
 from foreword.errors import UserError
+from foreword.settings import config
 
 FILE = "metrics.jsonl"
 # The fields that records share; any other is a component of the loss, or a mean reported with it.

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from foreword import atomic, stored
+from foreword.disk import atomic, stored
 from foreword.errors import NotFiniteError, UserError
 from foreword.train import checkpoint, joining, processes
 from foreword.train.checkpoint import Contents

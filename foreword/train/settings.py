@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from foreword.ranges import (
+from foreword.settings.ranges import (
     Count,
     CountOrZero,
     EpochsOfText,

@@ -22,7 +22,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from foreword import atomic, stored
+from foreword.disk import atomic, stored
 from foreword.nn.sharded import Rows
 
 SUFFIX = ".safetensors"

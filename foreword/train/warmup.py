@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from foreword.ranges import CountOrZero, Ranged, ShareBelowOne
+from foreword.settings.ranges import CountOrZero, Ranged, ShareBelowOne
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional as F
 
-from foreword import atomic, stored
+from foreword.disk import atomic, stored
 from foreword.errors import UserError
 from foreword.interop import exporting, files
 from foreword.interop.hf_config import FILE as HF_CONFIG

@@ -10,7 +10,7 @@ import numpy as np
 
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.starts import Start
-from foreword.ranges import Count
+from foreword.settings.ranges import Count
 from foreword.tables.chat import USER, of_text
 from foreword.tables.examples import Labelled
 from foreword.text.special import EOS

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foreword import stored
+from foreword.disk import stored
 from foreword.tables.chat import ASSISTANT, ROLES, SYSTEM, Message
 from foreword.text.special import EOS
 from foreword.text.tokenizer import Tokenizer

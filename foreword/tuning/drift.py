@@ -20,11 +20,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from foreword import config, kinds, stored
+from foreword.disk import stored
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel
+from foreword.settings import config, kinds
 from foreword.tables.examples import Labelled
 from foreword.tuning.answer_form import AnswerForm
 from foreword.tuning.encoding import added_tokens

@@ -8,9 +8,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from foreword import allocator
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
+from foreword.process import allocator
 from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled

@@ -10,13 +10,14 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from foreword import atomic, kinds
+from foreword.disk import atomic
 from foreword.errors import UserError
 from foreword.interop import exporting, files, tensors, tokens
 from foreword.interop.hf._contract import Design, Family, PublishedHead, Table
 from foreword.interop.hf_config import FILE as CONFIG
 from foreword.interop.importing import RECIPE
 from foreword.runs.trained_model import TrainedModel
+from foreword.settings import kinds
 from foreword.tuning import sentence_export
 from foreword.tuning.export_check import check
 from foreword.tuning.headed import hidden_layer_of

@@ -10,13 +10,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 
-from foreword import kinds
 from foreword.errors import NotFiniteError, TrainingStoppedError, UserError
-from foreword.kinds import part
 from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.trained_rows import train_rows
-from foreword.ranges import Count, CountOrZero, NonNegative, Ranged, ShareBelowOne
 from foreword.runs.trained_model import TrainedModel
+from foreword.settings import kinds
+from foreword.settings.kinds import part
+from foreword.settings.ranges import Count, CountOrZero, NonNegative, Ranged, ShareBelowOne
 from foreword.train.budget import Budget
 from foreword.train.device import autocast, choose_precision
 from foreword.train.loop import Loop, StepOptions

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from foreword import config, kinds, stored
+from foreword.disk import stored
 from foreword.runs.trained_model import TrainedModel
+from foreword.settings import config, kinds
 from foreword.tables.examples import Labelled
 from foreword.train import tensor_files
 from foreword.tuning.result import SCORES, VERSION

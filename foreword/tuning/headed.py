@@ -10,7 +10,7 @@ from typing import Literal
 from torch import nn
 
 from foreword.nn.dropout import Dropout
-from foreword.ranges import NonNegative, ShareBelowOne
+from foreword.settings.ranges import NonNegative, ShareBelowOne
 from foreword.tuning.tasks._contract import Task
 
 HiddenLayer = Literal["none", "tanh", "gelu", "gelu_tanh", "gelu_norm"]

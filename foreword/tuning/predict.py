@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from scipy.special import softmax
 
-from foreword import kinds, manifest
+from foreword.disk import manifest
 from foreword.errors import UserError
 from foreword.nn.model import neural
 from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import read_recipe
+from foreword.settings import kinds
 from foreword.tables.columns import PREDICTION
 from foreword.tables.examples import LabelledTexts
 from foreword.text.tokenizer import Tokenizer

@@ -9,9 +9,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from foreword import config, kinds, plugins, stored
+from foreword.disk import stored
 from foreword.errors import UserError
 from foreword.runs.recipe import Recipe
+from foreword.settings import config, kinds, plugins
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tables.given import texts_or_table

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
-from foreword import config
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.runs.trained_model import TrainedModel
+from foreword.settings import config
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tuning.drawing import draw, hold_out
 from foreword.tuning.fine_tuner import TuneSettings

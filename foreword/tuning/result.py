@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from foreword import atomic, kinds, manifest, plugins, stored
+from foreword.disk import atomic, manifest, stored
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.formatting import quantity
@@ -23,6 +23,7 @@ from foreword.objectives.mixture import Mixture
 from foreword.objectives.prefix import Prefix
 from foreword.runs.provenance import write_recipe, write_state
 from foreword.runs.recipe import Recipe
+from foreword.settings import kinds, plugins
 from foreword.text.tokenizer import CHAT_TEMPLATE, Tokenizer
 from foreword.train import checkpoint
 from foreword.train.checkpoint import weights_of

@@ -9,11 +9,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from foreword import kinds
-from foreword.config import to_table
 from foreword.errors import UserError
 from foreword.nn.model import neural_settings
 from foreword.runs.trained_model import TrainedModel
+from foreword.settings import kinds
+from foreword.settings.config import to_table
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tuning.bag_of_words import bags_of_words
 from foreword.tuning.encoded import cut_count, cut_warning, first_inputs

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from safetensors.torch import save_file
 
-from foreword import atomic
+from foreword.disk import atomic
 from foreword.interop import exporting, files, tensors, tokens
 from foreword.interop.hf._contract import Design, Family, Table
 from foreword.interop.hf_config import FILE as CONFIG

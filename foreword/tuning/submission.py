@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from foreword import atomic
+from foreword.disk import atomic
 from foreword.tables.columns import PREDICTION
 from foreword.tables.examples import LabelledTexts
 from foreword.tuning.predictor import Predictor

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from foreword import config
-from foreword.compressed import COMPRESSIONS
+from foreword.disk.compressed import COMPRESSIONS
 from foreword.errors import UserError, nearest
-from foreword.kinds import part
-from foreword.ranges import LearningRate, Ranged
+from foreword.settings import config
+from foreword.settings.kinds import part
+from foreword.settings.ranges import LearningRate, Ranged
 from foreword.tables.columns import Columns
 from foreword.tables.files import FORMATS
 from foreword.tuning.tasks._contract import Task

@@ -15,9 +15,10 @@ from typing import Any
 
 from safetensors.torch import save_file
 
-from foreword import atomic, config, kinds, manifest, stored
+from foreword.disk import atomic, manifest, stored
 from foreword.errors import UserError
 from foreword.runs.trained_model import TrainedModel
+from foreword.settings import config, kinds
 from foreword.tables.examples import Labelled
 from foreword.train.checkpoint import load_weights, weights_of
 from foreword.tuning.fine_tuner import SeedResult, TuneSettings

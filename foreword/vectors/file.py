@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from foreword import atomic
+from foreword.disk import atomic
 from foreword.errors import UserError
 from foreword.types import Array
 

@@ -41,9 +41,9 @@ from typing import (
     get_type_hints,
 )
 
-from foreword import config, describe
 from foreword.errors import UserError, nearest
-from foreword.ranges import check
+from foreword.settings import config, describe
+from foreword.settings.ranges import check
 
 P = ParamSpec("P")
 R = TypeVar("R")

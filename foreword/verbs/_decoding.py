@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from foreword.ranges import Count, CountOrZero, LengthPenalty, PositiveShare, Seed, Temperature
+from foreword.settings.ranges import (
+    Count,
+    CountOrZero,
+    LengthPenalty,
+    PositiveShare,
+    Seed,
+    Temperature,
+)
 
 if TYPE_CHECKING:
     from foreword.evaluation.beam import Beams

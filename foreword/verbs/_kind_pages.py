@@ -8,11 +8,12 @@ from dataclasses import asdict, fields, is_dataclass
 from functools import cache
 from typing import Any
 
-from foreword import config, describe, kinds, stored
-from foreword.describe import KindDescription, Setting
+from foreword.disk import stored
 from foreword.display.results import Definitions, Heading, Output, Part, ResultTable, Text
 from foreword.display.tables import NARROW, out, some, wrapped
 from foreword.runs.dial import FAMILIES
+from foreword.settings import config, describe, kinds
+from foreword.settings.describe import KindDescription, Setting
 
 # How the kinds are used that no setting takes.
 USED_BY = {

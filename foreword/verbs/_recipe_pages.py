@@ -9,7 +9,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from foreword import config, describe, kinds
 from foreword.cleaning.recipe import load_cleaning
 from foreword.display.results import Output, ResultTable, Text
 from foreword.nn.model import ModelSettings
@@ -18,6 +17,7 @@ from foreword.probes import _suite
 from foreword.runs.dry_run import dummy_vocab
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.runs.sizes import MACHINES, count_parameters, require_memory
+from foreword.settings import config, describe, kinds
 
 
 def family_recipes(word: str) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from foreword.display.results import Part, Result, ResultTable, Text
 from foreword.formatting import probability
-from foreword.ranges import Count
+from foreword.settings.ranges import Count
 from foreword.verbs._contract import ARGUMENT, Verb
 from foreword.verbs._model import ReadsModel
 

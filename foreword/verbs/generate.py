@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from foreword.display import lines
 from foreword.display.results import Part, Result, Text
-from foreword.ranges import Count
+from foreword.settings.ranges import Count
 from foreword.verbs._contract import ARGUMENT, Verb
 from foreword.verbs._decoding import Decodes
 from foreword.verbs._model import ReadsModel

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated
 
 from foreword.display.results import Output, ResultTable
-from foreword.ranges import Count
+from foreword.settings.ranges import Count
 from foreword.verbs._contract import Flag, Verb
 from foreword.verbs._model import ReadsModel
 

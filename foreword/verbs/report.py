@@ -14,7 +14,7 @@ from foreword.verbs._contract import ARGUMENT, PathName, Verb
 class Report(Verb[Output]):
     """Write the report of a run or a comparison: one self-contained HTML page.
 
-        foreword.report("runs/books")
+        foreword.reports("runs/books")
 
     Attributes:
         run: a run folder, or a folder of 'compare'.
@@ -25,8 +25,8 @@ class Report(Verb[Output]):
     out: PathName | None = None
 
     def __call__(self) -> Output:
-        from foreword.report.comparison import is_comparison, write_comparison
-        from foreword.report.page import write_page
+        from foreword.reports.comparison import is_comparison, write_comparison
+        from foreword.reports.page import write_page
 
         run, out = Path(self.run), None if self.out is None else Path(self.out)
         page = write_comparison(run, out) if is_comparison(run) else write_page(run, out)

@@ -7,9 +7,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Annotated
 
-from foreword import config, kinds
 from foreword.display.results import Output
 from foreword.errors import UserError, nearest
+from foreword.settings import config, kinds
 from foreword.verbs._contract import ARGUMENT, SET, PathName, Settings, Verb
 
 
@@ -95,7 +95,7 @@ def _called(what: str) -> Output:
     if family:
         return pages.recipes_page(family)
     if not matches:
-        from foreword.report.comparison import is_comparison
+        from foreword.reports.comparison import is_comparison
         from foreword.runs.trained_model import is_run
 
         if is_run(Path(what)) or is_comparison(Path(what)):

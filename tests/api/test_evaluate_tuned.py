@@ -14,7 +14,7 @@ from foreword.api.predict import predict
 from foreword.api.tune import tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
-from foreword.report.page import write_page
+from foreword.reports.page import write_page
 from foreword.tuning.scored import ScoredExamples, scored
 from tests.tuning.runs import make_run, reviews
 

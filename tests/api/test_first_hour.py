@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from foreword import atomic, stored
 from foreword.api.compare import compare
 from foreword.api.evaluate import evaluate
 from foreword.api.load import load
@@ -19,8 +18,9 @@ from foreword.api.prepare import prepare
 from foreword.api.pretrain import pretrain, resume
 from foreword.api.tune import tune
 from foreword.data.read_documents import find_files
+from foreword.disk import atomic, stored
 from foreword.errors import UserError
-from foreword.report.page import write_page
+from foreword.reports.page import write_page
 from foreword.runs.trained_model import open_run
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled, overlap_note

@@ -18,7 +18,7 @@ from foreword.api.pretrain import pretrain
 from foreword.api.tune import tune
 from foreword.errors import UserError
 from foreword.evaluation.loaded import LoadedModel
-from foreword.report.page import write_page
+from foreword.reports.page import write_page
 from foreword.tuning.predict import TunedModel
 from tests.frames import Frame, Series
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from foreword import config
 from foreword.runs.recipe import Recipe
+from foreword.settings import config
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 

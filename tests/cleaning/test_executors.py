@@ -17,12 +17,12 @@ pytest.importorskip("datatrove")
 pytest.importorskip("py3langid")
 
 import foreword
-from foreword import config
 from foreword.cleaning.executors import slurm
 from foreword.cleaning.executors._contract import Executor, TasksFailedError
 from foreword.cleaning.recipe import CleaningRecipe, load_cleaning
 from foreword.cleaning.run import clean
 from foreword.errors import UserError
+from foreword.settings import config
 from tests.cleaning.texts import prose, write
 
 RECIPE = config.build(CleaningRecipe, {"clean": {"steps": ["language"]}})

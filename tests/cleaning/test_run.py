@@ -14,10 +14,10 @@ pytest.importorskip("datatrove")
 pytest.importorskip("py3langid")
 
 import foreword
-from foreword import stored
 from foreword.cleaning.recipe import load_cleaning
 from foreword.cleaning.run import tasks_of
 from foreword.data.read_documents import read_documents
+from foreword.disk import stored
 from foreword.errors import UserError
 from tests import forking
 from tests.cleaning.texts import korean, near, prose, write

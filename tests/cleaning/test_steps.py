@@ -15,7 +15,6 @@ pytest.importorskip("py3langid")
 from datatrove.data import Document
 from datatrove.pipeline import filters
 
-from foreword import kinds
 from foreword.cleaning.signs import signs_of
 from foreword.cleaning.steps._contract import CorpusStep, DocumentStep
 from foreword.cleaning.steps.c4 import C4
@@ -28,6 +27,7 @@ from foreword.cleaning.steps.language import Language
 from foreword.cleaning.steps.personal import Personal
 from foreword.cleaning.words import WORDS
 from foreword.errors import UserError
+from foreword.settings import kinds
 from tests.cleaning.texts import korean, prose
 
 THEIRS: list[tuple[DocumentStep, Any]] = [

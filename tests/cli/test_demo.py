@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from foreword.cli.main import run
-from foreword.demo import installed, walkthrough
-from tests.demo.packages import SUBJECTS, make
+from foreword.demonstration import installed, walkthrough
+from tests.demonstration.packages import SUBJECTS, make
 
 
 @pytest.fixture

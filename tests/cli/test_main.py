@@ -15,11 +15,12 @@ from typing import IO, Any
 
 import pytest
 
-from foreword import __version__, kinds
+from foreword import __version__
 from foreword.cli import main
 from foreword.cli.main import run, verbs
 from foreword.errors import UserError
 from foreword.runs.trained_model import is_finished
+from foreword.settings import kinds
 from tests import forking
 from tests.train import runs
 

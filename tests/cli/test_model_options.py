@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from foreword import config
 from foreword.cli.main import run as command
 from foreword.nn.init import initialise
 from foreword.runs.recipe import Recipe
+from foreword.settings import config
 from foreword.text.tokenizers.word import Word
 from foreword.train import checkpoint
 

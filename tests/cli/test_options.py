@@ -10,10 +10,10 @@ from typing import Annotated, Any, get_args, get_origin
 import pytest
 import typer
 
-from foreword import kinds
 from foreword.cli._options import Options, flat, options_of
 from foreword.cli.main import assemble, run
-from foreword.ranges import range_of
+from foreword.settings import kinds
+from foreword.settings.ranges import range_of
 from foreword.verbs._contract import arguments_of
 
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from safetensors import SafetensorError
 
-from foreword import atomic
 from foreword.cli.main import run
 from foreword.data import write_shards as preparing
+from foreword.disk import atomic
 from foreword.errors import UserError
 from foreword.evaluation import heldout
 from foreword.probes.gradient_reach import GradientReach

@@ -8,7 +8,7 @@ import pytest
 
 from foreword.cli._options import options_of
 from foreword.cli.main import run, verbs
-from foreword.kinds import module_of
+from foreword.settings.kinds import module_of
 from tests.train import runs
 from tests.tuning.runs import reviews
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from foreword import atomic, stored
 from foreword.cli.main import run
+from foreword.disk import atomic, stored
 from foreword.runs.trained_model import open_run
 from foreword.train import checkpoint
 from tests.train import runs

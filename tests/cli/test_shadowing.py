@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.demo.packages import make
+from tests.demonstration.packages import make
 
 DEPENDENCIES = {
     "click",
@@ -44,8 +44,8 @@ READ_PACKAGES = """
 import sys
 from pathlib import Path
 from foreword.cli import main
-from foreword.demo import reading
-from tests.demo.packages import make
+from foreword.demonstration import reading
+from tests.demonstration.packages import make
 if __name__ == "__main__":
     reading.FEW = 0
     print(reading.read(make(Path(sys.argv[1])), 10**9).files)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from foreword import config, figures
+from foreword import figures
 from foreword.cli.main import run
+from foreword.settings import config
 from tests.train import runs
 
 ENCODERS = {

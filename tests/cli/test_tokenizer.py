@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from foreword import kinds
 from foreword.cli.main import run
+from foreword.settings import kinds
 
 TEXT = ["the lowest road, the newest house and the widest [mask] of all"] * 3
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from foreword import config
 from foreword.comparison.grid import load_grid
 from foreword.comparison.pieces import CellProgress
 from foreword.comparison.run import Comparison
+from foreword.settings import config
 from tests.train import runs
 from tests.tuning.runs import reviews
 

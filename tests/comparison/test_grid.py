@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from foreword import config
 from foreword.cli.main import run
 from foreword.comparison.grid import load_grid, read_examples
 from foreword.errors import UserError
+from foreword.settings import config
 from foreword.train.budget import Budget
 from tests.comparison import grids
 from tests.comparison.grids import CAUSAL, MASKED, TASK

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from foreword import stored
 from foreword.comparison import results_cache
 from foreword.comparison.grid import GridTask
 from foreword.comparison.results_cache import TuningKey
+from foreword.disk import stored
 from foreword.tuning.result import VERSION
 
 

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from foreword import atomic, config, stored
 from foreword.comparison.grid import Grid, load_grid
 from foreword.comparison.pieces import CellProgress
 from foreword.comparison.results import gather
 from foreword.comparison.run import Comparison
+from foreword.disk import atomic, stored
 from foreword.errors import UserError
 from foreword.runs.run import train_run
 from foreword.runs.trained_model import is_finished, read_recipe
+from foreword.settings import config
 from tests.comparison import grids
 from tests.comparison.grids import CAUSAL, MASKED, TASK, Quiet
 from tests.train import runs

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from foreword import stored
 from foreword.cli.main import run as command
 from foreword.comparison import sweep
 from foreword.comparison.grid import load_grid
@@ -17,6 +16,7 @@ from foreword.comparison.results import gather
 from foreword.comparison.sweep import Trial
 from foreword.comparison.tables import notes, tables
 from foreword.data.prepared_text import PreparedText
+from foreword.disk import stored
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.runs import first_embeddings
 from foreword.runs.run import train_run

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn.attention import flex_attention
 
-from foreword import kinds
 from foreword.errors import UserError
 from foreword.nn.attentions._contract import AttentionKind, AttentionMechanism
 from foreword.nn.masks import CausalMask, DocumentMask, FullMask, Mask
+from foreword.settings import kinds
 from foreword.testing.attentions import (
     ATTENTION_CHECKS,
     D_HEAD,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from foreword import kinds
 from foreword.data.packing._contract import Packing
 from foreword.data.readers._contract import Reader
 from foreword.layouts._contract import Layout
@@ -12,6 +11,7 @@ from foreword.nn.attentions._contract import AttentionKind
 from foreword.nn.model import Architecture
 from foreword.nn.positions._contract import PositionKind
 from foreword.objectives._contract import Objective
+from foreword.settings import kinds
 from foreword.text.tokenizers._contract import TokenizerKind
 from foreword.train.optimizers._contract import OptimizerSettings
 from foreword.tuning.tasks._contract import Task

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from foreword import kinds
 from foreword.errors import UserError
 from foreword.layouts._contract import Layout
 from foreword.layouts.encoder_decoder import EncoderDecoder
+from foreword.settings import kinds
 from foreword.testing.layouts import (
     LAYOUT_CHECKS,
     check_documents_do_not_see_each_other,

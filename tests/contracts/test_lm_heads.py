@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from foreword import kinds
 from foreword.errors import UserError
 from foreword.models.lstm import LSTM
 from foreword.nn.lm_heads.adaptive import Adaptive, AdaptiveHead
 from foreword.nn.model import Model
 from foreword.runs.recipe import load_recipe
+from foreword.settings import kinds
 from foreword.types import Batch, Hidden
 
 from .cases import vocab

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from foreword import kinds
 from foreword.nn.init import initialise
 from foreword.nn.model import (
     MemoryBackbone,
@@ -18,6 +17,7 @@ from foreword.nn.model import (
     SourceBackbone,
 )
 from foreword.nn.offline_training import OfflineArchitecture, OfflineBackbone
+from foreword.settings import kinds
 
 from .cases import CASES, SIZE, TRAINED, Case, is_scored, logits, rows, select_rows, tiny, vocab
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 
-from foreword import config, kinds
 from foreword.data.rng import RowRng
 from foreword.objectives._contract import Objective, mode_id
 from foreword.runs.dry_run import dummy_example, dummy_vocab
 from foreword.runs.recipe import load_recipe
+from foreword.settings import config, kinds
 from foreword.testing.objectives import (
     CASE_CHECKS,
     OBJECTIVE_CHECKS,

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from foreword import kinds
 from foreword.runs.recipe import load_recipe
+from foreword.settings import kinds
 from foreword.testing.training import OPTIMIZER_CHECKS
 from foreword.train.optimizers._contract import OptimizerSettings
 from foreword.train.optimizers.adamw import AdamW

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foreword import kinds
 from foreword.data.packing._contract import Packing
 from foreword.data.packing.documents import Documents
 from foreword.data.packing.stream import Stream
@@ -17,6 +16,7 @@ from foreword.data.rng import RowRng
 from foreword.errors import UserError
 from foreword.layouts.decoder import Decoder
 from foreword.objectives.causal import Causal
+from foreword.settings import kinds
 from foreword.testing.packings import DOCUMENTS, PACKING_CHECKS, corpus, vocab
 from tests.data.packing import corpora
 

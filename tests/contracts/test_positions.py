@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from foreword import kinds
 from foreword.models.transformer import TransformerBackbone
 from foreword.nn.attention import SHORT
 from foreword.nn.init import initialise
@@ -25,6 +24,7 @@ from foreword.nn.masks import (
 from foreword.nn.model import Backbone, Model
 from foreword.nn.positions._contract import PositionKind
 from foreword.nn.positions.learned import Learned
+from foreword.settings import kinds
 from foreword.testing.positions import POSITION_CHECKS
 from foreword.types import Batch, Queries
 

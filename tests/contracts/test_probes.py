@@ -11,16 +11,16 @@ import pytest
 from matplotlib.figure import Figure
 from torch import nn
 
-from foreword import config, kinds
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
-from foreword.kinds import Part, name_of
 from foreword.models.ngram import NGram
 from foreword.nn.model import Model
 from foreword.objectives.span_corruption import SpanCorruption
 from foreword.probes._contract import Finding, Probe, ProbedModel
 from foreword.probes._suite import Suite
 from foreword.runs.trained_model import open_run
+from foreword.settings import config, kinds
+from foreword.settings.kinds import Part, name_of
 from foreword.testing.probes import MODELS, PROBE_CHECKS, plotted
 from foreword.text.tokenizer import Tokenizer
 

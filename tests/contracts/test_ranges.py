@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from foreword import config, kinds
 from foreword.comparison.grid import Cell, Grid, GridTask
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
@@ -21,8 +20,9 @@ from foreword.nn.init import initialise
 from foreword.nn.model import Model
 from foreword.objectives.masked import Masked
 from foreword.objectives.span_corruption import SpanCorruption
-from foreword.ranges import LARGEST, check, hints_of, range_of
 from foreword.runs.recipe import Recipe
+from foreword.settings import config, kinds
+from foreword.settings.ranges import LARGEST, check, hints_of, range_of
 from foreword.train.budget import Budget
 from foreword.train.step import train_step
 from foreword.tuning.fine_tuner import TuneSettings
@@ -109,7 +109,7 @@ def test_numeric_settings_of_every_folder_are_covered() -> None:
 def test_a_number_states_a_range_of_two_ends(cls: Any, name: str) -> None:
     for leaf in leaves(hints_of(cls)[name]):
         stated = range_of(leaf)
-        assert stated is not None, f"{cls.__name__}.{name}: use a type of foreword.ranges"
+        assert stated is not None, f"{cls.__name__}.{name}: use a type of foreword.settings.ranges"
         number, interval = stated
         assert number in (int, float)
         low = interval.gt if interval.ge is None else interval.ge

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from foreword import kinds
+from foreword.settings import kinds
 from foreword.testing.training import SCHEDULE_CHECKS
 from foreword.train.budget import Budget, Progress
 from foreword.train.schedules._contract import Schedule

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from foreword import kinds
+from foreword.settings import kinds
 from foreword.testing.strategies import STRATEGY_CHECKS
 from foreword.tuning.strategies._contract import Strategy
 

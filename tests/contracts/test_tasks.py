@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from foreword import kinds
+from foreword.settings import kinds
 from foreword.tables.examples import Labelled
 from foreword.testing.tasks import BAD, GOOD, TASK_CHECKS, reviews
 from foreword.tuning.tasks._contract import Task

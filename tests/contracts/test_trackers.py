@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from foreword import kinds
+from foreword.settings import kinds
 from foreword.testing import TRACKER_CHECKS
 from foreword.trackers._contract import Tracker
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from foreword import kinds
 from foreword.models.word_vectors import WordVectors, WordVectorsBackbone
+from foreword.settings import kinds
 from foreword.types import Vocab
 
 from ..readings import reading

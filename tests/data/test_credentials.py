@@ -16,10 +16,10 @@ import pytest
 pytest.importorskip("aiohttp")
 
 import foreword
-from foreword import credentials, stored
 from foreword.cli.main import run as run_command
-from foreword.credentials import masked
 from foreword.data.remote import storage_of
+from foreword.disk import credentials, stored
+from foreword.disk.credentials import masked
 from foreword.errors import UserError
 from tests.train import runs
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foreword import config
 from foreword.data.lazy_tokens import ChainedTokens
 from foreword.data.learning import train_on_sources
 from foreword.data.mixed_rows import MixedRows
@@ -19,6 +18,7 @@ from foreword.data.packing.stream import Stream
 from foreword.data.shards import Shards
 from foreword.data.text_files import ReadSettings
 from foreword.errors import UserError
+from foreword.settings import config
 from foreword.text.tokenizers.word import Word
 from foreword.types import NextToken, PairLabels
 from tests.data.packing import corpora

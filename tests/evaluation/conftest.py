@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from foreword import config
 from foreword.evaluation.prompting import PromptedModel
 from foreword.nn.init import initialise
 from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import open_run
+from foreword.settings import config
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers.bpe import BPE
 from foreword.text.tokenizers.word import Word

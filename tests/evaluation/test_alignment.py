@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from foreword import config
 from foreword.errors import UserError
 from foreword.evaluation.alignment import align
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.scorer import padded
 from foreword.nn.init import initialise
-from foreword.report.alignment import plot_alignment
+from foreword.reports.alignment import plot_alignment
 from foreword.runs.recipe import Recipe
+from foreword.settings import config
 from foreword.text.tokenizer import Tokenizer
 
 SOURCE, TARGET = "The cat sat on the mat.", "A bird sang in the river."

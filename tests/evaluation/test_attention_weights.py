@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from foreword import config
 from foreword.errors import UserError
 from foreword.evaluation.attention_weights import attention_weights
 from foreword.evaluation.prompting import PromptedModel
@@ -18,6 +17,7 @@ from foreword.interop import importing
 from foreword.nn.init import initialise
 from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import open_run
+from foreword.settings import config
 from foreword.testing.models import ATTENTION, FAMILIES, SIZES, tiny_model
 from foreword.text.tokenizers.word import Word
 from tests.interop import theirs

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from foreword import config
 from foreword.errors import UserError
 from foreword.evaluation import beam, decoding
 from foreword.evaluation.beam import Beams
@@ -20,6 +19,7 @@ from foreword.evaluation.sampling import Sampling
 from foreword.evaluation.starts import GeneratedTokens, Start, whole_rows
 from foreword.nn.init import initialise
 from foreword.runs.recipe import Recipe
+from foreword.settings import config
 from foreword.text.tokenizer import Tokenizer
 from foreword.types import Array, Example
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from foreword import stored
 from foreword.cli import main
 from foreword.data.shards import Shards
 from foreword.data.write_shards import PrepareSettings, prepare
+from foreword.disk import stored
 from foreword.errors import UserError
 from foreword.evaluation.context import by_memory
 from foreword.evaluation.decoding import decode, generate

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
-from foreword import kinds
 from foreword.errors import UserError
 from foreword.evaluation import decoder
 from foreword.evaluation.continuation import Continuation
@@ -18,6 +17,7 @@ from foreword.evaluation.drafts import Drafts
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import GREEDY, Sampling, distribution, sample_tokens
 from foreword.evaluation.starts import Start, next_token_batch
+from foreword.settings import kinds
 from foreword.types import Array, Batch, Example, Tokens
 
 DECODERS = ("decoder", "prefix", "span_decoder", "encoder_decoder")

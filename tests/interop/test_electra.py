@@ -11,7 +11,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from foreword import config, kinds
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.interop import exporting, importing
@@ -24,6 +23,7 @@ from foreword.objectives.replaced_token import ReplacedToken
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.runs.same_model import resolved
 from foreword.runs.trained_model import open_run
+from foreword.settings import config, kinds
 from foreword.text.tokenizers.wordpiece import WordPiece
 from foreword.train import checkpoint
 from foreword.types import Batch

@@ -10,11 +10,11 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from foreword import kinds
 from foreword.interop import exporting, importing
 from foreword.interop.check_logits import difference
 from foreword.nn.masks import CausalMask, DocumentMask, FullMask
 from foreword.runs.trained_model import open_run
+from foreword.settings import kinds
 from foreword.train import checkpoint
 from foreword.types import Batch
 

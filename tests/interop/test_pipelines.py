@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import foreword
-from foreword import kinds
 from foreword.cli.main import run as command
 from foreword.evaluation.sampling import Sampling
 from foreword.interop import exporting as exporting
 from foreword.runs.recipe import load_recipe
 from foreword.runs.trained_model import open_run
+from foreword.settings import kinds
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers.bpe import BPE
 from foreword.text.tokenizers.unigram import Unigram

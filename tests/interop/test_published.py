@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from foreword import config
 from foreword.interop.hf.big_bird import BigBird
 from foreword.interop.hf_config import HFConfig
 from foreword.interop.importing import family_of
 from foreword.runs.recipe import Recipe, load_recipe
+from foreword.settings import config
 from foreword.text.special import NAMES
 from foreword.types import Vocab
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import nn
 
-from foreword import kinds
 from foreword.errors import UserError
 from foreword.interop.word_table import input_vectors
 from foreword.models.ngram import NGram, NgramBackbone, NgramHead
 from foreword.nn.masks import CausalMask as Mask
 from foreword.nn.model import Model
 from foreword.objectives.causal import Causal
+from foreword.settings import kinds
 from foreword.types import Array, Batch, Vocab
 from tests.ngrams.texts import START, VOCAB, documents, stream
 from tests.readings import reading

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from foreword import kinds
 from foreword.models.seq2seq import Seq2Seq
 from foreword.nn.document_spans import DocumentSpans
 from foreword.nn.init import initialise
 from foreword.nn.masks import CausalMask, FullMask
 from foreword.nn.model import Model
+from foreword.settings import kinds
 from foreword.types import Batch
 
 from ..contracts.cases import SIZE, Case, is_scored, logits, rows, select_rows, tiny, vocab

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foreword import kinds
 from foreword.errors import UserError
 from foreword.ngrams import scratch
 from foreword.ngrams.counting import Level, count
 from foreword.ngrams.scratch import Scratch
 from foreword.ngrams.table import NgramTable
+from foreword.settings import kinds
 from foreword.types import Array
 
 from .texts import END, START, VOCAB, SlowKneserNey, ngrams, stream

@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from foreword import kinds
 from foreword.models.encoder_decoder import EncoderDecoder
 from foreword.models.transformer import Transformer
 from foreword.nn.attention import Attention, AttentionInputs, prepare_mask
@@ -26,6 +25,7 @@ from foreword.nn.positions.alibi import ALiBi
 from foreword.nn.positions.rotary import Rotary
 from foreword.nn.positions.t5_bias import T5Bias
 from foreword.nn.stack_settings import StackSettings
+from foreword.settings import kinds
 from foreword.types import Batch
 
 from . import reference

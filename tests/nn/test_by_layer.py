@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from foreword import kinds
 from foreword.errors import UserError
 from foreword.nn.dropout import seeded
 from foreword.nn.unrolled import layers_of, run_layers
+from foreword.settings import kinds
 from foreword.testing.cases import SIZE
 from foreword.types import Hidden, Queries
 

@@ -11,9 +11,9 @@ import pytest
 from torch import nn
 from torch.nn.modules import module as hooks
 
-from foreword import kinds
 from foreword.nn.lm_heads.adaptive import Adaptive
 from foreword.nn.model import Model
+from foreword.settings import kinds
 from foreword.testing.cases import SIZE, Case, find_cases, rows, vocab
 
 CASES = [case for case in find_cases() if not kinds.load("models", case.model).trains_offline]

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from foreword import kinds
 from foreword.data.rng import RowRng
 from foreword.objectives.deshuffle import Deshuffle
+from foreword.settings import kinds
 from foreword.types import Example, Rows
 
 from ..contracts.cases import CASES, SEED, Case, logits, rows, vocab

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foreword import config
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
-from foreword.kinds import Part
 from foreword.objectives.causal import Causal
 from foreword.objectives.deshuffle import Deshuffle
 from foreword.objectives.mixture import Mixture
 from foreword.objectives.prefix import Prefix
 from foreword.objectives.span_corruption import SpanCorruption
+from foreword.settings import config
+from foreword.settings.kinds import Part
 from foreword.types import Array, Example, Rows
 
 from ..contracts.cases import SEED, rows, vocab

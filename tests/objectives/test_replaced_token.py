@@ -12,7 +12,6 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 from torch.nn import functional as F
 
-from foreword import kinds
 from foreword.data.rng import RowRng
 from foreword.data.shard_writer import ShardWriter
 from foreword.data.shards import Shards
@@ -27,6 +26,7 @@ from foreword.objectives.masked import Masked
 from foreword.objectives.replaced_token import ReplacedToken, ordered_pairs
 from foreword.runs.recipe import load_recipe
 from foreword.runs.setup import training_feed
+from foreword.settings import kinds
 from foreword.train.feed import counted
 from foreword.types import Batch, Example, Rows, UniformDraws
 

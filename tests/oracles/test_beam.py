@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from foreword import config
 from foreword.evaluation import beam
 from foreword.evaluation.beam import Beams
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.starts import Start
 from foreword.runs.recipe import Recipe
+from foreword.settings import config
 from foreword.types import Vocab
 
 from . import weights

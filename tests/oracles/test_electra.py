@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from foreword import kinds
 from foreword.models.transformer import Transformer
 from foreword.nn.masks import DocumentMask
 from foreword.nn.model import Model
 from foreword.nn.positions.learned import Learned
 from foreword.objectives.replaced_token import ReplacedToken
 from foreword.runs.recipe import load_recipe
+from foreword.settings import kinds
 from foreword.types import Batch
 
 from ..contracts.cases import vocab

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from foreword import config
 from foreword.nn.init import initialise
 from foreword.probes._words import read_words
 from foreword.runs.recipe import Recipe
+from foreword.settings import config
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers.word import Word
 from foreword.train import checkpoint

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foreword import config
 from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, score_passages
 from foreword.evaluation.prompting import PromptedModel
@@ -23,6 +22,7 @@ from foreword.probes.in_context import FREE, InContext
 from foreword.runs import run as running
 from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import open_run
+from foreword.settings import config
 from tests.train.runs import Quiet, stage
 
 Make = Callable[[str], Path]

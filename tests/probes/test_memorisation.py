@@ -14,7 +14,6 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from foreword import config
 from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.evaluation import heldout
@@ -30,6 +29,7 @@ from foreword.probes._contract import Finding, ProbedModel
 from foreword.probes._passages import continued, losses, passages, separation
 from foreword.probes.memorisation import Memorisation
 from foreword.runs.recipe import Recipe
+from foreword.settings import config
 from foreword.testing.models import tiny_model
 from foreword.types import Example
 

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from foreword import config
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.scorer import padded
-from foreword.kinds import Part
 from foreword.probes._contract import Finding, ProbedModel
 from foreword.probes._intervals import bootstrap, wilson
 from foreword.probes.minimal_pairs import MinimalPairs
 from foreword.runs import run as running
 from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import open_run
+from foreword.settings import config
+from foreword.settings.kinds import Part
 from foreword.testing.models import tiny_model
 from tests.train.runs import Quiet, stage
 

@@ -10,7 +10,6 @@ import torch
 from tokenizers import Tokenizer as Engine
 from tokenizers import models, pre_tokenizers
 
-from foreword import config
 from foreword.cli.main import run as foreword
 from foreword.errors import UserError
 from foreword.interop.start_from import open_starting_model
@@ -19,6 +18,7 @@ from foreword.runs import run as running
 from foreword.runs.provenance import read_state
 from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import open_run
+from foreword.settings import config
 from foreword.text import extended
 from foreword.train import checkpoint
 from tests.interop import theirs

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 import foreword
-from foreword import config
 from foreword.errors import UserError
 from foreword.interop.start_from import open_starting_model
 from foreword.nn.init import embedding_std
@@ -24,6 +23,7 @@ from foreword.runs.dry_run import dry_run
 from foreword.runs.provenance import read_state
 from foreword.runs.setup import TrainingSetup, set_up_training
 from foreword.runs.trained_model import read_recipe
+from foreword.settings import config
 from foreword.train import log, tensor_files
 from foreword.types import Array
 from foreword.vectors.cooccurrence import CountedVectors, learn_vectors

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from foreword import config
 from foreword.runs import setup
 from foreword.runs.corpus import corpus
 from foreword.runs.memory import MemoryUse, activations_of, extrapolate, nbytes
 from foreword.runs.setup import set_up_training
+from foreword.settings import config
 from tests import forking
 from tests.train import runs
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foreword import config
 from foreword.errors import UserError
 from foreword.evaluation.samples import samples
 from foreword.models.ngram import table_of
@@ -23,6 +22,7 @@ from foreword.runs.continued import START
 from foreword.runs.recipe import Recipe
 from foreword.runs.run import Inputs
 from foreword.runs.trained_model import TrainedModel, is_finished, open_run, read_recipe
+from foreword.settings import config
 from foreword.train import checkpoint, log
 from tests.train.runs import Killed, Quiet, kill, write_text
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from foreword import config
 from foreword.api.compare import compare
 from foreword.api.pretrain import pretrain, resume
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.runs.recipe import Recipe
+from foreword.settings import config
 from tests.train import runs
 
 ONE_SENTENCE = "documents have one sentence each"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from foreword import kinds
+from foreword.settings import kinds
 from foreword.testing.tokenizers import CORPUS
 from foreword.text.tokenizer import Tokenizer
 

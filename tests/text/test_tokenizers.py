@@ -10,8 +10,8 @@ import pytest
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Engine
 
-from foreword import kinds
 from foreword.errors import UserError
+from foreword.settings import kinds
 from foreword.testing.tokenizers import CORPUS, NASTY, SENTENCES, TOKENIZER_CHECKS, TRAINING_CHECKS
 from foreword.text import special, training
 from foreword.text.tokenizer import Tokenizer

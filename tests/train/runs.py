@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
-from foreword import config
 from foreword.objectives.mixture import DENOISERS, Mixture
 from foreword.objectives.prefix import Prefix
 from foreword.objectives.span_corruption import SpanCorruption
 from foreword.runs import run as running
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import TrainingSetup
+from foreword.settings import config
 from foreword.train import checkpoint, log
 from foreword.train.step import train_step
 from foreword.train.workers import accumulate_on

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from foreword import atomic, stored
+from foreword.disk import atomic, stored
 from foreword.errors import UserError
 from foreword.runs import measure
 from foreword.runs.trained_model import open_run

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from foreword import signals
 from foreword.errors import UserError
+from foreword.process import signals
 from foreword.train.interrupt import stops_on_signals
 
 LOST = RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer")

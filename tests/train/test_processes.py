@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 import torch
 
-from foreword import config, kinds, launched
 from foreword.errors import UserError
 from foreword.nn.precision import widest
+from foreword.process import launched
 from foreword.runs.override import override
 from foreword.runs.setup import resolved
 from foreword.runs.trained_model import open_run
+from foreword.settings import config, kinds
 from foreword.testing.gradients import gradient_difference
 from foreword.train import checkpoint, joining, log, processes
 from foreword.train.feed import Feed

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from foreword import kinds, signals
 from foreword.errors import UserError
 from foreword.nn.attentions.dense import Dense
+from foreword.process import signals
+from foreword.settings import kinds
 from foreword.train import checkpoint, log
 from tests.train import runs
 

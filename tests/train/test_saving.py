@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from foreword import atomic
+from foreword.disk import atomic
 from foreword.errors import PeerError, UserError
 from foreword.nn.sharded import Share
 from foreword.train import checkpoint, joining, tensor_files

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from foreword import atomic
+from foreword.disk import atomic
 from foreword.train import tensor_files
 from foreword.train.tensor_files import DTYPES
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from foreword import config, kinds
 from foreword.nn.init import initialise
 from foreword.runs.recipe import Recipe
+from foreword.settings import config, kinds
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizers.word import Word
 from foreword.train import checkpoint

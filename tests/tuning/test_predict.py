@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from foreword import manifest
+from foreword.disk import manifest
 from foreword.errors import UserError
 from foreword.runs.trained_model import open_run
 from foreword.tables.examples import Labelled

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from foreword import kinds
 from foreword.errors import UserError
 from foreword.nn.low_rank import LowRankLinear
 from foreword.nn.model import neural
 from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.settings import kinds
 from foreword.train.optimizers.adamw import AdamW
 from foreword.train.optimizers.muon import Muon
 from foreword.train.optimizers.sgd import SGD

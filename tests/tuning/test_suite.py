@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from foreword import config
 from foreword.errors import UserError
+from foreword.settings import config
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
 from foreword.tuning.suite import (

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from foreword import stored
 from foreword.api.tune import tune
 from foreword.cli.main import run as command
+from foreword.disk import stored
 from foreword.errors import UserError
 from foreword.tuning.headed import below_output
 from foreword.tuning.predict import load_tuned

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn.functional import logsigmoid
 
-from foreword import kinds
+from foreword.settings import kinds
 from foreword.types import Array
 from foreword.vectors.architectures._contract import WordBlock
 from foreword.vectors.corpus import WordCorpus

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from foreword.layouts._contract import Layout
 from foreword.layouts.encoder import Encoder
 from foreword.nn.masks import WindowMask
-from foreword.ranges import Count
+from foreword.settings.ranges import Count
 from foreword.types import Batch, Example, Vocab
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from foreword.probes._contract import Finding, ProbedModel, Row
-from foreword.ranges import Count, Ranged
+from foreword.settings.ranges import Count, Ranged
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from foreword.errors import UserError
-from foreword.ranges import Ranged
+from foreword.settings.ranges import Ranged
 
 CODE = "environment"
 

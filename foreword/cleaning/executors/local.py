@@ -12,7 +12,7 @@ from typing import Any
 
 from foreword.cleaning.executors._contract import Executor
 from foreword.errors import UserError
-from foreword.ranges import Workers
+from foreword.settings.ranges import Workers
 
 POLL = 1.0  # seconds
 

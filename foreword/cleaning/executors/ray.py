@@ -9,7 +9,7 @@ from typing import Any
 
 from foreword.cleaning.executors._contract import Executor, TasksFailedError
 from foreword.errors import UserError
-from foreword.ranges import Count, Workers
+from foreword.settings.ranges import Count, Workers
 
 
 @dataclass(frozen=True)

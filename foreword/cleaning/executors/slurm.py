@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foreword import atomic, stored
 from foreword.cleaning.executors._contract import Executor, TasksFailedError
 from foreword.data.fingerprint import digest
+from foreword.disk import atomic, stored
 from foreword.errors import UserError
-from foreword.ranges import Count, Workers
+from foreword.settings.ranges import Count, Workers
 
 POLL = 5.0  # seconds
 LAG = 60.0  # seconds after which a shared folder shows what another machine wrote

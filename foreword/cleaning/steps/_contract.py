@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 from annotated_types import Interval
 
-from foreword.ranges import Ranged, hints_of, range_of
+from foreword.settings.ranges import Ranged, hints_of, range_of
 
 Verdict = bool | tuple[bool, str]
 

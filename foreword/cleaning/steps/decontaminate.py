@@ -11,7 +11,7 @@ from typing import Any
 from foreword.cleaning.steps._contract import DocumentFilter, DocumentStep
 from foreword.data.text_files import ReadCounts, ReadSettings, TextFile
 from foreword.errors import UserError
-from foreword.ranges import Count
+from foreword.settings.ranges import Count
 
 JSON_LINES, JSON = (".jsonl", ".ndjson"), ".json"
 

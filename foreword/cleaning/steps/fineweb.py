@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foreword.cleaning.steps._contract import DocumentFilter, DocumentStep
-from foreword.ranges import CountOrZero, NonNegative, Share
+from foreword.settings.ranges import CountOrZero, NonNegative, Share
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 from foreword.cleaning.signs import TAG, has_markup
 from foreword.cleaning.steps._contract import DocumentFilter, DocumentStep, Verdict
 from foreword.data.web_page import UnreadablePageError, extract
-from foreword.extras import require_packages
+from foreword.process.extras import require_packages
 
 BLOCK = re.compile(r"<(?:html|head|title|body|p|div|td|li)[\s>]", re.I)
 STRAY = re.compile(rf"<(?!{TAG}|!--|!doctype\b)", re.I)  # less than, or a name of another language

@@ -8,7 +8,7 @@ from typing import Any
 
 from foreword.cleaning.steps._contract import DocumentFilter, DocumentStep, Verdict
 from foreword.errors import UserError, nearest
-from foreword.ranges import Share
+from foreword.settings.ranges import Share
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foreword import stored
 from foreword.cleaning.account import key_of
 from foreword.cleaning.steps._contract import CorpusStep
-from foreword.ranges import Count, Seed, Share
+from foreword.disk import stored
+from foreword.settings.ranges import Count, Seed, Share
 
 REPLACED = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3)  # shares of words
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from foreword.data.shards import Shards
-from foreword.ranges import Ranged
+from foreword.settings.ranges import Ranged
 from foreword.types import Array, Rows, Vocab
 
 

@@ -11,7 +11,7 @@ from foreword.data.endless_stream import EndlessStream
 from foreword.data.packing._contract import Packed, Packing
 from foreword.data.rng import mix, permute
 from foreword.data.shards import Shards
-from foreword.ranges import Count
+from foreword.settings.ranges import Count
 from foreword.types import Array, NextToken, Rows, Vocab
 
 

@@ -15,7 +15,7 @@ from foreword.data.packing._pairing import SentencePairs, Sentences
 from foreword.data.rng import mix, permute
 from foreword.data.shards import Shards
 from foreword.errors import UserError
-from foreword.ranges import LARGEST, Share
+from foreword.settings.ranges import LARGEST, Share
 from foreword.types import Array, PairLabels, Rows, Vocab
 
 ONE_DOCUMENT = (

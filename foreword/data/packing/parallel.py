@@ -14,7 +14,7 @@ from foreword.data.packing._contract import Packed, Packing
 from foreword.data.rng import mix, permute
 from foreword.data.shards import Shards
 from foreword.errors import UserError
-from foreword.ranges import LARGEST
+from foreword.settings.ranges import LARGEST
 from foreword.types import Array, Rows, Vocab
 
 ENDS = 2  # positions reserved in each pair for the ends of its sides

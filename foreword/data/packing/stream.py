@@ -10,7 +10,7 @@ import numpy as np
 from foreword.data.document_stream import DocumentStream
 from foreword.data.packing._contract import Packed, Packing
 from foreword.data.shards import Shards
-from foreword.ranges import Count
+from foreword.settings.ranges import Count
 from foreword.types import Array, NextToken, Rows, Vocab
 
 

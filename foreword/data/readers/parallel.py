@@ -8,9 +8,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import ClassVar
 
-from foreword.compressed import COMPRESSIONS
 from foreword.data.readers._contract import Reader
 from foreword.data.text_files import ReadCounts, ReadSettings, TextFile
+from foreword.disk.compressed import COMPRESSIONS
 from foreword.errors import UserError
 from foreword.types import Document
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
-from foreword import atomic
-from foreword.compressed import COMPRESSIONS
 from foreword.data.readers._contract import Reader
 from foreword.data.remote import is_url
 from foreword.data.text_files import TextFile
+from foreword.disk import atomic
+from foreword.disk.compressed import COMPRESSIONS
 from foreword.errors import UserError
 from foreword.types import Document
 

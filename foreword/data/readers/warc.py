@@ -14,7 +14,7 @@ from foreword.data.readers._contract import Reader
 from foreword.data.text_files import TextFile
 from foreword.data.web_page import UnreadablePageError, decode, extract
 from foreword.errors import UserError
-from foreword.extras import require_packages
+from foreword.process.extras import require_packages
 from foreword.types import Document
 
 PACKAGES = ("fastwarc", "resiliparse")

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from foreword import config, kinds
 from foreword.runs.trained_model import TrainedModel
+from foreword.settings import config, kinds
 
 
 @dataclass(frozen=True)

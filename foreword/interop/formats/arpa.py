@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from foreword import atomic, config
+from foreword.disk import atomic
 from foreword.errors import UserError
 from foreword.interop import importing
 from foreword.interop.formats._contract import ExchangeResult
@@ -18,6 +18,7 @@ from foreword.ngrams.counting import ABSENT
 from foreword.ngrams.texts import predictable_words
 from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import TrainedModel
+from foreword.settings import config
 from foreword.text.special import ALL, BOS, EOS, UNK
 from foreword.text.tokenizers.word import Word
 from foreword.types import Array, Vocab

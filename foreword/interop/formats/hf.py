@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from foreword import kinds
 from foreword.errors import UserError
 from foreword.interop import exporting, importing
 from foreword.interop.formats._contract import ExchangeResult
 from foreword.runs.trained_model import TrainedModel
+from foreword.settings import kinds
 
 NOT_CHECKED = "not checked against transformers, which is not installed"
 

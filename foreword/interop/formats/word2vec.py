@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from foreword import atomic, config
+from foreword.disk import atomic
 from foreword.errors import UserError
 from foreword.interop import importing
 from foreword.interop.formats._contract import ExchangeResult
@@ -16,6 +16,7 @@ from foreword.interop.word_table import word_table
 from foreword.models.word_vectors import WordVectorsBackbone
 from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import TrainedModel
+from foreword.settings import config
 from foreword.text.special import ALL, BOS, EOS
 from foreword.text.tokenizers.word import Word
 from foreword.vectors import file

@@ -9,7 +9,7 @@ from foreword.ngrams import additive
 from foreword.ngrams.counting import Level
 from foreword.ngrams.scratch import Scratch
 from foreword.ngrams.smoothing._contract import SmoothedOrder
-from foreword.ranges import Positive, Ranged
+from foreword.settings.ranges import Positive, Ranged
 from foreword.types import Array
 
 

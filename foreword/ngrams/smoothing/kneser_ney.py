@@ -11,7 +11,7 @@ from foreword.ngrams import kneser_ney
 from foreword.ngrams.counting import Level
 from foreword.ngrams.scratch import Scratch
 from foreword.ngrams.smoothing._contract import SmoothedOrder
-from foreword.ranges import Ranged, Share
+from foreword.settings.ranges import Ranged, Share
 from foreword.types import Array
 
 

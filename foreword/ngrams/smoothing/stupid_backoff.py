@@ -11,7 +11,7 @@ from foreword.ngrams.counting import Level
 from foreword.ngrams.scratch import Scratch
 from foreword.ngrams.smooth import ContextSpan, smooth_order
 from foreword.ngrams.smoothing._contract import SmoothedOrder
-from foreword.ranges import PositiveShare, Ranged
+from foreword.settings.ranges import PositiveShare, Ranged
 from foreword.types import Array
 
 

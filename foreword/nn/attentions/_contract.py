@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from foreword.nn.masks import Mask
-from foreword.ranges import Ranged
+from foreword.settings.ranges import Ranged
 
 
 class AttentionMechanism(nn.Module, ABC):

@@ -17,7 +17,7 @@ from foreword.nn.attention import attend as attend_densely
 from foreword.nn.attentions._blocks import BlockLayout, BlockMask, attend, prepare_block_mask
 from foreword.nn.attentions._contract import AttentionKind, AttentionMechanism
 from foreword.nn.masks import BlockSparseMask, FullMask, Mask
-from foreword.ranges import Count, CountOrZero, Seed
+from foreword.settings.ranges import Count, CountOrZero, Seed
 from foreword.types import Array
 
 PAPER = (1_024, 3_072, 4_096)  # the paper's lengths, for which its code has a separate plan

@@ -11,7 +11,7 @@ from foreword.errors import UserError
 from foreword.nn.attention import PreparedMask, attend
 from foreword.nn.attentions._contract import AttentionKind, AttentionMechanism
 from foreword.nn.masks import DocumentMask, FullMask, Mask
-from foreword.ranges import Count
+from foreword.settings.ranges import Count
 
 
 @dataclass(frozen=True)

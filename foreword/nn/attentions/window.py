@@ -13,7 +13,7 @@ from foreword.nn.attention import attend as attend_densely
 from foreword.nn.attentions._blocks import BlockLayout, BlockMask, attend, prepare_block_mask
 from foreword.nn.attentions._contract import AttentionKind, AttentionMechanism
 from foreword.nn.masks import Mask
-from foreword.ranges import Count, CountOrZero
+from foreword.settings.ranges import Count, CountOrZero
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
-from foreword.ranges import Ranged
+from foreword.settings.ranges import Ranged
 
 if TYPE_CHECKING:
     from foreword.nn.embedding import Embedding

@@ -15,7 +15,7 @@ from foreword.nn.cross_entropy import cross_entropy
 from foreword.nn.embedding import Embedding
 from foreword.nn.heads import HeadInput, VocabularyHead
 from foreword.nn.lm_heads._contract import LMHeadKind
-from foreword.ranges import Count
+from foreword.settings.ranges import Count
 
 
 @dataclass(frozen=True)

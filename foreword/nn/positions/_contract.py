@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from foreword.ranges import Ranged
+from foreword.settings.ranges import Ranged
 
 
 @dataclass(frozen=True)

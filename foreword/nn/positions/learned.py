@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from foreword.nn.positions._contract import PositionKind, PositionScheme
-from foreword.ranges import Count
+from foreword.settings.ranges import Count
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from foreword.nn.bias_table import BiasTable
 from foreword.nn.positions._contract import AttentionPositions, PositionKind, PositionScheme
 from foreword.nn.precision import at_least_float32
-from foreword.ranges import CountOrZero, Wavelength
+from foreword.settings.ranges import CountOrZero, Wavelength
 
 
 @dataclass(frozen=True)

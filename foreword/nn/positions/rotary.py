@@ -10,7 +10,7 @@ from torch import Tensor
 
 from foreword.nn.positions._contract import PositionKind, PositionScheme
 from foreword.nn.precision import at_least_float32
-from foreword.ranges import Wavelength
+from foreword.settings.ranges import Wavelength
 
 
 @dataclass(frozen=True)

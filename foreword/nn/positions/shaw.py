@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from foreword.nn.positions._contract import AttentionPositions, PositionKind, PositionScheme
-from foreword.ranges import Count
+from foreword.settings.ranges import Count
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from foreword.nn.positions._contract import PositionKind, PositionScheme
-from foreword.ranges import Wavelength
+from foreword.settings.ranges import Wavelength
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from foreword.nn.bias_table import BiasTable
 from foreword.nn.positions._contract import PositionKind, PositionScheme
-from foreword.ranges import LARGEST, Count
+from foreword.settings.ranges import LARGEST, Count
 
 
 @dataclass(frozen=True)

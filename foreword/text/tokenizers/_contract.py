@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 
-from foreword.ranges import Ranged
+from foreword.settings.ranges import Ranged
 from foreword.text.tokenizer import Tokenizer
 
 

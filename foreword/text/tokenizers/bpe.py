@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from foreword.ranges import CountOrZero, Total
+from foreword.settings.ranges import CountOrZero, Total
 from foreword.text import training
 from foreword.text.sample import draw_sample
 from foreword.text.tokenizer import Tokenizer

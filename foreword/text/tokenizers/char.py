@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from tokenizers import decoders, models
 
-from foreword.ranges import Total
+from foreword.settings.ranges import Total
 from foreword.text import special, training
 from foreword.text.sample import count_characters, draw_sample
 from foreword.text.tokenizer import Tokenizer

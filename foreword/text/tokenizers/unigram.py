@@ -10,7 +10,7 @@ from typing import Any
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Engine
 
-from foreword.ranges import Total
+from foreword.settings.ranges import Total
 from foreword.text import special, training
 from foreword.text.alphabet import Alphabet
 from foreword.text.sample import draw_sample

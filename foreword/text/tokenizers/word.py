@@ -9,7 +9,7 @@ from typing import Literal
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from foreword.ranges import CountOrZero, Total
+from foreword.settings.ranges import CountOrZero, Total
 from foreword.text import special, training
 from foreword.text.sample import draw_sample
 from foreword.text.tokenizer import Tokenizer

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from foreword.ranges import CountOrZero, Total
+from foreword.settings.ranges import CountOrZero, Total
 from foreword.text import special, training
 from foreword.text.alphabet import Alphabet
 from foreword.text.sample import Sample, draw_sample

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from torch import nn
 from torch.optim import Optimizer
 
-from foreword.ranges import LearningRate, Ranged
+from foreword.settings.ranges import LearningRate, Ranged
 
 RateFactors = Mapping[nn.Parameter, float]  # of the learning rate; parameters left out have 1
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from foreword.nn.sharded import is_sharded, own_part, own_rows, whole
-from foreword.ranges import Decay, Epsilon, LearningRate, ShareBelowOne
+from foreword.settings.ranges import Decay, Epsilon, LearningRate, ShareBelowOne
 from foreword.train.device import choose_precision
 from foreword.train.optimizers._contract import ONE_RATE, OptimizerSettings, RateFactors
 from foreword.train.optimizers._decay import decay_groups, rate_groups

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from foreword.ranges import Ranged
+from foreword.settings.ranges import Ranged
 
 
 class Parallelism(Ranged, ABC):

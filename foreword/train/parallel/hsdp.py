@@ -10,7 +10,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 
 from foreword.errors import UserError
-from foreword.ranges import CountOrZero
+from foreword.settings.ranges import CountOrZero
 from foreword.train import processes
 from foreword.train.parallel._contract import TrainingDivision
 from foreword.train.parallel._sharding import shard

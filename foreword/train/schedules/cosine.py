@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from foreword.ranges import Ranged, Share
+from foreword.settings.ranges import Ranged, Share
 from foreword.train.warmup import Warmup
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from foreword.ranges import Ranged, Share
+from foreword.settings.ranges import Ranged, Share
 from foreword.train.warmup import Warmup
 
 

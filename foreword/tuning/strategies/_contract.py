@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from foreword.nn.model import ModelSettings
-from foreword.ranges import Ranged
+from foreword.settings.ranges import Ranged
 from foreword.train.optimizers._contract import ONE_RATE, RateFactors
 from foreword.tuning.network import Network
 

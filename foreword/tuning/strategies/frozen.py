@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from foreword.errors import UserError
 from foreword.nn.model import ModelSettings
-from foreword.ranges import LearningRate
+from foreword.settings.ranges import LearningRate
 from foreword.tuning.network import Network, shares_parameters
 from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.strategies._depth import freeze_backbone

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from foreword.nn.model import ModelSettings
-from foreword.ranges import LearningRateOrZero
+from foreword.settings.ranges import LearningRateOrZero
 from foreword.tuning.network import Network
 from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.strategies._depth import rate_by_width

@@ -11,7 +11,7 @@ from torch import nn
 from foreword.errors import UserError
 from foreword.nn.low_rank import LowRankLinear
 from foreword.nn.model import ModelSettings
-from foreword.ranges import Count, LearningRateOrZero, Positive, ShareBelowOne
+from foreword.settings.ranges import Count, LearningRateOrZero, Positive, ShareBelowOne
 from foreword.tuning.network import Network
 from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.strategies._depth import freeze_backbone, rate_by_width, two_digits

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from foreword import kinds
 from foreword.errors import UserError
 from foreword.nn.attention_prefix import AttentionPrefix
 from foreword.nn.model import ModelSettings
 from foreword.nn.stack_settings import StackSettings
-from foreword.ranges import LearningRate, PrefixLength
+from foreword.settings import kinds
+from foreword.settings.ranges import LearningRate, PrefixLength
 from foreword.tuning.network import Network
 from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.strategies._depth import freeze_backbone

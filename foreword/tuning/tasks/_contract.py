@@ -13,7 +13,7 @@ from scipy.special import softmax
 from torch import Tensor, nn
 
 from foreword.errors import UserError
-from foreword.ranges import Ranged
+from foreword.settings.ranges import Ranged
 from foreword.tables.columns import PREDICTION, Columns, ReadExample, example_of
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer

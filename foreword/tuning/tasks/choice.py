@@ -12,7 +12,7 @@ import pyarrow as pa
 from scipy.special import softmax
 from torch import Tensor, nn
 
-from foreword import stored
+from foreword.disk import stored
 from foreword.tables.choice import COLUMNS, choice_example, question_of
 from foreword.tables.columns import PREDICTION, Columns
 from foreword.tables.examples import Labelled, batched

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from foreword.errors import UserError
-from foreword.ranges import Positive
+from foreword.settings.ranges import Positive
 from foreword.tables.columns import PREDICTION, Columns
 from foreword.tables.examples import Labelled, LabelledTexts, batched
 from foreword.text.tokenizer import Tokenizer

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from foreword.errors import UserError
-from foreword.ranges import Positive
+from foreword.settings.ranges import Positive
 from foreword.tables.chat import (
     ASSISTANT,
     USER,

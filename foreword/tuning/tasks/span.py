@@ -12,9 +12,9 @@ import pyarrow as pa
 from scipy.special import softmax
 from torch import Tensor, nn
 
-from foreword import stored
+from foreword.disk import stored
 from foreword.errors import UserError
-from foreword.ranges import Count, Signed
+from foreword.settings.ranges import Count, Signed
 from foreword.tables.columns import PREDICTION, Columns, text_of
 from foreword.tables.examples import Labelled, Repaired, batched
 from foreword.tables.squad import NEAR, PASSAGE, located, read_answers

@@ -13,7 +13,7 @@ import numpy as np
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.starts import Start
-from foreword.ranges import Count
+from foreword.settings.ranges import Count
 from foreword.tables.columns import Columns, ReadExample, example_of, label_of, text_of
 from foreword.tables.examples import Labelled, batched
 from foreword.tables.squad import PASSAGE, read_answers

@@ -13,7 +13,7 @@ import torch
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from foreword.ranges import Count, Positive, Ranged, Share
+from foreword.settings.ranges import Count, Positive, Ranged, Share
 from foreword.types import Array
 from foreword.vectors.architectures._contract import BlockGradients, WordBlock
 from foreword.vectors.corpus import Windows, WordCorpus

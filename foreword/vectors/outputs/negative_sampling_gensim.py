@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from foreword.ranges import Count, Ranged, Share
+from foreword.settings.ranges import Count, Ranged, Share
 from foreword.types import Array
 from foreword.vectors import through_gensim
 from foreword.vectors.corpus import WordCorpus

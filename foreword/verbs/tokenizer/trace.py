@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from foreword.display.results import Facts, Output, ResultTable
 from foreword.errors import UserError
-from foreword.ranges import CountOrZero
+from foreword.settings.ranges import CountOrZero
 from foreword.verbs._contract import Flag
 from foreword.verbs.tokenizer._contract import TokenizerVerb
 

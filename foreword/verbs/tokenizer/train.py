@@ -10,7 +10,7 @@ from typing import Annotated
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.display.results import Output
 from foreword.errors import UserError
-from foreword.ranges import Count
+from foreword.settings.ranges import Count
 from foreword.verbs._contract import PYTHON_ONLY, SET, Flag, PathName, Settings
 from foreword.verbs._reading import ReadsText, naming
 from foreword.verbs.tokenizer._contract import TokenizerVerb, facts_of, shown_facts
@@ -37,12 +37,12 @@ class Train(ReadsText, TokenizerVerb):
     progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = True
 
     def __call__(self) -> Output:
-        from foreword import config, kinds
         from foreword.api._arguments import assignments, paths
         from foreword.data.learning import train_tokenizer
         from foreword.data.prepared_text import MANIFEST, data_warnings
         from foreword.data.text_files import ReadCounts, ReadSettings
         from foreword.runs.run import require_not_a_run
+        from foreword.settings import config, kinds
 
         # Check what is cheap.
         out = Path(self.out)

@@ -222,8 +222,8 @@ def test_the_exported_tokenizer_gives_our_ids(
     name: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     transformers = pytest.importorskip("transformers")
-    from foreword import kinds
     from foreword.runs.recipe import load_recipe
+    from foreword.settings import kinds
     from tests.evaluation.conftest import TEXTS, write_run
 
     options = ["model.position.length=160"] if name == "gpt2" else []

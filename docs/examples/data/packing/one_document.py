@@ -11,7 +11,7 @@ from foreword.data.packing._contract import Packed, Packing
 from foreword.data.rng import mix, permute
 from foreword.data.rows import positions_within
 from foreword.data.shards import Shards
-from foreword.ranges import Count
+from foreword.settings.ranges import Count
 from foreword.types import Array, Rows, Vocab
 
 

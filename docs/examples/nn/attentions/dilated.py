@@ -10,7 +10,7 @@ from torch import Tensor
 from foreword.nn.attention import PreparedMask, attend, prepare_mask
 from foreword.nn.attentions._contract import AttentionKind, AttentionMechanism
 from foreword.nn.masks import Mask
-from foreword.ranges import Count
+from foreword.settings.ranges import Count
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tokenizers import decoders, models, pre_tokenizers
 
-from foreword.ranges import Total
+from foreword.settings.ranges import Total
 from foreword.text import special, training
 from foreword.text.sample import draw_sample
 from foreword.text.tokenizer import Tokenizer

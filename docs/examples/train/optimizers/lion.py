@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from foreword.ranges import Decay, LearningRate, ShareBelowOne
+from foreword.settings.ranges import Decay, LearningRate, ShareBelowOne
 from foreword.train.optimizers._contract import ONE_RATE, OptimizerSettings, RateFactors
 from foreword.train.optimizers._decay import decay_groups
 

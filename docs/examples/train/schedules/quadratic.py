@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from foreword.ranges import Ranged
+from foreword.settings.ranges import Ranged
 from foreword.train.warmup import Warmup
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from foreword.nn.model import ModelSettings
-from foreword.ranges import LearningRate
+from foreword.settings.ranges import LearningRate
 from foreword.tuning.network import Network
 from foreword.tuning.strategies._contract import Strategy
 

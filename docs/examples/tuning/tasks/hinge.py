@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from foreword.errors import UserError
-from foreword.ranges import Positive
+from foreword.settings.ranges import Positive
 from foreword.tables.examples import Labelled
 from foreword.tuning.pooled import PooledTask
 from foreword.types import Array, Loss

@@ -1,0 +1,255 @@
+"""What the figures mean, in sentences made from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from foreword.comparison.interval import LEVEL, Interval, Spread, difference, half_width_of_share
+from foreword.formatting import figure
+from foreword.reports.folder import Record, number
+from foreword.tuning.result import as_gain, is_lower_better, metric_name
+
+# Metrics that people read in percent and points.
+SHARES = ("accuracy", "f1", "entity_f1", "answer_f1", "exact_match")
+PRETRAINED, SCRATCH = "pretrained", "from scratch"
+
+
+def loss_sentence(rows: Sequence[Record], prediction: str, text: str = "held-out text") -> str:
+    """Return what a held-out loss means, next to those of counts; "" without a loss.
+
+    Args:
+        rows: the model's loss first, then the part of it that counts compare with, if it is a sum,
+            and the counts.
+        prediction: what one prediction is: `token`, `masked token`.
+        text: what it was measured on.
+    """
+    if not rows or math.isnan(number(rows[0], "loss")):
+        return ""
+    counts = {str(row.get("what")): number(row, "loss") for row in rows}
+    baselines = [
+        (words, counts[name])
+        for name, words in (
+            ("unigram counts", "by its frequency alone"),
+            ("bigram counts", "by its frequency after the token before"),
+        )
+        if counts.get(name, math.nan) == counts.get(name)
+    ]
+    # In a sum of losses, the part that predicts tokens is the one to be compared.
+    has_part = len(rows) > 1 and not str(rows[1].get("what", "")).endswith(" counts")
+    model = rows[1] if has_part else rows[0]
+    loss = number(model, "loss")
+    measured = f"{figure(loss, 3)} nats per {prediction}"
+    if has_part:
+        total = figure(number(rows[0], "loss"), 3)
+        measured = f"{total} nats, a sum of which its tokens are {measured}"
+    text = f"On {text} the loss is {measured}"
+    if not (has_part or baselines or model.get("perplexity") is not None):
+        return f"{text}."
+    text += f": the model gives the right token a probability of {_odds(loss)} (geometric mean)"
+    comparisons = [f"{words}, {_odds(nats)} ({figure(nats, 3)} nats)" for words, nats in baselines]
+    text += f"; {'; '.join(comparisons)}." if comparisons else "."
+    if loss >= counts.get("unigram counts", math.inf):
+        text += " It has not learned more than frequencies tell."
+    elif loss >= counts.get("bigram counts", math.inf):
+        text += " It has learned more than frequencies tell, not more than pairs of tokens do."
+    return text
+
+
+def _odds(nats: float) -> str:
+    """Return the probability of a loss as `1 in 80`."""
+    if nats > 690:
+        return "almost 0"
+    times = math.exp(nats)
+    return f"1 in {times:.2g}" if times < 10 else f"1 in {float(f'{times:.2g}'):,.0f}"
+
+
+def score_sentence(rows: Sequence[Record], metric: str) -> str:
+    """Return the score of fine-tuning next to those of baselines without a network.
+
+    Args:
+        rows: a row per variant and per baseline.
+        metric: the score.
+    """
+    pretrained = _variant(rows, PRETRAINED, metric)
+    if pretrained is None:
+        return ""
+    score = number(pretrained, metric)
+    baselines = [row for row in rows if is_baseline(row) and not math.isnan(number(row, metric))]
+    named = [f"{row['strategy']} {_score(number(row, metric), metric)}" for row in baselines]
+    text = f"Fine-tuned, the pretrained model reaches {_score(score, metric)}"
+    text += f"; without a network: {', '.join(named)}." if named else "."
+    reached = as_gain(metric, score)
+    better = [
+        str(row["strategy"]) for row in baselines if as_gain(metric, number(row, metric)) >= reached
+    ]
+    return text + (f" It is no better than {' and '.join(better)}." if better else "")
+
+
+def worth_sentence(
+    rows: Sequence[Record], metric: str, dev: int, margins: Sequence[Record] = ()
+) -> str:
+    """Return what pretraining adds to fine-tuning; "" unless it was done from scratch too.
+
+    Args:
+        rows: a row per variant and per baseline.
+        metric: the score.
+        dev: number of examples scored; 0 if unknown.
+        margins: of accuracies, as `foreword.tuning.margins` returns them.
+    """
+    pretrained, scratch = (_variant(rows, start, metric) for start in (PRETRAINED, SCRATCH))
+    if pretrained is None or scratch is None:
+        return ""
+    seeds = min(int(number(row, "seeds")) for row in (pretrained, scratch))
+    names = f"{PRETRAINED}, full", f"{SCRATCH}, full"
+    if metric == "accuracy" and (paired := _paired_gain(margins, *names, seeds)) is not None:
+        text = gain_sentence(paired, metric)
+        return f"{text} The interval is over seeds of fine-tuning and examples."
+    gain = difference(_sample(pretrained, metric), _sample(scratch, metric))
+    text = gain_sentence(gain, metric)
+    if dev and metric == "accuracy" and not math.isnan(gain.half_width):
+        text += (
+            f" The interval is over seeds of fine-tuning; having {dev:,} examples to score moves "
+            f"an accuracy by up to ± {100 * half_width_of_share(dev):.1f} points besides."
+        )
+    return text
+
+
+def _paired_gain(margins: Sequence[Record], name: str, over: str, seeds: int) -> Interval | None:
+    """Return the gain of one way of answering over another by their margin.
+
+    None if it is not known, or with one seed.
+    """
+    for one in margins if seeds > 1 else ():
+        if (one["name"], one["over"]) == (name, over):
+            half = max(one["high"] - one["difference"], one["difference"] - one["low"])
+            return Interval(one["difference"], half, seeds)
+    return None
+
+
+def _variant(rows: Sequence[Record], start: str, metric: str) -> Record | None:
+    """Return the row that was fine-tuned in full from this start, if it has the score."""
+    return next(
+        (
+            row
+            for row in rows
+            if row.get("start") == start
+            and row.get("strategy") == "full"
+            and not math.isnan(number(row, metric))
+        ),
+        None,
+    )
+
+
+def gain_sentence(gain: Interval, metric: str, over: str = "the same network from scratch") -> str:
+    """Return what a difference and its interval say about pretraining, zero included."""
+    scale, unit = (100.0, "points of ") if metric in SHARES else (1.0, "")
+    digits = 1 if metric in SHARES else 3
+    mean, half = scale * gain.mean, scale * gain.half_width
+    name = metric_name(metric)
+    amount = f"{abs(mean):.{digits}f} {unit}{name}"
+    higher, lower = f"adds {amount} over", f"costs {amount} against"
+    if is_lower_better(metric):
+        higher, lower = (
+            f"{verb} {name} by {abs(mean):.3f} against" for verb in ("raises", "lowers")
+        )
+    if math.isnan(half):
+        return (
+            f"Pretraining {higher if mean >= 0 else lower} {over}; with one seed there is no "
+            "interval, so this may be chance."
+        )
+    low, high = mean - half, mean + half
+    interval = f"{LEVEL:.0%} interval {_signed(low, digits)} to {_signed(high, digits)}"
+    if low > 0:
+        return f"Pretraining {higher} {over} ({interval})."
+    if high < 0:
+        return f"Pretraining {lower} {over} ({interval})."
+    return (
+        f"Against {over} the difference is {_signed(mean, digits)} {unit}{name} ({interval}): "
+        "the interval includes zero, so these runs do not show that pretraining helps."
+    )
+
+
+def comparison_sentences(results: Mapping[str, Any]) -> list[str]:
+    """Return what a comparison's results say: the lowest loss, and on each task the best cell."""
+    sentences = []
+    losses = {
+        cell["cell"]: cell["heldout_loss"]["mean"]
+        for cell in results["cells"]
+        if cell.get("heldout_loss")
+    }
+    if results["is_one_objective"] and len(losses) > 1:
+        best = min(losses, key=lambda name: losses[name])
+        sentences.append(
+            f"{best} has the lowest held-out loss, {figure(losses[best], 3)} nats per token: it "
+            f"gives the right token a probability of {_odds(losses[best])} (geometric mean)."
+        )
+    for task, metric in results["metrics"].items():
+        sentences += _task_sentence(results, task, metric)
+    return sentences
+
+
+def _task_sentence(results: Mapping[str, Any], task: str, metric: str) -> list[str]:
+    """Return what a task's scores say, as a list of one sentence or none."""
+    samples = {
+        (cell["cell"], start): Spread.of(values)
+        for cell in results["cells"]
+        for start in (PRETRAINED, SCRATCH)
+        if (values := _values(results, cell["cell"], task, start, metric))
+    }
+    ranked = sorted(
+        (name for name, start in samples if start == PRETRAINED),
+        key=lambda name: -as_gain(metric, samples[name, PRETRAINED].mean),
+    )
+    if not ranked:
+        return []
+    best = ranked[0]
+    place = "lowest" if is_lower_better(metric) else "highest"
+    text = f"{task}: {best} is {place}, {_score(samples[best, PRETRAINED].mean, metric)}"
+    if len(ranked) > 1:
+        lead = difference(samples[best, PRETRAINED], samples[ranked[1], PRETRAINED])
+        second = f"{ranked[1]} at {_score(samples[ranked[1], PRETRAINED].mean, metric)}"
+        is_clear = lead.half_width == lead.half_width and abs(lead.mean) > lead.half_width
+        text += f", ahead of {second}" if is_clear else f", not clearly ahead of {second}"
+    text += "."
+    if (best, SCRATCH) in samples:
+        sides = samples[best, PRETRAINED], samples[best, SCRATCH]
+        margins = [one for one in results.get("margins", ()) if one["task"] == task]
+        gain = _paired_gain(margins, best, SCRATCH, min(side.count for side in sides))
+        text += f" {gain_sentence(gain or difference(*sides), metric)}"
+    return [text]
+
+
+def _values(
+    results: Mapping[str, Any], cell: str, task: str, start: str, metric: str
+) -> list[float]:
+    """Return a cell's scores: means of seeds of pretraining if there are several."""
+    by_seed: dict[int, list[float]] = {}
+    for score in results["scores"]:
+        is_ours = (score["cell"], score["task"], score.get("start")) == (cell, task, start)
+        if is_ours and isinstance(score["scores"].get(metric), int | float):
+            by_seed.setdefault(score.get("seed", 0), []).append(score["scores"][metric])
+    if len(by_seed) == 1:
+        return next(iter(by_seed.values()))
+    return [sum(values) / len(values) for values in by_seed.values()]
+
+
+def is_baseline(row: Record) -> bool:
+    """Return whether a row of scores is a baseline's: of no model, or of no network."""
+    return str(row.get("start", "")).startswith("no ")
+
+
+def _sample(row: Record, metric: str) -> Spread:
+    seeds = number(row, "seeds")
+    count = int(seeds) if seeds == seeds else 1
+    return Spread(number(row, metric), number(row, f"{metric}_std"), count)
+
+
+def _score(value: float, metric: str) -> str:
+    name = metric_name(metric)
+    return f"{100 * value:.1f} % {name}" if metric in SHARES else f"{value:.3f} {name}"
+
+
+def _signed(value: float, digits: int) -> str:
+    return f"{value:+.{digits}f}".replace("-", "−")

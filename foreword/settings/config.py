@@ -1,0 +1,456 @@
+"""Recipes: TOML to frozen dataclasses and back, `extends`, `--set a.b=c`, and errors that help.
+
+Reading is strict. An error names the key, the value and the nearest right word:
+`objective.raet: kind 'masked' has no such setting; did you mean 'rate'?`
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+import json
+import math
+import numbers
+import re
+import tomllib
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+from foreword.disk.credentials import masked_values
+from foreword.errors import UserError, nearest
+from foreword.settings import kinds
+
+Table = dict[str, Any]
+Settings = TypeVar("Settings")
+
+FEW_CHOICES = 6  # a message names all of them
+INDEX = re.compile(r"\[\d{1,9}\]")
+
+
+@dataclasses.dataclass(frozen=True)
+class Shipped:
+    """The TOML files of one sort that come with Foreword.
+
+    Attributes:
+        folder: where they lie.
+        what: what messages call one of them.
+    """
+
+    folder: Path
+    what: str
+
+    def names(self) -> list[str]:
+        """Return the names of the files, without `.toml`."""
+        return list(_stems(self.folder, self.folder.stat().st_mtime_ns))
+
+    def find(self, name: str) -> Path:
+        """Return a file of this sort, given by its path or by the name of a shipped one.
+
+        Raises:
+            UserError: there is no such file and no such name.
+        """
+        names = self.names()
+        if name.endswith(".toml"):
+            if Path(name).is_file():
+                return Path(name)
+            if (shipped := Path(name).stem) in names:
+                raise UserError(f"there is no file {name}; the shipped {self.what} is '{shipped}'")
+        elif name in names:
+            return self.folder / f"{name}.toml"
+        raise UserError(
+            f"no {self.what} '{name}', neither a .toml file nor shipped"
+            f"{nearest(name.removesuffix('.toml'), names)}"
+        )
+
+
+@functools.lru_cache(16)
+def _stems(folder: Path, changed: int) -> tuple[str, ...]:
+    """Return the names of the TOML files in a folder that changed last at this time."""
+    return tuple(sorted(file.stem for file in folder.glob("*.toml")))
+
+
+FOLDER = Path(__file__).parents[1] / "recipes"
+RECIPES = Shipped(FOLDER, "recipe")
+GRIDS = Shipped(FOLDER / "grids", "grid")
+SUITES = Shipped(FOLDER / "suites", "suite")
+CLEANING = Shipped(FOLDER / "cleaning", "recipe of cleaning")
+
+
+def load(cls: type[Settings], path: Path, *over: Mapping[str, Any]) -> Settings:
+    """Build the frozen dataclass `cls` from a TOML file, overridden by the tables `over`.
+
+    Raises:
+        UserError: the file cannot be read, or a setting is wrong; the message names its key and
+            the file that sets it.
+    """
+    layers = _layers(path)
+    try:
+        return build(cls, functools.reduce(merge, over, _merge_layers(layers)))
+    except UserError as error:
+        key = str(error).partition(":")[0]
+        # Name the file that sets it, if it is one of the user's.
+        users = [layer for layer in layers if not layer[0].is_relative_to(FOLDER)]
+        if not users or any(_has_setting(table, key) for table in over):
+            raise
+        files = [file for file, table in users if _has_setting(table, key)] or [users[0][0]]
+        raise UserError(f"{files[0]}: {error}") from error
+
+
+def read(path: Path, find: Callable[[str], Path] = RECIPES.find) -> Table:
+    """Return the table of a TOML recipe, merged over the recipe that it `extends`.
+
+    `extends` names a file next to this one, or a shipped recipe.
+
+    Args:
+        path: the recipe.
+        find: returns the file of a shipped recipe of the same sort, by its name.
+
+    Raises:
+        UserError: the file is missing, is not TOML, or extends itself.
+    """
+    return _merge_layers(_layers(path, find))
+
+
+def _layers(
+    path: Path, find: Callable[[str], Path] = RECIPES.find, seen: tuple[Path, ...] = ()
+) -> list[tuple[Path, Table]]:
+    """Return a file and those that it extends, in order, each with its own table."""
+    if path.resolve() in seen:
+        raise UserError(f"{path}: extends itself")
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        where = f"byte {error.start:,} (0x{error.object[error.start]:02x}) is not UTF-8"
+        raise UserError(f"{path}: cannot be read: {where}; save it as UTF-8") from error
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:  # or a number of thousands of digits
+        raise UserError(f"{path}: not valid TOML: {error}") from error
+    parent = table.pop("extends", None)
+    if parent is None:
+        return [(path, table)]
+    if not isinstance(parent, str):
+        raise UserError(f"{path}: extends: expected the name of a recipe, got {parent!r}")
+    sibling = path.parent / parent
+    below = sibling if sibling.is_file() else find(parent)
+    return [(path, table), *_layers(below, find, (*seen, path.resolve()))]
+
+
+def _merge_layers(layers: Sequence[tuple[Path, Table]]) -> Table:
+    """Merge the tables of files; earlier files override later ones."""
+    return functools.reduce(merge, (table for _, table in reversed(layers)))
+
+
+def _has_setting(table: Any, key: str) -> bool:
+    """Return whether a table has the setting `a.b[0].c`; a bare kind has all its settings."""
+    for name in key.split("."):
+        if not isinstance(table, Mapping):
+            return True
+        if (name := name.partition("[")[0]) not in table:
+            return False
+        table = table[name]
+    return True
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any], where: str = "") -> Table:
+    """Merge `over` into `base`, table by table; a table of another `kind` replaces the old one.
+
+    Args:
+        base: the table below.
+        over: the table above.
+        where: their place in the recipe, for messages.
+    """
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        path = f"{where}.{key}".lstrip(".").replace(".[", "[")
+        if isinstance(below, str) and isinstance(value, dict):
+            below = {"kind": below}  # `position = "rotary"`, and now one of its settings
+        is_same = isinstance(below, dict) and isinstance(value, dict)
+        if isinstance(below, list) and _is_indexed(value):
+            merged[key] = _merge_items(below, value, path)
+        elif is_same and value.get("kind", below.get("kind")) == below.get("kind"):  # type: ignore[union-attr]
+            merged[key] = merge(typing.cast(Table, below), value, path)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _is_indexed(value: Any) -> bool:
+    """Return whether a table sets items of a list by their numbers, `{"[0]": ...}`."""
+    return isinstance(value, Mapping) and bool(value) and all(INDEX.fullmatch(key) for key in value)
+
+
+def _merge_items(below: Sequence[Any], over: Mapping[str, Any], where: str) -> list[Any]:
+    """Merge the table of each number in `over`, `{"[0]": ...}`, into that item of a list."""
+    items = list(below)
+    for key, value in over.items():
+        number = int(key[1:-1])
+        if number >= len(items):
+            raise UserError(f"{where}[{number}]: there are {len(items)}, counted from 0")
+        items[number] = merge({key: items[number]}, {key: value}, where)[key]
+    return items
+
+
+def assign(table: Mapping[str, Any], assignments: Iterable[str]) -> Table:
+    """Return `table` overridden by each `a.b=value`; values are TOML, bare words are strings.
+
+    An item of a list is named by its number: `objective.terms[0].rate=0.3`.
+
+    A kind replaces the settings of another, so kinds and whole tables are assigned first: the order
+    of `model.layers=2` and `model.kind=rnn` does not matter.
+
+    Raises:
+        UserError: an assignment has no `=` or no key.
+    """
+
+    def depth(assignment: str) -> int:
+        return assignment.partition("=")[0].strip().removesuffix(".kind").count(".")
+
+    result = dict(table)
+    for assignment in sorted(assignments, key=depth):
+        key, equals, text = assignment.partition("=")
+        names = re.sub(r"(?<=.)\[", ".[", key.strip()).split(".")
+        if not equals or not all(names):
+            raise UserError(f"--set {assignment}: expected key.name=value")
+        if any(name.startswith("[") and not INDEX.fullmatch(name) for name in names):
+            raise UserError(
+                f"--set {assignment}: items are numbered from 0, as in key[0].name=value"
+            )
+        try:
+            value = tomllib.loads(f"value = {text.strip()}")["value"]
+        except ValueError:  # not TOML, or a number of thousands of digits
+            value = text.strip()
+        for name in reversed(names):
+            value = {name: value}
+        result = merge(result, value)
+    return result
+
+
+def build(
+    cls: type[Settings], table: Mapping[str, Any], where: str = "", owner: str = ""
+) -> Settings:
+    """Build the frozen dataclass `cls` from a table.
+
+    Args:
+        cls: the dataclass.
+        table: its settings.
+        where: their place in the recipe, for messages.
+        owner: what messages call that which has the settings; by default the class.
+
+    Raises:
+        UserError: an unknown setting, a wrong type, a missing setting, or impossible values.
+    """
+    owner = owner or cls.__name__
+    # Convert each value to its field's type.
+    known = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
+    hints = _hints_of(cls)  # type: ignore[arg-type]
+    values: Table = {}
+    for key, value in table.items():
+        path = f"{where}.{key}" if where else key
+        if key not in known:
+            hint = _below(cls, table, key, where) or nearest(key, known)
+            raise UserError(f"{path}: {owner} has no such setting{hint}")
+        part = known[key].metadata.get("part")
+        if part is not None and value is not None:
+            is_list = _is_list(hints[key])
+            if is_list and _is_indexed(value):
+                value = _merge_items(_default_items(known[key]), value, path)
+            values[key] = build_kind(part, value, path, is_list=is_list)
+        else:
+            values[key] = convert(hints[key], value, path)
+    # All required fields must be there, and their values possible together.
+    for key, f in known.items():
+        is_required = f.default is f.default_factory is dataclasses.MISSING
+        if key not in values and is_required:
+            path = f"{where}.{key}" if where else key
+            raise UserError(f"{path}: {owner} needs this setting")
+    try:
+        return cls(**values)
+    except ValueError as error:  # a dataclass's __post_init__ refuses impossible values
+        raise UserError(f"{where}.{error}" if where else str(error)) from error
+
+
+@functools.cache
+def _hints_of(cls: type) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
+def _default_items(setting: dataclasses.Field[Any]) -> list[Any]:
+    """Return the default of a setting that is a list of kinds, as tables."""
+    return _kind_table(setting.default) if isinstance(setting.default, tuple) else []
+
+
+def _below(cls: type, table: Mapping[str, Any], key: str, where: str) -> str:
+    """Return where a setting unknown to `cls` stands among its kinds' own, as a hint, or ""."""
+    for f in dataclasses.fields(cls):
+        if "part" not in f.metadata:
+            continue
+        part: kinds.Part = f.metadata["part"]
+        value = table.get(f.name, _default_items(f) or part.default)
+        items = value if isinstance(value, list) else [value]
+        for number, item in enumerate(items):
+            name = item.get("kind", part.default) if isinstance(item, Mapping) else item
+            if name not in kinds.names(part.folder):
+                continue
+            if any(key == f.name for f in dataclasses.fields(kinds.load(part.folder, name))):
+                path = f"{where}.{f.name}" if where else f.name
+                path_of_kind = f"{path}[{number}]" if isinstance(value, list) else path
+                return f"; {path_of_kind}, which is {name}, has it: {path_of_kind}.{key}"
+    return ""
+
+
+def _is_list(hint: Any) -> bool:
+    """Return whether the type of a setting is a list of kinds."""
+    return get_origin(hint) is tuple
+
+
+def build_kind(part: kinds.Part, value: Any, where: str, *, is_list: bool = False) -> Any:
+    """Build a kind from its table, `{kind = "masked", rate = 0.15}`, or from its bare name.
+
+    With `is_list`, build a tuple of kinds from a list of these.
+    """
+    if is_list != isinstance(value, list):
+        expected = "a list of kinds" if is_list else "a kind"
+        raise UserError(f"{where}: expected {expected}, got {value!r}")
+    if isinstance(value, list):
+        return tuple(build_kind(part, item, f"{where}[{n}]") for n, item in enumerate(value))
+    if isinstance(value, str):
+        value = {"kind": value}
+    if not isinstance(value, Mapping):
+        raise UserError(f"{where}: expected a table with a kind, got {value!r}")
+    settings = dict(value)
+    name = settings.pop("kind", part.default)
+    if name is None:
+        raise UserError(f"{where}.kind: required; one of: {', '.join(kinds.names(part.folder))}")
+    known = kinds.names(part.folder)
+    if name not in known:
+        raise UserError(f"{where}.kind: no kind '{name}'{kinds.nearest_kind(part.folder, name)}")
+    cls = kinds.load(part.folder, name)
+    if name == part.default and part.settings:
+        settings = merge(to_table(cls(**part.settings)), settings)
+    return build(cls, settings, where, f"kind '{name}'")
+
+
+def convert(hint: Any, value: Any, where: str) -> Any:
+    """Convert `value` to the type `hint`, without guessing.
+
+    Raises:
+        UserError: it is not such a value; `where` names it.
+    """
+    origin, args = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (Union, types.UnionType):
+        return _convert_union(args, value, where)
+    if origin is Literal:
+        if value in args:
+            return value
+        words = [str(arg) for arg in args]
+        hint = f"; choose from: {', '.join(words)}"
+        if len(words) > FEW_CHOICES:
+            hint = nearest(str(value), words)
+        raise UserError(f"{where}: {value!r} is not a choice{hint}")
+    if origin in (tuple, list):
+        if not isinstance(value, list | tuple):
+            raise UserError(f"{where}: expected a list, got {value!r}")
+        if origin is tuple and args and args[-1] is not Ellipsis and len(args) != len(value):
+            raise UserError(f"{where}: expected {len(args)} values, got {value!r}")
+        inner = args[0] if args else Any
+        return tuple(convert(inner, item, f"{where}[{n}]") for n, item in enumerate(value))
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise UserError(f"{where}: expected a table, got {value!r}")
+        return value
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, Mapping):
+            raise UserError(f"{where}: expected a table, got {value!r}")
+        return build(typing.cast(type, hint), value, where)
+    return _convert_scalar(hint, value, where)
+
+
+def _convert_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
+    if value is None and type(None) in args:
+        return None
+    choices = [arg for arg in args if arg is not type(None)]
+    failure: UserError | None = None
+    for choice in choices:
+        try:
+            return convert(choice, value, where)
+        except UserError as error:
+            failure = failure or error
+    raise failure or UserError(f"{where}: {value!r} is not a value for this setting")
+
+
+def _convert_scalar(hint: Any, value: Any, where: str) -> Any:
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
+    value = _python_number(value)
+    if hint is str and isinstance(value, datetime.date | datetime.time):
+        return str(value)  # TOML takes 02:00:00 for a time of day, and 24:00:00 for no such thing
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value) if abs(value) < 2**1023 else math.inf
+    if hint is int and isinstance(value, float) and value.is_integer():
+        return int(value)  # 1e9 is how people write a large whole number
+    is_right = isinstance(value, hint) and not (isinstance(value, bool) and hint is not bool)
+    if not is_right:
+        raise UserError(f"{where}: expected {words.get(hint, hint.__name__)}, got {value!r}")
+    return value
+
+
+def _python_number(value: Any) -> Any:
+    """Return a number of numpy as Python's; anything else as it is."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return value
+    return int(value) if isinstance(value, numbers.Integral) else float(value)
+
+
+def to_table(settings: Any) -> Table:
+    """Return a settings dataclass as a table, from which `build` makes an equal value."""
+    table: Table = {}
+    for f in dataclasses.fields(settings):
+        if not f.init:
+            continue
+        value = getattr(settings, f.name)
+        if value is None:
+            continue
+        if "part" in f.metadata:
+            value = _kind_table(value)
+        elif dataclasses.is_dataclass(value):
+            value = to_table(value)
+        elif isinstance(value, tuple):
+            value = [to_table(v) if dataclasses.is_dataclass(v) else v for v in value]
+        table[f.name] = list(value) if isinstance(value, tuple) else value
+    return table
+
+
+def _kind_table(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_kind_table(item) for item in value]
+    return {"kind": kinds.name_of(value), **to_table(value)}
+
+
+def dumps(table: Mapping[str, Any], prefix: str = "") -> str:
+    """Return a table as TOML text, without credentials."""
+    values = {key: masked_values(v) for key, v in table.items() if not isinstance(v, Mapping)}
+    text = "".join(f"{key} = {to_toml(value)}\n" for key, value in values.items())
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            text += f"\n[{prefix}{key}]\n" + dumps(value, f"{prefix}{key}.")
+    return text
+
+
+def to_toml(value: Any) -> str:
+    """Return a value as TOML writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{k} = {to_toml(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(to_toml, value)) + "]"
+    return repr(_python_number(value))
