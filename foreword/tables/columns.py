@@ -72,7 +72,8 @@ def text_of(value: Any, where: str) -> str:
         if isinstance(value, str) and len(value) >= LONGEST:
             raise too_long(where)
         return str(value)
-    is_answer = isinstance(value, Mapping) and {"text", "answer_start"} <= set(value)
+    first = value[0] if isinstance(value, list) and value else value
+    is_answer = isinstance(first, Mapping) and {"text", "answer_start"} <= set(first)
     hint = "; --task span and text_to_text read answers in SQuAD's layout" if is_answer else ""
     raise UserError(f"{where}: expected text or a number, got {type(value).__name__}{hint}")
 

@@ -151,6 +151,8 @@ class BadRows:
             if isinstance(example, Repaired):
                 repaired.append(source)
             yield example
+        if wrong and len(wrong) == total and self.share < 1:
+            raise UserError(wrong[0])
         if len(wrong) > self.share * total:
             raise UserError(
                 f"{wrong[0]} (rows that are wrong: {len(wrong):,} of {total:,}; --bad-rows "

@@ -98,6 +98,21 @@ def test_a_table_read_in_windows_gives_the_outputs_of_the_whole(
     assert [np.float32(row["probability"]) for row in rows] == shares.tolist()
 
 
+def test_rows_that_are_wrong_keep_their_place(
+    tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(predict_table, "WINDOW", 1)  # which then holds a wrong row alone
+    file = tmp_path / "a.tsv"
+    file.write_text("text\tid\n" + "".join(f"good\t{n}\n" for n in range(9)) + "bad\n", "utf-8")
+    with pytest.raises(UserError, match=r"a.tsv:11: 1 column.*wrong: 1 of 10; --bad-rows 0.1 "):
+        predict(tuned, file, device="cpu", progress=False)
+    result = predict(tuned, file, bad_rows=0.1, device="cpu", progress=False)
+    assert result.rows[-1] == {"text": "bad", "prediction": None, "probability": None}
+    assert None not in result.predictions[:-1]
+    assert (result.counts.rows, result.counts.empty, len(result.notes)) == (10, 0, 1)
+    assert "1 of 10 rows cannot be used" in capsys.readouterr().err
+
+
 def test_json_values_keep_their_types_in_parquet(tuned: Path, tmp_path: Path) -> None:
     rows = [
         {"text": "fine day", "n": 1, "x": 1, "ok": True, "mixed": 1},

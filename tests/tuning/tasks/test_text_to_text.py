@@ -337,9 +337,10 @@ def test_questions_about_passages_are_predicted_as_scored(tmp_path: Path) -> Non
     assert written == dict(zip([row["id"] for row in rows], found, strict=True))
 
 
-def test_a_file_of_another_task_is_refused_with_the_tasks_that_read_it(tmp_path: Path) -> None:
-    run, file = make_run(tmp_path / "run"), write_squad(tmp_path / "a.json", questions(4, 1))
-    with pytest.raises(UserError, match=r"\.json is read by --task span and text_to_text$"):
+def test_answers_in_squads_layout_are_refused_with_the_tasks_that_read_them(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    file = write_squad(tmp_path / "a.json", questions(4, 1, unanswerable=False))
+    with pytest.raises(UserError, match="got list; --task span and text_to_text read answers"):
         run_tune(run, file, file, task="classify", progress=False)
     rows = tmp_path / "a.jsonl"
     answers = {"text": ["a"], "answer_start": [0]}
