@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from foreword.cli import console
-from foreword.cli._model_options import Device, Json, Run, open_model
+from foreword.cli._model_options import Device, Json, Run, open_model, say_unknown
 from foreword.formatting import probability
 from foreword.ranges import Count
 
@@ -21,7 +21,9 @@ def fill(
     json: Json = False,
 ) -> None:
     """Fill the blanks of a text, [MASK] or T5's <extra_id_0>, and show the likeliest candidates."""
-    filled = open_model(run, device).fill(text, top)
+    loaded = open_model(run, device)
+    filled = loaded.fill(text, top)
+    say_unknown(loaded, [text])
     if json:
         blanks = [[asdict(candidate) for candidate in blank] for blank in filled.blanks]
         console.emit({"text": filled.text, "blanks": blanks})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foreword.cli import console
-from foreword.cli._model_options import Device, Json, Run, open_model
+from foreword.cli._model_options import Device, Json, Run, open_model, say_unknown
 from foreword.cli._options import Options
 from foreword.ranges import (
     Count,
@@ -79,7 +79,9 @@ def generate(
     from foreword.text.tokenizer import CHAT_TEMPLATE
     from foreword.tuning.predictor import is_tuned
 
-    trained = open_model(run, device).trained
+    loaded = open_model(run, device)
+    trained = loaded.trained
+    say_unknown(loaded, [prompt])
     other = ""
     if (trained.run / "tokenizer" / CHAT_TEMPLATE).is_file():
         other = "on conversations, and the prompt is not one"
