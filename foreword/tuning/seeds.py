@@ -273,7 +273,13 @@ def stuck_notes(
         if len(finals) > 1
         else "the one seed is"
     )
-    return [f"{which} no better than '{best['strategy']}' by {metric_name(name)}"]
+    note = f"{which} no better than '{best['strategy']}' by {metric_name(name)}"
+    if any(as_gain(name, row[name], task) == most for row in finals):
+        note += (
+            "; an equal score is mostly one answer to every text, as after too high an --lr or too "
+            "few --epochs"
+        )
+    return [note]
 
 
 def _choice_notes(settings: TuneSettings, final: Row) -> list[str]:
