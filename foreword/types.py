@@ -73,6 +73,16 @@ class Vocab:
             )
         return self.special[name]
 
+    @property
+    def unknown(self) -> int:
+        """The id of text that the tokenizer does not know, [UNK]; -1 for none.
+
+        GPT-2's tokenizer gives its end of text this name too, but it knows every byte.
+        """
+        unknown = self.special.get("[UNK]", -1)
+        is_shared = list(self.special.values()).count(unknown) > 1
+        return -1 if is_shared else unknown
+
 
 class HasParts:
     """Lookup by type in the records of rows, an example or a batch that only some families need.

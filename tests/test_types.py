@@ -77,3 +77,14 @@ def test_a_missing_special_token_is_named() -> None:
     assert vocab.id("[MASK]") == 1
     with pytest.raises(UserError, match=r"no special token \[MASKS\]; did you mean '\[MASK\]'?"):
         vocab.id("[MASKS]")
+
+
+@pytest.mark.parametrize(
+    ("special", "unknown"),
+    [({"[UNK]": 1, "</s>": 2}, 1), ({"</s>": 2}, -1), ({"[UNK]": 0, "<s>": 0, "</s>": 0}, -1)],
+)
+def test_an_end_of_text_that_is_also_named_unknown_is_not_unknown_text(
+    special: dict[str, int], unknown: int
+) -> None:
+    ids = np.zeros(0, np.int64)
+    assert Vocab(9, special, ids, np.zeros(9, bool), np.ones(9, bool)).unknown == unknown

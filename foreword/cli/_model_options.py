@@ -11,6 +11,8 @@ from foreword.cli import console
 from foreword.cli._run_guard import guard_run
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from foreword.evaluation.loaded import LoadedModel
 
 Run = Annotated[Path, typer.Argument(help="A run folder, or one of its checkpoints/step-*.")]
@@ -46,3 +48,10 @@ def open_model(run: Path, device: str) -> LoadedModel:
     for note in loaded.trained.notes:
         console.say(note)
     return loaded
+
+
+def say_unknown(loaded: LoadedModel, texts: Sequence[str]) -> None:
+    """Say how many tokens of the texts the model cannot tell apart, if any."""
+    ids = [i for text in texts for i in loaded.tokenizer.encode(text, special=True).tolist()]
+    if count := ids.count(loaded.tokenizer.vocab.unknown):
+        console.say(f"{count:,} of {len(ids):,} tokens of the text are [UNK]: unknown to the model")

@@ -268,17 +268,23 @@ def _data(
 ) -> dict[str, Any]:
     """Return counts of the text, extrapolated from the shares read."""
     share, held_share = shares
+    train, heldout = prepared.counts["train"], prepared.counts["heldout"]
     read = counts or prepared.manifest["read"]["counts"]
     return {
-        "tokens": round(prepared.counts["train"].tokens / share),
-        "heldout_tokens": round(prepared.counts["heldout"].tokens / held_share),
+        **{
+            f"{side}{name}": round(getattr(split, name) / part)
+            for side, split, part in (("", train, share), ("heldout_", heldout, held_share))
+            for name in ("tokens", "documents", "sequences")
+        },
         "unknown_tokens": prepared.counts["train"].unknown,
         "not_kept": setup.tokenizer.not_kept(),
         "share_read": share,
         "vocab": setup.vocab.size,
         "rows_per_step": setup.recipe.rows_per_step,
         "row_length": setup.recipe.packing.length,
+        "has_pairs": setup.recipe.packing.labels_pairs,
         "counts": read,
+        "notes": setup.notes(prepared),
     }
 
 
@@ -410,6 +416,7 @@ def _show(result: CheckResult, *, is_dial: bool) -> None:
             f"{estimate.epochs:,.3g} epochs",
             **({"   ": BY_STEPS} if is_dial and train.hours and estimate.rows_timed else {}),
             "text": _text(data),
+            **({"notes": "; ".join(data["notes"])} if data["notes"] else {}),
             "first loss": f"{estimate.first_loss:.3f} nats; chance loss "
             f"{document['chance_loss']:.3f}",
         }
@@ -431,7 +438,12 @@ def _text(data: dict[str, Any]) -> str:
     from foreword.data.prepared_text import data_warnings
 
     about = "about " if data["share_read"] < 1 else ""
-    text = f"{about}{data['tokens']:,} training tokens, {about}{data['heldout_tokens']:,} held out"
+    sentences = f" of {data['sequences'] / data['documents']:,.3g} sentences"
+    text = (
+        f"{about}{data['tokens']:,} training tokens in {about}{data['documents']:,} documents"
+        f"{sentences if data['has_pairs'] else ''}, "
+        f"{about}{data['heldout_tokens']:,} held out in {about}{data['heldout_documents']:,}"
+    )
     if about:
         text += f" (estimated from the first {data['share_read']:.2%})"
     warnings = data_warnings(data["counts"], data["unknown_tokens"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foreword.cli import console
-from foreword.cli._model_options import Device, Json, Quiet, Run, open_model
+from foreword.cli._model_options import Device, Json, Quiet, Run, open_model, say_unknown
 from foreword.cli._options import Options
 from foreword.cli._reading import Errors, Reading
 from foreword.settings.ranges import Count, CountOrZero, LengthPenalty
@@ -89,6 +89,7 @@ def translate(
 
     # Translate.
     loaded = open_model(run, device)
+    say_unknown(loaded, texts)
     atomic.require_writable(
         loaded.trained.run / "evaluations", is_folder=True, remedy=atomic.MOVE_AWAY
     )

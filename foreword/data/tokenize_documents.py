@@ -26,7 +26,6 @@ import numpy as np
 
 from foreword.errors import UserError, WorkerError
 from foreword.text import sentences, utf8
-from foreword.text.special import UNK
 from foreword.text.tokenizer import Tokenizer
 from foreword.types import Array
 
@@ -66,7 +65,7 @@ class DocumentEncoder:
     def __init__(self, tokenizer: Tokenizer, cut: Cut) -> None:
         self._tokenizer = tokenizer
         self._cut = cut
-        self._unknown = tokenizer.vocab.special.get(UNK, -1)
+        self._unknown = tokenizer.vocab.unknown
 
     def encode(self, texts: Sequence[bytes]) -> Encoded:
         """Return the tokens of documents given as UTF-8."""

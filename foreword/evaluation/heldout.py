@@ -19,7 +19,6 @@ from foreword.evaluation.prompting import PromptedModel
 from foreword.runs.corpus import run_shards
 from foreword.runs.measure import measure, perplexity_of
 from foreword.runs.stages import Stage, unwatched
-from foreword.text.special import UNK
 from foreword.types import Vocab
 
 ALL = 1 << 62  # rows
@@ -264,9 +263,8 @@ def _measure(
 
 def unknown_in(shards: Shards, vocab: Vocab) -> float:
     """Return the share of a text's tokens that are [UNK]."""
-    unknown = vocab.special.get(UNK, -1)
     starts = range(0, shards.tokens_total, _CHUNK)
-    count = sum(int((shards.tokens[at : at + _CHUNK] == unknown).sum()) for at in starts)
+    count = sum(int((shards.tokens[at : at + _CHUNK] == vocab.unknown).sum()) for at in starts)
     return count / max(1, shards.tokens_total)
 
 

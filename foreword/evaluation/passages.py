@@ -234,7 +234,7 @@ def _plan(prompted: PromptedModel, passage: Passage) -> _Plan:
             f"{prompted.name}: {passage.text!r:.60}: this {prompted.family} cannot score the first "
             "token of a text; give a longer one"
         )
-    unknown = prompted.vocab.special.get("[UNK]", -1)
+    unknown = prompted.vocab.unknown
     return _Plan(items, counts, int((ids[first:stop] == unknown).sum()), is_cut)
 
 

@@ -157,7 +157,6 @@ def first_context(prompted: PromptedModel) -> str:
 
 
 def _totals(prompted: PromptedModel, plan: ScoringPlan, nats: float) -> ScoreTotals:
-    unknown = prompted.vocab.special.get("[UNK]", -1)
     return ScoreTotals(
         measure=measure_of(prompted),
         nats=nats,
@@ -165,7 +164,7 @@ def _totals(prompted: PromptedModel, plan: ScoringPlan, nats: float) -> ScoreTot
         bytes=plan.bytes,
         documents=1,
         unscored=plan.unscored,
-        unknown=int((plan.scored == unknown).sum()),
+        unknown=int((plan.scored == prompted.vocab.unknown).sum()),
         ends=plan.ends,
     )
 

@@ -83,7 +83,7 @@ def vectors(prompted: PromptedModel, words: Sequence[WordInText]) -> Iterator[Wo
     Raises:
         UserError: a sentence is longer than the model can read, or the model embeds no tokens.
     """
-    unknown = prompted.vocab.special.get("[UNK]", -1)
+    unknown = prompted.vocab.unknown
     states = text_states(prompted, (word.text for word in words))
     for word, of_text in zip(words, states, strict=True):
         where = of_text.tokens_of(word.start, word.stop)

@@ -338,7 +338,7 @@ def _train_run(
             _note_setup(run, setup, prepared)
             if not has_begun:
                 first_embeddings.learn(run, setup, prepared, stage)
-    notes = [*describe_text(prepared, tokenizer), describe_run(setup), *setup.feed.packed.notes]
+    notes = [*describe_text(prepared, tokenizer), describe_run(setup), *setup.notes(prepared)]
     for note in [*notes, *first_embeddings.notes(run, recipe)]:
         reporter.note(note)
     emulated = precision_warning(setup.device, setup.dtype)

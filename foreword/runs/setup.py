@@ -89,6 +89,21 @@ class TrainingSetup:
         """The module from a batch to its loss."""
         return self.sharded or ModelWithLoss(self.model, self.recipe.objective)
 
+    def notes(self, prepared: PreparedText) -> list[str]:
+        """Return what the user should know of how the text became rows, one line each."""
+        notes, tokens = list(self.feed.packed.notes), prepared.counts["heldout"].tokens
+        if (epochs := self.feed.epochs(1)) > 1:
+            notes.append(
+                f"one step of {self.feed.rows_per_step:,} rows reads the text {epochs:.3g} times: "
+                "give more text, or set a smaller train.batch"
+            )
+        if self.heldout is None and tokens:
+            notes.append(
+                f"{tokens:,} tokens of held-out text do not fill one row of "
+                f"{self.recipe.packing.length}: no held-out loss is measured"
+            )
+        return notes
+
 
 def set_up_training(
     recipe: Recipe, tokenizer: Tokenizer, prepared: PreparedText, *, or_shape: bool = False

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from foreword.display import lines
 from foreword.verbs._contract import ARGUMENT, PathName
 
 if TYPE_CHECKING:
@@ -30,10 +31,17 @@ class ReadsModel:
         Raises:
             UserError: there is no such run or device.
         """
-        from foreword.display import lines
         from foreword.evaluation.loaded import load
 
         loaded = load(Path(self.run), self.device)
         for note in loaded.trained.notes:
             lines.say(note)
         return loaded
+
+    def say_unknown(self, loaded: LoadedModel, text: str) -> None:
+        """Say how many tokens of a text the model cannot tell apart, if any."""
+        ids = loaded.tokenizer.encode(text, special=True).tolist()
+        if count := ids.count(loaded.tokenizer.vocab.unknown):
+            lines.say(
+                f"{count:,} of {len(ids):,} tokens of the text are [UNK]: unknown to the model"
+            )

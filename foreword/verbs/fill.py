@@ -62,4 +62,7 @@ class Fill(ReadsModel, Verb[FilledResult]):
     top: Count = 5
 
     def __call__(self) -> FilledResult:
-        return FilledResult(self.opened().fill(self.text, self.top))
+        loaded = self.opened()
+        filled = loaded.fill(self.text, self.top)
+        self.say_unknown(loaded, self.text)
+        return FilledResult(filled)

@@ -70,7 +70,9 @@ class Generate(Decodes, ReadsModel, Verb[GeneratedResult]):
         from foreword.text.tokenizer import CHAT_TEMPLATE
         from foreword.tuning.predictor import is_tuned
 
-        trained = self.opened().trained
+        loaded = self.opened()
+        trained = loaded.trained
+        self.say_unknown(loaded, self.prompt)
         other = ""
         if (Path(trained.run) / "tokenizer" / CHAT_TEMPLATE).is_file():
             other = "on conversations, and the prompt is not one"

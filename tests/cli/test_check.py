@@ -84,6 +84,25 @@ def test_check_gives_the_numbers_of_the_run(
     assert result["epochs"] == pytest.approx(5 * 4 / setup.feed.packed.rows_per_epoch)
 
 
+def test_documents_and_empty_lines_add_up_to_the_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = runs.write_text(tmp_path / "text", files=1) / "0.txt"
+    lines = [*text.read_text(encoding="utf-8").splitlines(), "", " ", "last."]
+    text.write_text("\n".join(lines), encoding="utf-8")
+    words = [write(tmp_path, "encoder"), "--data", str(text), "--heldout", "0.01"]
+    data = checked(words, capsys)["data"]
+    assert data["documents"] + data["heldout_documents"] == len(lines) - 2
+    assert data["counts"]["empty_documents"] == 2
+    (note,) = data["notes"]
+    assert note.endswith("do not fill one row of 16: no held-out loss is measured")
+    more, _ = checked([*words, "--set", "train.batch=64"], capsys)["data"]["notes"]
+    assert more.startswith("one step of 64 rows reads the text ")
+    assert run(["check", *words]) == 0
+    out = capsys.readouterr().out
+    assert f"tokens in {data['documents']} documents, " in out and "notes " in out
+
+
 @pytest.mark.parametrize("is_emulated", [True, False])
 def test_emulated_bf16_is_said_wherever_it_is_chosen(
     is_emulated: bool,

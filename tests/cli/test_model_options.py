@@ -52,6 +52,16 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return captured.err
 
 
+def test_unknown_words_of_a_prompt_are_said(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["fill", "encoder", "The [MASK] zebra."], ["generate", "decoder", "The zebra ."]):
+        told(capsys, words[0], str(runs / words[1]), words[2])
+        assert command([words[0], str(runs / words[1]), words[2]]) == 0
+        assert "tokens of the text are [UNK]: unknown to the model\n" in capsys.readouterr().err
+    told(capsys, "generate", str(runs / "decoder"), "The dog")
+    assert command(["generate", str(runs / "decoder"), "The dog"]) == 0
+    assert "[UNK]" not in capsys.readouterr().err
+
+
 def test_fill_proposes_words_for_each_blank(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     encoder = str(runs / "encoder")
     result = told(capsys, "fill", encoder, "The [MASK] sat on the [MASK].", "--top", "3")

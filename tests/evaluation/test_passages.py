@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from foreword.errors import UserError
-from foreword.evaluation.passages import Passage, method_of, room_of, score_passages, tokens_of
+from foreword.evaluation.passages import Passage, room_of, score_passages, tokens_of
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.scorer import padded
 from foreword.evaluation.scoring import score
@@ -22,7 +22,7 @@ from foreword.text.tokenizers.unigram import Unigram
 from foreword.text.tokenizers.word import Word
 from foreword.text.tokenizers.wordpiece import WordPiece
 from foreword.types import Array, Batch
-from tests.evaluation.conftest import FAMILIES, TEXTS
+from tests.evaluation.conftest import TEXTS
 
 TEXT = Passage(" the mat.", before="The cat sat on", after=" The dog ran.")
 
@@ -295,18 +295,6 @@ def test_a_sentinel_stands_for_a_word_with_its_space_token(
     expected = score(prompted, "<extra_id_0> on", "The cat sat<extra_id_0> the mat.")
     assert expected.tokens[1:-1] == ("·", "o", "n")
     assert one(prompted, passage)[0] == pytest.approx(expected.log_probs[1:-1].sum(), abs=1e-4)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_many_passages_score_as_each_alone(
-    make_prompted: Callable[..., PromptedModel], family: str
-) -> None:
-    prompted = make_prompted(family)
-    passages = [TEXT, Passage("The dog ran."), Passage(" cat", before="The"), Passage("The mat.")]
-    together = [found.nats for found in score_passages(prompted, passages)]
-    alone = [one(prompted, passage)[0] for passage in passages]
-    assert together == pytest.approx(alone, abs=1e-4)
-    assert method_of(prompted)
 
 
 def test_a_tie_is_not_the_likeliest(make_prompted: Callable[..., PromptedModel]) -> None:

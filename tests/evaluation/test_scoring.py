@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from foreword.errors import UserError
-from foreword.evaluation import scorer
 from foreword.evaluation.perplexity import ScoreTotals, scoring_windows
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.scorer import NeuralScorer, ScoringItem, scorer_of
@@ -115,20 +114,6 @@ def test_pseudo_log_likelihood_masks_each_token_in_turn(
     np.testing.assert_allclose(scored.log_probs, expected, atol=1e-5)
     assert scored.totals.measure == PSEUDO
     assert scored.totals.tokens == 7
-
-
-@pytest.mark.parametrize("family", ["encoder", "decoder"])
-def test_texts_have_the_same_scores_alone_and_together(
-    make_prompted: Callable[..., PromptedModel], family: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prompted = make_prompted(family, "t5_bias", length=16)
-    texts = ["The cat sat.", LONG, "A bird", "The dog ran to the river.", "One"]
-    alone = [score(prompted, text).totals for text in texts]
-    monkeypatch.setattr(scorer, "CHUNK", 7)
-    together = list(score_texts(prompted, texts))
-    for one, other in zip(alone, together, strict=True):
-        assert other.nats == pytest.approx(one.nats, abs=1e-4)
-        assert (other.tokens, other.bytes) == (one.tokens, one.bytes)
 
 
 def test_texts_without_tokens_have_empty_sums_in_order(

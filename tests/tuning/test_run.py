@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from foreword.errors import NotFiniteError, TrainingStoppedError, UserError
 from foreword.models.word_vectors import WordVectors
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tables.examples import Labelled
-from foreword.tuning.example_batches import shuffled_batches
+from foreword.tuning.example_batches import ExampleBatches
 from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.input_template import template_of
 from foreword.tuning.network import HeadNetwork
@@ -23,6 +25,7 @@ from foreword.tuning.starting_network import build_network, initialise_new_token
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks.classify import Classify
+from foreword.types import Array
 from tests.tuning.runs import LAYOUTS, make_run, reviews
 
 TASK = Classify()
@@ -263,11 +266,24 @@ def test_a_diverging_run_stops_with_a_hint(trained: TrainedModel) -> None:
         tune(trained, TASK, reviews(128, 1), reviews(8, 2), FAST)
 
 
-def test_each_epoch_has_every_example_once_in_its_own_order() -> None:
-    first, second = shuffled_batches(50, 16, 1, 0), shuffled_batches(50, 16, 1, 1)
-    assert [len(batch) for batch in first] == [13, 13, 12, 12]
-    assert sorted(np.concatenate(first).tolist()) == list(range(50))
-    assert np.concatenate(first).tolist() != np.concatenate(second).tolist()
+class Numbers:
+    """Examples whose batches are their numbers, two to a micro-batch."""
+
+    def batches(self, numbers: Array, device: str) -> list[Any]:
+        return np.array_split(numbers, -(-len(numbers) // 2))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 9])
+def test_each_epoch_has_every_example_once_in_its_own_order(count: int) -> None:
+    batches = ExampleBatches(cast("Any", Numbers()), np.arange(count), 4, 1, "cpu")
+    steps = list(itertools.islice(batches.ahead(0), 3 * -(-count // 4)))
+    order = [int(n) for step in steps for micro_batch in step for n in micro_batch]
+    epochs = [order[n : n + count] for n in range(0, 3 * count, count)]
+    assert all(sorted(epoch) == list(range(count)) for epoch in epochs) and len(order) == 3 * count
+    assert batches.epochs(len(steps)) == 3
+    assert count < 5 or epochs[0] != epochs[1]
+    sizes = [sum(map(len, step)) for step in steps]
+    assert max(sizes) - min(sizes) <= 1 and max(sizes) <= 4
 
 
 def test_the_learning_rate_follows_the_width(trained: TrainedModel, tmp_path: Path) -> None:

@@ -22,6 +22,11 @@ ONE_DOCUMENT = (
     "the text is one document, so the second texts sampled for pairs come from elsewhere in it; "
     "read.documents = 'paragraph' would make several of it"
 )
+MANY_ALONE = 0.25
+ALONE = (
+    "{:.0%} of the texts have no second text: their document has one sentence, or no two fit into "
+    "a row; give longer documents (read.documents, prepare.sentences) or rows (packing.length)"
+)
 ONE_SENTENCE = (
     "a pair objective on a corpus whose documents have one sentence each; give longer documents "
     "(read.documents, prepare.sentences), or use packing.kind = 'documents' and an objective "
@@ -115,7 +120,8 @@ class PackedPairs(Packed):
     """A corpus as rows of pairs; see `Pairs`.
 
     Attributes:
-        notes: a line where random texts cannot come from other documents.
+        notes: a line where random texts cannot come from other documents, and one where many texts
+            have no second one.
     """
 
     def __init__(self, settings: Pairs, shards: Shards, vocab: Vocab, seed: int) -> None:
@@ -128,6 +134,9 @@ class PackedPairs(Packed):
         self._firsts = [0]  # the number of each epoch's first row
         self._epochs: dict[int, _Epoch] = {}
         epoch = self._epoch(0)
+        alone = float(np.mean(epoch.pairs.label < 0))
+        if alone > MANY_ALONE:
+            self.notes.append(ALONE.format(alone))
         self.tokens_per_epoch = int(epoch.pairs.sizes.sum())
         self.rows_per_epoch = len(epoch)
         if self.tokens_per_epoch < settings.length:

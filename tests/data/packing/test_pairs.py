@@ -201,6 +201,13 @@ def test_a_single_document_is_noted(tmp_path: Path) -> None:
     assert not Pairs(32).open(two, VOCAB, 1, 4).notes
 
 
+def test_texts_without_a_second_text_are_noted(tmp_path: Path) -> None:
+    lone = corpus(tmp_path, [*[[5]] * 36, [5, 5], [5, 5]])
+    (note,) = Pairs(32).open(lone, VOCAB, 1, 4).notes
+    assert note.startswith("95% of the texts have no second text")
+    assert not Pairs(32).open(corpus(tmp_path, [[5, 5]] * 20), VOCAB, 1, 4).notes
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
