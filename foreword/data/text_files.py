@@ -17,6 +17,7 @@ from foreword.errors import UserError
 from foreword.text import utf8
 from foreword.types import Document
 
+CLEANED = ("cleaned", 1)  # kind and version of the manifest that `foreword clean` writes
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".xz": "xz"}
 
 _BOM = b"\xef\xbb\xbf"
