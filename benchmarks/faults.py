@@ -9,7 +9,11 @@ the middle of the run:
 - stopped: a process is stopped (SIGSTOP); `foreword resume` goes on;
 - restarted: a process is killed under `torchrun --max-restarts 1`, which goes on by itself;
 - late: `torchrun --nnodes 2`, and the second machine joins twenty seconds after the first;
-- damaged: a process is killed, and then its file in the newest checkpoint is cut short.
+- damaged: a process is killed, and then its file in the newest checkpoint is cut short;
+- full: a process may write no file of more than 64 kB from then on, as on a full disk; `foreword
+  resume` goes on;
+- sockets: nothing is done to it, and no process may listen at an address that other machines reach;
+  nor may those of a Ray cluster of this machine.
 
 Printed are the seconds from the fault until all processes have ended, the line that names it,
 and whether the last weights are those of the run without a fault, byte for byte. The exit status is
@@ -20,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -31,7 +36,8 @@ from pathlib import Path
 
 from parallel import write_text
 
-from foreword.testing.processes import process_of
+from foreword.process.cluster import connected
+from foreword.testing.processes import open_to_others, process_of
 from foreword.train import checkpoint
 
 LATE = 20  # seconds after which the second machine joins
@@ -70,6 +76,26 @@ class Runs:
 
         return self._interrupted("damaged", signal.SIGKILL, cut, "the one before it is used")
 
+    def full(self) -> str:
+        """Let a process write no large file any more, and resume."""
+
+        def fill(process: int) -> None:
+            resource.prlimit(process, resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+
+        return self._interrupted("full", fill, expected="cannot be written")
+
+    def sockets(self) -> str:
+        """Look for addresses that other machines reach."""
+        launcher = self._started("sockets")
+        self._in_the_middle("sockets")
+        found = open_to_others(launcher.pid)
+        run = self._finished(launcher, "sockets")
+        with connected("local"):
+            found += open_to_others(os.getpid())
+        if found:
+            raise SystemExit(f"sockets: other machines reach {', '.join(found)}")
+        return self._line("sockets", 0.0, "no other machine can connect, nor to Ray", run)
+
     def restarted(self) -> str:
         """Kill a process; torchrun starts all again."""
         launcher = self._started("restarted", ["--max-restarts", "1"])
@@ -95,21 +121,22 @@ class Runs:
     def _interrupted(
         self,
         name: str,
-        fault: signal.Signals,
+        fault: signal.Signals | Callable[[int], None],
         then: Callable[[Path], None] = lambda run: None,
         expected: str = "",
     ) -> str:
-        """Send a signal to the last process in the middle of a run, and resume when all ended.
+        """Do a fault to the last process in the middle of a run, and resume when all ended.
 
         Args:
             name: of the case.
-            fault: the signal.
+            fault: the signal, or what is done to the process instead.
             then: what is done to the run before it is resumed.
             expected: what the resumed run must say; that line is shown.
         """
         launcher = self._started(name)
         run = self._in_the_middle(name)
-        os.kill(process_of(self._processes - 1, launcher.pid), fault)
+        process = process_of(self._processes - 1, launcher.pid)
+        fault(process) if callable(fault) else os.kill(process, fault)
         began = time.monotonic()
         launcher.wait(PATIENCE)
         seconds = time.monotonic() - began
@@ -181,7 +208,7 @@ def _last_step(run: Path) -> int:
 
 def main() -> None:
     """Run every case and print a line for each."""
-    cases = ("killed", "stopped", "damaged", "restarted", "late")
+    cases = ("killed", "stopped", "damaged", "full", "restarted", "late", "sockets")
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--steps", type=int, default=400)

@@ -1,4 +1,4 @@
-"""Fuzzing of every verb with odd recipes, arguments, tables, texts and damaged folders.
+"""Fuzzing of every verb with odd recipes, arguments, tables, texts, damaged folders and faults.
 
     python benchmarks/fuzz.py --seed 1 --minutes 5 [--jobs 2] [--kinds recipe,text] [--cases 200]
     python benchmarks/fuzz.py --seed 1 --case 17         that case alone, with all that it prints
@@ -34,7 +34,7 @@ from dataclasses import dataclass, field
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 
-from fuzzing import arguments, files, fixtures, folders, recipes, tables
+from fuzzing import arguments, faults, files, fixtures, folders, recipes, tables
 from fuzzing.case import Maker, Result, Sandbox, run_case, shown, snapshot
 
 KINDS: dict[str, tuple[Maker, int]] = {  # each with its weight among the cases
@@ -49,16 +49,16 @@ KINDS: dict[str, tuple[Maker, int]] = {  # each with its weight among the cases
     "malformed rows": (tables.malformed, 20),
     "folder": (folders.folder, 30),
     "interrupted": (arguments.interrupted, 1),
+    "damage": (faults.damage, 8),
+    "disk": (faults.disk, 8),
+    "twice": (faults.twice, 8),
+    "killed": (faults.killed, 8),
 }
 
-WITHOUT_RUNS = {
-    "recipe",
-    "mutated recipe",
-    "read recipe",
-    "--set",
-    "text",
-    "web archive",
-}  # read no models
+FAULTS = {"damage", "disk", "twice", "killed"}
+WITHOUT_RUNS = {  # read no models
+    *("recipe", "mutated recipe", "read recipe", "--set", "text", "web archive"),
+}
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,13 @@ class Tally:
     accepted: int = 0
     commands: int = 0
     findings: int = 0
-    outcomes: set[str] = field(default_factory=set)  # accepted, or refused for different reasons
     seconds: float = 0.0
     slowest: float = 0.0
     slowest_case: int = -1
+    outcomes: dict[str, collections.Counter[str]] = field(
+        default_factory=lambda: collections.defaultdict(collections.Counter)
+    )
+    refusals: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -126,11 +129,14 @@ def make_fixtures(folder: Path, kinds: list[str]) -> None:
     """Make the files that cases of these kinds read, each command in a fork."""
     folder.mkdir(parents=True)
     fixtures.write_texts(folder)
-    for words in fixtures.commands(folder) if set(kinds) - WITHOUT_RUNS else ():
+    commands = fixtures.commands(folder) if set(kinds) - WITHOUT_RUNS else []
+    commands += fixtures.more_commands(folder) if set(kinds) & FAULTS else []
+    for words in commands:
         child = os.fork()
         if not child:
             from foreword.cli.main import run
 
+            sys.argv = [str(Path(sys.executable).with_name("foreword")), *words]  # for --processes
             log = os.open(folder.parent / "fixtures.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             os.dup2(log, 1)
             os.dup2(log, 2)
@@ -145,15 +151,18 @@ def make_fixtures(folder: Path, kinds: list[str]) -> None:
 def run_one(options: argparse.Namespace, kinds: list[str], number: int, work: Path) -> FinishedCase:
     """Make and run a case; a failure of the fuzzer itself is a finding too."""
     kind, folder = kind_of(options.seed, number, kinds), work / f"case-{number}"
-    before, began = snapshot(work / "fixtures"), time.monotonic()
+    made, began = options.fixtures, time.monotonic()
+    before = snapshot(made)
     folder.mkdir(parents=True)
-    sandbox = Sandbox(folder, work / "fixtures", random.Random(f"{options.seed} {number}"))
+    sandbox = Sandbox(folder, made, random.Random(f"{options.seed} {number}"))
     try:
         result = run_case(KINDS[kind][0], sandbox, shows=options.case is not None)
     except Exception:
         lines = traceback.format_exc().strip().splitlines()
         result = Result(findings=[f"an error of the fuzzer: {lines[-1]}: {lines[-3].strip()}"])
-    if snapshot(work / "fixtures") != before:
+    finally:
+        faults.unmount(folder)
+    if snapshot(made) != before:
         result.findings.append("touches a fixture (or the case beside it does)")
     os.chdir(work)
     if not options.keep and options.case is None:
@@ -201,7 +210,10 @@ def count(done: FinishedCase, tally: Tally, found: dict[str, Finding]) -> None:
     tally.commands += len(result.statuses)
     tally.accepted += result.was_accepted
     tally.findings += bool(result.findings)
-    tally.outcomes.add("accepted" if result.was_accepted else signature(result.last_error))
+    tally.refusals |= {signature(result.last_error)} - {""}
+    for about, outcome, refusal in result.outcomes:
+        tally.outcomes[about][outcome] += 1
+        tally.refusals |= {signature(refusal)} - {""}
     tally.seconds += done.seconds
     if result.seconds > tally.slowest:
         tally.slowest, tally.slowest_case = result.seconds, done.number
@@ -220,14 +232,24 @@ def replay(seed: int, number: int, kinds: str) -> str:
 
 def show(tallies: dict[str, Tally], found: dict[str, Finding], options: argparse.Namespace) -> None:
     """Print the table and the findings."""
-    names = ("cases", "commands", "accepted", "outcomes", "findings", "mean", "slowest")
+    names = ("cases", "commands", "accepted", "refusals", "findings", "mean", "slowest")
     print(f"{'kind':<16}" + "".join(f"{name:>10}" for name in names))
     for kind, tally in sorted(tallies.items()):
-        counts = (tally.cases, tally.commands, tally.accepted, len(tally.outcomes), tally.findings)
+        counts = (tally.cases, tally.commands, tally.accepted, len(tally.refusals), tally.findings)
         seconds = (
             f"{tally.seconds / tally.cases:>9.2f}s{tally.slowest:>9.1f}s  case {tally.slowest_case}"
         )
         print(f"{kind:<16}" + "".join(f"{count:>10}" for count in counts) + seconds)
+    for kind, tally in sorted(tallies.items()):
+        for about, counted in sorted(tally.outcomes.items()):
+            listed = ", ".join(f"{outcome} {count}" for outcome, count in counted.most_common())
+            print(f"{kind:<10}{about:<30}{listed}")
+        if tally.outcomes:
+            print(
+                f"{kind}: {len(tally.refusals)} different refusals",
+                *sorted(tally.refusals),
+                sep="\n  ",
+            )
     for one in sorted(found.values(), key=lambda one: -len(one.cases)):
         print(f"\n{len(one.cases)} x {one.text}\n    foreword {one.command[:400]}")
         print(f"    {replay(options.seed, one.cases[0], options.kinds)}   cases {one.cases[:8]}")
@@ -245,6 +267,7 @@ def main() -> None:
     parser.add_argument("--kinds", default="", help=", ".join(KINDS))
     parser.add_argument("--case", type=int, help="run this case alone and keep its folder")
     parser.add_argument("--keep", action="store_true", help="keep the cases' folders")
+    parser.add_argument("--fixtures", type=Path, help="a folder for what cases read; kept if named")
     parser.add_argument("--work", type=Path, help="a folder; default: a temporary one")
     options = parser.parse_args()
     kinds = options.kinds.split(",") if options.kinds else list(KINDS)
@@ -256,7 +279,9 @@ def main() -> None:
     os.environ |= {"HOME": str(work), "MPLCONFIGDIR": str(work / "matplotlib")}
     # Prepare what the cases share.
     import_all(kinds)
-    make_fixtures(work / "fixtures", kinds)
+    options.fixtures = (options.fixtures or work / "fixtures").resolve()
+    if not options.fixtures.is_dir():
+        make_fixtures(options.fixtures, kinds)
     if options.case is not None:
         one = run_one(options, kinds, options.case, work)
         print(f"{one.kind}: {work / f'case-{one.number}'}", *one.result.findings, sep="\n")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -157,6 +159,14 @@ def test_a_folder_is_locked_by_one_process(tmp_path: Path) -> None:
         pass
 
 
+def test_a_lock_that_another_holds_for_a_moment_is_waited_for(tmp_path: Path) -> None:
+    lock = (tmp_path / atomic.LOCK).open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    threading.Timer(0.1, lock.close).start()
+    with atomic.locked(tmp_path):
+        assert lock.closed
+
+
 def test_a_file_has_one_writer_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with atomic.writing(path) as file:
@@ -168,6 +178,19 @@ def test_a_file_has_one_writer_at_a_time(tmp_path: Path) -> None:
     atomic.write_text(path, "new")
     assert path.read_text(encoding="utf-8") == "new"
     assert names(tmp_path) == ["file"]
+
+
+def test_a_folder_has_one_writer_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    with atomic.folder(path) as part:
+        (part / "one").touch()
+        with pytest.raises(UserError, match="folder: another process or thread is writing it"):
+            fill(path, "two")
+        assert names(part) == ["one"]
+    assert names(path) == ["one"]
+    assert names(tmp_path) == ["folder"]
+    fill(path, "three")
+    assert names(path) == ["deep"]
 
 
 def test_a_new_file_replaces_none(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -146,6 +147,17 @@ def test_a_cluster_that_does_not_answer_is_one_line(
     assert main(["prepare", str(text), "--out", str(tmp_path / "out"), "--ray", address]) == 2
     assert message in (error := capsys.readouterr().err) and error.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_a_cluster_of_this_machine_is_open_to_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # makes Ray listen on this machine alone
+    monkeypatch.setenv(name, "")
+    monkeypatch.delenv(name)
+    ray = SimpleNamespace(is_initialized=lambda: True)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    for address, value in (("127.0.0.1:9", None), ("local", "0")):
+        with connected(address):
+            assert os.environ.get(name) == value
 
 
 def test_a_missing_ray_is_one_line(

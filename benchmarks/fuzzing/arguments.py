@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 
+from fuzzing import fixtures
 from fuzzing.case import Command, Sandbox
 from fuzzing.values import WILD_WORDS
 
@@ -14,16 +16,19 @@ SETTINGS = (
 )
 
 
-def lines(sandbox: Sandbox) -> dict[str, Callable[[], list[str]]]:
-    """A command line of each verb that does what it is asked."""
+def lines(sandbox: Sandbox, family: str = "") -> dict[str, Callable[[], list[str]]]:
+    """A command line of each verb that does what it is asked, to a run of any family or of one."""
 
     def at(name: str) -> str:
         return str(sandbox.fixtures / name)
 
     def run(name: str = "") -> str:
         families = ("bert", "gpt2", "t5", "linformer", "ngram", "word2vec", "translator", "elmo")
-        copied = sandbox.copy(name or sandbox.rng.choice(families))
+        copied = sandbox.copy(name or family or sandbox.rng.choice(families))
         return str(copied.rename(copied.with_name("run")))
+
+    def tuned(name: str = "fixture") -> str:
+        return f"{run('bert')}/tuned/{name}"
 
     text, out = at("text.txt"), sandbox.out
     labelled = ["--train", at("train.tsv"), "--dev", at("dev.tsv"), "--seeds", "1", "--epochs", "1"]
@@ -44,6 +49,12 @@ def lines(sandbox: Sandbox) -> dict[str, Callable[[], list[str]]]:
         ],
         "tokenizer trace": lambda: ["tokenizer", "trace", "low:5", "lower:2", "--merges", "3"],
         "tune": lambda: ["tune", run(), *labelled, "--batch", "4"],
+        "tune suite": lambda: fixtures.suite(sandbox.fixtures, Path(run("bert")), Path(out), "new"),
+        "predict": lambda: ["predict", tuned(), at("dev.tsv"), "--out", f"{out}.jsonl"],
+        "evaluate tuned": lambda: ["evaluate", tuned()],
+        "drift": lambda: ["drift", tuned(), "--examples", "4"],
+        "export tuned": lambda: ["export", tuned(), "--format", "hf", "--out", out],
+        "clean": lambda: fixtures.clean(sandbox.fixtures, Path(out)),
         "fill": lambda: ["fill", run(), "ba [MASK] be", "--top", "2", "--json"],
         "generate": lambda: ["generate", run(), "ba", "--tokens", "4", "--temperature", "0.8"],
         "score": lambda: ["score", run(), "--file", at("other.txt"), "--documents", "line"],
@@ -68,6 +79,7 @@ def lines(sandbox: Sandbox) -> dict[str, Callable[[], list[str]]]:
         "compare": lambda: [
             *("compare", "objectives", "--data", text, "--steps", "2", "--out", out, "--dry-run")
         ],
+        "compare grid": lambda: fixtures.compare(sandbox.fixtures, Path(out)),
     }
 
 

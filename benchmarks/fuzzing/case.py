@@ -29,6 +29,20 @@ INDUCTOR = "torchinductor_"  # an empty folder that importing torch._dynamo make
 
 
 @dataclass(frozen=True)
+class Ran:
+    """What a command that was run returned and printed."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def refusal(self) -> str:
+        """The last line of its error stream."""
+        return (self.err.strip().splitlines() or [""])[-1]
+
+
+@dataclass(frozen=True)
 class Command:
     """A command line and how it is run.
 
@@ -39,6 +53,12 @@ class Command:
         is_process: whether it runs in a new process instead of a fork.
         refused: what its refusal says, a pattern; one for another reason is no case of it.
         interrupt: seconds after which the process gets SIGINT; None for never.
+        kill: seconds after which its fork gets SIGKILL; None for never.
+        beside: seconds after which the same command starts a second time; None for never.
+        before: done to the files first.
+        judge: names the outcome of the command, and of the one beside it; it is counted, and one
+            that begins with "!" is a finding.
+        about: what is counted together.
     """
 
     words: list[str]
@@ -47,6 +67,11 @@ class Command:
     is_process: bool = False
     refused: str = ""
     interrupt: float | None = None
+    kill: float | None = None
+    beside: float | None = None
+    before: Callable[[], object] = lambda: None
+    judge: Callable[[list[Ran]], str] | None = None
+    about: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,6 +118,7 @@ class Result:
         commands: the commands that were run.
         statuses: the exit status of each.
         findings: violations, one line each, beginning with a signature.
+        outcomes: what was judged, its outcome, and the refusal.
         last_error: the last line of the last command's error stream.
         seconds: time of the slowest command.
     """
@@ -100,6 +126,7 @@ class Result:
     commands: list[list[str]] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
+    outcomes: list[tuple[str, str, str]] = field(default_factory=list)
     last_error: str = ""
     seconds: float = 0.0
 
@@ -132,9 +159,20 @@ def run_case(make: Maker, sandbox: Sandbox, *, shows: bool = False) -> Result:
         if command.needs and not result.was_accepted:
             continue
         result.commands.append(command.words)
+        command.before()
+        twin = None if command.beside is None else _start_twin(command, sandbox.folder)
         status, fault = _run(command, sandbox.folder, result, shows=shows)
         result.statuses.append(status)
-        _check(command, status, fault, sandbox.folder, result)
+        ran = [_check(command, status, fault, sandbox.folder / "tmp", result)]
+        if twin is not None:
+            status = os.waitstatus_to_exitcode(os.waitpid(twin, 0)[1])
+            ran.append(_check(command, status, "", sandbox.folder / "twin", result))
+        if command.judge is not None:
+            outcome = command.judge(ran)
+            if outcome.startswith("!"):
+                result.findings.append(f"{command.about}: {outcome[1:]}")
+            refusals = [one.refusal for one in ran if one.status == 2]
+            result.outcomes.append((command.about, outcome[:50], "".join(refusals[:1])))
         if command.refused and not (status == 2 and re.search(command.refused, result.last_error)):
             result.findings.append(f"not refused by {command.refused!r}: {result.last_error}")
         if command.reads_back:
@@ -167,7 +205,8 @@ def _run(command: Command, folder: Path, result: Result, *, shows: bool) -> tupl
         leader, status, fault = run(command, out.fileno(), err.fileno())
     seconds = time.monotonic() - begun
     result.seconds = max(result.seconds, seconds)
-    result.findings += [f"leaves a process behind: {left}" for left in _end_session(leader)]
+    left_behind = [f"leaves a process behind: {left}" for left in _end_session(leader)]
+    result.findings += left_behind if command.kill is None else []
     if shows:
         sys.stdout.write(f"$ foreword {shown(command.words)}\n")
         for name in ("tmp.out", "tmp.err"):
@@ -175,6 +214,18 @@ def _run(command: Command, folder: Path, result: Result, *, shows: bool) -> tupl
         sys.stdout.write(f"-> {status}, {seconds:.1f} s\n{fault}\n")
         sys.stdout.flush()
     return status, fault
+
+
+def _start_twin(command: Command, folder: Path) -> int:
+    """Start a command a second time, in a fork; return the fork, whose status is the command's."""
+    helper = os.fork()
+    if not helper:
+        time.sleep(command.beside or 0.0)
+        with (folder / "twin.out").open("wb") as out, (folder / "twin.err").open("wb") as err:
+            _, status, fault = _in_fork(command, out.fileno(), err.fileno())
+            err.write(fault.encode())
+        os._exit(status if status >= 0 else 1)
+    return helper
 
 
 def _in_process(command: Command, out: int, err: int) -> tuple[int, int, str]:
@@ -227,9 +278,10 @@ def _in_fork(command: Command, out: int, err: int) -> tuple[int, int, str]:
         os.kill(child, signal.SIGKILL)
 
     signal.signal(signal.SIGALRM, end)
-    signal.alarm(SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS if command.kill is None else command.kill)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    was_ended = signal.alarm(0) == 0 and status == -signal.SIGKILL
+    was_ended = not signal.setitimer(signal.ITIMER_REAL, 0)[0] and status == -signal.SIGKILL
+    was_ended = was_ended and command.kill is None
     os.set_blocking(reading, False)  # a process that the command left behind may hold the pipe
     with os.fdopen(reading, encoding="utf-8", errors="replace") as faults:
         fault = faults.read() or ""
@@ -274,11 +326,12 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _check(command: Command, status: int, fault: str, folder: Path, result: Result) -> None:
-    """Add the violations of a command to the findings."""
+def _check(command: Command, status: int, fault: str, printed: Path, result: Result) -> Ran:
+    """Add the violations of a command to the findings; return what it printed."""
+    folder = printed.parent
     out, err = (
-        (folder / name).read_text(encoding="utf-8", errors="replace")
-        for name in ("tmp.out", "tmp.err")
+        printed.with_suffix(suffix).read_text(encoding="utf-8", errors="replace")
+        for suffix in (".out", ".err")
     )
     add, lines = result.findings.append, [line for line in err.splitlines() if line.strip()]
     result.last_error = lines[-1] if lines else ""
@@ -287,14 +340,15 @@ def _check(command: Command, status: int, fault: str, folder: Path, result: Resu
         add(f"takes longer than {SECONDS} s")
     elif status == -signal.SIGINT and command.interrupt is not None and not lines:
         pass  # before Python itself listens
+    elif status == -signal.SIGKILL and command.kill is not None:
+        pass
     elif status < 0:
         add(f"ends by signal {-status}: {result.last_error}")
     elif status not in allowed:
         add(f"status {status}: {result.last_error}{_where(fault)}")
     elif "Traceback (most recent call last)" in err + out:
         add(f"a traceback on the screen: {result.last_error}")
-    if "Warning: " in err:
-        add(f"a warning on the screen: {next(x for x in lines if 'Warning: ' in x)}")
+    result.findings += [f"a warning on the screen: {x}" for x in lines if "Warning: " in x][:1]
     if status == 2:
         messages = [line for line in lines if line.startswith("foreword: ")]
         if len(messages) != 1 or lines[-1] != messages[0]:
@@ -309,6 +363,7 @@ def _check(command: Command, status: int, fault: str, folder: Path, result: Resu
     if status == 0 and command.words[0] == "pretrain":
         for log in folder.glob("*/metrics.jsonl"):
             result.findings += _losses(log)
+    return Ran(status, out, err)
 
 
 def _refuse(name: str) -> None:
@@ -337,7 +392,10 @@ def _written_elsewhere(
     folder: Path, before: dict[str, tuple[int, int]], commands: list[list[str]]
 ) -> list[str]:
     """Files that were made, changed or lost outside what the commands may write."""
-    allowed = [str(folder / name) for name in ("out", "run", "tmp", "tmp.out", "tmp.err")]
+    allowed = [str(folder / name) for name in ("out", "run", "tmp", "disk", "damaged")]
+    allowed += [
+        str(folder / f"{name}.{stream}") for name in ("tmp", "twin") for stream in ("out", "err")
+    ]
     for words in commands:
         for n, word in enumerate(words):
             if word == "--out" and n + 1 < len(words):

@@ -12,6 +12,40 @@ FAMILIES = ("bert", "gpt2", "t5", "elmo", "linformer", "transformer_xl", "ngram"
 SMALL = ("prepare.heldout=0.1", "tokenizer.vocab=400")
 QUICK = ("train.batch=2", "train.evaluations=1", "train.heldout_rows=2", "train.device=cpu")
 OFFLINE = ("ngram", "word2vec")
+ONCE = ("--seeds", "1", "--epochs", "1")
+SUITE = """description = "Two tasks"
+rate_factors = [1.0]
+[[tasks]]
+name = "One"
+task = { kind = "classify" }
+metrics = ["accuracy"]
+labels = ["a", "b"]
+layouts = [{ train = ["train"], dev = [{ files = ["dev"] }] }]
+[[tasks]]
+name = "Two"
+task = { kind = "classify", pooling = "mean" }
+metrics = ["f1"]
+labels = ["a", "b"]
+layouts = [{ train = ["train"], dev = [{ files = ["dev"] }] }]
+"""
+GRID = """description = "Two cells"
+data = ["text.txt"]
+budget = { unit = "steps", amount = 2 }
+seeds = 1
+[set]
+train = { batch = 2, evaluations = 1, heldout_rows = 2, checkpoints = 1, device = "cpu" }
+prepare = { heldout = 0.1 }
+tokenizer = { vocab = 400 }
+[[cells]]
+recipe = "bert_tiny"
+[[cells]]
+recipe = "gpt2_tiny"
+[[tasks]]
+name = "Labels"
+train = "train.tsv"
+dev = ["dev.tsv"]
+tune = { seeds = 1, epochs = 1 }
+"""
 
 
 def sentences(rng: random.Random, count: int) -> list[str]:
@@ -31,6 +65,9 @@ def write_texts(folder: Path) -> None:
     (folder / "text.txt").write_text("\n\n".join(paragraphs) + "\n", encoding="utf-8")
     (folder / "other.txt").write_text("\n".join(made[:40]) + "\n", encoding="utf-8")
     (folder / "line.txt").write_text(made[0] + "\n", encoding="utf-8")
+    (folder / "suite.toml").write_text(SUITE, encoding="utf-8")
+    (folder / "grid.toml").write_text(GRID, encoding="utf-8")
+    (folder / "clean.toml").write_text('[clean]\nsteps = ["exact_duplicates"]\n', encoding="utf-8")
     (folder / "pairs").mkdir()
     for side, step in (("en", 1), ("de", -1)):
         lines = [" ".join(one.split()[::step]) for one in made[:200]]
@@ -65,6 +102,38 @@ def commands(folder: Path) -> list[list[str]]:
         target = str(folder / name)
         made.append(["export", str(folder / run), "--format", form, "--out", target])
     labelled = ["--train", str(folder / "train.tsv"), "--dev", str(folder / "dev.tsv")]
-    once = ["--seeds", "1", "--epochs", "1", "--name", "fixture"]
-    made.append(["tune", str(folder / "bert"), *labelled, *once])
+    tuned = ["tune", str(folder / "bert"), *labelled, *ONCE, "--name"]
+    made += [[*tuned, "fixture"], [*tuned, "other", "--strategy", "frozen"]]
     return made
+
+
+def more_commands(folder: Path) -> list[list[str]]:
+    """The command lines that make what only cases of faults read."""
+    small = [word for setting in (*SMALL, *QUICK) for word in ("--set", setting)]
+    shards = ["pretrain", "gpt2_tiny", "--data", str(folder / "text.txt"), *small, "--steps", "4"]
+    shards += ["--set", "parallel.kind=fsdp", "--set", "train.checkpoints=2", "--set"]
+    exported = ["export", str(folder / "bert" / "tuned" / "fixture"), "--format", "hf", "--out"]
+    return [
+        [*shards, "train.keep=2", "--processes", "2", "--out", str(folder / "sharded")],
+        [*exported, str(folder / "hf-tuned")],
+        suite(folder, folder / "bert", folder / "suite"),
+        clean(folder, folder / "cleaned"),
+        compare(folder, folder / "comparison"),
+    ]
+
+
+def suite(folder: Path, run: Path, out: Path, name: str = "suite") -> list[str]:
+    """The command line that tunes a run on a suite of two tasks."""
+    words = ["tune", str(run), "--suite", str(folder / "suite.toml"), "--data", str(folder)]
+    return [*words, *ONCE, "--name", name, "--out", str(out)]
+
+
+def clean(folder: Path, out: Path) -> list[str]:
+    """The command line that cleans a text."""
+    words = ["clean", str(folder / "text.txt"), "--documents", "paragraph", "--workers", "1"]
+    return [*words, "--recipe", str(folder / "clean.toml"), "--out", str(out)]
+
+
+def compare(folder: Path, out: Path) -> list[str]:
+    """The command line that compares two recipes on a text and a task."""
+    return ["compare", str(folder / "grid.toml"), "--out", str(out)]

@@ -3,6 +3,7 @@
     OUT/texts/part-00000.jsonl.zst ...   the cleaned documents
     OUT/clean.json                       what each step read, dropped and changed, with samples
     OUT/recipe.toml                      the recipe
+    OUT/manifest.json                    sizes and checksums of the documents' files
     OUT/.work/                           stages in progress; removed at the end
 
 Steps up to the first that compares documents are one stage: each task reads its share of the
@@ -25,9 +26,9 @@ from foreword.cleaning.recipe import CleaningRecipe
 from foreword.cleaning.steps._contract import CorpusStep, DocumentStep, Step
 from foreword.data.fingerprint import digest, file_state
 from foreword.data.read_documents import find_files, reader_of
-from foreword.data.text_files import ReadCounts, ReadSettings, sum_counts
-from foreword.disk import atomic, stored
-from foreword.errors import UserError
+from foreword.data.text_files import CLEANED, ReadCounts, ReadSettings, sum_counts
+from foreword.disk import atomic, manifest, stored
+from foreword.errors import DamagedError, UserError
 from foreword.process.extras import require_packages
 from foreword.settings import config, kinds
 
@@ -157,7 +158,7 @@ def _finished(out: Path, fingerprint: str) -> dict[str, Any] | None:
     """Return the report of a result that is there already; None if there is none.
 
     Raises:
-        UserError: it is of other text or steps.
+        UserError: it is of other text or steps, or damaged.
     """
     if not (out / REPORT).is_file():
         return None
@@ -167,6 +168,11 @@ def _finished(out: Path, fingerprint: str) -> dict[str, Any] | None:
             f"{out}: holds text that was cleaned from other sources or by other steps; choose "
             "another --out, or delete it"
         )
+    if (out / manifest.FILE).is_file():
+        try:
+            manifest.verify(out, *CLEANED, (), is_read=False)
+        except DamagedError as error:
+            raise UserError(f"{error}; delete {out} and clean again") from error
     shutil.rmtree(out / WORK, ignore_errors=True)  # a kill may have left it
     return report
 
@@ -298,6 +304,8 @@ def _publish(out: Path, work: Path, recipe: CleaningRecipe, report: Mapping[str,
     table = config.to_table(recipe)
     table["clean"]["executor"].pop(CODE, None)
     atomic.write_text(out / RECIPE, config.dumps(table))
+    if names := [file.relative_to(out).as_posix() for file in sorted((out / TEXTS).iterdir())]:
+        manifest.write(out, *CLEANED, names)
     stored.write(out / REPORT, report)
     shutil.rmtree(work)
 

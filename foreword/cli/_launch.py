@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import sys
 import tempfile
 from pathlib import Path
@@ -21,6 +22,7 @@ from foreword.settings.ranges import Count
 Processes = Annotated[
     Count, typer.Option(help="Processes that share each step; a GPU each where there are GPUs.")
 ]
+LOOPBACK = "127.0.0.1"
 STATED = (1, 2)  # exit statuses of a process that has said why it ended
 FOLLOWED = (PEER_ENDED, INTERRUPTED, -signal.SIGTERM)  # of those that others or a signal ended
 
@@ -47,7 +49,7 @@ def launch(processes: int, run: Path) -> int:
     """Run this command in several processes, and return the exit status.
 
     If one ends before its time, the launcher ends all. One that fails says why; of one that was
-    killed this process tells.
+    killed this process tells. No other machine can connect to them.
 
     Args:
         processes: their number.
@@ -56,6 +58,7 @@ def launch(processes: int, run: Path) -> int:
     Raises:
         UserError: a process was killed.
     """
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
     from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -66,6 +69,19 @@ def launch(processes: int, run: Path) -> int:
         os.environ["OMP_NUM_THREADS"] = str(max(1, _cores() // processes))
     is_script = Path(sys.argv[0]).name == "foreword" and Path(sys.argv[0]).is_file()
     program = [sys.argv[0]] if is_script else ["-m", "foreword"]
+    # PyTorch's store would listen on all interfaces, and Gloo on that of the machine's name.
+    listener = socket.create_server((LOOPBACK, 0), backlog=128)
+    port = listener.getsockname()[1]
+    for loopback in {"lo", "lo0"} & {name for _, name in socket.if_nameindex()}:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback)
+    store = TCPStore(
+        LOOPBACK,
+        port,
+        is_master=True,
+        wait_for_workers=False,
+        multi_tenant=True,  # the launcher's store is the same then
+        master_listen_fd=listener.detach(),
+    )
     with tempfile.TemporaryDirectory(prefix="foreword-") as folder:
         interruption = Path(folder) / "interruption"
         os.environ[INTERRUPTION] = str(interruption)  # for the processes
@@ -74,9 +90,9 @@ def launch(processes: int, run: Path) -> int:
             max_nodes=1,
             nproc_per_node=processes,
             run_id="foreword",
-            rdzv_backend="c10d",
-            rdzv_endpoint="localhost:0",
-            local_addr="localhost",
+            rdzv_backend="static",
+            rdzv_endpoint=f"{LOOPBACK}:{port}",
+            rdzv_configs={"rank": 0},
             max_restarts=0,
             logs_specs=DefaultLogsSpecs(log_dir=folder),
             shutdown_timeout=3600,  # after Ctrl-C, for the step and the checkpoint
@@ -91,7 +107,7 @@ def launch(processes: int, run: Path) -> int:
             if not run.exists():
                 interruption.touch()  # no process has said so
         finally:
-            del os.environ[INTERRUPTION]
+            del os.environ[INTERRUPTION], store
         if status == INTERRUPTED and interruption.exists():
             say_interrupted(run)  # else the first of the processes has said that it is saved
         return status

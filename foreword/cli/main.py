@@ -32,13 +32,14 @@ from foreword.cli._run_guard import command
 from foreword.cli._streams import ReaderGoneError, guarded
 from foreword.cli.commands import command as command_of
 from foreword.disk.credentials import masked
-from foreword.errors import PeerError, UserError, is_out_of_memory, nearest
+from foreword.errors import DamagedError, PeerError, UserError, is_out_of_memory, nearest
 from foreword.process import launched
 from foreword.settings import kinds, plugins
 
 configure_process()  # before torch is first imported
 
 NOT_VERBS = ("main", "console", "commands")  # files of this folder without an underscore
+REMEDY = "; restore a copy of it, or make it again"  # of damaged files
 LONGEST_WORD = 500  # characters of a message without a space; paths are seldom longer
 
 
@@ -201,7 +202,8 @@ def run(words: list[str], *, is_debug: bool = False) -> int:
         sys.stdout.flush()  # so that what cannot be written is noticed here
         return result if isinstance(result, int) else 0
     except UserError as error:
-        return _fail(str(error), 2, is_debug=is_debug)
+        has_no_remedy = isinstance(error, DamagedError) and ";" not in str(error)
+        return _fail(f"{error}{REMEDY if has_no_remedy else ''}", 2, is_debug=is_debug)
     except typer.Exit as error:
         return error.exit_code
     except (KeyboardInterrupt, _InterruptedError, typer.Abort):

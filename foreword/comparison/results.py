@@ -16,6 +16,7 @@ from foreword.comparison.pieces import BAG_OF_WORDS, Piece
 from foreword.comparison.probing import MODEL, RANDOM, GridProbe, GridText
 from foreword.comparison.run import Comparison
 from foreword.comparison.sweep import Trial
+from foreword.errors import UserError
 from foreword.runs.provenance import read_state
 from foreword.settings import config
 from foreword.train import checkpoint, log
@@ -287,7 +288,9 @@ def _run_result(piece: Piece, run: Path, axis: Axis) -> RunResult:
     folder = checkpoint.newest(run, [])
     spent = checkpoint.read_state(folder)["spent"]
     records: dict[str, list[dict[str, Any]]] = {"train": [], "heldout": [], "samples": []}
-    for record in log.read(run):
+    if not (logged := log.read(run)):
+        raise UserError(f"{run / log.FILE}: is missing or empty; delete {run} to train it again")
+    for record in logged:
         records.setdefault(record["kind"], []).append(record)
     rates = [record["tokens_per_second"] for record in records["train"]]
     heldout = records["heldout"]

@@ -10,7 +10,8 @@ from typing import cast
 from foreword.data.readers._contract import Reader
 from foreword.data.readers.parallel import Parallel, find_sides
 from foreword.data.remote import RemoteFile, find_remote, is_url
-from foreword.data.text_files import ReadCounts, ReadSettings, TextFile
+from foreword.data.text_files import CLEANED, ReadCounts, ReadSettings, TextFile
+from foreword.disk import manifest
 from foreword.disk.compressed import COMPRESSIONS
 from foreword.disk.credentials import masked
 from foreword.errors import UserError
@@ -58,6 +59,8 @@ def find_files(
         if _is_run(Path(source)):
             raise UserError(f"{source}: is a run, not text; name the text itself")
         files, is_named = _expand(source)
+        if not is_named and (cleaned := cleaned_above(Path(source) / "part")) is not None:
+            manifest.verify(cleaned, *CLEANED, (), is_read=False)
         for file in files:
             if not file.exists():
                 counts.skip("broken link")
@@ -131,6 +134,8 @@ def read_file(path: Path, settings: ReadSettings, counts: ReadCounts) -> Iterato
     try:
         size = path.stat().st_size
         before = counts.bytes_read
+        if (cleaned := cleaned_above(path)) is not None:
+            manifest.verify_file(cleaned, f"texts/{path.name}", *CLEANED)
         is_beside = isinstance(reader, Parallel)
         if is_beside and path == find_sides(path, settings)[1]:
             pass  # it is read with the other
@@ -144,6 +149,15 @@ def read_file(path: Path, settings: ReadSettings, counts: ReadCounts) -> Iterato
         # Errors of the system have a text; those of a decompressor have none.
         reason = error.strerror or f"not readable ({error}); fetch or compress it again"
         raise UserError(f"{path}: {reason}") from None
+
+
+def cleaned_above(file: Path) -> Path | None:
+    """Return the folder that `foreword clean` wrote a file of text into; None for other files."""
+    if is_url(file) or file.absolute().parent.name != "texts":
+        return None
+    folder = file.absolute().parent.parent
+    is_cleaned = (folder / "clean.json").is_file() and (folder / manifest.FILE).is_file()
+    return folder if is_cleaned else None
 
 
 def place_of(file: Path) -> str:

@@ -14,6 +14,8 @@ from foreword.errors import UserError
 from foreword.text import utf8
 from foreword.types import Document
 
+CLEANED = ("cleaned", 1)  # kind and version of the manifest that `foreword clean` writes
+
 _BOM = b"\xef\xbb\xbf"
 _REPLACEMENT = b"\xef\xbf\xbd"  # U+FFFD, which stands for a byte that is not UTF-8
 _REASONS = 50  # counted each

@@ -22,6 +22,7 @@ from foreword.errors import UserError
 LOCK = ".lock"  # in a folder that one process at a time may write to
 OTHER_OUT = "choose another --out"
 MOVE_AWAY = "move it away"  # of what is in the way of a result that belongs in a run
+MOMENT = 1.0  # seconds that another process may hold a lock that only looks at the folder
 PATIENCE = 3.0  # seconds that a removal under way may take
 
 # Errors of systems and file systems that cannot flush a folder's names to the disk.
@@ -78,6 +79,7 @@ def writing(path: Path, mode: Literal["w", "wb"] = "w", *, is_new: bool = False)
     with user_errors(path):
         _make_folder(path.parent)
         with _opened_alone(part, path) as number:
+            os.truncate(number, 0)
             try:
                 if is_new and path.exists():
                     raise UserError(f"{path}: already exists; {OTHER_OUT}")
@@ -92,42 +94,45 @@ def writing(path: Path, mode: Literal["w", "wb"] = "w", *, is_new: bool = False)
 
 
 @contextmanager
-def _opened_alone(part: Path, path: Path) -> Iterator[int]:
-    """Open and lock the file in which `path` is written, and empty it; yield its descriptor.
+def _opened_alone(part: Path, path: Path, *, is_folder: bool = False) -> Iterator[int]:
+    """Open and lock the file or folder in which `path` is written; yield its descriptor.
 
     Raises:
         UserError: another process or thread writes it.
     """
+    flags = os.O_RDONLY if is_folder else os.O_RDWR | os.O_CREAT
     while True:
-        number = os.open(part, os.O_RDWR | os.O_CREAT, 0o666)
+        if is_folder:
+            part.mkdir(exist_ok=True)
+        number = os.open(part, flags, 0o666)
         try:
-            _lock_file(number, path)
+            if not _try_lock(number):
+                raise UserError(
+                    f"{path}: another process or thread is writing it; wait until it ends, or "
+                    "choose another name"
+                )
             # Another writer may have given it its name since it was opened; then there is none.
             if _inode(part) == _inode_of(os.fstat(number)):
-                os.truncate(number, 0)
                 yield number
                 return
         finally:
             os.close(number)
 
 
-def _lock_file(number: int, path: Path) -> None:
-    """Lock an open file until it is closed; without effect where there are no locks.
+def _try_lock(number: int, *, wait: bool = False) -> bool:
+    """Lock an open file or folder until it is closed; return False if another has locked it.
 
-    Raises:
-        UserError: another process or thread has locked it.
+    Without effect on a system, or a file system, without locks.
     """
     try:
         import fcntl
 
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(number, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
-        raise UserError(
-            f"{path}: another process or thread is writing it; wait until it ends, or choose "
-            "another name"
-        ) from None
-    except (ImportError, OSError):  # a system, or a file system, without locks
+        return False
+    except (ImportError, OSError):
         pass
+    return True
 
 
 @contextmanager
@@ -147,21 +152,24 @@ def folder(path: Path) -> Iterator[Path]:
         if path.is_file():
             raise NotADirectoryError(errno.ENOTDIR, "is a file, where a folder is to be written")
         _make_folder(path.parent)
-        _clean_up(path, part, old)
-        part.mkdir()
-        try:
-            yield part
-            for written in [part, *part.rglob("*")]:
-                _sync(written)
-            if path.exists():
-                path.replace(old)
-            part.replace(path)
-            _sync(path.parent)
-        except UserError as error:
-            error.args = (str(error).replace(str(part), str(path)),)
-            raise
-        finally:
-            _clean_up(path, part, old)
+        with _opened_alone(part, path, is_folder=True) as number:
+            _restore(path, old)
+            _empty(part)
+            try:
+                yield part
+                for written in [part, *part.rglob("*")]:
+                    _sync(written)
+                if path.exists():
+                    path.replace(old)
+                part.replace(path)
+                _sync(path.parent)
+            except UserError as error:
+                error.args = (str(error).replace(str(part), str(path)),)
+                raise
+            finally:
+                _restore(path, old)
+                if _inode(part) == _inode_of(os.fstat(number)):  # else another process's
+                    shutil.rmtree(part, ignore_errors=True)
 
 
 def part_of(path: Path) -> Path:
@@ -169,12 +177,20 @@ def part_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.part")
 
 
-def _clean_up(path: Path, part: Path, old: Path) -> None:
-    """Restore the old folder if there is no new one, and remove what is beside it."""
+def _restore(path: Path, old: Path) -> None:
+    """Restore the old folder if there is no new one; else remove it."""
     if old.exists() and not path.exists():
         old.replace(path)
-    for leftover in (part, old):
-        shutil.rmtree(leftover, ignore_errors=True)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _empty(folder: Path) -> None:
+    """Remove all that an earlier call has left in a folder."""
+    for leftover in folder.iterdir():
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)
 
 
 def require_writable(
@@ -302,16 +318,13 @@ def locked(path: Path, *, wait: bool = False, owned: Sequence[str] = ()) -> Iter
         inode = _inode_of(os.fstat(lock.fileno()))
         owned = [name for name in owned if (path / name).exists()]
         with guarded(path, _Lock(inode, owned) if owned else None):
-            try:
-                import fcntl
-
-                fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            except BlockingIOError:
-                raise UserError(
-                    f"{path}: another process is writing here; wait until it ends, or stop it"
-                ) from None
-            except (ImportError, OSError):  # a system, or a file system, without locks
-                pass
+            end = time.monotonic() + MOMENT
+            while not _try_lock(lock.fileno(), wait=wait):
+                if time.monotonic() > end:
+                    raise UserError(
+                        f"{path}: another process is writing here; wait until it ends, or stop it"
+                    )
+                time.sleep(0.02)
             yield
 
 

@@ -7,6 +7,7 @@ The first key is the kind of the folder, its value the version. A manifest is wr
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,8 @@ def verify(
     version: int,
     required: Collection[str],
     unread: Collection[str] = (),
+    *,
+    is_read: bool = True,
 ) -> None:
     """Read the manifest of a folder and check every file against it.
 
@@ -62,6 +65,7 @@ def verify(
         version: the expected version.
         required: files that it must list.
         unread: files that will not be read now, of which only the size is checked.
+        is_read: whether any file will be read now.
 
     Raises:
         DamagedError: it is damaged.
@@ -71,11 +75,39 @@ def verify(
     if lacking := [name for name in required if name not in files]:
         raise DamagedError(f"{folder}: damaged: its manifest does not name {lacking[0]}")
     for name, expected in files.items():
-        file = folder / name
-        if not file.is_file() or file.stat().st_size != expected["bytes"]:
-            raise DamagedError(f"{folder}: damaged: {name} is missing or cut short")
-        if name not in unread and atomic.checksum(file) != expected["blake2b"]:
-            raise DamagedError(f"{folder}: damaged: {name} does not match its checksum")
+        _verify_file(folder, name, expected, is_read=is_read and name not in unread)
+
+
+def verify_file(folder: Path, name: str, kind: str, version: int) -> None:
+    """Check one file of a folder against its manifest, if that lists it.
+
+    Raises:
+        DamagedError: it is damaged.
+    """
+    files = _read_once(folder, kind, version, (folder / FILE).stat().st_mtime_ns)
+    if name in files:
+        _verify_file(folder, name, files[name])
+
+
+def _verify_file(
+    folder: Path, name: str, expected: Mapping[str, Any], *, is_read: bool = True
+) -> None:
+    """Check a file against its entry.
+
+    Raises:
+        DamagedError: it is damaged.
+    """
+    file = folder / name
+    if not file.is_file() or file.stat().st_size != expected["bytes"]:
+        raise DamagedError(f"{folder}: damaged: {name} is missing or cut short")
+    if is_read and atomic.checksum(file) != expected["blake2b"]:
+        raise DamagedError(f"{folder}: damaged: {name} does not match its checksum")
+
+
+@functools.lru_cache(1)
+def _read_once(folder: Path, kind: str, version: int, changed: int) -> Mapping[str, Any]:
+    """Return the files of a manifest that changed last at this time."""
+    return _files(folder, kind, version)
 
 
 def is_of(folder: Path, kind: str) -> bool:

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from foreword.disk import atomic, stored
+from foreword.disk import atomic, manifest, stored
 from foreword.errors import UserError, nearest
 from foreword.interop import check_logits, files, tensors, texts, tokens
 from foreword.interop.hf._contract import Design, Family, Table
@@ -67,6 +67,9 @@ def export(trained: TrainedModel, out: Path, family_name: str = "") -> Exported:
         if template.is_file():
             tokens.write_chat_template(template.read_text(encoding="utf-8"), partial)
         differences_by_name = _check(trained, partial, family)
+        listed = [file for file in sorted(partial.rglob("*")) if file.suffix in files.DOWNLOADED]
+        names = [file.relative_to(partial).as_posix() for file in listed]
+        manifest.write(partial, *files.EXPORT, names)
     return Exported(family, differences_by_name)
 
 

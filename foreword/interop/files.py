@@ -12,6 +12,8 @@ from foreword.interop.hf_config import FILE as CONFIG
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 ADAPTER = "adapter_config.json"
+EXPORT = ("export", 1)  # kind and version of the manifest of an exported run
+DOWNLOADED = (".json", ".safetensors", ".txt", ".model")  # what its manifest lists
 
 # Other forms of weights, by how their names end, and what to do about them.
 _PICKLE = (
@@ -32,6 +34,7 @@ KNOWN = (
     "chat_template.jinja",
     "foreword.toml",
     "generation_config.json",
+    "manifest.json",
     "merges.txt",
     "sentencepiece.bpe.model",
     "special_tokens_map.json",

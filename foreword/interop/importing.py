@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from foreword.disk import atomic
-from foreword.errors import UserError, nearest
+from foreword.disk import atomic, manifest
+from foreword.errors import DamagedError, UserError, nearest
 from foreword.interop import check_logits, files, tensors, texts, tokens
 from foreword.interop.hf._contract import Family, Table
 from foreword.interop.hf_config import FILE as CONFIG
@@ -56,6 +56,13 @@ def read(folder: Path) -> ImportedModel:
     """
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder")
+    if manifest.is_of(folder, files.EXPORT[0]):
+        try:
+            manifest.verify(folder, *files.EXPORT, ())
+        except DamagedError as error:
+            raise UserError(
+                f"{error}; export it again, or delete {manifest.FILE} if it was changed on purpose"
+            ) from error
     family = family_of(HFConfig.load(folder))
     # Read the folder and its subfolders (ELECTRA's generator), then build and fill the model.
     names = ["", *(name for name in family.subfolders if (folder / name).is_dir())]

@@ -142,6 +142,8 @@ def connected(address: str) -> Iterator[Cluster]:
         UserError: Ray is not installed, or no cluster answers.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would be sent to Ray's makers
+    if address == "local":  # no other machine can connect then, whatever the system
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     try:
         import ray
     except ImportError:

@@ -19,6 +19,7 @@ from foreword.cleaning.run import tasks_of
 from foreword.data.read_documents import read_documents
 from foreword.disk import stored
 from foreword.errors import UserError
+from tests import damage as damages
 from tests import forking
 from tests.cleaning.texts import korean, near, prose, write
 from tests.data.archives import record
@@ -58,6 +59,22 @@ def test_planted_duplicates_are_found_and_nothing_else(cleaned: Any) -> None:
     originals = {prose(seed) for seed in range(ARTICLES)}
     assert len(left) == ARTICLES + 3
     assert sum(text in originals or text in set(map(near, originals)) for text in left) == ARTICLES
+
+
+@pytest.mark.parametrize("damage", damages.ANY)
+def test_damaged_text_is_not_read_in_silence(
+    damage: str, planted: Path, cleaned: Any, tmp_path: Path
+) -> None:
+    out = damages.copied(cleaned.texts.parent, tmp_path / "out")
+    (file,) = (out / "texts").iterdir()
+    damages.damage(file, damage)
+    with pytest.raises(UserError, match=f"damaged: texts/{file.name} "):
+        texts_in(out / "texts")
+    if damage not in ("flipped", "zeros"):  # of which only reading can tell
+        with pytest.raises(
+            UserError, match=f"{file.name} is missing or cut short; delete .* again"
+        ):
+            foreword.clean(planted, out, settings=["clean.part=3000"], progress=False)
 
 
 def test_amounts_add_up_from_step_to_step(cleaned: Any) -> None:

@@ -20,7 +20,7 @@ from foreword.cli._launch import launch, status_of
 from foreword.cli._process import INTERRUPTED, PEER_ENDED
 from foreword.cli.main import run as run_cli
 from foreword.errors import PeerError, UserError
-from foreword.testing.processes import process_of
+from foreword.testing.processes import open_to_others, process_of
 from foreword.train import checkpoint, joining
 from tests import forking
 from tests.train import runs
@@ -39,6 +39,7 @@ def test_a_process_that_is_killed_as_all_save_ends_all_and_is_named(tmp_path: Pa
     command = forking.start_into(words, output)
     forking.wait_until(lambda: len(checkpoint.all_in(run)) > 1)
     forking.wait_until(lambda: any((run / "checkpoints").glob(".step-*.part/weights-*")))
+    assert not open_to_others(command.pid)
     killed, other = (process_of(rank, command.pid) for rank in (1, 0))
     os.kill(killed, signal.SIGKILL)
     assert command.wait() == 2

@@ -68,7 +68,8 @@ def test_a_run_with_only_damaged_checkpoints_is_refused(
     assert run(["resume", str(stopped)]) == 2
     error = capsys.readouterr().err.splitlines()
     assert sum(line.startswith("foreword: ") for line in error) == 1
-    assert error[-1].endswith("damaged: weights.safetensors is missing or cut short")
+    what = "damaged: weights.safetensors is missing or cut short"
+    assert error[-1].endswith(f"{what}; restore a copy of it, or make it again")
 
 
 def test_checkpoints_of_another_version_are_refused(

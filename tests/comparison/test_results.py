@@ -20,6 +20,7 @@ from foreword.comparison.results import gather
 from foreword.comparison.run import Comparison
 from foreword.comparison.tables import MarkdownTable, notes, tables
 from foreword.comparison.time_left import TimeLeft
+from foreword.errors import UserError
 from foreword.tuning.margins import margin
 from tests.comparison import grids
 
@@ -75,6 +76,12 @@ def test_scores_are_those_of_the_last_epoch(folder: Path, out: Path) -> None:
     chance_loss = results.task_interval("", task, "majority class")
     assert chance_loss is not None
     assert chance_loss.mean == pytest.approx(0.0)
+
+
+def test_a_run_that_has_lost_its_log_is_named(folder: Path, out: Path) -> None:
+    (out / "runs" / "masked-1" / "metrics.jsonl").unlink()
+    with pytest.raises(UserError, match=r"metrics\.jsonl: is missing or empty; delete .* to"):
+        gather(grids.compare(folder, out))
 
 
 def test_with_several_pretraining_seeds_the_interval_is_over_them(folder: Path, out: Path) -> None:

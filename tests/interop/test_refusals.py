@@ -18,6 +18,7 @@ from foreword.errors import UserError
 from foreword.interop import importing
 from foreword.runs.provenance import write_recipe
 from foreword.runs.trained_model import open_run, read_recipe
+from tests import damage
 
 from . import theirs
 
@@ -185,6 +186,19 @@ def test_a_truncated_file_is_refused(folder: Path) -> None:
     file.write_bytes(file.read_bytes()[:-1000])
     with pytest.raises(UserError, match="damaged or cut short"):
         importing.read(folder)
+
+
+def test_a_flipped_bit_of_an_export_is_refused(folder: Path, tmp_path: Path) -> None:
+    run, out = tmp_path / "run", tmp_path / "out"
+    assert foreword(["import", str(folder), "--out", str(run)]) == 0
+    assert foreword(["export", str(run), "--out", str(out)]) == 0
+    file = out / "model.safetensors"
+    file.write_bytes(damage.flip(file.read_bytes(), -1))
+    match = "damaged: model.safetensors does not match its checksum; export it again, or delete"
+    with pytest.raises(UserError, match=match):
+        importing.read(out)
+    (out / "manifest.json").unlink()
+    importing.read(out)
 
 
 def test_a_pickle_is_refused(folder: Path) -> None:

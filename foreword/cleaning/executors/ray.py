@@ -9,6 +9,7 @@ from typing import Any
 
 from foreword.cleaning.executors._contract import Executor, TasksFailedError
 from foreword.errors import UserError
+from foreword.process.cluster import connected
 from foreword.settings.ranges import Count, Workers
 
 
@@ -30,15 +31,12 @@ class Ray(Executor):
 
     def run(self, blocks: list[Any], tasks: int, marks: Path) -> None:
         try:
-            import ray
+            import ray  # noqa: F401
             from datatrove.executor import RayPipelineExecutor
         except ImportError as error:
             raise UserError(
                 "clean.executor.kind: ray requires ray: pip install 'ray[default]'"
             ) from error
-        if not ray.is_initialized():
-            address = os.environ.get("RAY_ADDRESS", "local")  # not whatever runs on this machine
-            ray.init(address, log_to_driver=False, logging_level="ERROR")
         executor = RayPipelineExecutor(
             blocks,
             tasks=tasks,
@@ -47,6 +45,8 @@ class Ray(Executor):
             cpus_per_task=self.cpus,
             mem_per_cpu_gb=self.memory,
         )
-        executor.run()
+        # Not whatever runs on this machine.
+        with connected(os.environ.get("RAY_ADDRESS", "local")):
+            executor.run()
         if left := executor.get_incomplete_ranks():
             raise TasksFailedError(len(left), tasks, marks)

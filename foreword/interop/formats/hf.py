@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foreword.errors import UserError
-from foreword.interop import exporting, importing
+from foreword.interop import exporting, files, importing
 from foreword.interop.formats._contract import ExchangeResult
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import kinds
@@ -69,7 +69,7 @@ def _download(name: str) -> Path:
         from huggingface_hub import snapshot_download
     except ImportError as error:
         raise UserError("--download requires: pip install 'foreword[hf]'") from error
-    patterns = ["*.json", "*.safetensors", "*.txt", "*.model"]
+    patterns = [f"*{suffix}" for suffix in files.DOWNLOADED]
     try:
         return Path(snapshot_download(name, allow_patterns=patterns))
     except Exception as error:  # of the network, of the hub, of the name
