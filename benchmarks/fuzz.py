@@ -10,7 +10,8 @@ if it refuses its input, with JSON if that was requested, without touching a fil
 without leaving a process behind. An accepted recipe trains to a finite loss, and fill, generate,
 score or neighbours reads the run. Exits with status 1 if any of this fails.
 
-Needs Linux (fork, /proc).
+Cases of faults (damage, disk, twice, killed) run each command without its fault too; what happened
+is counted, with the different refusals. Needs Linux (fork, /proc), and root to mount disks.
 """
 
 from __future__ import annotations

@@ -25,10 +25,10 @@ from foreword.cleaning.executors._contract import CODE, Executor, TasksFailedErr
 from foreword.cleaning.recipe import CleaningRecipe
 from foreword.cleaning.steps._contract import CorpusStep, DocumentStep, Step
 from foreword.data.fingerprint import digest, file_state
-from foreword.data.read_documents import find_files, reader_of
+from foreword.data.read_documents import find_files, reader_of, verify_cleaned
 from foreword.data.text_files import CLEANED, ReadCounts, ReadSettings, sum_counts
 from foreword.disk import atomic, manifest, stored
-from foreword.errors import DamagedError, UserError
+from foreword.errors import UserError
 from foreword.process.extras import require_packages
 from foreword.settings import config, kinds
 
@@ -169,10 +169,7 @@ def _finished(out: Path, fingerprint: str) -> dict[str, Any] | None:
             "another --out, or delete it"
         )
     if (out / manifest.FILE).is_file():
-        try:
-            manifest.verify(out, *CLEANED, (), is_read=False)
-        except DamagedError as error:
-            raise UserError(f"{error}; delete {out} and clean again") from error
+        verify_cleaned(out)
     shutil.rmtree(out / WORK, ignore_errors=True)  # a kill may have left it
     return report
 

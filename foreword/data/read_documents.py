@@ -14,7 +14,7 @@ from foreword.data.text_files import CLEANED, ReadCounts, ReadSettings, TextFile
 from foreword.disk import manifest
 from foreword.disk.compressed import COMPRESSIONS
 from foreword.disk.credentials import masked
-from foreword.errors import UserError
+from foreword.errors import DamagedError, UserError
 from foreword.settings import kinds
 from foreword.types import Document
 
@@ -60,7 +60,7 @@ def find_files(
             raise UserError(f"{source}: is a run, not text; name the text itself")
         files, is_named = _expand(source)
         if not is_named and (cleaned := cleaned_above(Path(source) / "part")) is not None:
-            manifest.verify(cleaned, *CLEANED, (), is_read=False)
+            verify_cleaned(cleaned)
         for file in files:
             if not file.exists():
                 counts.skip("broken link")
@@ -135,7 +135,7 @@ def read_file(path: Path, settings: ReadSettings, counts: ReadCounts) -> Iterato
         size = path.stat().st_size
         before = counts.bytes_read
         if (cleaned := cleaned_above(path)) is not None:
-            manifest.verify_file(cleaned, f"texts/{path.name}", *CLEANED)
+            verify_cleaned(cleaned, path.name)
         is_beside = isinstance(reader, Parallel)
         if is_beside and path == find_sides(path, settings)[1]:
             pass  # it is read with the other
@@ -149,6 +149,21 @@ def read_file(path: Path, settings: ReadSettings, counts: ReadCounts) -> Iterato
         # Errors of the system have a text; those of a decompressor have none.
         reason = error.strerror or f"not readable ({error}); fetch or compress it again"
         raise UserError(f"{path}: {reason}") from None
+
+
+def verify_cleaned(folder: Path, name: str = "") -> None:
+    """Check a file of cleaned text as it is read, or without a name the sizes of all.
+
+    Raises:
+        UserError: it is damaged.
+    """
+    try:
+        if name:
+            manifest.verify_file(folder, f"texts/{name}", *CLEANED)
+        else:
+            manifest.verify(folder, *CLEANED, (), is_read=False)
+    except DamagedError as error:
+        raise UserError(f"{error}; delete {folder} and clean again") from error
 
 
 def cleaned_above(file: Path) -> Path | None:
