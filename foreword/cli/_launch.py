@@ -6,12 +6,12 @@ import logging
 import os
 import signal
 import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from foreword import atomic
 from foreword.cli._finished import INTERRUPTION, say_interrupted
 from foreword.cli._process import INTERRUPTED, PEER_ENDED
 from foreword.display import lines
@@ -67,8 +67,8 @@ def launch(processes: int, run: Path) -> int:
         os.environ["OMP_NUM_THREADS"] = str(max(1, _cores() // processes))
     is_script = Path(sys.argv[0]).name == "foreword" and Path(sys.argv[0]).is_file()
     program = [sys.argv[0]] if is_script else ["-m", "foreword"]
-    with tempfile.TemporaryDirectory(prefix="foreword-") as folder:
-        interruption = Path(folder) / "interruption"
+    with atomic.temporary_folder() as folder:
+        interruption = folder / "interruption"
         os.environ[INTERRUPTION] = str(interruption)  # for the processes
         config = LaunchConfig(
             min_nodes=1,
@@ -79,7 +79,7 @@ def launch(processes: int, run: Path) -> int:
             rdzv_endpoint="localhost:0",
             local_addr="localhost",
             max_restarts=0,
-            logs_specs=DefaultLogsSpecs(log_dir=folder),
+            logs_specs=DefaultLogsSpecs(log_dir=str(folder)),
             shutdown_timeout=3600,  # after Ctrl-C, for the step and the checkpoint
         )
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from foreword import atomic
 from foreword.cli import _plan, _privacy, console
 from foreword.cli._budget_options import BudgetOptions
 from foreword.cli._model_options import Json, Quiet
@@ -121,11 +121,11 @@ def check(
         )
     personal = None
     try:
-        with progress as display, tempfile.TemporaryDirectory() as folder:
+        with progress as display, atomic.temporary_folder() as folder:
             if privacy.privacy:
                 texts, read = request.inputs.texts, request.recipe.read
                 personal = privacy.counts(texts, read, SAMPLE_BYTES, display.stage)
-            result = _check(request, Path(folder), display.stage, (rows, shown_tokens))
+            result = _check(request, folder, display.stage, (rows, shown_tokens))
     except UserError:
         if personal is not None and not json:
             _privacy.show(personal, privacy.country)  # minutes of counting, whatever else is wrong

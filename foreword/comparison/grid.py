@@ -17,7 +17,7 @@ from foreword.errors import UserError
 from foreword.kinds import Part, part
 from foreword.probes._contract import Probe
 from foreword.probes._while_training import with_absolute_paths
-from foreword.ranges import Count, CountOrZero, OpenShare, Ranged
+from foreword.ranges import Count, CountOrZero, OpenShare, Ranged, Trainings
 from foreword.runs.recipe import Recipe
 from foreword.train.budget import Budget
 from foreword.tuning.examples import LabelledTexts
@@ -129,7 +129,7 @@ class Grid(Ranged):
     data: tuple[str, ...] = ()
     heldout: tuple[str, ...] = ()
     budget: Budget | None = None
-    seeds: Count = 1
+    seeds: Trainings = 1
     set: Any = field(default_factory=dict)
     sweep: Any = field(default_factory=dict)
     sweep_share: OpenShare = 0.1

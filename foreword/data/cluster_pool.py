@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
+from foreword import atomic
 from foreword.cluster import Cluster
 from foreword.data.tokenize_documents import Cut, DocumentEncoder, Encoded
 from foreword.text.tokenizer import Tokenizer
@@ -38,8 +38,8 @@ def encode(files: Mapping[str, bytes], fingerprint: str, cut: Cut, texts: list[b
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a task has one core
     key = (fingerprint, cut)
     if key not in _encoders:
-        with tempfile.TemporaryDirectory() as folder:
+        with atomic.temporary_folder() as folder:
             for name, content in files.items():
-                (Path(folder) / name).write_bytes(content)
+                (folder / name).write_bytes(content)
             _encoders[key] = DocumentEncoder(Tokenizer.load(folder), cut)
     return _encoders[key].encode(texts)

@@ -13,6 +13,7 @@ from typing import IO, Any, Literal, cast
 
 import pyarrow as pa
 
+from foreword import atomic
 from foreword.errors import UserError
 from foreword.text import utf8
 from foreword.types import Document
@@ -161,6 +162,8 @@ class TextFile:
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
         """Open the file as a stream of decompressed bytes, without a byte order mark."""
+        if isinstance(self.path, Path):  # not a URL
+            atomic.require_no_device(self.path, atomic.FROM_A_FILE)
         with self.path.open("rb") as raw:
             codec = COMPRESSIONS.get(self.path.suffix.lower())
             stream: Any = raw

@@ -15,7 +15,7 @@ from foreword.errors import NotFiniteError, TrainingStoppedError, UserError
 from foreword.kinds import part
 from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.trained_rows import train_rows
-from foreword.ranges import Count, CountOrZero, NonNegative, Ranged, ShareBelowOne
+from foreword.ranges import Count, CountOrZero, NonNegative, Ranged, ShareBelowOne, Trainings
 from foreword.runs.trained_model import TrainedModel
 from foreword.train.budget import Budget
 from foreword.train.device import autocast, choose_precision
@@ -75,7 +75,7 @@ class TuneSettings(Ranged):
     strategy: Strategy = part("tuning/strategies", "full")
     from_scratch: bool = False
     reinit_layers: CountOrZero = 0
-    seeds: Count = 3
+    seeds: Trainings = 3
     epochs: Count = 3
     batch: Count = 16
     examples: Count | None = None

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from foreword import atomic
 from foreword.data.text_files import COMPRESSIONS
 from foreword.errors import UserError
 
@@ -63,6 +64,7 @@ def opened(path: Path) -> Iterator[Any]:
         UserError: it cannot be read, here or later.
     """
     compression = compression_of(path)
+    atomic.require_no_device(path, atomic.FROM_A_FILE)
     try:
         with path.open("rb") as file:
             if compression is None:
