@@ -7,13 +7,21 @@ import fcntl
 import os
 import subprocess
 import sys
+import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from foreword.tuning.table_files import text_lines
 
-from foreword.disk import atomic
+from foreword.data.text_files import ReadCounts, ReadSettings, TextFile
+from foreword.disk import atomic, stored
 from foreword.errors import UserError
+from foreword.settings import config
+from foreword.vectors import file as word_vectors
+from foreword.vectors.questions import read_pairs
 
 
 def names(folder: Path) -> list[str]:
@@ -203,3 +211,65 @@ def test_a_new_file_replaces_none(tmp_path: Path) -> None:
         file.write("new")
     assert path.read_text(encoding="utf-8") == "old"
     assert names(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "pipe"])
+@pytest.mark.parametrize(
+    "read",
+    [
+        atomic.read_bytes,
+        config.read_toml,
+        stored.read,
+        lambda path: next(TextFile(path, ReadSettings(), ReadCounts()).lines()),
+        lambda path: next(text_lines(path)),
+        word_vectors.read,
+        read_pairs,
+    ],
+)
+def test_what_may_never_end_is_not_read(
+    name: str, read: Callable[[Path], Any], tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="is a device, a pipe or a socket; save its content"):
+        read(tmp_path / name)
+
+
+def test_the_root_of_the_file_system_and_the_current_folder_are_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in (Path("/"), Path()):
+        with pytest.raises(UserError, match="cannot be replaced by another folder; choose"):
+            atomic.require_writable(path, is_folder=True, is_replaced=True)
+    atomic.require_writable(Path(), is_folder=True)
+    atomic.require_writable(Path("/"), is_folder=True)
+
+
+def test_a_temporary_folder_that_a_kill_left_is_swept_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    code = "import os\nwith atomic.temporary_folder() as folder: os.kill(os.getpid(), 9)"
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    subprocess.run(
+        [sys.executable, "-c", f"from foreword.disk import atomic\n{code}"], env=environment, check=False
+    )
+    (left,) = tmp_path.iterdir()
+    with atomic.temporary_folder() as young:
+        assert left.exists() and young.is_dir()
+    os.utime(left, (1, 1))
+    (tmp_path / "foreword-of-another").mkdir()  # not one of these
+    with atomic.temporary_folder() as used:
+        assert not left.exists()
+        os.utime(used.parent, (1, 1))
+        with atomic.temporary_folder():
+            assert used.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["foreword-of-another"]
+
+
+def test_nothing_is_written_through_a_link_into_a_missing_folder(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "unmounted" / "page.html")
+    for write in (lambda path: atomic.write_text(path, "x"), lambda path: fill(path, "x")):
+        with pytest.raises(UserError, match=r"link: is a link into .*unmounted, which"):
+            write(tmp_path / "link")
+    assert not (tmp_path / "unmounted").exists()

@@ -298,3 +298,15 @@ def test_a_misplaced_setting_is_pointed_to_its_part() -> None:
 def test_a_kind_known_by_another_name_is_proposed() -> None:
     with pytest.raises(UserError, match="did you mean 'rotary'"):
         load_recipe("gpt2_tiny", ["model.position=rope"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a = " + "[" * 100_000, "a" + ".a" * 20_000 + " = 1", "a = " + "{a=" * 200 + "1" + "}" * 200],
+)
+def test_deep_nesting_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "deep.toml").write_text(text)
+    with pytest.raises(UserError, match=r"deep\.toml: nested too deeply"):
+        config.read_toml(tmp_path / "deep.toml")
+    with pytest.raises(UserError, match=r"--set a.*nested too deeply"):
+        config.assign({}, ["a" + ".a" * 20_000 + "=1"])

@@ -133,3 +133,14 @@ def test_another_version_is_refused_and_a_flipped_one_is_damage(folder: Path) ->
     (folder / manifest.FILE).write_text(json.dumps(table))
     with pytest.raises(DamagedError):
         verify(folder)
+
+
+def test_deep_nesting_is_refused_however_deep(tmp_path: Path) -> None:
+    path = tmp_path / "deep.json"
+    for depth in (stored.DEEPEST, stored.DEEPEST + 1, 100_000):
+        path.write_text('{"a":' + "[" * (depth - 1) + "]" * (depth - 1) + "}")
+        if depth == stored.DEEPEST:
+            assert stored.read(path, is_foreign=True)
+        else:
+            with pytest.raises(DamagedError, match=r"deep\.json: nested too deeply"):
+                stored.read(path, is_foreign=True)

@@ -13,6 +13,7 @@ from fuzzing.values import WILD_WORDS
 SETTINGS = (
     *("model.layers=0", "train.batch=0", "objective.rate=2", "model=none", "a=b", "=", "train"),
     *("layer=0", "task.pooling=none", "tune.decay=7", "tokenizer.vocab=1", "optimizer.lr=nan"),
+    "a" + ".a" * 5_000 + "=1",
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 from pathlib import Path
@@ -55,6 +56,9 @@ def damage(target: Path, rng: random.Random) -> None:
     elif how < 0.25:
         path.unlink()
         path.symlink_to(rng.choice((path, path.parent, Path("/dev/null"), Path("nowhere"))))
+    elif how < 0.28:
+        path.unlink()
+        os.mkfifo(path)  # which a reader would wait for
     elif how < 0.3 and target.is_dir():
         shutil.copyfile(rng.choice(files), path.with_name("more"))
         path.with_name("more").replace(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import random
 import types
 import typing
@@ -21,11 +22,24 @@ WILD: tuple[Any, ...] = (
     *(0.0, -0.5, 1.5, 1e-320, 1e20, 1e308, -1e308, float("inf"), float("-inf"), float("nan")),
     *("", " ", "nope", "x" * 5_000, "\u0000", "../..", "naïve \U0001f600", "1", "true", "None"),
     *(True, False, [], [[]], [1, 2], ["a", 1], {}, {"kind": "nope"}, {"kind": 3}, {"a": {"b": 1}}),
+    json.loads("[" * 200 + "]" * 200),
 )
 WILD_WORDS = (
     *("", " ", "-", "--", "-1", "0", "1", "3", "1e3", "1e99", "nan", "inf", "-inf", "0.5", "NaN"),
     *("x" * 5_000, "naïve \U0001f600", "\udcff\udcfe", "a=b", "model.layers=2", "a.b", "[MASK]"),
-    *("99999999999999999999", "nowhere/at/all", ".", "/dev/null", "*", "~", "%s", "{}", "\n", "\t"),
+    *(
+        "99999999999999999999",
+        "nowhere/at/all",
+        ".",
+        "/",
+        "/dev/null",
+        "*",
+        "~",
+        "%s",
+        "{}",
+        "\n",
+        "\t",
+    ),
     *("/proc/x", f"{__file__}/x"),
 )
 

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +14,7 @@ import typer
 
 from foreword.cli._finished import INTERRUPTION, say_interrupted
 from foreword.cli._process import INTERRUPTED, PEER_ENDED
+from foreword.disk import atomic
 from foreword.errors import UserError
 from foreword.formatting import byte_size
 from foreword.settings.ranges import Count
@@ -82,8 +82,8 @@ def launch(processes: int, run: Path) -> int:
         multi_tenant=True,  # the launcher's store is the same then
         master_listen_fd=listener.detach(),
     )
-    with tempfile.TemporaryDirectory(prefix="foreword-") as folder:
-        interruption = Path(folder) / "interruption"
+    with atomic.temporary_folder() as folder:
+        interruption = folder / "interruption"
         os.environ[INTERRUPTION] = str(interruption)  # for the processes
         config = LaunchConfig(
             min_nodes=1,
@@ -94,7 +94,7 @@ def launch(processes: int, run: Path) -> int:
             rdzv_endpoint=f"{LOOPBACK}:{port}",
             rdzv_configs={"rank": 0},
             max_restarts=0,
-            logs_specs=DefaultLogsSpecs(log_dir=folder),
+            logs_specs=DefaultLogsSpecs(log_dir=str(folder)),
             shutdown_timeout=3600,  # after Ctrl-C, for the step and the checkpoint
         )
         try:

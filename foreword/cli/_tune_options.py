@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from foreword.cli._options import Options
-from foreword.settings.ranges import Count, LearningRate, Share, Temperature
+from foreword.settings.ranges import Count, LearningRate, Share, Temperature, Trainings
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class FineTuningOptions(Options):
         ),
     ] = False
     seeds: Annotated[
-        Count, typer.Option(help="Number of seeds; scores are their mean and deviation.")
+        Trainings, typer.Option(help="Number of seeds; scores are their mean and deviation.")
     ] = 3
     epochs: Annotated[Count, typer.Option(help="Number of epochs.")] = 3
     batch: Annotated[Count, typer.Option(help="Examples per step.")] = 16

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from foreword.cli._sources import (
     shares_read,
     show_sources,
 )
+from foreword.disk import atomic
 from foreword.settings.ranges import Count, CountOrZero
 
 if TYPE_CHECKING:
@@ -127,11 +127,11 @@ def check(
         return
     personal = None
     try:
-        with progress as display, tempfile.TemporaryDirectory() as folder:
+        with progress as display, atomic.temporary_folder() as folder:
             if privacy.privacy:
                 texts, read = request.inputs.texts, request.recipe.read
                 personal = privacy.counts(texts, read, SAMPLE_BYTES, display.stage)
-            result = _check(request, Path(folder), display.stage, (rows, shown_tokens))
+            result = _check(request, folder, display.stage, (rows, shown_tokens))
     except UserError:
         if personal is not None and not json:
             _privacy.show(personal, privacy.country)  # minutes of counting, whatever else is wrong

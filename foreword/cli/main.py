@@ -223,8 +223,9 @@ def run(words: list[str], *, is_debug: bool = False) -> int:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EBADF, errno.EIO):
             return _fail(f"the output cannot be written: {error.strerror}", 2, is_debug=is_debug)
         if is_out_of_memory(error):
-            text = f"out of memory: a smaller model or batch may fit ({error})"
-            return _fail(text, 2, is_debug=is_debug)
+            fitting = "less text" if isinstance(error, MemoryError) else "a smaller model or batch"
+            detail = f" ({error})" if str(error) else ""
+            return _fail(f"out of memory: {fitting} may fit{detail}", 2, is_debug=is_debug)
         if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # pathlib's
             return _fail(f"{error}: a link leads to itself", 2, is_debug=is_debug)
         text = f"internal error: {type(error).__name__}: {error}; --debug shows where"

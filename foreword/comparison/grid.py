@@ -19,7 +19,7 @@ from foreword.process.cluster import Resources
 from foreword.runs.recipe import Recipe
 from foreword.settings import config, kinds
 from foreword.settings.kinds import Part, part
-from foreword.settings.ranges import Count, CountOrZero, OpenShare, Ranged
+from foreword.settings.ranges import Count, CountOrZero, OpenShare, Ranged, Trainings
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tables.read import read_table
@@ -131,7 +131,7 @@ class Grid(Ranged):
     data: tuple[str, ...] = ()
     heldout: tuple[str, ...] = ()
     budget: Budget | None = None
-    seeds: Count = 1
+    seeds: Trainings = 1
     set: Any = field(default_factory=dict)
     sweep: Any = field(default_factory=dict)
     sweep_share: OpenShare = 0.1

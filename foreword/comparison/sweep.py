@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
+from foreword.settings.ranges import MOST_TRAININGS
+
 SEED = 0  # of trials; the seeds of pretraining are 1, 2, ...
 FEWEST_ON_AN_EDGE = 3  # of two values, the best is always at an edge
 # Parts of a recipe that change neither the text nor what its loss counts.
@@ -92,6 +94,10 @@ def settings_of(table: Any) -> dict[str, Sequence[Any]]:
             raise ValueError(f"sweep.{name}: is the same for all runs of a sweep")
         if len({repr(value) for value in values}) < max(2, len(values)):
             raise ValueError(f"sweep.{name}: expected two or more different values, got {values!r}")
+    if (count := math.prod(map(len, settings.values()))) > MOST_TRAININGS:
+        raise ValueError(
+            f"sweep: {count:,} combinations of values; at most {MOST_TRAININGS:,} are trained"
+        )
     return settings
 
 

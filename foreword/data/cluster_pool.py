@@ -7,13 +7,13 @@ runs a task again where a machine dies.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
 from foreword.data.tokenize_documents import Cut, DocumentEncoder, Encoded
+from foreword.disk import atomic
 from foreword.process.cluster import Cluster
 from foreword.text.tokenizer import Tokenizer
 
@@ -42,8 +42,8 @@ def encode(files: Mapping[str, bytes], fingerprint: str, cut: Cut, texts: list[b
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a task has one core
     key = (fingerprint, cut)
     if key not in _encoders:
-        with tempfile.TemporaryDirectory() as folder:
+        with atomic.temporary_folder() as folder:
             for name, content in files.items():
-                (Path(folder) / name).write_bytes(content)
+                (folder / name).write_bytes(content)
             _encoders[key] = DocumentEncoder(Tokenizer.load(folder), cut)
     return _encoders[key].encode(texts)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
+from foreword.disk import atomic
 from foreword.disk.compressed import decompressed
 from foreword.errors import UserError
 from foreword.text import utf8
@@ -134,6 +135,8 @@ class TextFile:
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
         """Open the file as a stream of decompressed bytes, without a byte order mark."""
+        if isinstance(self.path, Path):  # not a URL
+            atomic.require_no_device(self.path, atomic.FROM_A_FILE)
         with self.path.open("rb") as raw:
             stream: Any = decompressed(raw, self.path)
             if stream.peek(3)[:3] == _BOM:

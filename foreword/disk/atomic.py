@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -21,8 +22,11 @@ from foreword.errors import UserError
 
 LOCK = ".lock"  # in a folder that one process at a time may write to
 OTHER_OUT = "choose another --out"
+FROM_A_FILE = "save its content as a file first"
 MOVE_AWAY = "move it away"  # of what is in the way of a result that belongs in a run
 MOMENT = 1.0  # seconds that another process may hold a lock that only looks at the folder
+TEMPORARY = "foreword-"  # the prefix of temporary folders
+YOUNG = 60.0  # seconds in which a temporary folder may not be locked yet
 PATIENCE = 3.0  # seconds that a removal under way may take
 
 # Errors of systems and file systems that cannot flush a folder's names to the disk.
@@ -72,7 +76,7 @@ def writing(path: Path, mode: Literal["w", "wb"] = "w", *, is_new: bool = False)
         UserError: the disk is full, the folder cannot be written, another process or thread writes
             this file, or it exists and must be new.
     """
-    _require_no_device(path)
+    require_no_device(path)
     path = _resolve_link(path)
     part = path.with_name(f".{path.name}.part")
     encoding, newline = ("utf-8", "\n") if mode == "w" else (None, None)
@@ -145,7 +149,7 @@ def folder(path: Path) -> Iterator[Path]:
     Raises:
         UserError: the disk is full or the folder cannot be written.
     """
-    _require_no_device(path)
+    require_no_device(path)
     path = _resolve_link(path)
     part, old = part_of(path), path.with_name(f".{path.name}.old")
     with user_errors(path):
@@ -193,6 +197,17 @@ def _empty(folder: Path) -> None:
             leftover.unlink(missing_ok=True)
 
 
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a file that a user names, which must end.
+
+    Raises:
+        OSError: it cannot be read.
+        UserError: it is a device, a pipe or a socket.
+    """
+    require_no_device(path, FROM_A_FILE)
+    return path.read_bytes()
+
+
 def require_writable(
     path: Path, *, is_folder: bool, is_replaced: bool = False, remedy: str = OTHER_OUT
 ) -> None:
@@ -210,13 +225,16 @@ def require_writable(
     Raises:
         UserError: something else exists there, or the system refuses to write.
     """
-    _require_no_device(path, remedy)
+    require_no_device(path, remedy)
     path = _resolve_link(path, remedy)
     with user_errors(path):
         if path.exists() and path.is_dir() != is_folder:
             kind = "file" if is_folder else "folder"
             raise UserError(f"{path}: is a {kind}; {remedy}")
-        above = next(one for one in path.absolute().parents if one.exists())
+        if not path.name and is_replaced:
+            raise UserError(f"{path}: cannot be replaced by another folder; {remedy}")
+        full = path.absolute()
+        above = next(one for one in (full.parent, *full.parents) if one.exists())
         if not above.is_dir():
             raise UserError(f"{path}: {above} is a file; {remedy}")
         is_inside = path.is_dir() and not is_replaced
@@ -246,8 +264,8 @@ def _make_and_remove(trial: Path) -> None:
                 one.rmdir()
 
 
-def _require_no_device(path: Path, remedy: str = OTHER_OUT) -> None:
-    """Check that `path` is not a device, a pipe or a socket, which writing would replace.
+def require_no_device(path: Path, remedy: str = OTHER_OUT) -> None:
+    """Check that `path` is not a device, a pipe or a socket: reading may not end, nor writing last.
 
     Raises:
         UserError: it is one.
@@ -260,7 +278,7 @@ def _resolve_link(path: Path, remedy: str = OTHER_OUT) -> Path:
     """Return the target of a link, so that the target is replaced and the link stays.
 
     Raises:
-        UserError: it leads to itself.
+        UserError: it leads to itself, or into a folder that does not exist.
     """
     if not path.is_symlink():
         return path
@@ -270,6 +288,8 @@ def _resolve_link(path: Path, remedy: str = OTHER_OUT) -> Path:
         target = path
     if target.is_symlink():
         raise UserError(f"{path}: is a link that leads to itself; {remedy}")
+    if not target.parent.is_dir():
+        raise UserError(f"{path}: is a link into {target.parent}, which does not exist; {remedy}")
     return target
 
 
@@ -310,7 +330,7 @@ def locked(path: Path, *, wait: bool = False, owned: Sequence[str] = ()) -> Iter
     Raises:
         UserError: another process has locked it, or the folder cannot be written.
     """
-    _require_no_device(path)
+    require_no_device(path)
     with user_errors(path):
         _make_folder(path)
         lock = (path / LOCK).open("w")
@@ -326,6 +346,20 @@ def locked(path: Path, *, wait: bool = False, owned: Sequence[str] = ()) -> Iter
                     )
                 time.sleep(0.02)
             yield
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Make a temporary folder, and remove it at the end; after a kill, the next call does."""
+    for left in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*"):
+        with suppress(OSError, UserError):  # another user's, or one that is in use
+            if (left / LOCK).exists() and time.time() - left.stat().st_mtime > YOUNG:
+                with locked(left):
+                    shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY) as made, locked(Path(made)):
+        folder = Path(made) / "content"
+        folder.mkdir()
+        yield folder
 
 
 class _Lock:
@@ -432,5 +466,6 @@ def user_errors(path: Path) -> Iterator[None]:
 
 def checksum(path: Path) -> str:
     """Return the BLAKE2b hash of a file's bytes, in hex."""
+    require_no_device(path, FROM_A_FILE)
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()

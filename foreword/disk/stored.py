@@ -17,6 +17,7 @@ from foreword.disk.credentials import masked_values
 from foreword.errors import DamagedError
 
 CHECKSUM = "checksum"  # the key of the BLAKE2b hash of all other keys
+DEEPEST = 100  # levels of tables and lists; what walks over them may call itself for each
 _LARGEST = 1 << 63
 
 
@@ -78,7 +79,7 @@ def read(path: Path, *, is_foreign: bool = False) -> dict[str, Any]:
     """Return the object of a file; its checksum, if it has one, stays in it.
 
     A file without a checksum was written by an older Foreword or by hand: its numbers must be
-    finite and of at most 64 bits.
+    finite and of at most 64 bits. A key that occurs twice is damage, but not where it is foreign.
 
     Args:
         path: the file.
@@ -104,8 +105,8 @@ def read(path: Path, *, is_foreign: bool = False) -> dict[str, Any]:
     # Parse the file.
     try:
         table = json.loads(
-            path.read_text(encoding="utf-8"),
-            object_pairs_hook=_without_duplicates,
+            atomic.read_bytes(path).decode(),
+            object_pairs_hook=dict if is_foreign else _without_duplicates,
             parse_float=number,
             parse_int=whole_number,
             parse_constant=number,
@@ -113,10 +114,12 @@ def read(path: Path, *, is_foreign: bool = False) -> dict[str, Any]:
     except OSError as error:
         raise DamagedError(f"{path}: cannot be read: {error.strerror}") from error
     except RecursionError as error:
-        raise DamagedError(f"{path}: damaged: nested too deeply") from error
+        raise DamagedError(f"{path}: nested too deeply") from error
     except ValueError as error:
         what = "not valid JSON" if is_foreign else "damaged: not the JSON that was written"
         raise DamagedError(f"{path}: {what}") from error
+    if is_too_deep(table):
+        raise DamagedError(f"{path}: nested too deeply")
     if not isinstance(table, dict):
         raise DamagedError(f"{path}: damaged: not a JSON object")
     # Verify its checksum, or its numbers if it has none.
@@ -129,6 +132,15 @@ def read(path: Path, *, is_foreign: bool = False) -> dict[str, Any]:
             f'purpose, delete "{CHECKSUM}" from it'
         )
     return table
+
+
+def is_too_deep(value: Any) -> bool:
+    """Return whether tables and lists lie more than `DEEPEST` levels within each other."""
+    level = [value]
+    for _ in range(DEEPEST):
+        tables = [one for one in level if isinstance(one, Mapping | list)]
+        level = [x for one in tables for x in (one.values() if isinstance(one, Mapping) else one)]
+    return any(isinstance(one, Mapping | list) for one in level)
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

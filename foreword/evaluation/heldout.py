@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from pathlib import Path
 from foreword.data.prepared_text import PreparedText, data_warnings
 from foreword.data.shards import Shards
 from foreword.data.write_shards import PrepareSettings, prepare
+from foreword.disk import atomic
 from foreword.errors import UserError
 from foreword.evaluation import baselines, entropy
 from foreword.evaluation.baselines import Baseline
@@ -216,11 +216,11 @@ def shards_of_texts(
     Raises:
         UserError: they cannot be read.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with atomic.temporary_folder() as folder:
         settings = PrepareSettings(heldout=0.0)
         read = prompted.recipe.read
         progress = stage("cutting text into tokens")
-        prepared = prepare(texts, prompted.tokenizer, Path(folder), settings, read, progress)
+        prepared = prepare(texts, prompted.tokenizer, folder, settings, read, progress)
         warnings = data_warnings(
             prepared.manifest["read"]["counts"], prepared.counts["train"].unknown
         )

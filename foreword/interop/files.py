@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from foreword.disk import stored
 from foreword.errors import UserError
 from foreword.interop.hf_config import FILE as CONFIG
 
@@ -75,12 +75,13 @@ def _indexed(folder: Path) -> dict[str, set[str]]:
     index = folder / INDEX
     if not index.is_file():
         raise _without_weights(folder)
+    table = stored.read(index, is_foreign=True)
     try:
-        file_of: dict[str, str] = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        file_of: dict[str, str] = table["weight_map"]
         files: dict[str, set[str]] = {}
         for name, file in file_of.items():
             files.setdefault(Path(file).name, set()).add(name)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{index}: cannot be read: {error!r}") from error
     return files
 

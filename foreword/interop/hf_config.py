@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from foreword.disk import stored
 from foreword.errors import UserError
 
 FILE = "config.json"
@@ -117,14 +117,9 @@ class HFConfig:
             UserError: it is missing, broken, or requires custom code.
         """
         file = folder / name
-        try:
-            keys: dict[str, Any] = dict(json.loads(file.read_text(encoding="utf-8")))
-        except OSError as error:
-            raise UserError(
-                f"{folder}: holds no {name}, so it is not a Hugging Face model folder"
-            ) from error
-        except (ValueError, TypeError) as error:
-            raise UserError(f"{file}: cannot be read: {error}") from error
+        if not file.is_file():
+            raise UserError(f"{folder}: holds no {name}, so it is not a Hugging Face model folder")
+        keys = stored.read(file, is_foreign=True)
         if "auto_map" in keys:
             raise UserError(
                 f"{file}: auto_map: the model requires custom code, which is not supported"

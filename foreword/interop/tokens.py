@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foreword.disk import manifest, stored
+from foreword.disk import atomic, manifest, stored
 from foreword.errors import UserError
 from foreword.interop.hf._contract import Family
 from foreword.text.special import ROLES
@@ -42,9 +41,9 @@ def read(folder: Path, family: Family, size: int) -> Tokenizer:
         UserError: there is none, it is broken, or has more tokens than the embedding has rows.
     """
     if not (folder / FILE).is_file():
-        with tempfile.TemporaryDirectory() as made:
-            _convert(folder, Path(made))
-            return read(Path(made), family, size)
+        with atomic.temporary_folder() as made:
+            _convert(folder, made)
+            return read(made, family, size)
     roles = {**family.roles, **_roles(folder / SPECIAL_TOKENS_MAP)}
     tokenizer = Tokenizer.load(folder, roles, size)
     if tokenizer.vocab.size > size:
@@ -59,11 +58,8 @@ def _roles(file: Path) -> dict[str, str]:
     """Return special tokens by role, from a file that older folders have."""
     if not file.is_file():
         return {}
-    try:
-        table = json.loads(file.read_text(encoding="utf-8"))
-        tokens = {role: table[role] for role in ROLES if table.get(role)}
-    except (ValueError, TypeError, AttributeError) as error:
-        raise UserError(f"{file}: cannot be read: {error}") from error
+    table = stored.read(file, is_foreign=True)
+    tokens = {role: table[role] for role in ROLES if table.get(role)}
     return {r: t["content"] if isinstance(t, dict) else str(t) for r, t in tokens.items()}
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from foreword.disk import atomic
 from foreword.errors import UserError
 from foreword.probes._suite import CLOSENESS
 from foreword.types import Array
@@ -37,7 +38,7 @@ def read_canaries(file: str) -> list[Canary]:
     """
     path = Path(file).expanduser()
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = atomic.read_bytes(path).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"probe.canaries: {file}: cannot be read: {error}") from error
     texts = [line.strip() for line in lines if line.strip()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from foreword.errors import UserError, nearest
 from foreword.evaluation.states import WordInText
+from foreword.settings import config
 
 DATA = Path(__file__).parent / "data"
 MARKED = re.compile(r"\[([^\[\]]+)\]")
@@ -53,11 +53,7 @@ def read_words(name: str) -> list[AmbiguousWord]:
                 f"probe.words: no list '{name}', neither a .toml file nor shipped"
                 f"{nearest(name, shipped_lists())}"
             )
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UserError(f"{path}: cannot be read: {error}") from error
-    entries = table.get("words")
+    entries = config.read_toml(path).get("words")
     if not isinstance(entries, list) or not entries:
         raise UserError(f"{path}: no [[words]] in it")
     return [_word(entry, f"{path}: word {n}") for n, entry in enumerate(entries, 1)]

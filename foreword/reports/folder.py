@@ -104,7 +104,7 @@ def read(run: str | Path) -> RunFolder:
     try:
         recipe_text = (run / "recipe.toml").read_text(encoding="utf-8")
         recipe = tomllib.loads(recipe_text)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{run / 'recipe.toml'}: cannot be read: {error}") from error
     unread: list[str] = []
     provenance = _object(run / "run.json", unread) or {}

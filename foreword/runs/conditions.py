@@ -102,12 +102,14 @@ def _with_supported_vocab(result: Dial, texts: Sequence[str], read: ReadSettings
     if _is_certain(sample, trainer.vocab):
         return result
     try:
-        trainer.train(sample)
+        fitting = trainer.train(sample).vocab.size
     except VocabSizeError as error:
-        bound = "most" if error.fitting < trainer.vocab else "least"
-        reason = f"the {bound} that this text supports"
-        return dial(replace(result.conditions, vocab=error.fitting, vocab_reason=reason))
-    return result
+        fitting = error.fitting
+    if fitting == trainer.vocab:
+        return result
+    bound = "most" if fitting < trainer.vocab else "least"
+    reason = f"the {bound} that this text supports"
+    return dial(replace(result.conditions, vocab=fitting, vocab_reason=reason))
 
 
 def _is_certain(texts: Sequence[str], vocab: int) -> bool:

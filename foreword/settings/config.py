@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
+from foreword.disk import atomic, stored
 from foreword.disk.credentials import masked_values
 from foreword.errors import UserError, nearest
 from foreword.settings import kinds
@@ -121,15 +122,7 @@ def _layers(
     """Return a file and those that it extends, in order, each with its own table."""
     if path.resolve() in seen:
         raise UserError(f"{path}: extends itself")
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        where = f"byte {error.start:,} (0x{error.object[error.start]:02x}) is not UTF-8"
-        raise UserError(f"{path}: cannot be read: {where}; save it as UTF-8") from error
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:  # or a number of thousands of digits
-        raise UserError(f"{path}: not valid TOML: {error}") from error
+    table = read_toml(path)
     parent = table.pop("extends", None)
     if parent is None:
         return [(path, table)]
@@ -138,6 +131,29 @@ def _layers(
     sibling = path.parent / parent
     below = sibling if sibling.is_file() else find(parent)
     return [(path, table), *_layers(below, find, (*seen, path.resolve()))]
+
+
+def read_toml(path: Path) -> Table:
+    """Return the table of a TOML file.
+
+    Raises:
+        UserError: it cannot be read, is not TOML, or nested too deeply.
+    """
+    atomic.require_no_device(path, atomic.FROM_A_FILE)
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        where = f"byte {error.start:,} (0x{error.object[error.start]:02x}) is not UTF-8"
+        raise UserError(f"{path}: cannot be read: {where}; save it as UTF-8") from error
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    except RecursionError:
+        raise UserError(f"{path}: nested too deeply") from None
+    except ValueError as error:  # or a number of thousands of digits
+        raise UserError(f"{path}: not valid TOML: {error}") from error
+    if stored.is_too_deep(table):
+        raise UserError(f"{path}: nested too deeply")
+    return table
 
 
 def _merge_layers(layers: Sequence[tuple[Path, Table]]) -> Table:
@@ -221,9 +237,11 @@ def assign(table: Mapping[str, Any], assignments: Iterable[str]) -> Table:
             raise UserError(
                 f"--set {assignment}: items are numbered from 0, as in key[0].name=value"
             )
+        if len(names) > stored.DEEPEST:
+            raise UserError(f"--set {key:.40}...: nested too deeply")
         try:
             value = tomllib.loads(f"value = {text.strip()}")["value"]
-        except ValueError:  # not TOML, or a number of thousands of digits
+        except (ValueError, RecursionError):  # not TOML, or a number of thousands of digits
             value = text.strip()
         for name in reversed(names):
             value = {name: value}

@@ -26,10 +26,12 @@ from annotated_types import Interval
 from foreword.errors import RangeError
 
 LARGEST = 2**31  # the most of anything that is counted one by one
+MOST_TRAININGS = 10_000  # of one network, from seeds or with values of settings, in one command
 
 # Whole numbers.
 Count = Annotated[int, Interval(ge=1, le=LARGEST)]
 CountOrZero = Annotated[int, Interval(ge=0, le=LARGEST)]
+Trainings = Annotated[int, Interval(ge=1, le=MOST_TRAININGS)]
 Total = Annotated[int, Interval(ge=1, le=2**53)]  # of a whole text: its tokens, its bytes
 Seed = Annotated[int, Interval(ge=0, le=2**32 - 1)]
 PrefixLength = Annotated[int, Interval(ge=1, le=4096)]  # keys that an attention learns

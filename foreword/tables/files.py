@@ -10,6 +10,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
+from foreword.disk import atomic
 from foreword.disk.compressed import COMPRESSIONS, compression_of, decompressed
 from foreword.errors import UserError
 from foreword.tables.columns import LONGEST, too_long
@@ -57,6 +58,7 @@ def opened(path: Path) -> Iterator[Any]:
         UserError: it cannot be read, here or later.
     """
     compression = compression_of(path)
+    atomic.require_no_device(path, atomic.FROM_A_FILE)
     try:
         with path.open("rb") as file:
             yield decompressed(file, path)

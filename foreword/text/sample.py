@@ -5,7 +5,8 @@ below a threshold, which sinks whenever the sample exceeds its bytes. So each pi
 probability wherever it stands, and the same stream gives the same sample.
 
 Training takes memory for each different word, and some text has little else: text without spaces,
-lists of keys. So the threshold sinks further until their bytes are bounded too.
+lists of keys. So the threshold sinks further until their bytes are bounded too. And merging takes
+time for the length of a word at each merge, so a sample says whether some are to be cut before.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from foreword.types import Array
 _PIECE = 1 << 20  # characters; a whole book must not be all of the sample, nor be lost
 _BLOCK = 1 << 15  # characters; the engine takes a hundred times as much of each thread's text
 _WORDS = 1 << 24  # bytes of different words; training takes about 130 times as much
+LONGEST = 1000  # characters of a word; longer ones, of text without spaces, are cut to be merged
 
 _BETWEEN = re.compile(rf"(?<=[\w{words.MARKS}])(?<!_)[ ](?=[^\W_])")
 
@@ -44,6 +46,7 @@ class TrainingSample:
         characters_left_out: different characters that were too rare for the vocabulary.
         share_left_out: their share of the sample's characters.
         is_cut_by_words: whether the sample is smaller than allowed, for its different words.
+        has_long_words: whether words longer than `LONGEST` are cut, where training merges.
     """
 
     documents_seen: int
@@ -53,11 +56,13 @@ class TrainingSample:
     characters_left_out: int = 0
     share_left_out: float = 0.0
     is_cut_by_words: bool = False
+    has_long_words: bool = False
 
     def __str__(self) -> str:
         """Return a summary: `60 of 60 documents, 0.3 of 0.3 MB`."""
         unit, name = (1e6, "MB") if self.bytes_seen >= 1e5 else (1e3, "kB")
         cut = f"; no more, as training has memory for {_WORDS / 1e6:.0f} MB of different words"
+        long = f"; words longer than {LONGEST:,} characters were cut in training"
         left_out = (
             f"; {self.characters_left_out:,} rare characters ({self.share_left_out:.2g} of the "
             "text) are [UNK]"
@@ -66,6 +71,7 @@ class TrainingSample:
             f"{self.documents_kept:,} of {self.documents_seen:,} documents, "
             f"{self.bytes_kept / unit:,.1f} of {self.bytes_seen / unit:,.1f} {name}"
             f"{cut if self.is_cut_by_words else ''}"
+            f"{long if self.has_long_words else ''}"
             f"{left_out if self.characters_left_out else ''}"
         )
 
@@ -125,13 +131,16 @@ class Sample:
         return count_characters(piece.decode() for piece in self.pieces)
 
 
-def draw_sample(texts: Iterable[str], limit_bytes: int, *, has_words: bool = True) -> Sample:
+def draw_sample(
+    texts: Iterable[str], limit_bytes: int, *, has_words: bool = True, merges: bool = False
+) -> Sample:
     """Draw a sample of at most `limit_bytes` from the whole of `texts`, read once.
 
     Args:
         texts: the documents.
         limit_bytes: the most bytes.
         has_words: whether training takes memory for different words, which are then bounded too.
+        merges: whether training merges the characters of words, so that long ones are cut.
 
     Raises:
         UserError: there is no text, or a text is not valid Unicode.
@@ -165,6 +174,7 @@ def draw_sample(texts: Iterable[str], limit_bytes: int, *, has_words: bool = Tru
         seen,
         sum(map(len, pieces)),
         is_cut_by_words=len(entries) < len(sampled),
+        has_long_words=merges and any(_has_long_word(p.decode()) for p in pieces),
     )
     return Sample(pieces, counts)
 
@@ -183,6 +193,18 @@ def _within_words(sampled: list[_Entry]) -> list[_Entry]:
             return lowest_first[:number]
         words |= new
     return lowest_first
+
+
+def _has_long_word(text: str) -> bool:
+    """Return whether more than `LONGEST` characters are without whitespace, or nothing else."""
+    at = 0
+    while at + LONGEST < len(text):
+        window = text[at : at + LONGEST + 1]
+        last = window.rsplit(None, 1)[-1:]
+        if not last or len(last[0]) > LONGEST:
+            return True
+        at += len(window) - len(last[0])
+    return False
 
 
 def count_characters(texts: Iterable[str]) -> Array:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import math
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -26,6 +29,10 @@ from foreword.types import Array, Vocab
 KIND, VERSION = "tokenizer", 1  # of the folder, in its manifest
 FILE = "tokenizer.json"
 CONFIG = "tokenizer_config.json"
+MOST = 1 << 24  # tokens of a vocabulary
+GROWTH = 256  # the most characters that normalising, or decoding, may make of one
+# Text that meets what is wrong only when a file is used: each character of the first plane.
+PROBE = "".join(chr(c) for c in range(0x20, 0x10000) if not 0xD800 <= c < 0xE000)
 CHAT_TEMPLATE = "chat_template.jinja"  # beside them, of a model tuned on conversations
 
 
@@ -62,6 +69,8 @@ class Tokenizer:
         self.sample = sample
         tokens = max(self._ids.values()) + 1
         self._size = max(tokens, size or 0)
+        if self._size > MOST:
+            raise UserError(f"the tokenizer numbers its tokens to {self._size:,}, beyond {MOST:,}")
         self._is_padded = self._size > tokens
 
     # -- text and ids ------------------------------------------------------------------------------
@@ -286,8 +295,10 @@ class Tokenizer:
             raise UserError(f"{path}: there is no {FILE}; 'foreword tokenizer train' makes one")
         if file.name == FILE and manifest.is_of(file.parent, KIND):
             manifest.verify(file.parent, KIND, VERSION, (CONFIG, FILE))
-        with _broken(file):
+        with _broken(file), _silent():
             engine = Engine.from_str(file.read_text(encoding="utf-8"))
+            _require_bounded(engine)
+            engine.encode(PROBE, add_special_tokens=False)
         config: dict[str, Any] = {}
         if (config_file := file.with_name(CONFIG)).is_file():
             config = stored.read(config_file, is_foreign=True)
@@ -357,14 +368,50 @@ def _content(token: Any) -> str | None:
     return text
 
 
+def _require_bounded(engine: Engine) -> None:
+    """Check that no short text becomes one that fills the memory.
+
+    Raises:
+        ValueError: replacements make more than `GROWTH` characters of one.
+    """
+    for part in (engine.normalizer, engine.decoder):
+        if part is not None and (growth := _growth(json.loads(part.__getstate__()))) > GROWTH:
+            raise ValueError(f"its replacements make up to {growth:,} characters of one")
+
+
+def _growth(part: Any) -> int:
+    """Return the most characters that the replacements of a part of the engine make of one."""
+    steps = part.get("normalizers") or part.get("decoders") or ()
+    made = [part.get("content") or ""]
+    if charsmap := part.get("precompiled_charsmap"):  # a trie, with its size before it, and texts
+        data = base64.b64decode(charsmap)
+        made += data[4 + int.from_bytes(data[:4], "little") :].split(b"\0")
+    return math.prod(map(_growth, steps)) * max(1, *map(len, made))
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Keep off the screen what native code writes before it raises an error."""
+    saved, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(null, 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(null)
+
+
 @contextmanager
 def _broken(file: Path) -> Iterator[None]:
     """Turn errors of reading `file` (the engine raises bare `Exception`) into one line."""
     try:
         yield
-    except UserError:
+    except (UserError, MemoryError):
         raise
-    except Exception as error:
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         reason = str(error).partition("\n")[0]
         raise UserError(f"{file}: not a tokenizer that can be read: {reason}") from error
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, is_dataclass
 from typing import Annotated, Any
 
 from annotated_types import Interval
-from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Engine
 
 from foreword.errors import UserError, VocabSizeError
@@ -16,7 +16,7 @@ from foreword.formatting import byte_size
 from foreword.settings import kinds
 from foreword.settings.ranges import LARGEST
 from foreword.text import special
-from foreword.text.sample import TrainingSample
+from foreword.text.sample import LONGEST, TrainingSample
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers._contract import unheard
 
@@ -81,6 +81,10 @@ def learn(
     The engine's own code handles no signals for minutes. So it runs in a daemon thread, which is
     abandoned when this one is interrupted; see `foreword.cli._process.leave`.
     """
+    whole = engine.pre_tokenizer
+    if sample.has_long_words:  # each merge would copy them; what is encoded is never cut
+        cut = pre_tokenizers.Split(Regex(rf"[\s\S]{{{LONGEST}}}"), "isolated")
+        engine.pre_tokenizer = pre_tokenizers.Sequence([whole, cut])
     total = byte_size(sample.bytes_kept)
     is_abandoned, failed = threading.Event(), list[BaseException]()
 
@@ -111,6 +115,7 @@ def learn(
         raise
     if failed:
         raise failed[0]
+    engine.pre_tokenizer = whole
 
 
 def finish(engine: Engine, settings: Any, sample: TrainingSample | None) -> Tokenizer:
@@ -127,10 +132,7 @@ def finish(engine: Engine, settings: Any, sample: TrainingSample | None) -> Toke
 
 
 def describe(tokenizer: Tokenizer) -> str:
-    """Summarise the training text, and a vocabulary smaller than requested; "" if unknown.
-
-    Vocabularies of words and characters are smaller if the text has fewer.
-    """
+    """Summarise the training text, and a vocabulary smaller than requested; "" if unknown."""
     if tokenizer.sample is None:
         return ""
     requested, size = tokenizer.kind.get("vocab", 0), tokenizer.vocab.size
@@ -139,11 +141,13 @@ def describe(tokenizer: Tokenizer) -> str:
         if size < requested
         else ""
     )
-    return f"{tokenizer.sample}{fewer}{_mostly_characters(tokenizer)}"
+    return f"{tokenizer.sample}{fewer or _mostly_characters(tokenizer)}"
 
 
 def _mostly_characters(tokenizer: Tokenizer) -> str:
     """Return a remark on a vocabulary with little room for anything but single characters."""
+    if tokenizer.kind.get("kind") == "bpe":
+        return _idle_bytes(tokenizer.pieces[len(special.ALL) :])
     if "coverage" not in tokenizer.kind:
         return ""
     size, prefix = tokenizer.vocab.size, tokenizer.kind.get("kind") == "wordpiece"
@@ -157,23 +161,29 @@ def _mostly_characters(tokenizer: Tokenizer) -> str:
     )
 
 
+def _idle_bytes(pieces: list[str]) -> str:
+    """Return a remark on the rows of bytes that a text of few symbols never has."""
+    merged = set("".join(piece for piece in pieces if len(piece) > 1))
+    idle = sum(len(piece) == 1 and piece not in merged for piece in pieces)
+    if 3 * idle < len(pieces):
+        return ""
+    return (
+        f"; {idle:,} of its tokens are bytes that no longer piece has, and may never occur; "
+        "tokenizer.kind=char has a row for each symbol of the text alone"
+    )
+
+
 def require_vocab(tokenizer: Tokenizer, vocab: int) -> Tokenizer:
-    """Check that the vocabulary has exactly the requested size.
+    """Check that the vocabulary is not larger than requested; of little text it is smaller.
 
     Raises:
-        VocabSizeError: the text supports fewer tokens, or has too many characters.
+        VocabSizeError: the text has too many characters.
     """
     size = tokenizer.vocab.size
     if size > vocab:
         raise VocabSizeError(
             f"tokenizer.vocab: {vocab:,} is too small for this text, whose single characters and "
             f"the special tokens are {size:,}; use tokenizer.vocab={size} or more",
-            size,
-        )
-    if size < vocab:
-        raise VocabSizeError(
-            f"tokenizer.vocab: {vocab:,} requested, but this text supports only {size:,}; "
-            f"use tokenizer.vocab={size} or give more text",
             size,
         )
     return tokenizer

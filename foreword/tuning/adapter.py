@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,8 +50,8 @@ def export(tuned: Path, base: Path, out: Path, family: str = "") -> Change:
     """
     atomic.require_new_folder(out)
     rank = _rank_of(tuned)
-    with tempfile.TemporaryDirectory() as temporary:
-        tuned_out, base_out = Path(temporary) / "tuned", Path(temporary) / "base"
+    with atomic.temporary_folder() as temporary:
+        tuned_out, base_out = temporary / "tuned", temporary / "base"
         trained = open_run(base, "cpu")
         exporting.export(trained, base_out, family)
         if is_run(tuned):

@@ -16,7 +16,14 @@ from foreword.nn.trained_rows import train_rows
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import kinds
 from foreword.settings.kinds import part
-from foreword.settings.ranges import Count, CountOrZero, NonNegative, Ranged, ShareBelowOne
+from foreword.settings.ranges import (
+    Count,
+    CountOrZero,
+    NonNegative,
+    Ranged,
+    ShareBelowOne,
+    Trainings,
+)
 from foreword.train.budget import Budget
 from foreword.train.device import autocast, choose_precision
 from foreword.train.loop import Loop, StepOptions
@@ -75,7 +82,7 @@ class TuneSettings(Ranged):
     strategy: Strategy = part("tuning/strategies", "full")
     from_scratch: bool = False
     reinit_layers: CountOrZero = 0
-    seeds: Count = 3
+    seeds: Trainings = 3
     epochs: Count = 3
     batch: Count = 16
     examples: Count | None = None

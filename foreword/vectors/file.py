@@ -53,16 +53,20 @@ def read(path: Path) -> tuple[list[str], Array]:
         UserError: it is missing, cut short, or in another format; the message says where.
     """
     try:
-        data = path.read_bytes()
+        data = atomic.read_bytes(path)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     head, _, body = data.partition(b"\n")
     try:
         count, width = (int(cell) for cell in head.split())
+        if count < 1 or width < 1:
+            raise ValueError
     except ValueError:
         raise UserError(
             f"{path}:1: expected the number of words and the size of vectors, got {_quoted(head)}"
         ) from None
+    if count * width > len(body):  # a number takes a byte at least
+        raise UserError(f"{path}: too short for {count:,} words of {width:,} numbers; is it cut?")
     words, vectors = (_read_text if _is_text(body, width) else _read_binary)(
         path, body, count, width
     )

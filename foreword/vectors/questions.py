@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from foreword.disk import atomic
 from foreword.errors import UserError
 
 DATA = Path(__file__).parent / "data"
@@ -89,7 +90,7 @@ def read_pairs(path: str | Path | None) -> list[RatedPair]:
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the lines with their numbers, without empty lines and comments."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = atomic.read_bytes(path).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise UserError(f"{path}: cannot be read: {reason}") from error

@@ -74,6 +74,7 @@ def test_other_data_drops_the_held_out_text_of_the_grid(folder: Path) -> None:
         ({"cells": [MASKED, MASKED]}, "cells: two are called 'masked'; give each a label"),
         ({"cells": [{**MASKED, "set": "x"}]}, "cells[0].set: expected a table"),
         ({"seeds": 0}, "seeds: must be a whole number from 1"),
+        ({"seeds": 1_000_000_000}, "seeds: must be a whole number from 1 to 10,000"),
         ({"budget": {"unit": "flop", "amount": 1}}, "budget.unit: 'flop' is not a choice"),
         ({"budget": {"unit": "flops", "amount": -1}}, "budget.amount: must be a number above 0"),
         ({"budget": None}, "budget: required, one for all cells: --flops"),
@@ -94,8 +95,8 @@ def test_other_data_drops_the_held_out_text_of_the_grid(folder: Path) -> None:
         ),
         ({"tasks": [TASK, TASK]}, "tasks: two are called 'Reviews'; give each a name"),
         (
-            {"set": {"tokenizer": {"kind": "bpe", "vocab": 9000}}},
-            "cell 'masked': tokenizer.vocab: 9,000 requested",
+            {"set": {"tokenizer": {"kind": "unigram", "vocab": 109}}},
+            "cell 'masked': tokenizer.vocab: 109 is too small",
         ),
     ],
 )

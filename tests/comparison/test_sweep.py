@@ -287,6 +287,10 @@ def test_the_best_value_at_an_edge_is_noted(folder: Path, swept: Path) -> None:
         ({"sweep": {"optimizer": {"lr": 1e-3}}}, "sweep.optimizer.lr: expected a list of values"),
         ({"sweep": {"optimizer": {"lr": [1e-3]}}}, "sweep.optimizer.lr: expected two or more"),
         ({"sweep": [1]}, "sweep: expected a table of settings"),
+        (
+            {"sweep": {"model": {f"set_{n}": [1, 2] for n in range(30)}}},
+            "sweep: 1,073,741,824 combinations of values; at most 10,000 are trained",
+        ),
         ({"sweep_share": 1}, "sweep_share: must be a number above 0 and below 1"),
         ({"sweep_rounds": 2, "sweep_share": 0.6}, "sweep_rounds: round 2 would train for 1.2 of"),
         (

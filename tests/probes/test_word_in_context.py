@@ -149,7 +149,7 @@ def test_the_plot_offsets_equal_lines_and_shows_a_model_without_layers_as_a_leve
             "[[words]]\nword = 'a'\n[words.senses]\nx = ['[a]', 'a']\ny = ['[a]', '[a]']",
             "one \\[a\\] in it, got 'a'",
         ),
-        ("[[words]", "cannot be read"),
+        ("[[words]", "not valid TOML"),
     ],
 )
 def test_a_malformed_list_is_refused(text: str, message: str, tmp_path: Path) -> None:

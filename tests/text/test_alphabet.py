@@ -13,6 +13,7 @@ from foreword.errors import UserError
 from foreword.text import special, training
 from foreword.text.special import UNK
 from foreword.text.tokenizers._contract import TokenizerKind
+from foreword.text.tokenizers.bpe import BPE
 from foreword.text.tokenizers.unigram import Unigram
 from foreword.text.tokenizers.wordpiece import WordPiece
 
@@ -85,3 +86,11 @@ def test_chinese_without_spaces_gets_room_for_more_than_characters() -> None:
     assert int(proposed[1]) >= 2 * 500
     tokenizer = Unigram(vocab=int(proposed[1])).train(texts)
     assert len(tokenizer.encode(texts[0])) < 0.8 * len(texts[0])
+
+
+def test_a_vocabulary_of_bytes_that_never_occur_is_remarked_on(korean: list[str]) -> None:
+    letters = random.Random(1).choices("ACGT", k=20_000)
+    dna = ["".join(letters[at : at + 200]) for at in range(0, len(letters), 200)]
+    message = training.describe(BPE(vocab=512).train(dna))
+    assert "252 of its tokens are bytes that no longer piece has" in message
+    assert "bytes" not in training.describe(BPE(vocab=1500).train(korean))

@@ -118,3 +118,21 @@ def test_no_text_to_sample_is_refused() -> None:
     for texts in ([], ["", ""]):
         with pytest.raises(UserError, match="no text"):
             draw_sample(texts, 100)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_long"),
+    [
+        ("漢字仮名" * 251, True),
+        (f"a {'b' * 1001} c", True),
+        ("a" + " " * 2001 + "b", True),
+        ("\u200d" * 1001, True),
+        (f"{'b' * 999}\n" * 9, False),
+        (("語" * 990 + "  ") * 9 + "語" * 1000, False),
+        ("a" + " " * 900 + "b", False),
+    ],
+)
+def test_long_words_are_found_and_said(text: str, is_long: bool) -> None:
+    counts = draw_sample([text], 10**6, merges=True).counts
+    assert counts.has_long_words == is_long == ("longer than 1,000" in str(counts))
+    assert not draw_sample([text], 10**6).counts.has_long_words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -197,13 +198,30 @@ def test_a_tokenizer_records_how_much_text_it_was_trained_on(tokenizer: Tokenize
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
-def test_too_large_a_vocabulary_is_refused(kind: str) -> None:
-    """And the size that the message names is one that works."""
+def test_a_text_with_fewer_pieces_gives_them_all(kind: str) -> None:
     load = kinds.load("text/tokenizers", kind)
-    with pytest.raises(UserError, match=r"30,000 requested, but this text supports only") as error:
-        load(vocab=30_000).train(CORPUS)
-    size = int(str(error.value).partition("tokenizer.vocab=")[2].split()[0])
-    assert load(vocab=size).train(CORPUS).vocab.size == size
+    tokenizer = load(vocab=30_000).train(CORPUS)
+    size = tokenizer.vocab.size
+    assert f"; a vocabulary of 30,000 requested, the text has {size:,}" in training.describe(
+        tokenizer
+    )
+    assert load(vocab=size).train(CORPUS).to_str() == tokenizer.to_str()
+
+
+@pytest.mark.parametrize("kind", ["bpe", "wordpiece", "unigram"])
+def test_words_without_end_are_cut_to_be_merged_but_encoded_whole(kind: str) -> None:
+    """Each merge copies a word, so one of a million letters would take hours."""
+    settings = kinds.load("text/tokenizers", kind)(**SETTINGS[kind])
+    endless = "ab" * 5_000
+    tokenizer = settings.train([*CORPUS, endless])
+    assert max(map(len, tokenizer.pieces)) <= 1_000
+    text = endless[:100] if kind == "wordpiece" else endless  # its longer words are [UNK]
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    # Words that are not long are not cut.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("foreword.text.sample._has_long_word", lambda text: True)
+        cut = settings.train(CORPUS).to_str()
+    assert settings.train(CORPUS).to_str() == cut
 
 
 @pytest.mark.parametrize("kind", ["word", "char"])
@@ -343,6 +361,41 @@ def test_missing_and_broken_files_are_named(tmp_path, trained, name, content, me
     with pytest.raises(UserError, match=message) as error:
         Tokenizer.load(tmp_path)
     assert "\n" not in str(error.value)
+
+
+def _charsmap(text: bytes) -> dict[str, str]:
+    """Return a normaliser whose table has an empty trie and this text."""
+    data = (4).to_bytes(4, "little") + bytes(4) + text
+    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(data).decode()}
+
+
+REPLACED = {"type": "Replace", "pattern": {"String": "a"}, "content": "aaaaaaaaaa"}
+WORDS = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"normalizer": {"type": "Sequence", "normalizers": [REPLACED] * 9}}, "1,000,000,000 char"),
+        ({"decoder": {"type": "Sequence", "decoders": [REPLACED] * 3}}, "1,000 characters of one"),
+        ({"normalizer": _charsmap(b"a" * 257 + b"\0")}, "257 characters of one"),
+        ({"normalizer": _charsmap(b"") | {"precompiled_charsmap": "AAAA"}}, "Cannot parse"),
+        ({"normalizer": _charsmap(b"") | {"precompiled_charsmap": "BAAAAAf///8="}}, "out of bound"),
+        ({"model": WORDS | {"unk_token": "b"}}, r"Missing \[UNK\] token"),
+        ({"model": WORDS | {"vocab": {"a": 1 << 31}}}, "numbers its tokens to 2,147,483,649"),
+    ],
+)
+def test_a_tokenizer_that_fails_or_fills_memory_when_used_is_refused_when_read(
+    parts: dict[str, object], message: str, tmp_path, capfd
+) -> None:
+    state = json.loads(Engine(models.WordLevel({"a": 0}, unk_token="a")).to_str())
+    (tmp_path / "tokenizer.json").write_text(json.dumps(state | parts))
+    with pytest.raises(UserError, match=message):
+        Tokenizer.load(tmp_path)
+    assert capfd.readouterr().err == ""  # no panic of the native code
+    harmless = {"normalizer": {"type": "Sequence", "normalizers": [REPLACED] * 2}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(state | harmless))
+    assert Tokenizer.load(tmp_path).encode("ab").tolist() == [0]
 
 
 def test_an_unwritable_folder_is_refused(tmp_path, trained) -> None:

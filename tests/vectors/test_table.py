@@ -127,5 +127,9 @@ def test_malformed_and_missing_files_are_refused(tmp_path: Path) -> None:
     path.write_text("2 3\na 1 2 3\nb 1 x 3\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"vectors:3: expected a word and 3 numbers, got 'b 1 x 3'"):
         file.read(path)
+    for head in ("-1 -1", "0 3", "3 0", f"1 {10**9}", f"{10**12} 3", f"{10**5} {10**5}"):
+        path.write_text(f"{head}\na 1 2 3\n", encoding="utf-8")
+        with pytest.raises(UserError, match=r":1: expected the number|too short for .* numbers"):
+            file.read(path)
     with pytest.raises(UserError, match="cannot be read"):
         file.read(tmp_path / "none")

@@ -98,7 +98,7 @@ def _texts(file: Path) -> Iterator[str]:
                 yield text
     except OSError as error:
         raise UserError(f"{file}: {error.strerror or error}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{file}: not JSON ({error})") from None
 
 

@@ -33,5 +33,5 @@ class TokenizerKind(Ranged, ABC):
             note: receives progress messages.
 
         Raises:
-            UserError: there is no text, or too little for `vocab`.
+            UserError: there is no text, or `vocab` has no room for its characters.
         """

@@ -23,7 +23,7 @@ class BPE(TokenizerKind):
     The 256 bytes are in the vocabulary, so nothing is unknown and decoding is exact.
 
     Attributes:
-        vocab: size of the vocabulary, special tokens included.
+        vocab: size of the vocabulary, special tokens included; less if the text has fewer pieces.
         min_count: how often a pair must occur to be merged.
         sample_bytes: the most text to learn from, in bytes.
 
@@ -38,9 +38,9 @@ class BPE(TokenizerKind):
         """Learn the merges from `texts`, read once.
 
         Raises:
-            UserError: there is no text, or too little for `vocab`.
+            UserError: there is no text.
         """
-        sample = draw_sample(texts, self.sample_bytes)
+        sample = draw_sample(texts, self.sample_bytes, merges=True)
         engine = training.assemble(
             models.BPE(),
             None,

@@ -31,7 +31,7 @@ class Unigram(TokenizerKind):
     *Differs from SentencePiece:* `[` and `<` end a piece, so no text can become a special token.
 
     Attributes:
-        vocab: size of the vocabulary, special tokens included.
+        vocab: size of the vocabulary, special tokens included; less if the text has fewer pieces.
         coverage: share of the text that the characters of the vocabulary make up, the most frequent
             first; the rest are [UNK]. A lower one saves room where there are many characters.
         sample_bytes: the most text to learn from, in bytes. The trainer's memory grows with
@@ -48,9 +48,9 @@ class Unigram(TokenizerKind):
         """Learn the pieces and their probabilities from `texts`, read once.
 
         Raises:
-            UserError: there is no text, or too little for `vocab`.
+            UserError: there is no text, or `vocab` has no room for its characters.
         """
-        sample = draw_sample(texts, self.sample_bytes)
+        sample = draw_sample(texts, self.sample_bytes, merges=True)
         engine = training.assemble(
             models.Unigram(),
             normalizers.Sequence(

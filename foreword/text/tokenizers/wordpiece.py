@@ -33,7 +33,7 @@ class WordPiece(TokenizerKind):
     composed letters stay whole where BERT's lower-casing takes them apart.
 
     Attributes:
-        vocab: size of the vocabulary, special tokens included.
+        vocab: size of the vocabulary, special tokens included; less if the text has fewer pieces.
         lowercase: whether to lower-case, and drop accents with it.
         min_count: how often a pair must occur to become a piece.
         coverage: share of the text that the characters of the vocabulary make up, the most frequent
@@ -51,9 +51,9 @@ class WordPiece(TokenizerKind):
         """Learn the vocabulary from `texts`, read once.
 
         Raises:
-            UserError: there is no text, or too little for `vocab`.
+            UserError: there is no text, or `vocab` has no room for its characters.
         """
-        sample = draw_sample(texts, self.sample_bytes)
+        sample = draw_sample(texts, self.sample_bytes, merges=True)
         alphabet = Alphabet(sample, self.coverage, self._engine({}), marks_inner=True)
         alphabet.require_room(self.vocab)
         # The trainer numbers the `##` letters in no fixed order, and the numbers decide between
