@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foreword.tuning.table_files import text_lines
 
 from foreword.data.text_files import ReadCounts, ReadSettings, TextFile
 from foreword.disk import atomic, stored
 from foreword.errors import UserError
 from foreword.settings import config
+from foreword.tables.files import text_lines
 from foreword.vectors import file as word_vectors
 from foreword.vectors.questions import read_pairs
 
@@ -252,7 +252,9 @@ def test_a_temporary_folder_that_a_kill_left_is_swept_by_the_next(
     code = "import os\nwith atomic.temporary_folder() as folder: os.kill(os.getpid(), 9)"
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     subprocess.run(
-        [sys.executable, "-c", f"from foreword.disk import atomic\n{code}"], env=environment, check=False
+        [sys.executable, "-c", f"from foreword.disk import atomic\n{code}"],
+        env=environment,
+        check=False,
     )
     (left,) = tmp_path.iterdir()
     with atomic.temporary_folder() as young:

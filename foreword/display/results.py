@@ -59,7 +59,7 @@ class Heading(Text):
 
 
 @dataclass(frozen=True)
-class Tokens:
+class TokenRow:
     """The pieces of a text, side by side.
 
     Attributes:
@@ -71,7 +71,7 @@ class Tokens:
     pieces: Sequence[str]
 
 
-Part = ResultTable | Facts | Definitions | Tokens | Text | str
+Part = ResultTable | Facts | Definitions | TokenRow | Text | str
 
 
 class Result:
@@ -92,7 +92,7 @@ class Result:
         for part in self.tables():
             if isinstance(part, ResultTable):
                 shown += ["", *_grid(part)]
-            elif isinstance(part, Tokens):
+            elif isinstance(part, TokenRow):
                 shown.append(f"  {part.label}  {' '.join(part.pieces)}")
             elif isinstance(part, dict):
                 facts = _facts(part)
@@ -115,7 +115,7 @@ class Result:
                 )
                 title = f"<caption>{html.escape(part.title)}</caption>" if part.title else ""
                 page += f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-            elif isinstance(part, Tokens):
+            elif isinstance(part, TokenRow):
                 page += f"<p>{html.escape(part.label)}: {html.escape(' '.join(part.pieces))}</p>"
             elif isinstance(part, dict):
                 rows = "".join(
@@ -162,14 +162,14 @@ def show(result: Result, *, as_json: bool = False) -> None:
     if as_json:
         sys.stdout.write(stored.to_json(result.data(), indent=1) + "\n")
     for part in result.tables():
-        if as_json and (isinstance(part, ResultTable | Tokens | dict | Text)):
+        if as_json and (isinstance(part, ResultTable | TokenRow | dict | Text)):
             continue
         if isinstance(part, ResultTable):
             rows = [[row.get(column) for column in part.columns] for row in part.rows]
             tables.table(part.title, part.columns, rows)
         elif isinstance(part, Facts):
             tables.facts({name: value for name, value in part.items() if value is not None})
-        elif isinstance(part, Tokens):
+        elif isinstance(part, TokenRow):
             tables.tokens(part.label, part.pieces)
         elif isinstance(part, Definitions):
             tables.definitions(part)

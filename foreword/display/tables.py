@@ -14,7 +14,7 @@ from rich.text import Text
 from foreword.formatting import cell, column_groups, key_columns
 
 # Texts may hold `[b]` or `:smile:`.
-out = Console(highlight=False, soft_wrap=True, emoji=False)
+out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 LONGEST, BORDER = 24, 3  # characters of a cell kept on one line; characters of a column's border
 COLOURS = ("black on bright_cyan", "black on bright_yellow", "black on bright_green")
 NARROW = 60  # a window of fewer characters shows a table that does not fit as a list

@@ -54,7 +54,6 @@ def test_a_plan_is_shown_and_is_data(capsys: pytest.CaptureFixture[str]) -> None
         (["--gpus", "4", "--privacy"], "--privacy: cannot be combined"),
         (["--gpus", "4", "--epochs", "2"], "give --tokens"),
         (["--price", "3"], "--price: requires --gpus or --gpu"),
-        ([], "--data"),
     ],
 )
 def test_what_makes_no_plan_is_refused(

@@ -52,12 +52,13 @@ def sections(cls: Any) -> Iterator[Any]:
     for f in fields(cls):
         hint = hints_of(cls)[f.name]
         for inner in (hint, *get_args(hint)):
-            if is_dataclass(inner) and "part" not in f.metadata:
+            if isinstance(inner, type) and is_dataclass(inner) and "part" not in f.metadata:
                 yield from sections(inner)
 
 
 def every_class() -> list[Any]:
-    every = [kinds.load(folder, name) for folder in kinds.folders() for name in kinds.names(folder)]
+    folders = [folder for folder in kinds.folders() if not folder.startswith("verbs")]
+    every = [kinds.load(folder, name) for folder in folders for name in kinds.names(folder)]
     every += [Recipe, TuneSettings, Grid, GridTask, Budget, Sampling, Beams]
     classes = {c: None for cls in every if is_dataclass(cls) for c in sections(cls)}
     return list(classes)

@@ -98,7 +98,7 @@ def cleaning_page(folder: Path, hostile: str) -> str:
         ],
     }
     read = size | {"empty_documents": 1, "replaced_bytes": 1, "skipped": {hostile: 2}}
-    report = {"description": hostile, "sources": [hostile], "read": read, "kept": size}
+    report = {"description": hostile, "sources": [hostile], "read": read, "kept": size, "signs": {}}
     cleaning.write_page(report | {"steps": [step]}, folder)
     return folder.read_text(encoding="utf-8")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.display.results import Facts, Output, Part, Tokens
+from foreword.display.results import Facts, Output, Part, TokenRow
 from foreword.verbs._contract import ARGUMENT, PathName
 from foreword.verbs.tokenizer._contract import TokenizerVerb, facts_of, shown_facts, some_pieces
 
@@ -31,13 +31,13 @@ class Show(TokenizerVerb):
 
         tokenizer = Tokenizer.load(Path(self.folder))
         facts, pieces = facts_of(tokenizer), some_pieces(tokenizer)
-        parts: list[Part] = [shown_facts(tokenizer, facts), Tokens("some pieces", pieces)]
+        parts: list[Part] = [shown_facts(tokenizer, facts), TokenRow("some pieces", pieces)]
         if self.text is None:
             return Output(parts, facts | {"pieces": pieces})
         split = _split(tokenizer, self.text)
         ids = " ".join(map(str, split["ids"]))
         parts += [
-            Tokens("the text", split["tokens"]),
+            TokenRow("the text", split["tokens"]),
             Facts({"ids": ids, "decoded": split["decoded"]}),
             Facts({"tokens": len(split["ids"]), "bytes per token": split["bytes_per_token"]}),
         ]
