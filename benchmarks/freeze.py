@@ -105,7 +105,7 @@ def write_texts(draws: random.Random) -> None:
     paragraphs = [" ".join(lines[n : n + 8]) for n in range(0, len(lines), 8)]
     Path("text.txt").write_text("\n\n".join(paragraphs))
     Path("pairs").mkdir()
-    for language, texts in (("en", lines), ("fr", [line[::-1] for line in lines])):
+    for language, texts in (("en", lines), ("de", [line[::-1] for line in lines])):
         Path(f"pairs/train.{language}").write_text("\n".join(texts) + "\n")
     Path("line.txt").write_text(lines[0] + "\n")
     for name in ("train", "dev"):
