@@ -360,7 +360,7 @@ class Comparison:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes out of the folder, and write the grid into it."""
-        with atomic.locked(self.out, owned=(GRID_FILE,)):
+        with atomic.locked(self.out):
             atomic.write_text(self.out / GRID_FILE, config.dumps(config.to_table(self.grid)))
             yield
 

@@ -13,7 +13,8 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TextIO, overload
@@ -27,7 +28,6 @@ MOVE_AWAY = "move it away"  # of what is in the way of a result that belongs in 
 MOMENT = 1.0  # seconds that another process may hold a lock that only looks at the folder
 TEMPORARY = "foreword-"  # the prefix of temporary folders
 YOUNG = 60.0  # seconds in which a temporary folder may not be locked yet
-PATIENCE = 3.0  # seconds that a removal under way may take
 
 # Errors of systems and file systems that cannot flush a folder's names to the disk.
 _NO_SYNC = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.EISDIR)
@@ -316,7 +316,7 @@ def _sync(path: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path, *, wait: bool = False, owned: Sequence[str] = ()) -> Iterator[None]:
+def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
     """Make a folder and lock it against other writers until the block or the process ends.
 
     Readers take no lock. On a file system without locks it has no effect.
@@ -324,8 +324,6 @@ def locked(path: Path, *, wait: bool = False, owned: Sequence[str] = ()) -> Iter
     Args:
         path: the folder.
         wait: whether to wait until another process has unlocked it.
-        owned: names of files in it that are deleted only with the folder. Once they and the lock
-            are gone, what this process has written since is removed too.
 
     Raises:
         UserError: another process has locked it, or the folder cannot be written.
@@ -334,18 +332,15 @@ def locked(path: Path, *, wait: bool = False, owned: Sequence[str] = ()) -> Iter
     with user_errors(path):
         _make_folder(path)
         lock = (path / LOCK).open("w")
-    with lock:
-        inode = _inode_of(os.fstat(lock.fileno()))
-        owned = [name for name in owned if (path / name).exists()]
-        with guarded(path, _Lock(inode, owned) if owned else None):
-            end = time.monotonic() + MOMENT
-            while not _try_lock(lock.fileno(), wait=wait):
-                if time.monotonic() > end:
-                    raise UserError(
-                        f"{path}: another process is writing here; wait until it ends, or stop it"
-                    )
-                time.sleep(0.02)
-            yield
+    with lock, guarded(path):
+        end = time.monotonic() + MOMENT
+        while not _try_lock(lock.fileno(), wait=wait):
+            if time.monotonic() > end:
+                raise UserError(
+                    f"{path}: another process is writing here; wait until it ends, or stop it"
+                )
+            time.sleep(0.02)
+        yield
 
 
 @contextmanager
@@ -362,64 +357,17 @@ def temporary_folder() -> Iterator[Path]:
         yield folder
 
 
-class _Lock:
-    """The lock of a folder, and files that stay with it.
-
-    Args:
-        inode: the lock's inode.
-        owned: the names of the files.
-    """
-
-    def __init__(self, inode: tuple[int, int], owned: Sequence[str]) -> None:
-        self._inode, self._owned, self._patience = inode, owned, PATIENCE
-
-    def is_gone(self, folder: Path) -> bool:
-        """Return whether nothing that belongs to this process is left in a folder.
-
-        If only some is gone, a removal that is under way gets time to end.
-        """
-        while True:
-            lock = _inode(folder / LOCK)
-            if lock not in (None, self._inode):
-                return True
-            exist = [(folder / name).exists() for name in self._owned]
-            if lock is None and not any(exist):
-                return True
-            if all(exist) or self._patience <= 0:
-                return False
-            time.sleep(0.05)
-            self._patience -= 0.05
-
-
 @contextmanager
-def guarded(folder: Path, lock: _Lock | None = None) -> Iterator[None]:
-    """Keep a folder that the user removes from being recreated in part.
-
-    Within the block, every write of this module into the folder checks that it is still the folder
-    of the beginning.
-
-    Args:
-        folder: the folder, which exists.
-        lock: this process's lock of it. A removal that finds the folder not empty, because this
-            process was just writing, still deletes the lock; the rest is removed at the end.
-    """
-    key, before = folder.absolute(), _guarded.get(folder.absolute())
-    _guarded[key] = (_inode_of(folder.stat()), lock)
+def guarded(folder: Path) -> Iterator[None]:
+    """Keep a folder that the user removes within the block from being made again by a write."""
+    _guarded[folder.absolute()] += 1
     try:
         yield
     finally:
-        inode, _ = _guarded[key]
-        is_left = lock is not None and lock.is_gone(folder) and not (folder / LOCK).exists()
-        if is_left and _inode(folder) == inode:
-            shutil.rmtree(folder, ignore_errors=True)
-        if before is None:
-            _guarded.pop(key, None)
-        else:
-            _guarded[key] = before
+        _guarded[folder.absolute()] -= 1
 
 
-# Folders that must not be made again: their inodes, and this process's locks of them, if any.
-_guarded: dict[Path, tuple[tuple[int, int], _Lock | None]] = {}
+_guarded: Counter[Path] = Counter()  # folders that must not be made again
 
 
 def require_not_removed(path: Path) -> None:
@@ -429,10 +377,7 @@ def require_not_removed(path: Path) -> None:
         UserError: one was.
     """
     for above in (path.absolute(), *path.absolute().parents):
-        if (guard := _guarded.get(above)) is None:
-            continue
-        inode, lock = guard
-        if _inode(above) != inode or (lock is not None and lock.is_gone(above)):
+        if _guarded[above] and not above.is_dir():
             raise UserError(f"{above}: was removed while it was written to")
 
 

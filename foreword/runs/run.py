@@ -43,7 +43,6 @@ from foreword.runs.hooks import (
 from foreword.runs.not_finite import non_finite_error
 from foreword.runs.offline import offline_epochs, train_offline
 from foreword.runs.provenance import (
-    FILE,
     RECIPE,
     make_provenance,
     note_data,
@@ -291,7 +290,7 @@ def train_run(
     """
     read_recipe(run)  # raises if it is not a run
     require_run(run)
-    lock = atomic.locked(run, owned=(FILE, RECIPE)) if processes.is_first() else nullcontext()
+    lock = atomic.locked(run) if processes.is_first() else nullcontext()
     with (
         lock,
         naming_text_in_errors(run, read_state(run).get("texts", [])),

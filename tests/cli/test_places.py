@@ -6,7 +6,6 @@ import errno
 import os
 import resource
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -250,43 +249,10 @@ def test_a_run_removed_while_it_trains_is_not_recreated(made: Path, tmp_path: Pa
         assert not one.exists()
 
 
-def test_files_left_by_a_removal_are_removed(made: Path, tmp_path: Path) -> None:
-    """`rm -rf` gives up on a folder into which a checkpoint was just written."""
-
-    def remove() -> None:
-        shutil.rmtree(one / "checkpoints")
-        for path in one.iterdir():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        (one / "checkpoints" / "step-00000099").mkdir(parents=True)
-
-    for step in (4, 12):  # within the training, and at its end
-        one = runs.begin(runs.recipe(checkpoints=12), made / "text", tmp_path / "run")
-        with pytest.raises(UserError, match="run: was removed while it was written to"):
-            runs.train_run(one, runs.Quiet(step, remove))
-        assert not one.exists()
-
-
-def test_a_removal_in_progress_is_waited_for(made: Path, tmp_path: Path) -> None:
-    def remove_the_others() -> None:
-        for name in ("run.json", atomic.LOCK):
-            (one / name).unlink()
-
-    def remove() -> None:
-        (one / "recipe.toml").unlink()
-        later.start()
-
-    one = runs.begin(runs.recipe(checkpoints=12), made / "text", tmp_path / "run")
-    later = threading.Timer(0.2, remove_the_others)
-    with pytest.raises(UserError, match="run: was removed while it was written to"):
-        runs.train_run(one, runs.Quiet(4, remove))
-    assert not one.exists()
-
-
 @pytest.mark.parametrize("name", ["recipe.toml", "run.json"])
 def test_a_run_that_loses_a_file_stops_at_the_next_checkpoint(
-    name: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, made: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(atomic, "PATIENCE", 0.0)
     one = runs.begin(runs.recipe(checkpoints=12), made / "text", tmp_path / "run")
     with pytest.raises(UserError, match=f"{name}: was removed while the run trained"):
         runs.train_run(one, runs.Quiet(4, lambda: (one / name).rename(tmp_path / "kept")))
@@ -303,7 +269,6 @@ def test_a_run_that_loses_its_recipe_is_not_done_and_keeps_its_weights(
         for name in ("recipe.toml", log.FILE):
             (tmp_path / "out" / name).unlink()
 
-    monkeypatch.setattr(atomic, "PATIENCE", 0.0)
     monkeypatch.setattr(hooks.SaveCheckpoints, "end", lose)
     words = [*words_of("pretrain", here, tmp_path / "out"), "--set", "tokenizer.kind=word"]
     line = fails(words, capsys)

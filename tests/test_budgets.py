@@ -1,0 +1,96 @@
+"""Each room of the package has a budget; raising one is a commit that names what it buys."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import grimp
+import pytest
+
+from foreword.settings import kinds
+
+PROJECT = tomllib.loads((kinds.ROOT.parent / "pyproject.toml").read_text(encoding="utf-8"))
+BUDGETS: dict[str, dict[str, int]] = PROJECT["tool"]["foreword"]["budgets"]
+SPARE = 1.03  # a budget that is not used up is lowered
+MOST_PARAMETERS = 7  # of a function outside of the rooms of verbs
+SURFACE = ("verbs", "api", "cli")
+MANY = PROJECT["tool"]["foreword"]["many_parameters"]
+
+
+def rooms() -> list[str]:
+    return sorted(path.parent.name for path in kinds.ROOT.glob("*/__init__.py"))
+
+
+def files_of(room: str) -> list[Path]:
+    return sorted((kinds.ROOT / room).rglob("*.py"))
+
+
+def measured(room: str) -> dict[str, int]:
+    """Lines, files, public functions and classes, and modules that the room imports in the end."""
+    texts = [file.read_text(encoding="utf-8") for file in files_of(room)]
+    names = [
+        node.name
+        for text in texts
+        for node in ast.parse(text).body
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_")
+    ]
+    graph = grimp.build_graph("foreword", exclude_type_checking_imports=True)
+    reached = graph.find_upstream_modules(f"foreword.{room}", as_package=True)
+    return {
+        "lines": sum(text.count("\n") for text in texts),
+        "files": len(texts),
+        "names": len(names),
+        "reaches": len(reached),
+    }
+
+
+def test_every_room_has_a_budget() -> None:
+    assert sorted(BUDGETS) == rooms()
+
+
+@pytest.mark.parametrize("room", sorted(BUDGETS))
+def test_a_room_keeps_its_budget(room: str) -> None:
+    size, budget = measured(room), BUDGETS[room]
+    over = {what: n for what, n in size.items() if n > budget[what]}
+    assert not over, f"{room} is over its budget: {over}, at most {budget}"
+    assert budget["lines"] <= SPARE * size["lines"] + 20, f"{room}: lower its budget to {size}"
+
+
+def test_functions_have_few_parameters() -> None:
+    """Those that have more are named in pyproject.toml: no other may join them."""
+    many = set()
+    for file in sorted(kinds.ROOT.rglob("*.py")):
+        name = file.relative_to(kinds.ROOT).as_posix()
+        if name.split("/")[0] in SURFACE:
+            continue
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and parameters(node) > MOST_PARAMETERS:
+                many.add(f"{name}: {node.name}")
+    assert many == set(MANY)
+
+
+def parameters(function: ast.FunctionDef) -> int:
+    arguments = function.args
+    names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    return len(names) - (names[:1] in (["self"], ["cls"]))
+
+
+def test_contracts_are_small() -> None:
+    """At most as many members as the largest contract that is allowed, by name."""
+    allowed = PROJECT["tool"]["foreword"]["contracts"]
+    sizes: dict[str, Any] = {}
+    for folder in kinds.folders():
+        file = kinds.ROOT / folder / "_contract.py"
+        if not file.exists():
+            continue
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            bases = {b.id for b in getattr(node, "bases", []) if isinstance(b, ast.Name)}
+            if isinstance(node, ast.ClassDef) and bases & {"ABC", "Protocol"}:
+                members = [n for n in node.body if isinstance(n, ast.FunctionDef | ast.AnnAssign)]
+                sizes[f"{folder}: {node.name}"] = len(members)
+    over = {name: n for name, n in sizes.items() if n > allowed.get(name, 12)}
+    assert not over, inspect.cleandoc(f"contracts with more than their members: {over}")
