@@ -15,7 +15,7 @@ from foreword.api._result import FactsAndRows
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.disk import atomic, stored
 from foreword.errors import UserError
-from foreword.probes._intervals import bootstrap_each
+from foreword.evaluation.statistics import bootstrap_each
 from foreword.runs.provenance import command
 from foreword.settings import kinds
 from foreword.tuning.encoded import cut_warning

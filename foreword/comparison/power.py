@@ -9,8 +9,8 @@ import numpy as np
 from scipy import optimize, stats
 
 from foreword.comparison.grid import GridTask
-from foreword.comparison.interval import LEVEL
 from foreword.comparison.results import Results
+from foreword.evaluation.statistics import LEVEL
 from foreword.tuning.result import metric_name
 
 POWER = 0.8

@@ -10,13 +10,13 @@ from statistics import median
 from typing import Any
 
 from foreword.comparison.grid import Cell, GridTask
-from foreword.comparison.interval import Interval, interval
 from foreword.comparison.margins import PRETRAINED, SCRATCH, CorrectAnswers, from_lines, margins
 from foreword.comparison.pieces import BAG_OF_WORDS, Piece
 from foreword.comparison.probing import MODEL, RANDOM, GridProbe, GridText
 from foreword.comparison.run import Comparison
 from foreword.comparison.sweep import Trial
 from foreword.errors import UserError
+from foreword.evaluation.statistics import Interval, interval
 from foreword.runs.provenance import read_state
 from foreword.settings import config
 from foreword.train import checkpoint, log

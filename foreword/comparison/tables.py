@@ -13,12 +13,12 @@ from typing import Any
 
 from foreword.comparison.forecast import ComparisonForecast, Forecast
 from foreword.comparison.grid import Cell, GridTask
-from foreword.comparison.interval import LEVEL, Interval, half_width_of_share
 from foreword.comparison.power import power_notes
 from foreword.comparison.probing import RANDOM, named, texts_of
 from foreword.comparison.results import NUMBERS, Measure, Results
 from foreword.comparison.sweep import SEED, describe, edges, ranked
 from foreword.disk import atomic, stored
+from foreword.evaluation.statistics import LEVEL, Interval, half_width_of_share
 from foreword.formatting import duration, power, quantity
 from foreword.settings.config import to_toml
 from foreword.tuning.margins import points

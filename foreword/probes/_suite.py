@@ -16,8 +16,8 @@ from scipy.stats import binomtest
 from foreword.errors import UserError
 from foreword.evaluation.passages import room_of
 from foreword.evaluation.prompting import PromptedModel
+from foreword.evaluation.statistics import LEVEL, bootstrap, bootstrap_each
 from foreword.probes._contract import Finding, ProbedModel, Row
-from foreword.probes._intervals import LEVEL, bootstrap, bootstrap_each
 from foreword.probes._marks import MAX_RUNS, run_style, title
 from foreword.settings import kinds
 from foreword.settings.ranges import Ranged

@@ -18,9 +18,9 @@ from annotated_types import Interval
 
 from foreword.disk import stored
 from foreword.errors import UserError
+from foreword.evaluation.statistics import DRAWS, LEVEL, bootstrap, wilson
 from foreword.probes._canaries import Canary, candidate_count, exposure, read_canaries
 from foreword.probes._contract import FilePath, Finding, ProbedModel, Row
-from foreword.probes._intervals import DRAWS, LEVEL, bootstrap, wilson
 from foreword.probes._marks import MAX_RUNS, run_style, title
 from foreword.probes._passages import (
     continued,

@@ -18,9 +18,9 @@ from sklearn.preprocessing import StandardScaler
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.states import text_states
+from foreword.evaluation.statistics import DRAWS, LEVEL, bootstrap
 from foreword.probes._contract import FilePath, Finding, ProbedModel, Row
 from foreword.probes._files import evenly
-from foreword.probes._intervals import DRAWS, LEVEL, bootstrap
 from foreword.probes._layers import by_layer, layer_order, require_layer
 from foreword.probes._marks import MAX_RUNS, run_style, title
 from foreword.probes._word_tasks import (

@@ -14,6 +14,7 @@ from sklearn.metrics import roc_auc_score
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.states import WordStates, vectors
+from foreword.evaluation.statistics import LEVEL, bootstrap
 from foreword.probes._contract import Finding, ProbedModel, Row
 from foreword.probes._layers import ALONE, layer_position
 from foreword.probes._marks import MAX_RUNS, run_style, title
@@ -21,8 +22,7 @@ from foreword.probes._words import AmbiguousWord, read_words
 from foreword.types import Array
 
 MOST_NAMED = 8  # unknown words listed by name
-SEED, DRAWS = 1, 10_000
-LEVEL = 0.95
+DRAWS = 10_000
 RUN_OFFSET = 0.08  # horizontal distance between runs in the plot, in layers
 
 
@@ -175,9 +175,7 @@ def _figures(pairs: PairsByWord) -> dict[str, Any]:
     )
     # The difference of means over words, with a bootstrap interval.
     apart = same - other
-    draws = np.random.default_rng(SEED).integers(0, len(apart), (DRAWS, len(apart)))
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(apart[draws].mean(1), [tail, 1 - tail])
+    low, high = bootstrap(lambda drawn: float(apart[drawn].mean()), len(apart), DRAWS)
     # The AUC over all pairs.
     all_pairs = [pair for of_word in pairs.values() for pair in of_word]
     auc = roc_auc_score([pair.is_same for pair in all_pairs], [pair.cosine for pair in all_pairs])

@@ -9,9 +9,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from foreword.comparison.interval import LEVEL
 from foreword.disk import atomic, stored
 from foreword.errors import DamagedError, UserError
+from foreword.evaluation.statistics import LEVEL
 from foreword.reports.bars import CellScores, plot_scores
 from foreword.reports.curves import Line, plot_curves
 from foreword.reports.meaning import comparison_sentences

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foreword.comparison.interval import LEVEL, Interval, Spread, difference, half_width_of_share
+from foreword.evaluation.statistics import LEVEL, Interval, Spread, difference, half_width_of_share
 from foreword.formatting import figure
 from foreword.reports.folder import Record, number
 from foreword.tuning.result import as_gain, is_lower_better, metric_name

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import t
 
+from foreword.evaluation.statistics import LEVEL
 from foreword.types import Array
-
-LEVEL = 0.95
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from foreword.cli.main import run
-from foreword.comparison.interval import Spread, difference
 from foreword.comparison.power import (
     ASSUMED,
     detectable_by_seeds,
@@ -19,6 +18,7 @@ from foreword.comparison.power import (
 )
 from foreword.comparison.results import gather
 from foreword.comparison.tables import notes
+from foreword.evaluation.statistics import Spread, difference
 from tests.comparison import grids
 
 

@@ -14,13 +14,13 @@ from scipy import stats
 
 from foreword.cli.main import run
 from foreword.comparison.grid import load_grid
-from foreword.comparison.interval import half_width_of_share, interval
 from foreword.comparison.margins import CorrectAnswers, from_lines, margins, to_lines
 from foreword.comparison.results import gather
 from foreword.comparison.run import Comparison
 from foreword.comparison.tables import MarkdownTable, notes, tables
 from foreword.comparison.time_left import TimeLeft
 from foreword.errors import UserError
+from foreword.evaluation.statistics import half_width_of_share, interval
 from foreword.tuning.margins import margin
 from tests.comparison import grids
 

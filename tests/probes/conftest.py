@@ -46,8 +46,8 @@ def words() -> list[str]:
 @pytest.fixture(autouse=True)
 def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw less often for intervals: what is promised holds for any number."""
-    for module in ("_intervals", "_suite"):
-        monkeypatch.setattr(f"foreword.probes.{module}.DRAWS", 200)
+    for module in ("evaluation.statistics", "probes._suite"):
+        monkeypatch.setattr(f"foreword.{module}.DRAWS", 200)
 
 
 @pytest.fixture(scope="session")

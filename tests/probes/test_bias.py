@@ -14,9 +14,9 @@ from scipy.stats import bootstrap, spearmanr
 from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, score_passages
 from foreword.evaluation.prompting import PromptedModel
+from foreword.evaluation.statistics import SEED
 from foreword.probes._bias import compared
 from foreword.probes._contract import ProbedModel
-from foreword.probes._intervals import SEED
 from foreword.probes._suite import DRAWS, Answer, Question
 from foreword.probes.crows_pairs import CrowsPairs
 from foreword.probes.stereoset import Stereoset

@@ -15,8 +15,8 @@ from scipy.stats import binomtest
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.scorer import padded
+from foreword.evaluation.statistics import bootstrap, wilson
 from foreword.probes._contract import Finding, ProbedModel
-from foreword.probes._intervals import bootstrap, wilson
 from foreword.probes.minimal_pairs import MinimalPairs
 from foreword.runs import run as running
 from foreword.runs.recipe import Recipe

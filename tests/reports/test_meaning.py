@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from foreword.comparison.interval import Interval, Spread, difference
+from foreword.evaluation.statistics import Interval, Spread, difference
 from foreword.reports.meaning import (
     comparison_sentences,
     gain_sentence,

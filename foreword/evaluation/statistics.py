@@ -1,0 +1,150 @@
+"""Confidence intervals, all at one level: of shares, of means, of whatever can be drawn again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from foreword.types import Array
+
+LEVEL = 0.95  # of every interval
+SEED, DRAWS = 1, 2_000
+TOGETHER = 1_000_000  # indices drawn at once
+
+
+def wilson(correct: float, count: int) -> tuple[float, float]:
+    """Return the Wilson score interval of a share, which holds for shares near 0 and 1 too.
+
+    Args:
+        correct: number of successes; a tie may count one half.
+        count: number of trials, at least 1.
+
+    Reference: Wilson 1927.
+    """
+    z = float(stats.norm.ppf((1 + LEVEL) / 2))
+    share = correct / count
+    middle = share + z * z / (2 * count)
+    half = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    scale = 1 + z * z / count
+    low = (middle - half) / scale if correct > 0 else 0.0  # without rounding errors at the ends
+    high = (middle + half) / scale if correct < count else 1.0
+    return low, high
+
+
+def bootstrap(
+    statistic: Callable[[Array], float], count: int, draws: int | None = None
+) -> tuple[float, float]:
+    """Return the percentile interval of a statistic over draws with replacement.
+
+    Args:
+        statistic: takes the indices of a draw, (count,) int64.
+        count: number of items drawn from, and number drawn.
+        draws: number of draws; default: `DRAWS`.
+    """
+    (interval,) = bootstrap_each(lambda indices: [statistic(indices)], count, draws)
+    return interval
+
+
+def bootstrap_each(
+    statistics: Callable[[Array], Sequence[float]], count: int, draws: int | None = None
+) -> list[tuple[float, float]]:
+    """Return the percentile interval of each of several statistics of the same draws.
+
+    A draw for which a statistic is nan is left out of its interval; (nan, nan) if all are.
+
+    Args:
+        statistics: takes the indices of a draw, (count,) int64.
+        count: number of items drawn from, and number drawn.
+        draws: number of draws; default: `DRAWS`.
+    """
+    drawn = _drawn(count, DRAWS if draws is None else draws)
+    values = np.array([statistics(indices) for indices in drawn], float)
+    known = [column[~np.isnan(column)] for column in values.T]
+    tail = (1 - LEVEL) / 2
+    quantiles = (np.quantile(of, [tail, 1 - tail]) if len(of) else (math.nan,) * 2 for of in known)
+    return [(float(low), float(high)) for low, high in quantiles]
+
+
+def _drawn(count: int, draws: int) -> Iterator[Array]:
+    """Yield the indices of each draw; many small draws are made at once, which is faster."""
+    rng = np.random.default_rng(SEED)
+    together = max(1, TOGETHER // max(1, count))
+    for first in range(0, draws, together):
+        yield from rng.integers(0, count, (min(together, draws - first), count))
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and its confidence interval.
+
+    Attributes:
+        mean: mean of the values.
+        half_width: half the interval's width; nan for one value.
+        count: number of values.
+    """
+
+    mean: float
+    half_width: float
+    count: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.mean:.3f}"
+            if math.isnan(self.half_width)
+            else f"{self.mean:.3f} ± {self.half_width:.3f}"
+        )
+
+
+def half_width_of_share(count: int) -> float:
+    """Return half the width of the 95 % interval of an accuracy on `count` examples.
+
+    This is the widest case, an accuracy of 0.5, by the normal approximation of the binomial.
+    """
+    return float(stats.norm.ppf((1 + LEVEL) / 2)) / (2 * math.sqrt(count))
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """Return the mean with Student's t interval at 95 %, for a few roughly normal values."""
+    count = len(values)
+    mean = float(np.mean(values))
+    if count < 2:
+        return Interval(mean, math.nan, count)
+    error = float(np.std(values, ddof=1)) / math.sqrt(count)
+    return Interval(mean, float(stats.t.ppf((1 + LEVEL) / 2, count - 1)) * error, count)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean, sample standard deviation and number of some values; the deviation of one is nan."""
+
+    mean: float
+    deviation: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        """Return the spread of values."""
+        deviation = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
+        return cls(float(np.mean(values)), deviation, len(values))
+
+
+def difference(one: Spread, other: Spread) -> Interval:
+    """Return the difference of two means with Welch's t interval at 95 %, for unequal deviations.
+
+    Reference: Welch 1947.
+    """
+    mean, count = one.mean - other.mean, min(one.count, other.count)
+    if count < 2 or math.isnan(one.deviation + other.deviation):
+        return Interval(mean, math.nan, count)
+    squares = [sample.deviation**2 / sample.count for sample in (one, other)]
+    if not sum(squares):
+        return Interval(mean, 0.0, count)
+    degrees = sum(squares) ** 2 / sum(
+        square**2 / (sample.count - 1) for square, sample in zip(squares, (one, other), strict=True)
+    )
+    quantile = float(stats.t.ppf((1 + LEVEL) / 2, degrees))
+    return Interval(mean, quantile * math.sqrt(sum(squares)), count)
