@@ -151,7 +151,7 @@ def cases(name: str) -> list[tuple[str, dict[str, Any], bool]]:
         ("as published, uncompiled", {}, False),
         *(
             (f"no dropout, {amount} checkpointing, {'' if compiles else 'un'}compiled",
-             {**no_dropout, "train": {"checkpointing": amount}}, compiles)
+             {**no_dropout, "train": {"activation_checkpointing": amount}}, compiles)
             for amount in ("selective", "full")
             for compiles in (True, False)
         ),
@@ -214,11 +214,11 @@ def build_setup(job: Job, name: str, rows: int, over: dict[str, Any]) -> Trainin
     vocab = vocab_of(size)
     model = recipe.build(vocab)
     initialise(model, 1)
-    checkpoint_blocks(model, recipe.train.checkpointing)
+    checkpoint_blocks(model, recipe.train.activation_checkpointing)
     model.to(job.device).train()
     feed = Feed(
         MadeUpTexts(recipe, size), recipe.objective, recipe.layout, vocab, rows_per_step=rows,
-        micro_batch=rows, workers=recipe.train.workers, seed=recipe.train.seed,
+        micro_batch=rows, workers=recipe.train.threads, seed=recipe.train.seed,
     )  # fmt: skip
     tokenizer: Any = None  # not used
     return TrainingSetup(recipe, tokenizer, vocab, model, feed, None, job.device, dtype)
@@ -283,7 +283,7 @@ def run_step(
 ) -> float:
     """Take one training step and return its loss in nats."""
     seeds = range(number, number + len(batches))
-    accumulate = accumulate_on(of.recipe.train.workers)
+    accumulate = accumulate_on(of.recipe.train.threads)
     result = train_step(
         of.model, optimizer, batches, loss_fn, clip=1.0, dtype=of.dtype, seeds=seeds,
         accumulate=accumulate,
@@ -296,7 +296,7 @@ def check(job: Job, name: str, checkpointing: str) -> None:
     """Record the estimates of `foreword check` next to what a step takes."""
     from foreword.runs.estimate import estimate
 
-    over = {"train": {"compile": "off", "checkpointing": checkpointing}}
+    over = {"train": {"compile": "off", "activation_checkpointing": checkpointing}}
     of = build_setup(job, name, 2 if job.is_tiny else ROWS[name] // 2, over)
     of = replace(of, recipe=replace(of.recipe, train=replace(of.recipe.train, compile="off")))
     if job.device.type == "cuda":

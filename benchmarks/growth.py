@@ -36,7 +36,7 @@ CLEANING = {
     "near duplicates": '"near_duplicates"',
     "decontaminate": '{kind = "decontaminate", files = ["EVALUATION"]}',
 }
-TRAINING = ["--steps", "4", "--set", "train.workers=1", "--set", "train.batch=8"]
+TRAINING = ["--steps", "4", "--set", "train.threads=1", "--set", "train.batch=8"]
 RECIPE = "gpt2_tiny"
 STEPS = (*CLEANING, "tokenizer", "prepare", "train", "train a mixture")
 

@@ -29,7 +29,7 @@ from foreword.train import log
 
 FAMILIES = ("bert", "roberta", "gpt2", "t5", "electra", "xlnet", "transformer_xl", "lstm", "albert")
 GRADIENT = "gradient.safetensors"  # beside a run
-BATCH = ("train.batch=8", "train.micro_batch=2", "train.workers=1", "train.precision=fp32")
+BATCH = ("train.batch=8", "train.micro_batch=2", "train.threads=1", "train.precision=fp32")
 
 
 def main() -> None:

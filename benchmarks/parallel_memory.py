@@ -102,7 +102,10 @@ def settings_of(case: str, count: int) -> tuple[torch.dtype, list[str]]:
     """Return the precision of a case, and its settings."""
     kind, precision, amount, micro_batches, optimizer = case.split()
     settings = [f"parallel.kind={kind}", f"train.precision={precision}", "train.micro_batch=1"]
-    settings += [f"train.checkpointing={amount}", f"train.batch={count * int(micro_batches)}"]
+    settings += [
+        f"train.activation_checkpointing={amount}",
+        f"train.batch={count * int(micro_batches)}",
+    ]
     return torch.bfloat16 if precision == "bf16" else torch.float32, [
         *settings,
         f"optimizer.kind={optimizer}",

@@ -120,7 +120,7 @@ def recipe_table(family: dict[str, Any], dropout: float = 0.0) -> dict[str, Any]
         "objective": family["objective"],
         "layout": family["layout"],
         "packing": {"kind": "documents", "length": family["length"]},
-        "train": {"batch": family["batch"], "workers": family.get("workers", 0)},
+        "train": {"batch": family["batch"], "threads": family.get("workers", 0)},
     }
 
 
@@ -161,7 +161,7 @@ def rate_and_bound(
     packed = ZipfRows(length, vocab_size, 4096, documents)
     feed = Feed(
         packed, recipe.objective, recipe.layout, vocab, rows_per_step=recipe.rows_per_step,
-        micro_batch=recipe.train.micro_batch, workers=recipe.train.workers, seed=recipe.train.seed,
+        micro_batch=recipe.train.micro_batch, workers=recipe.train.threads, seed=recipe.train.seed,
     )  # fmt: skip
     # The upper bound, then the steps.
     loss_fn = partial(recipe.objective.loss, built)
@@ -169,7 +169,7 @@ def rate_and_bound(
     products = sum(flops.count(built, batch, loss_fn) for batch in feed.micro_batches(0))
     bound = tokens * matmul_flops_per_second(where, dtype) / products
     times = []
-    accumulate = accumulate_on(recipe.train.workers)
+    accumulate = accumulate_on(recipe.train.threads)
     batches = feed.ahead(0)
     for step in range(WARM_STEPS + steps):
         start = time.perf_counter()

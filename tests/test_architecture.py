@@ -20,12 +20,18 @@ CONTRACTS_ELSEWHERE = {"models": "nn/model.py"}
 # Kinds that come from no paper.
 WITHOUT_SOURCE = {
     *("layouts/decoder", "layouts/encoder", "nn/lm_heads/softmax", "nn/source_attentions/mean"),
-    *("train/optimizers/sgd", "text/tokenizers/char", "text/tokenizers/word"),
+    *(
+        "train/embedding_init/random",
+        "train/optimizers/sgd",
+        "text/tokenizers/char",
+        "text/tokenizers/word",
+    ),
     *("train/schedules/constant", "train/schedules/cosine", "train/schedules/linear"),
 }
 FROM_PAPERS = (
     *("objectives", "layouts", "models", "nn/attentions", "nn/positions", "nn/lm_heads"),
     *("nn/source_attentions", "ngrams/smoothing", "train/optimizers", "train/schedules"),
+    "train/embedding_init",
     *("text/tokenizers", "vectors/architectures", "vectors/outputs", "probes"),
 )
 

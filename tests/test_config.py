@@ -7,11 +7,13 @@ from typing import Any, Literal
 
 import pytest
 
+from foreword.comparison.results_cache import RunKey
 from foreword.errors import UserError
-from foreword.runs.recipe import load_recipe
+from foreword.runs.recipe import Recipe, load_recipe
 from foreword.settings import config
 from foreword.settings.kinds import part
 from foreword.settings.ranges import Ranged, Share
+from foreword.train.embedding_init.cooccurrence import Cooccurrence
 
 
 @dataclass(frozen=True)
@@ -310,3 +312,35 @@ def test_deep_nesting_is_refused(text: str, tmp_path: Path) -> None:
         config.read_toml(tmp_path / "deep.toml")
     with pytest.raises(UserError, match=r"--set a.*nested too deeply"):
         config.assign({}, ["a" + ".a" * 20_000 + "=1"])
+
+
+OLD_NAMES = {
+    "workers = 2": "train.workers: is now train.threads",
+    "keep = 3": "train.keep: is now train.kept_checkpoints",
+    "patience = 4": "train.patience: is now train.max_nonfinite_steps",
+    'checkpointing = "full"': "train.checkpointing: is now train.activation_checkpointing",
+    "word_vectors = 9": "train.word_vectors: is now train.embedding_init = "
+    '{kind = "cooccurrence", tokens = 9}',
+}
+
+
+@pytest.mark.parametrize("line", OLD_NAMES)
+def test_an_old_name_is_refused_with_the_new_one(line: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(f'extends = "bert_tiny"\n[train]\n{line}\n', encoding="utf-8")
+    for recipe, settings in (("bert_tiny", [f"train.{line}"]), (str(file), [])):
+        with pytest.raises(UserError) as error:
+            load_recipe(recipe, settings)
+        assert str(error.value).removeprefix(f"{file}: ") == OLD_NAMES[line]
+
+
+def test_what_foreword_stored_under_old_names_is_read(tmp_path: Path) -> None:
+    file, lines = tmp_path / "recipe.toml", "\n".join(OLD_NAMES)
+    file.write_text(f'extends = "bert_tiny"\n[train]\n{lines}\n', encoding="utf-8")
+    train = config.load(Recipe, file, is_stored=True).train
+    assert (train.threads, train.kept_checkpoints, train.max_nonfinite_steps) == (2, 3, 4)
+    assert train.activation_checkpointing == "full"
+    assert train.embedding_init == Cooccurrence(9)
+    key = {"recipe": {"train": {"word_vectors": 0, "keep": 3}}, "data": "0"}
+    updated = config.in_todays_names(RunKey, key)["recipe"]["train"]
+    assert updated == {"embedding_init": "random", "kept_checkpoints": 3}

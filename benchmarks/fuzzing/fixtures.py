@@ -114,7 +114,7 @@ def more_commands(folder: Path) -> list[list[str]]:
     shards += ["--set", "parallel.kind=fsdp", "--set", "train.checkpoints=2", "--set"]
     exported = ["export", str(folder / "bert" / "tuned" / "fixture"), "--format", "hf", "--out"]
     return [
-        [*shards, "train.keep=2", "--processes", "2", "--out", str(folder / "sharded")],
+        [*shards, "train.kept_checkpoints=2", "--processes", "2", "--out", str(folder / "sharded")],
         [*exported, str(folder / "hf-tuned")],
         suite(folder, folder / "bert", folder / "suite"),
         clean(folder, folder / "cleaned"),

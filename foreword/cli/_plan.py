@@ -147,7 +147,8 @@ def show(plan: Plan, title: tuple[str, str], gpu: GPU, gpus: int, assumptions: A
         rows,
     )
     console.out.print(
-        "parallel.kind, train.checkpointing, rows computed at once; GB on each GPU\n", style="dim"
+        "parallel.kind, train.activation_checkpointing, rows computed at once; GB on each GPU\n",
+        style="dim",
     )
     console.facts(
         {
@@ -191,7 +192,7 @@ def _best(plan: Plan, gpu: GPU, gpus: int, assumptions: Assumptions) -> dict[str
 
     best, hours = plan.best, plan.seconds(plan.best) / 3600
     settings: dict[str, str] = {"parallel.kind": best.kind} if gpus > 1 else {}
-    settings |= {"train.checkpointing": best.checkpointing}
+    settings |= {"train.activation_checkpointing": best.checkpointing}
     settings |= {"train.micro_batch": f"{best.micro_batch}"}
     lines = {
         "best": " ".join(f"--set {name}={value}" for name, value in settings.items()),

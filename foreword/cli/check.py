@@ -25,6 +25,7 @@ from foreword.cli._sources import (
     show_sources,
 )
 from foreword.disk import atomic
+from foreword.settings import kinds
 from foreword.settings.ranges import Count, CountOrZero
 
 if TYPE_CHECKING:
@@ -373,6 +374,8 @@ def _setting(recipe: Recipe, path: str) -> Any:
 
 
 def _value(value: Any) -> str:
+    if not isinstance(value, int | float):
+        return "" if value is None else kinds.name_of(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
@@ -388,8 +391,8 @@ def _show(result: CheckResult, *, is_dial: bool) -> None:
     emulated = precision_warning(result.setup.device, result.setup.dtype)
     train, vectors = result.setup.recipe.train, document["flops"]["first_embeddings"]
     micro, amount = train.micro_batch, ""
-    if train.checkpointing != "none":
-        amount = f" with train.checkpointing={train.checkpointing}"
+    if train.activation_checkpointing != "none":
+        amount = f" with train.activation_checkpointing={train.activation_checkpointing}"
     console.facts(
         {
             "parameters": f"{total:,}: {components}; vocabulary {data['vocab']:,}",

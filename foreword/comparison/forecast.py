@@ -31,7 +31,7 @@ class Forecast:
         sweep_seconds: for all trials of the cell, roughly.
         pretraining_seconds: for each seed, without evaluations.
         tuning_seconds: for all fine-tunings of the cell; roughly, at pretraining's time per token.
-        embeddings: the largest share of a budget in FLOPs that counting first embeddings takes.
+        embeddings: the largest share of a budget in FLOPs that first embeddings take.
         error: why the cell cannot be run, or "".
         note: why there is no forecast, or "".
     """

@@ -268,7 +268,8 @@ class Grid(Ranged):
             )
         budget = replace(self.budget, amount=self.budget.amount * self.share_of(sweep_round))
         train = budget.applied_to(recipe.train)
-        return replace(recipe, train=replace(train, evaluations=1, checkpoints=1, keep=1))
+        train = replace(train, evaluations=1, checkpoints=1, kept_checkpoints=1)
+        return replace(recipe, train=train)
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ def find(files: Iterable[Path], key: Any) -> Path | None:
 def _key_in(file: Path, kind: type[Any], changed: int, size: int) -> Any:
     """Return the key in a file that changed last at this time; None if it has none of the kind."""
     try:
-        return config.build(kind, stored.read(file)["key"])
+        return config.build(kind, config.in_todays_names(kind, stored.read(file)["key"]))
     except (KeyError, AttributeError, UserError):
         return None  # another kind of key, a damaged file, or settings of another version
 

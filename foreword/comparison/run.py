@@ -143,7 +143,7 @@ class Comparison:
                             self.corpora.validation_for(self.recipes[cell.name, 1])
                         for values in self.grid.trials(cell) or [{}]:
                             recipe = self.grid.recipe(cell, 1, values)
-                            if recipe.train.word_vectors:
+                            if not recipe.train.embedding_init.is_random:
                                 vocab = self.corpora.tokenizer_for(recipe).vocab
                                 first_embeddings.require_budget(recipe, vocab)
         except UserError:

@@ -176,7 +176,7 @@ def forecast_notes(forecast: ComparisonForecast, results: Results) -> list[str]:
     if shares:
         beside = "; the trials of a sweep share theirs, beside their budgets"
         lines.append(
-            f"Counting the first embeddings takes at most this share of a pretraining: "
+            f"Making the first embeddings takes at most this share of a pretraining: "
             f"{', '.join(shares)}{beside * any(cell.sweep_seconds for cell in forecast.cells)}."
         )
     return [*lines, *power_notes(results)]

@@ -229,7 +229,7 @@ def _recipe(hf_folders: Mapping[str, _HFFolder], family: Family, tokenizer: Toke
     )
     if not (folder / RECIPE).is_file():
         return recipe
-    exported = config.load(Recipe, folder / RECIPE)
+    exported = config.load(Recipe, folder / RECIPE, is_stored=True)
     misfits = differences(resolved(recipe.model), resolved(exported.model))
     special = tokenizer.vocab.special
     if special.get(exported.layout.start) != special.get(start):

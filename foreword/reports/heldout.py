@@ -13,7 +13,8 @@ from foreword.formatting import figure, quantity
 from foreword.reports.evaluations import LOSS, meaning
 from foreword.reports.folder import Record, RunFolder, SavedEvaluation, number
 from foreword.reports.meaning import loss_sentence
-from foreword.runs.recipe import load_recipe
+from foreword.runs.recipe import Recipe
+from foreword.settings import config
 from foreword.train import log
 
 ROUNDING = 1e-3  # by which a loss differs with the size of the batches it is measured in
@@ -132,7 +133,7 @@ def _sampled(run: RunFolder, best: Record) -> str:
 def _prediction(run: RunFolder) -> str:
     """Return what one prediction is; "prediction" if the recipe cannot be loaded."""
     try:
-        return prediction_name(load_recipe(run.path / "recipe.toml"))
+        return prediction_name(config.load(Recipe, run.path / "recipe.toml", is_stored=True))
     except UserError:
         return "prediction"
 

@@ -126,10 +126,12 @@ def sentence(run: RunFolder) -> str:
     vectors = _table(run.provenance, "word_vectors")
     if not vectors:
         return text
+    source = f"read from {Path(str(vectors.get('file'))).name}"
+    if "tokens" in vectors:
+        source = f"counted from {quantity(number(vectors, 'tokens'))} tokens"
     return (
-        f"{text} Its embeddings began as word vectors, counted from "
-        f"{quantity(number(vectors, 'tokens'))} tokens in {duration(number(vectors, 'seconds'))} "
-        "of that time."
+        f"{text} Its embeddings began as word vectors, {source} in "
+        f"{duration(number(vectors, 'seconds'))} of that time."
     )
 
 

@@ -308,11 +308,13 @@ def _training(
     if busy > max(1.0, growth):
         why += "; shorter ones would keep the device waiting"
     choices = [Choice("train.batch", rows, why), _rate(conditions, size, small)]
-    if most := small.train.word_vectors:
+    if counted := getattr(small.train.embedding_init, "tokens", None):
+        setting, value = "train.embedding_init.tokens", counted
         why = "tokens that the first embeddings are counted from, in seconds"
         if conditions.hours < VECTORS_HOURS:
-            most, why = 0, "counting first embeddings would take much of so short a time"
-        choices.append(Choice("train.word_vectors", most, why))
+            setting, value = "train.embedding_init", "random"
+            why = "counting first embeddings would take much of so short a time"
+        choices.append(Choice(setting, value, why))
     # Settings that only some optimizers and schedules have.
     beta2 = getattr(small.optimizer, "beta2", None)
     if beta2 is not None:

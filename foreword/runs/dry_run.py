@@ -9,8 +9,9 @@ import numpy as np
 
 from foreword.data.rng import RowRng
 from foreword.models.encoder_decoder import EncoderDecoder
+from foreword.nn.embedding import token_tables
 from foreword.nn.init import shapes_only
-from foreword.nn.model import ModelSettings
+from foreword.nn.model import Model, ModelSettings
 from foreword.runs.recipe import Recipe
 from foreword.text.special import ALL, NAMES, SENTINELS
 from foreword.text.tokenizers._contract import TokenizerKind
@@ -19,7 +20,7 @@ from foreword.types import Example, PairLabels, Rows, Vocab
 FEW_LAYERS = 24  # built in place of all layers of a model with more than twice as many
 
 
-def dry_run(recipe: Recipe, vocab: Vocab | None = None) -> None:
+def dry_run(recipe: Recipe, vocab: Vocab | None = None, *, is_new: bool = True) -> None:
     """Check that all parts fit: build the model without weights, and arrange a dummy example.
 
     The model is built on torch's meta device, where weights take no memory.
@@ -27,16 +28,24 @@ def dry_run(recipe: Recipe, vocab: Vocab | None = None) -> None:
     Args:
         recipe: the recipe to check.
         vocab: of the run's tokenizer, if it exists.
+        is_new: whether no trained weights replace the first embeddings.
 
     Raises:
         UserError: parts do not fit; the setting is named.
     """
     vocab = vocab or dummy_vocab(recipe.tokenizer)
     with shapes_only():
-        shallow(recipe)[0].build(vocab)
+        model = shallow(recipe)[0].build(vocab)
+    if is_new:
+        recipe.train.embedding_init.require_fit(widths_of(model, vocab))
     for name in filter(None, recipe.bos_and_eos):
         vocab.id(name)
     recipe.layout.arrange(dummy_example(recipe, vocab), vocab)
+
+
+def widths_of(model: Model, vocab: Vocab) -> list[int]:
+    """Return the widths of a model's tables of embeddings of tokens."""
+    return [table.shape[1] for table in token_tables(model, vocab.size)]
 
 
 def shallow(recipe: Recipe, few_layers: int = 0) -> tuple[Recipe, dict[str, int]]:

@@ -1,4 +1,4 @@
-"""First embeddings: word vectors of the text that a run trains on, in place of random numbers."""
+"""First embeddings: word vectors (`train/embedding_init/`) in place of random numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from foreword.nn.init import embedding_std, shapes_only
 from foreword.nn.model import neural
 from foreword.nn.sharded import own_part, own_rows
 from foreword.runs.continued import START
-from foreword.runs.dry_run import shallow
+from foreword.runs.dry_run import shallow, widths_of
 from foreword.runs.provenance import read_state, write_state
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import TrainingSetup
@@ -26,7 +26,6 @@ from foreword.runs.stages import Stage
 from foreword.train import tensor_files
 from foreword.train.budget import Budget, Progress
 from foreword.types import Vocab
-from foreword.vectors.cooccurrence import LEAST_WORDS, flops_of, learn_vectors
 
 GROUP = "word_vectors"  # in a run folder: the file of them, and their entry in run.json
 FILE = tensor_files.name_of(GROUP)
@@ -34,11 +33,10 @@ SHARED = "shared_embeddings"  # in run.json: where several runs keep what they c
 
 
 def learn(run: Path, setup: TrainingSetup, prepared: PreparedText, stage: Stage) -> None:
-    """Learn word vectors for a run that asks for them, and save them in its folder.
+    """Make the word vectors that a run's embeddings begin as, and save them in its folder.
 
-    The sources of a mixture have the shares that they have in training. Nothing is learned for a
-    run that starts from trained weights, nor twice, unless the file is damaged. Runs that share
-    theirs (`SHARED`) learn them once, and no budget of theirs pays for it.
+    Nothing is made for a run that starts from trained weights, nor twice, unless the file is
+    damaged. Runs that share theirs (`SHARED`) make them once, and no budget of theirs pays for it.
 
     Args:
         run: the run folder.
@@ -47,58 +45,55 @@ def learn(run: Path, setup: TrainingSetup, prepared: PreparedText, stage: Stage)
         stage: called with the name of the stage.
 
     Raises:
-        UserError: they would take all of the budget, the disk is full, or the text has been cut
-            short.
+        UserError: they would take all of the budget, the disk is full, the text has been cut
+            short, or a file of vectors cannot be read.
     """
-    train, shared = setup.recipe.train, read_state(run).get(SHARED)
-    if not train.word_vectors or (run / START).exists() or _is_learned(run):
+    init, shared = setup.recipe.train.embedding_init, read_state(run).get(SHARED)
+    if init.is_random or (run / START).exists() or _is_learned(run):
         return
     if shared is None:
         require_budget(setup.recipe, setup.vocab)
-    tables = token_tables(setup.model, setup.vocab.size)
-    began, width = time.monotonic(), max(table.shape[1] for table in tables)
-    stage("counting neighbours, for the first embeddings")
+    began, width = time.monotonic(), max(widths_of(setup.model, setup.vocab))
+    stage(init.stage)
     prepared.train.require_whole()
-    number = min(train.word_vectors, len(prepared.train.tokens))
-    texts = [(prepared.train.tokens, number)]
+    text = [(prepared.train.tokens, 1.0)]
     if setup.sources:
-        texts = [
-            (prepared.sources[source.name].train.tokens, round(source.share * number))
-            for source in setup.sources
-        ]
-    # Those of the same text, width and seed may be known.
-    numbers = [count for _, count in texts]
-    key = f"{GROUP}-{digest([prepared.fingerprint, numbers, width, train.seed])}"
+        text = [(prepared.sources[s.name].train.tokens, s.share) for s in setup.sources]
+    noted, seed = init.source(text), setup.recipe.train.seed
+    # Those of the same source, width and seed may be known.
+    shares = [share for _, share in text]
+    key = f"{GROUP}-{digest([prepared.fingerprint, shares, noted, width, seed])}"
     part, known = atomic.part_of(run / FILE), shared and _shared(Path(shared), key)
     with atomic.user_errors(run / FILE):
         if known:
             shutil.copyfile(known, part)
-            noted = {"tokens": sum(numbers), "blake2b": atomic.checksum(part)}
+            noted["blake2b"] = atomic.checksum(part)
         else:
-            learned = learn_vectors(texts, ~setup.vocab.is_special, width, train.seed)
+            learned = init.vectors(text, setup.tokenizer, width, seed)
             if learned is None:
                 write_state(run, {**read_state(run), GROUP: {}})
                 return
-            entry = tensor_files.write(part, {GROUP: torch.from_numpy(learned.vectors)})
-            noted = {"tokens": learned.tokens, "flops": learned.flops, **entry}
+            noted |= tensor_files.write(part, {GROUP: torch.from_numpy(learned.vectors)})
+            noted["flops"] = learned.flops
         part.replace(run / FILE)
         if shared and not known:
             shutil.copyfile(run / FILE, part)
             part.replace(Path(shared) / tensor_files.name_of(f"{key}-{noted['blake2b']}"))
+    with tensor_files.opened(run, GROUP) as tensors:
+        noted["found"] = int(tensors[GROUP][:].any(1).sum())
     noted["seconds"] = round(time.monotonic() - began, 3)
     noted |= {"flops": 0.0, "seconds": 0.0} if shared else {}
     write_state(run, {**read_state(run), GROUP: noted})
 
 
 def most_flops(recipe: Recipe, vocab: Vocab) -> float:
-    """Return the most operations that learning the word vectors of a run takes, 0 without any."""
-    if not recipe.train.word_vectors:
+    """Return the most operations that the first embeddings of a run take."""
+    init = recipe.train.embedding_init
+    if init.is_random:
         return 0.0
     with shapes_only():
-        model = shallow(recipe)[0].build(vocab)
-    width = max(table.shape[1] for table in token_tables(model, vocab.size))
-    words = int((~vocab.is_special).sum())
-    return flops_of(words, width) if words >= LEAST_WORDS * width else 0.0
+        widths = widths_of(shallow(recipe)[0].build(vocab), vocab)
+    return init.most_flops(int((~vocab.is_special).sum()), max(widths))
 
 
 def most_of_budget(recipe: Recipe, vocab: Vocab) -> float:
@@ -118,8 +113,8 @@ def require_budget(recipe: Recipe, vocab: Vocab) -> None:
 
 def _no_budget(recipe: Recipe, cost: str) -> UserError:
     return UserError(
-        f"train.word_vectors: the first embeddings {cost}, all of the budget of "
-        f"{Budget.of(recipe.train).describe()}; give more, or set it to 0"
+        f"train.embedding_init: the first embeddings {cost}, all of the budget of "
+        f"{Budget.of(recipe.train).describe()}; give more, or set it to random"
     )
 
 
@@ -159,15 +154,14 @@ def load(run: Path, setup: TrainingSetup) -> Progress:
 
 def notes(run: Path, recipe: Recipe) -> list[str]:
     """Return what to say about the word vectors that a run began with, or asked for in vain."""
-    noted = read_state(run).get(GROUP)
+    noted, is_random = read_state(run).get(GROUP), recipe.train.embedding_init.is_random
     if noted is None:
-        return ["no word vectors: it starts from trained weights"] * bool(recipe.train.word_vectors)
+        return [] if is_random else ["no word vectors: it starts from trained weights"]
     if not noted:
-        return ["no word vectors: too few different words in the text; the embeddings are random"]
-    return [
-        f"first embeddings: word vectors from {noted['tokens']:,} tokens of the text, in "
-        f"{noted['seconds']:.1f} s"
-    ]
+        return ["no word vectors: too few words for them; the embeddings are random"]
+    source = f"from {noted['tokens']:,} tokens of the text" if "tokens" in noted else ""
+    source = source or f"of {noted['found']:,} tokens from {noted['file']}"
+    return [f"first embeddings: word vectors {source}, in {noted['seconds']:.1f} s"]
 
 
 def _shared(folder: Path, key: str) -> Path | None:

@@ -148,7 +148,7 @@ class SaveCheckpoints(Hook):
 
     def __init__(self, run_log: RunLog, recipe: Recipe, saver: Saver) -> None:
         self.times, self._saver = recipe.train.checkpoints, saver
-        self._log, self._run, self._keep = run_log, run_log.run, recipe.train.keep
+        self._log, self._run, self._keep = run_log, run_log.run, recipe.train.kept_checkpoints
         self._rows = recipe.rows_per_step
         self._is_due = False
 

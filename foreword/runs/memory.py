@@ -94,7 +94,7 @@ def memory_taken(
     weights = _bytes(setup.model.parameters())
     state = 4 * state_numbers(recipe.optimizer, setup.model)  # by a step, which loads all code
     # Peaks at one or two numbers of rows, and their memory besides weights and state.
-    most = min(train.micro_batch, max(rows, 2 * train.workers))
+    most = min(train.micro_batch, max(rows, 2 * train.threads))
     if train.micro_batch <= 2 * most:  # two smaller ones would take as long and be less exact
         most = train.micro_batch
     counts = [most] if most == train.micro_batch else [most // 2, most]
@@ -104,7 +104,7 @@ def memory_taken(
     if start is not None:
         program = start - weights
         others = [
-            peak.rise - state - weights * min(train.workers, count)
+            peak.rise - state - weights * min(train.threads, count)
             for peak, count in zip(peaks, counts, strict=True)
         ]
     # Extrapolated to a whole micro-batch.
@@ -131,7 +131,7 @@ def gradient_copies(recipe: Recipe) -> int:
     One worker adds to them in place; of several, each has its own, beside their sum.
     """
     train = recipe.train
-    workers = max(1, train.workers)
+    workers = max(1, train.threads)
     return workers + (workers > 1 and recipe.rows_per_step > train.micro_batch)
 
 
@@ -186,7 +186,7 @@ def take_step(
         clip=train.clip,
         dtype=setup.dtype,
         seeds=range(train.seed, train.seed + len(batches)),
-        accumulate=accumulate_on(train.workers),
+        accumulate=accumulate_on(train.threads),
     )
     wait(setup.device)
     return result.loss
@@ -225,7 +225,7 @@ def activations_of(setup: TrainingSetup, rows: int, loss_fn: Callable[[Batch], L
 def _saved_bytes(setup: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> int:
     """Return the bytes that backward needs of forward, each storage once."""
     batch = setup.feed.batch(np.arange(rows), setup.recipe.train.seed).to(setup.device)
-    amount = setup.recipe.train.checkpointing
+    amount = setup.recipe.train.activation_checkpointing
     tracker = KeptBytes(setup.model, [amount])
     with tracker, autocast(setup.device, setup.dtype):
         loss_fn(batch)

@@ -154,7 +154,7 @@ def plan(recipe: Recipe, gpu: GPU, gpus: Count, assumptions: Assumptions) -> Pla
         UserError: the model is trained without gradients, its budget is in epochs, or a step has
             fewer rows than there are GPUs.
     """
-    recipe = replace(recipe, train=replace(recipe.train, workers=1))
+    recipe = replace(recipe, train=replace(recipe.train, threads=1))
     if recipe.model.trains_offline:
         raise UserError("--gpus: a model trained offline trains on the CPU of one machine")
     budget = Budget.of(recipe.train)
@@ -253,7 +253,8 @@ class _Planner:
         ways: list[Kind] = ["none"] if self.gpus == 1 else ["ddp", "fsdp"]
         if self.nodes > 1:
             ways.insert(1, "hsdp")
-        chosen, amount = kinds.name_of(self.recipe.parallel), self.recipe.train.checkpointing
+        chosen = kinds.name_of(self.recipe.parallel)
+        amount = self.recipe.train.activation_checkpointing
         for kind in ways:
             if self.gpus > 1 and chosen not in ("auto", kind):
                 continue

@@ -27,7 +27,8 @@ from foreword.train.device import describe
 from foreword.version import __version__
 
 FILE, RECIPE = "run.json", "recipe.toml"
-FORMAT = 3  # of run folders: the names of settings, files and weights
+FORMAT = 4  # of run folders: the names of settings, files and weights
+READ = (3, FORMAT)  # 3: some settings had other names, see `config.in_todays_names`
 
 
 def make_provenance(recipe: Recipe | None = None) -> dict[str, Any]:
@@ -141,10 +142,10 @@ def require_as_written(run: Path) -> None:
     if not (run / FILE).exists():
         return
     state = read_state(run)
-    if "foreword" in state and (version := state.get("format", 1)) != FORMAT:
+    if "foreword" in state and (version := state.get("format", 1)) not in READ:
         raise UserError(
-            f"{run}: a run folder of format {version}; this Foreword reads format {FORMAT}: train "
-            "anew, or use the Foreword that made it"
+            f"{run}: a run folder of format {version}; this Foreword reads formats 3 and {FORMAT}: "
+            "train anew, or use the Foreword that made it"
         )
     checksums = state.get("recipes")
     if checksums is not None and atomic.checksum(run / RECIPE) not in checksums:

@@ -13,7 +13,6 @@ from foreword.data.read_documents import ReadSettings
 from foreword.data.write_shards import PrepareSettings
 from foreword.errors import UserError
 from foreword.layouts._contract import Layout
-from foreword.nn.embedding import token_tables
 from foreword.nn.model import Architecture, Model
 from foreword.nn.stack_settings import StackSettings
 from foreword.objectives._contract import Objective
@@ -155,10 +154,10 @@ class Recipe:
                 "data.sources: a model that is trained offline reads all of its text, without "
                 "weights; name the text with --data"
             )
-        if self.train.word_vectors and self.model.trains_offline:
+        if self.model.trains_offline and not self.train.embedding_init.is_random:
             raise UserError(
-                "train.word_vectors: a model that is trained offline has no first embeddings; "
-                "leave it at 0"
+                "train.embedding_init: a model that is trained offline has no first embeddings; "
+                "set it to random"
             )
 
     def build(self, vocab: Vocab) -> Model:
@@ -166,14 +165,9 @@ class Recipe:
         try:
             backbone = self.model.build(vocab.size)
             backbone.set_spellings(vocab)
-            model = Model(backbone, self.objective.heads(backbone, vocab))
+            return Model(backbone, self.objective.heads(backbone, vocab))
         except ValueError as error:
             raise UserError(f"model.{error}") from error
-        if self.train.word_vectors and next(token_tables(model, vocab.size), None) is None:
-            raise UserError(
-                "train.word_vectors: the model has no table of embeddings of tokens; set it to 0"
-            )
-        return model
 
     @property
     def bos_and_eos(self) -> tuple[str, str]:

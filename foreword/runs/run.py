@@ -169,7 +169,7 @@ def require_possible(
         tokenizer = Tokenizer.load(tokenizer_folder)
     vocab = None if tokenizer is None else tokenizer.vocab
     require_memory(recipe, vocab, machines)
-    dry_run(recipe, vocab)
+    dry_run(recipe, vocab, is_new=starting_model is None)
 
 
 def require_machine(recipe: Recipe) -> None:

@@ -189,16 +189,16 @@ def _checkpoint_activations(model: Model, recipe: Recipe) -> None:
     Raises:
         UserError: the model has no blocks, or they are compiled for a CPU.
     """
-    train = recipe.train
-    if not checkpoint_blocks(model, train.checkpointing) and train.checkpointing != "none":
+    train, amount = recipe.train, recipe.train.activation_checkpointing
+    if not checkpoint_blocks(model, amount) and amount != "none":
         raise UserError(
-            f"train.checkpointing={train.checkpointing}: this model has no Transformer blocks; "
+            f"train.activation_checkpointing={amount}: this model has no Transformer blocks; "
             "use 'none'"
         )
-    if train.checkpointing != "none" and train.compile == "on" and train.device == "cpu":
+    if amount != "none" and train.compile == "on" and train.device == "cpu":
         raise UserError(
-            f"train.checkpointing={train.checkpointing} cannot be combined with train.compile=on "
-            "on a CPU"
+            f"train.activation_checkpointing={amount} cannot be combined with train.compile=on on "
+            "a CPU"
         )
 
 
@@ -250,7 +250,7 @@ def _feed(recipe: Recipe, shards: Shards, vocab: Vocab, packed: Packed, micro_ba
         vocab=vocab,
         rows_per_step=recipe.rows_per_step,
         micro_batch=micro_batch or recipe.rows_per_step,
-        workers=max(1, train.workers),
+        workers=max(1, train.threads),
         seed=train.seed,
         rank=processes.rank(),
         processes=processes.count(),
@@ -273,9 +273,9 @@ def training_loop(
         clip=recipe.train.clip,
         dtype=setup.dtype,
         dropout_seed=recipe.train.seed ^ DROPOUT,
-        patience=recipe.train.patience,
+        max_nonfinite_steps=recipe.train.max_nonfinite_steps,
         flops=step_flops(setup),
-        accumulate=accumulate_on(recipe.train.workers if kind is None else 1),
+        accumulate=accumulate_on(recipe.train.threads if kind is None else 1),
         average=recipe.train.average,
     )
     return Loop(
@@ -333,14 +333,14 @@ def resolve_auto(recipe: Recipe, device: torch.device, dtype: torch.dtype) -> Re
     rows = -(-recipe.rows_per_step // sharing)
     micro = train.micro_batch or min(rows, _rows_that_fit(recipe, device, dtype, sharing))
     micro = min(micro, recipe.rows_per_step)
-    workers = train.workers or (1 if sharing > 1 else 0)
+    workers = train.threads or (1 if sharing > 1 else 0)
     train = replace(
         train,
         device="cuda" if device.type == "cuda" else "mps" if device.type == "mps" else "cpu",
         precision="bf16" if dtype == torch.bfloat16 else "fp32",
         compile=compiles,
         micro_batch=micro,
-        workers=choose_workers(workers, device, micro, recipe.packing.length),
+        threads=choose_workers(workers, device, micro, recipe.packing.length),
     )
     return replace(recipe, train=train)
 
@@ -365,8 +365,8 @@ def _rows_that_fit(
     model = neural_settings(recipe.model)
     bytes_per_value = 16 * dtype.itemsize + 2
     per_layer = {"none": bytes_per_value, "selective": 9 * dtype.itemsize + 4, "full": 4}
-    each = per_layer[recipe.train.checkpointing] * model.depth
-    if recipe.train.checkpointing != "none":
+    each = per_layer[recipe.train.activation_checkpointing] * model.depth
+    if recipe.train.activation_checkpointing != "none":
         each += bytes_per_value  # of the block that is computed again
     row = 2 * each * model.d_model * recipe.packing.length
     rows = max(1, memory_of(device) // (4 if device.type == "cuda" else 4 * sharing) // row)

@@ -127,7 +127,7 @@ def read_recipe(run: Path) -> Recipe:
         raise UserError(f"{run}: {what}{_what_it_is(run)}")
     require_as_written(run)
     require_plugins(run)
-    return config.load(Recipe, run / "recipe.toml")
+    return config.load(Recipe, run / "recipe.toml", is_stored=True)
 
 
 def require_run(run: Path) -> None:

@@ -28,6 +28,10 @@ from foreword.settings import kinds
 Table = dict[str, Any]
 Settings = TypeVar("Settings")
 
+# Of a dataclass of settings, as its `RENAMED`: by the old name of a setting its name of today, or a
+# function from the old value to the name and value of today.
+Renamed = Mapping[str, str | Callable[[Any], tuple[str, Any]]]
+
 FEW_CHOICES = 6  # a message names all of them
 INDEX = re.compile(r"\[\d{1,9}\]")
 
@@ -81,8 +85,16 @@ SUITES = Shipped(FOLDER / "suites", "suite")
 CLEANING = Shipped(FOLDER / "cleaning", "recipe of cleaning")
 
 
-def load(cls: type[Settings], path: Path, *over: Mapping[str, Any]) -> Settings:
+def load(
+    cls: type[Settings], path: Path, *over: Mapping[str, Any], is_stored: bool = False
+) -> Settings:
     """Build the frozen dataclass `cls` from a TOML file, overridden by the tables `over`.
+
+    Args:
+        cls: the dataclass.
+        path: the file.
+        over: tables of settings.
+        is_stored: whether Foreword wrote the file, maybe an earlier one (`in_todays_names`).
 
     Raises:
         UserError: the file cannot be read, or a setting is wrong; the message names its key and
@@ -90,7 +102,8 @@ def load(cls: type[Settings], path: Path, *over: Mapping[str, Any]) -> Settings:
     """
     layers = _layers(path)
     try:
-        return build(cls, functools.reduce(merge, over, _merge_layers(layers)))
+        table = functools.reduce(merge, over, _merge_layers(layers))
+        return build(cls, in_todays_names(cls, table) if is_stored else table)
     except UserError as error:
         key = str(error).partition(":")[0]
         # Name the file that sets it, if it is one of the user's.
@@ -271,6 +284,10 @@ def build(
     for key, value in table.items():
         path = f"{where}.{key}" if where else key
         if key not in known:
+            if (today := _renamed(cls, key, value)) is not None:
+                new, now = path.removesuffix(key) + today[0], today[1]
+                new += "" if now is value else f" = {to_toml(now)}"
+                raise UserError(f"{path}: is now {new}")
             hint = _below(cls, table, key, where) or nearest(key, known)
             raise UserError(f"{path}: {owner} has no such setting{hint}")
         part = known[key].metadata.get("part")
@@ -301,6 +318,31 @@ def _hints_of(cls: type) -> dict[str, Any]:
 def _default_items(setting: dataclasses.Field[Any]) -> list[Any]:
     """Return the default of a setting that is a list of kinds, as tables."""
     return _kind_table(setting.default) if isinstance(setting.default, tuple) else []
+
+
+def in_todays_names(cls: type, table: Mapping[str, Any]) -> Table:
+    """Return settings that an earlier Foreword stored, under the names that they have today.
+
+    Only what Foreword wrote itself is read so; in what a person writes an old name is refused, and
+    the message has the new one. Settings of kinds are as they were.
+    """
+    hints, updated = _hints_of(cls), {}
+    for key, value in table.items():
+        name, value = _renamed(cls, key, value) or (key, value)
+        hint = hints.get(name)
+        nested = next(filter(dataclasses.is_dataclass, (hint, *get_args(hint))), None)
+        is_nested = nested is not None and isinstance(value, Mapping)
+        updated[name] = in_todays_names(typing.cast(type, nested), value) if is_nested else value
+    return updated
+
+
+def _renamed(cls: type, key: str, value: Any) -> tuple[str, Any] | None:
+    """Return today's name and value of a setting that `cls` once had under another name."""
+    renamed: Renamed = getattr(cls, "RENAMED", {})
+    today = renamed.get(key)
+    if today is None:
+        return None
+    return (today, value) if isinstance(today, str) else today(value)
 
 
 def _below(cls: type, table: Mapping[str, Any], key: str, where: str) -> str:

@@ -84,7 +84,7 @@ class StepOptions:
         clip: greatest norm of the gradient; 0 for none.
         dtype: to compute in.
         dropout_seed: the run's seed of dropout.
-        patience: number of non-finite steps in a row that ends the training.
+        max_nonfinite_steps: number of non-finite steps in a row that ends the training.
         flops: of one step; 0 if they are not counted.
         accumulate: how gradients are added over micro-batches.
         average: the last share of the budget, over which weights are averaged; 0 for none.
@@ -93,7 +93,7 @@ class StepOptions:
     clip: float = 1.0
     dtype: torch.dtype = torch.float32
     dropout_seed: int = 0
-    patience: int = 5
+    max_nonfinite_steps: int = 5
     flops: float = 0.0
     accumulate: Accumulate = accumulate_sequentially
     average: float = 0.0
@@ -275,7 +275,7 @@ class Loop:
         if result.count:  # a step without predictions does not indicate bad weights
             state.skipped_in_row += 1
             require_finite(dict(self.model.named_parameters()))
-            if state.skipped_in_row >= self.options.patience:
+            if state.skipped_in_row >= self.options.max_nonfinite_steps:
                 raise NotFiniteError(f"{state.skipped_in_row} steps in a row were not finite")
         if self.progress >= 1 and state.skipped == state.spent.steps:
             raise NotFiniteError(f"none of the {state.skipped} steps was finite")

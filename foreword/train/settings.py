@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
 
+from foreword.settings import config
+from foreword.settings.kinds import part
 from foreword.settings.ranges import (
     Count,
     CountOrZero,
@@ -18,6 +21,13 @@ from foreword.settings.ranges import (
     Total,
     Workers,
 )
+from foreword.train.embedding_init._contract import EmbeddingInit
+
+
+def _embedding_init(word_vectors: Any) -> tuple[str, Any]:
+    """Return the setting that says what `word_vectors`, a number of tokens, said."""
+    counted = {"kind": "cooccurrence", "tokens": word_vectors}
+    return "embedding_init", counted if word_vectors else "random"
 
 
 @dataclass(frozen=True)
@@ -30,7 +40,7 @@ class TrainSettings(Ranged):
         batch: sequences per step, over all micro-batches.
         batch_tokens: tokens per step instead, rounded to whole rows; 0 for `batch`.
         micro_batch: sequences computed at once; 0 chooses the most that fit in memory.
-        workers: threads that share a micro-batch, each on its part of the CPU's cores; 0 chooses.
+        threads: threads that share a micro-batch, each on its part of the CPU's cores; 0 chooses.
         steps: budget in steps.
         epochs: budget in readings of the whole text.
         tokens: budget in tokens read, of source and target; padding is not counted.
@@ -44,23 +54,20 @@ class TrainSettings(Ranged):
         evaluations: how many times the held-out loss is measured.
         heldout_rows: maximum rows of held-out text measured each time.
         checkpoints: how many checkpoints are written.
-        keep: how many of the last checkpoints are kept, besides the best.
-        patience: number of non-finite steps in a row that stops the run.
+        kept_checkpoints: how many of the last checkpoints are kept, besides the best.
+        max_nonfinite_steps: number of non-finite steps in a row that stops the run.
         average: share of the budget at whose end the model is the mean of its weights after each
             step, which is what is measured and saved; 0 for none.
-        word_vectors: the embeddings begin as word vectors from counts of neighbours in this many
-            tokens of the text (of a mixture's sources by their shares), in place of random numbers
-            (`foreword.vectors.cooccurrence`); 0 for none. It is part of the budget in FLOPs or
-            hours. Characters, and other vocabularies too small for it, keep random ones.
-        checkpointing: activations of Transformer blocks that are computed again in backward, to
-            save memory: `selective` keeps the results of linear maps, `full` the blocks' inputs
+        embedding_init: how the embeddings of tokens begin, a kind in `train/embedding_init/`.
+        activation_checkpointing: which activations of Transformer blocks backward computes again,
+            to save memory: `selective` keeps the results of linear maps, `full` the blocks' inputs
             alone.
     """
 
     batch: Count = 32
     batch_tokens: CountOrZero = 0
     micro_batch: CountOrZero = 0
-    workers: Workers = 0
+    threads: Workers = 0
     steps: Count = 10_000
     epochs: EpochsOfText | None = None
     tokens: Total | None = None
@@ -74,8 +81,18 @@ class TrainSettings(Ranged):
     evaluations: Count = 10
     heldout_rows: Count = 512
     checkpoints: Count = 10
-    keep: Count = 2
-    patience: Count = 5
+    kept_checkpoints: Count = 2
+    max_nonfinite_steps: Count = 5
     average: Share = 0.0
-    word_vectors: CountOrZero = 0
-    checkpointing: Literal["none", "selective", "full"] = "none"
+    embedding_init: EmbeddingInit = part("train/embedding_init", "random")
+    activation_checkpointing: Literal["none", "selective", "full"] = "none"
+
+    RENAMED: ClassVar[config.Renamed] = MappingProxyType(
+        {
+            "workers": "threads",
+            "keep": "kept_checkpoints",
+            "patience": "max_nonfinite_steps",
+            "checkpointing": "activation_checkpointing",
+            "word_vectors": _embedding_init,
+        }
+    )

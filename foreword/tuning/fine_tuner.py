@@ -45,7 +45,7 @@ from foreword.tuning.writing import WritingTask
 from foreword.types import Array, Loss
 
 SCORING_DTYPE = torch.float32  # of dev examples in any training, since tuned models predict in it
-PATIENCE = 5  # number of non-finite steps in a row that stops the training
+MAX_NONFINITE_STEPS = 5  # number of non-finite steps in a row that stops the training
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,10 @@ class FineTuner:
             settings.schedule,
             Budget("steps", steps),
             StepOptions(
-                clip=settings.clip, dtype=self.dtype, dropout_seed=self.seed, patience=PATIENCE
+                clip=settings.clip,
+                dtype=self.dtype,
+                dropout_seed=self.seed,
+                max_nonfinite_steps=MAX_NONFINITE_STEPS,
             ),
             [scores],
         )

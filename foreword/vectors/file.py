@@ -3,6 +3,8 @@
 <words> <d_model>\\n
 <word> <d_model numbers>\\n       in text, separated by spaces
 <word> <d_model x 4 bytes>\\n     in binary, float32, little-endian
+
+GloVe's text files are read too, which lack the first line.
 """
 
 from __future__ import annotations
@@ -57,14 +59,9 @@ def read(path: Path) -> tuple[list[str], Array]:
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     head, _, body = data.partition(b"\n")
-    try:
-        count, width = (int(cell) for cell in head.split())
-        if count < 1 or width < 1:
-            raise ValueError
-    except ValueError:
-        raise UserError(
-            f"{path}:1: expected the number of words and the size of vectors, got {_quoted(head)}"
-        ) from None
+    count, width = _sizes(path, head)
+    if not count:
+        count, body = len(data.splitlines()), data
     if count * width > len(body):  # a number takes a byte at least
         raise UserError(f"{path}: too short for {count:,} words of {width:,} numbers; is it cut?")
     words, vectors = (_read_text if _is_text(body, width) else _read_binary)(
@@ -73,6 +70,36 @@ def read(path: Path) -> tuple[list[str], Array]:
     if not np.isfinite(vectors).all():
         raise UserError(f"{path}: contains values that are not finite numbers")
     return words, vectors
+
+
+def width_of(path: Path) -> int:
+    """Return the numbers of a vector in a file, of which only the first line is read.
+
+    Raises:
+        UserError: it is missing or in another format.
+    """
+    atomic.require_no_device(path, atomic.FROM_A_FILE)
+    try:
+        with path.open("rb") as stream:
+            return _sizes(path, stream.readline(1 << 20))[1]
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _sizes(path: Path, head: bytes) -> tuple[int, int]:
+    """Return the number of words, 0 if the first line does not tell, and the size of vectors."""
+    cells = head.split()
+    try:
+        if len(cells) > 2:  # GloVe: a word already
+            return 0, len([float(cell) for cell in cells[1:]])
+        count, width = map(int, cells)
+        if count < 1 or width < 1:
+            raise ValueError
+    except ValueError:
+        raise UserError(
+            f"{path}:1: expected the number of words and the size of vectors, got {_quoted(head)}"
+        ) from None
+    return count, width
 
 
 def _is_text(body: bytes, width: int) -> bool:

@@ -165,8 +165,11 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
         ["--set", "train.micro_batch=-1"],
         ["train.micro_batch: must be a whole number from 0"],
     ),
-    "workers": (["--set", "train.workers=-1"], ["train.workers: must be a whole number from 0"]),
-    "patience": (["--set", "train.patience=0"], ["train.patience: must be a whole number from 1"]),
+    "workers": (["--set", "train.threads=-1"], ["train.threads: must be a whole number from 0"]),
+    "patience": (
+        ["--set", "train.max_nonfinite_steps=0"],
+        ["train.max_nonfinite_steps: must be a whole number from 1"],
+    ),
     "two budgets": (["--steps", "5", "--hours", "1"], ["give one budget, not 2: --hours, --steps"]),
     "a budget among the settings": (
         ["--hours", "1", "--set", "train.steps=5"],

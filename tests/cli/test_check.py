@@ -72,7 +72,7 @@ def test_check_gives_the_numbers_of_the_run(
     assert parts["embedding"] + parts["stack"] + parts["heads"] == parts["total"]
     memory = result["memory_bytes"]
     assert memory["weights"] == 4 * parts["total"]
-    assert memory["gradients"] == made.train.workers * memory["weights"]
+    assert memory["gradients"] == made.train.threads * memory["weights"]
     assert 8 * parts["total"] <= memory["optimizer"] < 8 * parts["total"] + 1000  # and step counts
     assert result["data"]["tokens"] == provenance["data"]["counts"]["train"]["tokens"]
     last = runs.logged(done, "train")[-1]

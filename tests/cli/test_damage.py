@@ -91,7 +91,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run with an evaluation, and a network tuned on it."""
     folder = tmp_path_factory.mktemp("made")
     text = runs.write_text(folder / "text")
-    whole = runs.begin(runs.recipe(checkpoints=4, keep=4), text, folder / "run")
+    whole = runs.begin(runs.recipe(checkpoints=4, kept_checkpoints=4), text, folder / "run")
     assert runs.train_run(whole)
     assert run(["evaluate", str(whole)]) == 0
     for name, seed in (("train", 1), ("dev", 2)):

@@ -166,7 +166,9 @@ def test_a_run_that_blows_up_is_reported_in_one_line(
     # Each step multiplies the matrices with 1 - 100 * 10: a few, and float32 ends.
     for wild in ("optimizer.kind=sgd", "optimizer.lr=100", "optimizer.decay=10"):
         words += ["--set", wild]
-    assert run([*words, "--set", "train.patience=3", "--set", "train.checkpoints=12"]) == 2
+    assert (
+        run([*words, "--set", "train.max_nonfinite_steps=3", "--set", "train.checkpoints=12"]) == 2
+    )
     error = capsys.readouterr().err.splitlines()
     assert [line for line in error if line.startswith("foreword: ")] == error[-1:]
     assert "3 steps in a row were not finite" in error[-1]

@@ -18,9 +18,9 @@ from foreword.comparison.tables import notes, tables
 from foreword.data.prepared_text import PreparedText
 from foreword.disk import stored
 from foreword.errors import TrainingStoppedError, UserError
-from foreword.runs import first_embeddings
 from foreword.runs.run import train_run
 from foreword.runs.trained_model import read_recipe
+from foreword.train.embedding_init import cooccurrence
 from foreword.vectors.cooccurrence import learn_vectors
 from tests.comparison import grids
 from tests.comparison.grids import CAUSAL, MASKED, Quiet
@@ -40,7 +40,7 @@ RUNS = ["masked, seed 1: pretraining", "decoder, seed 1: pretraining"]
 
 WORD_VECTORS: dict[str, Any] = {
     **MORE,
-    "set": {"model": {"d_model": 8}, "train": {"word_vectors": 1_000_000}},
+    "set": {"model": {"d_model": 8}, "train": {"embedding_init": "cooccurrence"}},
     "sweep": {"optimizer": {"lr": RATES[:2]}},
     "budget": {"unit": "flops", "amount": 4e7},
     "cells": [CAUSAL],
@@ -351,7 +351,7 @@ def test_trials_share_the_first_embeddings_and_no_budget_pays_for_them(
         counted.append(learn_vectors(*arguments))
         return counted[-1]
 
-    monkeypatch.setattr(first_embeddings, "learn_vectors", noted)
+    monkeypatch.setattr(cooccurrence, "learn_vectors", noted)
     shared = grids.compare(folder, tmp_path / "out", **{**WORD_VECTORS, "sweep_share": 0.01})
     assert len(counted) == 2  # once for the trials, once for the run
     assert counted[0].flops > 0.01 * WORD_VECTORS["budget"]["amount"]
@@ -363,7 +363,7 @@ def test_first_embeddings_that_take_all_of_the_budget_are_refused_before_the_fir
     folder: Path, tmp_path: Path
 ) -> None:
     less = {**WORD_VECTORS, "budget": {"unit": "flops", "amount": 4e5}}
-    with pytest.raises(UserError, match=r"'decoder': train\.word_vectors: .* all of the budget"):
+    with pytest.raises(UserError, match=r"'decoder': train\.embedding_init: .* all of the budget"):
         grids.compare(folder, tmp_path / "out", **less)
     assert not (tmp_path / "out" / "sweeps").exists()
 

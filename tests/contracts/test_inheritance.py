@@ -13,6 +13,7 @@ from foreword.nn.positions._contract import PositionKind
 from foreword.objectives._contract import Objective
 from foreword.settings import kinds
 from foreword.text.tokenizers._contract import TokenizerKind
+from foreword.train.embedding_init._contract import EmbeddingInit
 from foreword.train.optimizers._contract import OptimizerSettings
 from foreword.tuning.tasks._contract import Task
 
@@ -25,6 +26,7 @@ CONTRACTS = {
     "nn/positions": PositionKind,
     "objectives": Objective,
     "text/tokenizers": TokenizerKind,
+    "train/embedding_init": EmbeddingInit,
     "train/optimizers": OptimizerSettings,
     "tuning/tasks": Task,
 }

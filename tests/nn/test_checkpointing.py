@@ -20,7 +20,7 @@ FAMILIES += ["bigbird", "linformer"]
 
 
 def set_up(family: str, folder: Path, checkpointing: str = "none") -> TrainingSetup:
-    made = runs.recipe(family, workers=1, checkpointing=checkpointing)
+    made = runs.recipe(family, threads=1, activation_checkpointing=checkpointing)
     text = runs.text_for(family, runs.write_text(folder / "text"), folder / "texts")
     setup = set_up_training(made, *corpus(made, runs.begin(made, text, folder / "run"), runs.stage))
     setup.model.train()
@@ -43,7 +43,7 @@ def test_gradients_with_dropout_are_those_without_checkpointing(
         assert checkpoint_blocks(setup.model, amount)
         assert torch.equal(runs.gradient(setup, batches), expected)
         assert step_flops(setup) == flops
-        train = replace(setup.recipe.train, checkpointing=amount)
+        train = replace(setup.recipe.train, activation_checkpointing=amount)
         chosen = replace(setup, recipe=replace(setup.recipe, train=train))
         saved.append(_saved_bytes(chosen, 4, setup.loss_fn))
     assert saved[0] > max(saved[1:])
@@ -58,5 +58,7 @@ def test_weights_that_blocks_share_are_cast_to_bf16_in_each(tmp_path: Path) -> N
 
 
 def test_a_model_without_blocks_refuses_checkpointing(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"train.checkpointing=full: this model has no Transformer"):
+    with pytest.raises(
+        UserError, match=r"train.activation_checkpointing=full: this model has no Transformer"
+    ):
         set_up("lstm", tmp_path, "full")

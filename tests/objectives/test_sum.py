@@ -32,7 +32,7 @@ from tests.train import runs
 
 def table(second: str = "next_sentence") -> dict[str, Any]:
     """A tiny recipe of pairs, without dropout."""
-    made = runs.table("encoder", batch=8, micro_batch=8, workers=1)
+    made = runs.table("encoder", batch=8, micro_batch=8, threads=1)
     made["model"] |= {"dropout": 0.0, "attention_dropout": 0.0, "segments": 2, "init_std": 0.2}
     made["objective"] = {"kind": "sum", "terms": [{"kind": "masked", "rate": 0.3}, second]}
     share = 0.5 if second == "next_sentence" else 0.0

@@ -80,7 +80,7 @@ def test_recomputing_keeps_less_activations() -> None:
 def test_counted_bytes_are_those_held_between_forward_and_backward(
     family: str, amount: Checkpointing
 ) -> None:
-    recipe = load_recipe(f"{family}_tiny", [*SMALL, f"train.checkpointing={amount}"])
+    recipe = load_recipe(f"{family}_tiny", [*SMALL, f"train.activation_checkpointing={amount}"])
     batch = dummy_batch(recipe, ROWS).to("cpu")
     loss_fn = build_model(recipe, dummy_vocab(recipe.tokenizer), CPU).train()
     tracker = KeptBytes(loss_fn.model, [amount])

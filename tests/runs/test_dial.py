@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,6 +24,7 @@ from foreword.runs.dry_run import dry_run
 from foreword.runs.recipe import load_recipe
 from foreword.runs.sizes import count_parameters, least_memory
 from foreword.runs.trained_model import read_recipe
+from foreword.settings import kinds
 
 HOURS = (0.01, 0.1, 0.5, 1.0, 5.0, 24.0, 200.0)
 SPEEDS = (1e10, 3.5e11, 1e13, 1e15)
@@ -45,7 +46,7 @@ def test_every_choice_is_a_recipe_that_passes_its_checks(family: str) -> None:
             value: Any = recipe
             for name in choice.setting.split("."):
                 value = getattr(value, name)
-            assert value == choice.value
+            assert (kinds.name_of(value) if is_dataclass(value) else value) == choice.value
             assert choice.reason
         assert recipe.train.hours == hours or recipe.train.epochs == MOST_EPOCHS
         if hours in (HOURS[0], HOURS[-1]):

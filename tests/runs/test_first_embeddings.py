@@ -14,6 +14,7 @@ import torch
 import foreword
 from foreword.errors import UserError
 from foreword.interop.start_from import open_starting_model
+from foreword.nn.embedding import token_tables
 from foreword.nn.init import embedding_std
 from foreword.nn.model import neural
 from foreword.runs import first_embeddings
@@ -25,13 +26,14 @@ from foreword.runs.setup import TrainingSetup, set_up_training
 from foreword.runs.trained_model import read_recipe
 from foreword.settings import config
 from foreword.train import log, tensor_files
+from foreword.train.embedding_init import cooccurrence
 from foreword.types import Array
 from foreword.vectors.cooccurrence import CountedVectors, learn_vectors
 from tests.train import runs
 
 
 def table(family: str = "decoder", **train: Any) -> dict[str, Any]:
-    narrow = {"model": {"d_model": 8}, "train": {"word_vectors": 1_000_000}}
+    narrow = {"model": {"d_model": 8}, "train": {"embedding_init": "cooccurrence"}}
     return config.merge(runs.table(family, **{"steps": 6, "checkpoints": 2, **train}), narrow)
 
 
@@ -83,7 +85,7 @@ def test_a_run_killed_before_its_first_checkpoint_begins_with_the_same_vectors(
     def again(*_: Any, **__: Any) -> None:
         raise AssertionError("learned twice")
 
-    monkeypatch.setattr(first_embeddings, "learn_vectors", again)
+    monkeypatch.setattr(cooccurrence, "learn_vectors", again)
     runs.train_run(killed)
     assert runs.last_bytes(killed) == runs.last_bytes(whole)
     assert runs.logged(killed, "train")[-1] == runs.logged(whole, "train")[-1]
@@ -126,11 +128,12 @@ def test_the_schedule_begins_with_the_first_step(schedule: str, text: Path, tmp_
     step = second["flops"] - first["flops"]
     assert first["flops"] > step
     rates = []
-    for name, word_vectors, flops in (
-        ("part", 1_000_000, first["flops"] + 7 * step), ("whole", 0, 8 * step)
-    ):  # fmt: skip
+    for name, init, flops in (
+        ("part", "cooccurrence", first["flops"] + 7 * step),
+        ("whole", "random", 8 * step),
+    ):
         made = config.merge(
-            with_vectors, {"train": {"word_vectors": word_vectors, "flops": flops * (1 - 1e-9)}}
+            with_vectors, {"train": {"embedding_init": init, "flops": flops * (1 - 1e-9)}}
         )
         run = begin(made, text, tmp_path / name)
         runs.die_at(run, 4)
@@ -142,7 +145,7 @@ def test_the_schedule_begins_with_the_first_step(schedule: str, text: Path, tmp_
 def test_vectors_that_take_all_of_the_budget_are_refused(text: Path, tmp_path: Path) -> None:
     run = begin(table(flops=1.0), text, tmp_path / "run")
     with pytest.raises(
-        UserError, match=r"train\.word_vectors: the first .* take up to .* all of the"
+        UserError, match=r"train\.embedding_init: the first .* take up to .* all of the"
     ):
         runs.train_run(run)
 
@@ -154,7 +157,7 @@ def test_a_full_disk_leaves_the_shards(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     run = tmp_path / "run"
-    settings = {"train.word_vectors": 10**6, "model.d_model": 8, "tokenizer.vocab": 400}
+    settings = {"train.embedding_init": "cooccurrence", "model.d_model": 8, "tokenizer.vocab": 400}
     begin = partial(
         foreword.pretrain, "gpt2_tiny", text, run, steps=2, settings=settings, progress=False
     )
@@ -182,7 +185,7 @@ def test_sources_count_by_their_shares(
         counted.extend(number for _, number in texts)
         return learn_vectors(texts, *rest)
 
-    monkeypatch.setattr(first_embeddings, "learn_vectors", noted)
+    monkeypatch.setattr(cooccurrence, "learn_vectors", noted)
     recipe = runs.build(config.merge(table(), {"data": {"sources": sources}}))
     running.start(recipe, running.Inputs((str(text), str(other))), tmp_path / "run")
     runs.train_run(tmp_path / "run")
@@ -192,7 +195,7 @@ def test_sources_count_by_their_shares(
 
 def test_a_text_with_too_few_words_keeps_random_embeddings(text: Path, tmp_path: Path) -> None:
     made = config.merge(table(), {"model": {"d_model": 64}})
-    plain = config.merge(made, {"train": {"word_vectors": 0}})
+    plain = config.merge(made, {"train": {"embedding_init": "random"}})
     reporter = runs.Quiet()
     run, other = begin(made, text, tmp_path / "run"), begin(plain, text, tmp_path / "plain")
     runs.train_run(run, reporter)
@@ -216,11 +219,12 @@ def test_a_run_from_trained_weights_keeps_them(text: Path, tmp_path: Path) -> No
 
 
 def test_models_without_first_embeddings_refuse(text: Path, tmp_path: Path) -> None:
-    offline = {"model": {"kind": "word_vectors", "d_model": 8}, "train": {"word_vectors": 9}}
-    with pytest.raises(UserError, match=r"train\.word_vectors: .* trained offline"):
+    counted = {"embedding_init": "cooccurrence"}
+    offline = {"model": {"kind": "word_vectors", "d_model": 8}, "train": counted}
+    with pytest.raises(UserError, match=r"train\.embedding_init: .* trained offline"):
         runs.build({**runs.table("decoder"), **offline, "packing": {"eos": "</s>"}})
     made = config.merge(table("elmo"), {"model": {"characters": True}})
-    with pytest.raises(UserError, match=r"train\.word_vectors: the model has no table"):
+    with pytest.raises(UserError, match=r"train\.embedding_init: the model has no table"):
         dry_run(runs.build(made))
 
 
@@ -235,6 +239,36 @@ def test_the_seed_of_the_run_is_that_of_the_vectors(
         assert isinstance(learned, CountedVectors) and np.isfinite(learned.vectors).all()
         return learned
 
-    monkeypatch.setattr(first_embeddings, "learn_vectors", noted)
+    monkeypatch.setattr(cooccurrence, "learn_vectors", noted)
     runs.train_run(begin(table(seed=7), text, tmp_path / "run"))
     assert seeds == [7]
+
+
+@pytest.mark.parametrize("has_sizes", [True, False], ids=["word2vec", "glove"])
+def test_vectors_of_a_file_become_the_embeddings_of_its_words(
+    has_sizes: bool, text: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "vectors.txt"
+    lines = [f"{word} {' '.join(str(n + column) for column in range(8))}"
+             for n, word in enumerate([*runs.WORDS[:3], "elsewhere"])]  # fmt: skip
+    file.write_text("\n".join(["4 8"] * has_sizes + lines) + "\n", encoding="utf-8")
+    read = {"train": {"embedding_init": {"kind": "word2vec", "file": str(file)}}}
+    run, reporter = begin(config.merge(table(), read), text, tmp_path / "run"), runs.Quiet()
+    runs.train_run(run, reporter)
+    assert any(f"word vectors of 3 tokens from {file}" in note for note in reporter.notes)
+    setup = set_up(run)
+    first_embeddings.load(run, setup)
+    (embedding,) = token_tables(setup.model, setup.vocab.size)
+    token = setup.tokenizer.encode(runs.WORDS[1]).item()
+    cosine = torch.cosine_similarity(embedding[token], torch.arange(1.0, 9.0), dim=0)
+    assert cosine.item() == pytest.approx(1)
+    wider = config.merge(table(), {**read, "model": {"d_model": 16}})
+    with pytest.raises(UserError, match=r"vectors of 8 numbers, .* embeddings have 16"):
+        begin(wider, text, tmp_path / "wider")
+    file.unlink()
+    with pytest.raises(UserError, match=r"vectors\.txt: cannot be read: No such file"):
+        begin(config.merge(table(), read), text, tmp_path / "missing")
+    starting_model = open_starting_model(str(run))
+    more = tmp_path / "more"  # whose embeddings are trained ones
+    running.start(starting_model.recipe, running.Inputs((str(text),)), more, starting_model)
+    assert runs.train_run(more)

@@ -19,7 +19,7 @@ from tests.train import runs
 def test_a_run_that_blew_up_continues_with_new_settings(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = runs.begin(runs.recipe(patience=2), text, tmp_path / "run")
+    run = runs.begin(runs.recipe(max_nonfinite_steps=2), text, tmp_path / "run")
     runs.die_at(run, 8)
     healthy = TokenHead.loss
 

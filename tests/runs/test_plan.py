@@ -85,7 +85,12 @@ def test_gpt3_takes_the_published_days(gpt3: Plan) -> None:
 
 
 def test_the_recipe_restricts_what_is_planned() -> None:
-    settings = [*SMALL, "parallel.kind=hsdp", "parallel.group=2", "train.checkpointing=selective"]
+    settings = [
+        *SMALL,
+        "parallel.kind=hsdp",
+        "parallel.group=2",
+        "train.activation_checkpointing=selective",
+    ]
     made = plan(
         load_recipe("gpt2_tiny", settings), find_gpu("h100,per_node=4")[1], 8, Assumptions()
     )

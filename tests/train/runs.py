@@ -189,7 +189,7 @@ def table(family: str = "decoder", **train: Any) -> dict[str, Any]:
         "train": {
             "batch": 4,
             "micro_batch": 4,
-            "workers": 2,
+            "threads": 2,
             "steps": 12,
             "evaluations": 3,
             "checkpoints": 4,

@@ -109,7 +109,9 @@ def test_pruning_keeps_the_last_and_the_best(tmp_path: Path) -> None:
 
 def test_a_damaged_checkpoint_does_not_count_as_kept(text: Path, tmp_path: Path) -> None:
     """A run that resumes before a damaged checkpoint must not delete whole ones."""
-    run = runs.begin(runs.recipe(keep=1, checkpoints=12, evaluations=1), text, tmp_path / "run")
+    run = runs.begin(
+        runs.recipe(kept_checkpoints=1, checkpoints=12, evaluations=1), text, tmp_path / "run"
+    )
     runs.die_at(run, 9)
     latest = checkpoint.all_in(run)[-1]
     good = save_at(run, latest, step=6)
@@ -148,7 +150,7 @@ def test_a_run_keeps_its_best_checkpoint(
 ) -> None:
     sums = iter([30.0, 20.0, 40.0, 50.0])  # of 10 predictions
     monkeypatch.setattr(measure, "evaluate", lambda *_: Evaluation(next(sums), 10.0, {}))
-    made = runs.recipe(steps=12, evaluations=4, checkpoints=4, keep=1)
+    made = runs.recipe(steps=12, evaluations=4, checkpoints=4, kept_checkpoints=1)
     run = runs.begin(made, text, tmp_path / "run")
     runs.train_run(run)
     assert [record["loss"] for record in runs.logged(run, "heldout")] == [3.0, 2.0, 4.0, 5.0]

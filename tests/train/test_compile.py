@@ -49,7 +49,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
 
 
 def three_blocks(family: str, text: Path, folder: Path) -> TrainingSetup:
-    table = runs.table(family, batch=2, micro_batch=2, workers=1)
+    table = runs.table(family, batch=2, micro_batch=2, threads=1)
     table["model"] |= {"dropout": 0.0, "attention_dropout": 0.0, "layers": 3}  # ours is numpy's
     made = runs.build(table)
     run = runs.begin(made, runs.text_for(family, text, folder / "text"), folder / "run")

@@ -35,7 +35,7 @@ def test_padding_is_not_counted_as_tokens(family: str, text: Path, tmp_path: Pat
 def test_held_out_batches_of_a_sum_are_made_once_after_the_first_evaluation(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = runs.recipe("bert", batch=2, micro_batch=2, workers=1)
+    made = runs.recipe("bert", batch=2, micro_batch=2, threads=1)
     text = runs.text_for("bert", text, tmp_path / "text")
     tokenizer, prepared = corpus(made, runs.begin(made, text, tmp_path / "run"), runs.stage)
     feed = set_up_training(made, tokenizer, prepared).heldout

@@ -61,7 +61,7 @@ def blown_up(text: Path, folder: Path, **train: Any) -> Path:
 def test_a_run_that_blows_up_goes_back_to_weights_that_gave_a_loss(
     text: Path, tmp_path: Path
 ) -> None:
-    run = blown_up(text, tmp_path / "run", keep=30)
+    run = blown_up(text, tmp_path / "run", kept_checkpoints=30)
     reporter = runs.Quiet()
     with pytest.raises(TrainingStoppedError) as stopped:
         runs.train_run(run, reporter)
@@ -76,7 +76,7 @@ def test_a_run_that_blows_up_goes_back_to_weights_that_gave_a_loss(
 
 
 def test_a_run_that_blew_up_resumes_at_a_lower_rate(text: Path, tmp_path: Path) -> None:
-    run = blown_up(text, tmp_path / "run", keep=30)
+    run = blown_up(text, tmp_path / "run", kept_checkpoints=30)
     with pytest.raises(TrainingStoppedError):
         runs.train_run(run)
     for folder in checkpoint.all_in(run)[2:]:  # so that the weights are not yet wild
@@ -161,7 +161,9 @@ def test_probabilities_that_are_not_finite_are_not_saved(tmp_path: Path) -> None
 def test_a_resume_that_fails_at_once_deletes_no_checkpoint(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = runs.begin(runs.recipe(steps=4, checkpoints=4, keep=4), text, tmp_path / "run")
+    run = runs.begin(
+        runs.recipe(steps=4, checkpoints=4, kept_checkpoints=4), text, tmp_path / "run"
+    )
     assert runs.train_run(run)
     honest = Causal.loss
 
@@ -170,7 +172,7 @@ def test_a_resume_that_fails_at_once_deletes_no_checkpoint(
         return Loss(result.total * math.nan, result.count)
 
     monkeypatch.setattr(Causal, "loss", loss)
-    write_recipe(run, runs.recipe(steps=9, checkpoints=9, keep=4))
+    write_recipe(run, runs.recipe(steps=9, checkpoints=9, kept_checkpoints=4))
     before = checkpoint.all_in(run)
     with pytest.raises(TrainingStoppedError, match=r"; without .*step-00000004 it goes back one"):
         runs.train_run(run)
@@ -178,7 +180,7 @@ def test_a_resume_that_fails_at_once_deletes_no_checkpoint(
 
 
 def test_the_only_checkpoint_is_not_deleted(text: Path, tmp_path: Path) -> None:
-    run = blown_up(text, tmp_path / "run", keep=1)
+    run = blown_up(text, tmp_path / "run", kept_checkpoints=1)
     with pytest.raises(TrainingStoppedError, match="not finite"):
         runs.train_run(run)
     assert len(checkpoint.all_in(run)) >= 1

@@ -34,7 +34,7 @@ DEVICE = "cuda"
 def build(
     family: str, text: Path, folder: Path, device: str, dropout: float = 0.0
 ) -> TrainingSetup:
-    table = runs.table(family, batch=4, micro_batch=2, workers=1, device=device)
+    table = runs.table(family, batch=4, micro_batch=2, threads=1, device=device)
     table["model"] |= {"d_model": 64, "dropout": dropout}
     if table["model"]["kind"] in ("transformer", "encoder_decoder"):
         table["model"]["attention_dropout"] = dropout

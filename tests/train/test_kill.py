@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def pretraining(family: str, text: Path, folder: Path) -> list[str]:
     """Return a command that pretrains for 40 steps, without --out."""
     file = folder / "recipe.toml"
-    file.write_text(runs.recipe(family, steps=40, checkpoints=8, keep=3).dumps())
+    file.write_text(runs.recipe(family, steps=40, checkpoints=8, kept_checkpoints=3).dumps())
     return ["pretrain", str(file), "--data", str(text)]
 
 

@@ -46,7 +46,7 @@ def test_files_not_read_and_bytes_replaced_are_reported(tmp_path: Path) -> None:
         assert words in summary
 
 
-IN_TURN = {"micro_batch": 2, "workers": 1}
+IN_TURN = {"micro_batch": 2, "threads": 1}
 
 
 def break_loss(monkeypatch: pytest.MonkeyPatch, bad: set[int]) -> None:
@@ -68,7 +68,9 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_loss(monkeypatch, {4, 7})
-    run = runs.begin(runs.recipe(checkpoints=12, keep=12, **IN_TURN), text, tmp_path / "run")
+    run = runs.begin(
+        runs.recipe(checkpoints=12, kept_checkpoints=12, **IN_TURN), text, tmp_path / "run"
+    )
     reporter = runs.Quiet()
     assert runs.train_run(run, reporter)
     skipped = {record["step"]: record["skipped"] for record in runs.logged(run, "train")}
@@ -82,11 +84,11 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(
     assert weights[0] == weights[1] != weights[2]
 
 
-def test_skipping_patience_steps_in_a_row_stops_the_run(
+def test_skipping_too_many_steps_in_a_row_stops_the_run(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_loss(monkeypatch, {2, 5, 6, 7, 8})
-    run = runs.begin(runs.recipe(patience=3, **IN_TURN), text, tmp_path / "run")
+    run = runs.begin(runs.recipe(max_nonfinite_steps=3, **IN_TURN), text, tmp_path / "run")
     with pytest.raises(TrainingStoppedError, match="3 steps in a row") as stopped:
         runs.train_run(run)
     last = checkpoint.newest(run)

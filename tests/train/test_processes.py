@@ -45,7 +45,7 @@ def begin(
     name: str, text: Path, folder: Path, steps: int = STEPS, kind: str = "auto", saves: int = 1
 ) -> Path:
     """Write the folder of a run with SGD, whose weights differ as its gradients do."""
-    table = runs.table(name, batch=8, micro_batch=2, workers=1, steps=steps, checkpoints=saves)
+    table = runs.table(name, batch=8, micro_batch=2, threads=1, steps=steps, checkpoints=saves)
     table = config.merge(table, {"optimizer": {"kind": "sgd", "lr": 0.1, "momentum": 0.5}})
     made = runs.build(config.merge(table, {"parallel": {"kind": kind}}))
     text = runs.text_for(name, text, folder.parent / f"text-{folder.name}")

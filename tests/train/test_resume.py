@@ -60,7 +60,7 @@ def require_equal(run: Path, whole: Path, steps: int) -> None:
 def test_a_resumed_run_in_several_micro_batches_equals_an_uninterrupted_one(
     workers: int, text: Path, tmp_path: Path
 ) -> None:
-    made = runs.recipe(batch=5, micro_batch=2, workers=workers, steps=6, checkpoints=2)
+    made = runs.recipe(batch=5, micro_batch=2, threads=workers, steps=6, checkpoints=2)
     whole = runs.begin(made, text, tmp_path / "whole")
     assert runs.train_run(whole)
     run = runs.begin(made, text, tmp_path / "run")

@@ -67,7 +67,7 @@ def test_workers_take_the_same_step_each_time(family: str, text: Path, tmp_path:
     setup = set_up_training(made, tokenizer, prepared)
     setup.model.train()
     batches = setup.feed.micro_batches(0)
-    assert len(batches) == setup.recipe.train.workers == 2
+    assert len(batches) == setup.recipe.train.threads == 2
     state = torch.get_rng_state()
     first = runs.gradient(setup, batches, workers=2)
     assert torch.equal(torch.get_rng_state(), state)

@@ -110,6 +110,15 @@ def test_files_written_by_gensim_are_read(binary: bool, tmp_path: Path) -> None:
     np.testing.assert_allclose(vectors, VECTORS, rtol=1e-6)
 
 
+def test_glove_files_are_read_which_have_no_line_of_sizes(tmp_path: Path) -> None:
+    path = tmp_path / "glove.txt"
+    file.write(path, WORDS, VECTORS)
+    path.write_bytes(path.read_bytes().partition(b"\n")[2])
+    words, vectors = file.read(path)
+    assert tuple(words) == WORDS and file.width_of(path) == VECTORS.shape[1]
+    np.testing.assert_allclose(vectors, VECTORS, rtol=1e-6)
+
+
 @pytest.mark.parametrize("binary", [False, True])
 def test_files_cut_short_are_refused(binary: bool, tmp_path: Path) -> None:
     path = tmp_path / "vectors"

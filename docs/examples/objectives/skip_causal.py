@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 from annotated_types import Interval
+from torch import nn
 
 from foreword.data.rng import RowRng
-from foreword.objectives.causal import Causal
-from foreword.types import Example, Rows, Vocab
+from foreword.nn.model import Backbone, Model
+from foreword.objectives._contract import Objective, Prediction
+from foreword.types import Batch, Example, Loss, NextToken, Rows, Tokens, Vocab
 
 
 @dataclass(frozen=True)
-class SkipCausal(Causal):
+class SkipCausal(Objective):
     """Predict each `every`-th token of a document from all tokens before it.
 
         ids      [ 7  8  9  4  2]
@@ -28,8 +30,21 @@ class SkipCausal(Causal):
 
     every: Annotated[int, Interval(ge=1, le=1_000)] = 2
 
+    @property
+    def predicts(self) -> Prediction:
+        """The next token."""
+        return "next"
+
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
-        """Return the rows as they are, with weight 0 where a token is skipped."""
-        example = super().corrupt(rows, rng, vocab)
-        is_scored = rows.positions % self.every == 0
-        return replace(example, weights=example.weights * is_scored)
+        """Return the rows as they are, with weight 0 for padding and where a token is skipped."""
+        is_scored = (rows.documents >= 0) & (rows.positions % self.every == 0)
+        tokens = Tokens(rows.ids, rows.documents, rows.positions)
+        return Example(None, tokens, is_scored.astype("float32"), parts=rows.parts_of(NextToken))
+
+    def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
+        """Return the model's output layer."""
+        return nn.ModuleDict({"token": backbone.build_token_head()})
+
+    def loss(self, model: Model, batch: Batch) -> Loss:
+        """Return the cross-entropy of the next token, in nats."""
+        return model.token_head.loss(model.backbone(batch), batch)
