@@ -92,6 +92,7 @@ FILES = ("vectors", "report")  # verbs whose --out is a file
 OUT = ("prepare", "pretrain", "tokenizer", "tune", "export", "import", "demo", "compare", *FILES)
 
 
+@pytest.mark.product(few=3)
 @pytest.mark.parametrize("verb", OUT)
 def test_a_pipe_is_not_replaced(
     verb: str, here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -107,6 +108,7 @@ def test_a_pipe_is_not_replaced(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "link", "pipe"]
 
 
+@pytest.mark.product(few=4)
 @pytest.mark.parametrize("verb", [*OUT, "probe"])
 def test_an_unwritable_out_is_refused_before_the_work(
     verb: str,
@@ -144,6 +146,7 @@ def test_a_run_whose_scores_cannot_be_written_is_not_fine_tuned(
     assert "evaluations is a file" in line
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize("verb", ["prepare", "tokenizer", "tune", "export", "report", "evaluate"])
 def test_a_full_disk_leaves_nothing_half_written(
     verb: str,
@@ -196,6 +199,7 @@ def largest_file(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize("verb", ["export", "vectors", "tune", "import"])
 @pytest.mark.parametrize("size", [100, 20_000])  # refuses the first file, or the weights
 def test_a_write_beyond_the_size_limit_leaves_nothing(
@@ -282,6 +286,7 @@ def test_a_removal_in_progress_is_waited_for(made: Path, tmp_path: Path) -> None
     assert not one.exists()
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("name", ["recipe.toml", "run.json"])
 def test_a_run_that_loses_a_file_stops_at_the_next_checkpoint(
     name: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
