@@ -5,11 +5,14 @@ BIN = .venv/bin
 # Without compiling all that is installed, of which a demo imports a tenth: half of the time.
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
-.PHONY: demo test check gpu fuzz clean
+.PHONY: demo test test-all check gpu fuzz clean
 demo: .venv/.ready
 	$(BIN)/foreword demo --out demo
 
 test: .venv/.dev
+	$(BIN)/pytest -n auto -m "not gpu and not full"
+
+test-all: .venv/.dev
 	$(BIN)/pytest -n auto -m "not gpu"
 
 gpu: .venv/.dev

@@ -21,6 +21,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 
 import pytest
 
+from tests.covering import mark_the_rest
+
 MEMORY = Path("/dev/shm")
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4e9:
     # Tests write thousands of small files, which takes a disk most of their time.
@@ -37,6 +39,12 @@ IMPORTED_LATE = (
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script
     signal.signal(signal.SIGINT, signal.default_int_handler)  # tests and their processes hear it
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses among marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave most cases of large products to the second tier."""
+    mark_the_rest(items)
 
 
 def pytest_collection_finish() -> None:

@@ -125,6 +125,7 @@ def clean(folder: Path) -> None:
     assert (theirs.texts / text.name).read_bytes() == text.read_bytes()
 
 
+@pytest.mark.full
 def test_a_cluster_makes_the_same_shards_and_text_and_trains_every_cell(
     machines: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

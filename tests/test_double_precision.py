@@ -25,6 +25,7 @@ def loss_and_gradients(recipe: Recipe, model: Model, inputs: Batch) -> tuple[Ten
     return loss.total, [grad for grad in gradients if grad is not None]
 
 
+@pytest.mark.product(few=14)
 @pytest.mark.parametrize("norm", ["layer", "rms"])
 @pytest.mark.parametrize("name", TRAINED)
 def test_float64_gives_the_loss_and_gradients_of_float32(name: str, norm: str) -> None:
@@ -43,6 +44,7 @@ def test_float64_gives_the_loss_and_gradients_of_float32(name: str, norm: str) -
 
 
 # Models that are fitted offline, word vectors, have no states on the way to the loss.
+@pytest.mark.product(few=8)
 @pytest.mark.parametrize("norm", ["layer", "rms"])
 @pytest.mark.parametrize("name", [n for n in TRAINED if not load_recipe(n).model.trains_offline])
 def test_gradient_reach_reads_every_model_in_float64(name: str, norm: str) -> None:

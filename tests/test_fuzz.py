@@ -37,6 +37,7 @@ def place_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return lambda seed: Sandbox(tmp_path, tmp_path, random.Random(f"{seed}"))
 
 
+@pytest.mark.full
 def test_a_mutated_recipe_is_read_or_refused_in_one_line(
     recipes: Any, place_of: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -74,6 +75,7 @@ def test_a_case_is_reproducible(recipes: Any, place_of: Any) -> None:
         assert first == again
 
 
+@pytest.mark.full
 def test_rows_with_one_fault_are_refused_for_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

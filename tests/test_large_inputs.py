@@ -41,6 +41,7 @@ def write_document(path: Path, size: int, end: str = "") -> Path:
     return path
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_long_document_takes_memory_in_proportion_to_its_size(tmp_path: Path) -> None:
     """Python takes 4 bytes for each character of a text with one emoji."""
@@ -55,6 +56,7 @@ def test_a_long_document_takes_memory_in_proportion_to_its_size(tmp_path: Path) 
     assert peaks["wide"] - peaks["small"] < 12 * more
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_fine_tuning_rows_take_little_more_memory_than_their_tokens(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run")

@@ -170,6 +170,7 @@ def test_transformer_xl_large_has_the_backbone_of_the_released_model() -> None:
     assert model.count_parameters() == body + words * d
 
 
+@pytest.mark.product(few=9)
 @pytest.mark.parametrize("name", TRAINED)
 def test_tiny_recipes_train(name: str) -> None:
     recipe = load_recipe(name)

@@ -39,6 +39,7 @@ def positions_used(batch: Batch) -> int:
     return 1 + max(most, int(batch.source.positions.max()) if batch.source is not None else 0)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("case", TRAINED, ids=str)
 def test_no_sequence_is_longer_than_the_bound(case: Case) -> None:
     layout = kinds.load("layouts", case.layout)()

@@ -52,6 +52,7 @@ def count(recipe: Recipe) -> int:
         return recipe.build(vocab(recipe.tokenizer.vocab)).count_parameters()
 
 
+@pytest.mark.product(few=4)
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_recipes_have_the_parameters_of_the_released_weights(name: str) -> None:
     assert count(load_recipe(name)) == PUBLISHED[name]
@@ -103,6 +104,7 @@ def tiny(name: str) -> Recipe:
     return load_recipe(name, [*sizes, "tokenizer.vocab=500", "packing.length=40"])
 
 
+@pytest.mark.product(few=3)
 @pytest.mark.parametrize("name", GRID)
 def test_every_cell_of_the_grid_trains(name: str) -> None:
     recipe = tiny(name)

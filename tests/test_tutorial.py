@@ -52,6 +52,7 @@ def write_texts(folder: Path) -> None:
         (folder / "reviews" / f"{name}.tsv").write_text(table + "\n", encoding="utf-8")
 
 
+@pytest.mark.full
 def test_the_tutorial_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

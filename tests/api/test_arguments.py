@@ -130,6 +130,7 @@ def test_a_wrong_argument_of_tune_is_named(arguments: dict[str, Any], message: s
         foreword.tune("run", [("a", "b")], [("a", "b")], **arguments)
 
 
+@pytest.mark.full
 def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
     settings = SMALL | {"model.layers": np.int64(1), "model.dropout": np.float32(0.5)}
     run = pretrain(
@@ -142,6 +143,7 @@ def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
     assert recipe.prepare.heldout == 0.25
 
 
+@pytest.mark.full
 def test_results_are_taken_for_their_folders(tmp_path: Path) -> None:
     shards = foreword.prepare(
         texts=iter(TEXTS), out=tmp_path / "shards", vocab=350, heldout=0.2, progress=False

@@ -93,6 +93,7 @@ QUESTION = ("the film was warm", "what was it", {"text": ["warm"], "answer_start
 OPTIONS = ("the film", ["was warm", "in town"])
 
 
+@pytest.mark.product(few=3)
 @pytest.mark.parametrize(
     ("layout", "task", "examples"),
     [
@@ -140,6 +141,7 @@ def assert_all_answered(steps: list[tuple[int, int]]) -> None:
     assert list(done) == sorted(done) and set(totals) == {done[-1]}
 
 
+@pytest.mark.full
 def test_written_answers_are_scored_as_fine_tuning_scores_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +197,7 @@ def test_models_that_read_other_examples_or_have_other_scores_are_refused(
         evaluate_tuned([tuned, more], files / "test.tsv", text="said", label="mark", **QUIET)
 
 
+@pytest.mark.full
 def test_results_never_replace_those_of_other_files_or_models(
     tuned: Path, scratch: Path, files: Path, tmp_path: Path
 ) -> None:

@@ -213,6 +213,7 @@ def test_numbers_are_predicted(tmp_path: Path) -> None:
         predict(model, TEXTS, probabilities=True, progress=False)
 
 
+@pytest.mark.full
 def test_a_model_that_answers_in_text_writes_as_it_was_tuned(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", "encoder_decoder")
     source = tmp_path / "train.tsv"

@@ -18,6 +18,7 @@ TEXTS = [f"The cat number {n} sat on the mat and looked at dog number {n + 1}." 
 SMALL: dict[str, Any] = {"tokenizer.vocab": 400, "packing.length": 16, "train.batch": 4}
 
 
+@pytest.mark.full
 def test_any_iterable_of_texts_is_trained_on(tmp_path: Path) -> None:
     def texts() -> Iterator[str]:
         yield from TEXTS
@@ -104,6 +105,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.full
 def test_a_budget_among_the_settings_takes_the_place_of_the_recipes(tmp_path: Path) -> None:
     recipe = load_recipe("gpt2_tiny", ["train.hours=10"])
     settings = {**SMALL, "train.steps": 2}

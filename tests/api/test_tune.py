@@ -36,6 +36,7 @@ def scores_of(run: Path, train: Any, **settings: Any) -> dict[str, Any]:
     return {"labels": tuned.labels, "rows": [{**row, "seconds": 0} for row in result.rows]}
 
 
+@pytest.mark.full
 def test_every_form_of_examples_gives_the_same_model(run: Path, tmp_path: Path) -> None:
     file = tmp_path / "train.tsv"
     lines = [f"{text}\t{label}" for text, label in zip(TEXTS, LABELS, strict=True)]
@@ -61,6 +62,7 @@ def test_a_score_that_the_task_has_not_is_refused_before_examples_are_read(run: 
         tune(run, "absent.tsv", "absent.tsv", settings={"tune.metric": "bleu"}, **FAST)
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize("kind", [int, float, np.int64, np.float32, bool])
 def test_labels_may_be_numbers(kind: Any, run: Path) -> None:
     train = list(zip(TEXTS, map(kind, NUMBERS), strict=True))

@@ -128,6 +128,7 @@ def test_a_loaded_model_takes_any_list_of_texts_and_refuses_what_is_none(run: Pa
             wrong()
 
 
+@pytest.mark.full
 def test_the_report_says_that_only_some_rows_were_evaluated(run: Path) -> None:
     assert evaluate(run, rows=1, progress=False).content["max_rows"] == 1
     page = write_page(run).read_text(encoding="utf-8")
@@ -170,6 +171,7 @@ def test_compare_runs_a_grid_file(shards: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "table.md").is_file()
 
 
+@pytest.mark.full
 def test_a_comparison_shows_pretraining_and_fine_tuning(shards: Path, tmp_path: Path) -> None:
     rows = "\n".join(["text\tlabel", *("\t".join(example) for example in EXAMPLES)])
     (tmp_path / "films.tsv").write_text(rows + "\n", encoding="utf-8")

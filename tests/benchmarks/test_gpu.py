@@ -19,6 +19,7 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
 
 
+@pytest.mark.full
 def test_a_hanging_part_is_ended_and_its_records_are_kept(tmp_path: Path) -> None:
     import gpu
 
@@ -39,6 +40,7 @@ def test_a_hanging_part_is_ended_and_its_records_are_kept(tmp_path: Path) -> Non
     assert log.read_text() == "why\n"
 
 
+@pytest.mark.full
 def test_the_benchmark_writes_both_files(tmp_path: Path) -> None:
     import gpu
 
@@ -81,6 +83,7 @@ def run(part: str, tmp_path: Path, *arguments: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in records.read_text().splitlines()]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["bert_base", "gpt2_small", "t5_base"])
 def test_steps_are_timed_and_checked(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -104,6 +107,7 @@ def test_every_measured_case_is_a_recipe(name: str, tmp_path: Path) -> None:
         assert gpu_steps.build_setup(job, name, 2, over).recipe.train.batch == 2, case
 
 
+@pytest.mark.full
 def test_a_step_is_profiled(tmp_path: Path) -> None:
     records = run("profile", tmp_path, "gpt2_small")
     assert "mm" in records[1]["text"]

@@ -12,6 +12,7 @@ from foreword.runs.recipe import load_recipe
 from foreword.runs.sizes import count_parameters
 
 
+@pytest.mark.full
 def test_stages_follow_from_the_rates() -> None:
     gpu, rates = find_gpu("memory_gb=16,bf16_tflops=1")[1], scale.Rates()
     given = (1e9, gpu, 4, ["gpt2_tiny"], rates, Assumptions(failure_hours=40), 20)

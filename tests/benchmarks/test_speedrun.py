@@ -39,6 +39,7 @@ def plain(
     return speedrun_reference.PlainLoop(request.param, recipe, shards, 4)
 
 
+@pytest.mark.full
 def test_a_plain_loop_learns_in_the_steps_given(plain: Any) -> None:
     before = plain.loss(plain.recipe)
     assert len(plain.train(0, 3e-2, steps=60)) == 60

@@ -39,6 +39,7 @@ class Elsewhere(Executor):
         raise TasksFailedError(tasks, tasks, marks)
 
 
+@pytest.mark.full
 def test_a_mistake_that_a_task_found_elsewhere_is_named(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text('{"text": "one"}\nno JSON\n')
@@ -104,6 +105,7 @@ def stand_in(folder: Path, monkeypatch: Any, **commands: str) -> Path:
     return folder / "calls"
 
 
+@pytest.mark.full
 def test_jobs_of_slurm_write_what_this_machine_writes(tmp_path: Path, monkeypatch: Any) -> None:
     calls = stand_in(tmp_path / "slurm", monkeypatch)
     monkeypatch.setattr(slurm, "MOST", 1)  # task of a job array

@@ -61,6 +61,7 @@ def kept(step: NearDuplicates, texts: Sequence[str], folder: Path) -> tuple[set[
     return set(map(int, left)), step.facts(folder)
 
 
+@pytest.mark.full
 def test_copies_with_replaced_words_are_found_as_often_as_expected(tmp_path: Path) -> None:
     draw = random.Random(2)
     stories = [story(draw) for _ in range(250)]

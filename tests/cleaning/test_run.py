@@ -168,6 +168,7 @@ def test_files_are_shared_by_tasks_whatever_the_processes(tmp_path: Path) -> Non
     assert len(tasks) == 4 + 16
 
 
+@pytest.mark.full
 def test_parquet_is_text_too(planted: Path, tmp_path: Path) -> None:
     settings = {"clean.format": "parquet", "clean.steps[0]": "language", "clean.samples": 0}
     result = foreword.clean(planted, tmp_path / "out", settings=settings, workers=1, progress=False)
@@ -210,6 +211,7 @@ def result_of(out: Path) -> dict[str, bytes]:
     return {str(f.relative_to(out)): f.read_bytes() for f in sorted(out.rglob("*")) if f.is_file()}
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_cleaning_killed_at_any_moment_ends_with_the_same_bytes(
     planted: Path, cleaned: Any, tmp_path: Path

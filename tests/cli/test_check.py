@@ -103,6 +103,7 @@ def test_documents_and_empty_lines_add_up_to_the_lines(
     assert f"tokens in {data['documents']} documents, " in out and "notes " in out
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("is_emulated", [True, False])
 def test_emulated_bf16_is_said_wherever_it_is_chosen(
     is_emulated: bool,
@@ -140,6 +141,7 @@ def test_emulated_bf16_is_said_wherever_it_is_chosen(
         assert ("so it is emulated" in capsys.readouterr().err) == is_emulated, command
 
 
+@pytest.mark.full
 def test_activations_grow_with_the_micro_batch(
     text: Path,
     tmp_path: Path,
@@ -246,6 +248,7 @@ def test_check_prints_numbers_rows_and_a_legend(
     assert not list((tmp_path / "tmp").iterdir())  # nothing is left
 
 
+@pytest.mark.full
 def test_large_text_is_read_in_part(
     text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,6 +261,7 @@ def test_large_text_is_read_in_part(
     assert part["tokens"] == pytest.approx(whole["tokens"], rel=0.25)
 
 
+@pytest.mark.full
 def test_the_share_read_of_compressed_text_is_of_the_text(
     text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,6 +335,7 @@ def test_lines_are_cut_where_the_console_ends(monkeypatch: pytest.MonkeyPatch) -
     assert check._cuts([]) == []
 
 
+@pytest.mark.full
 def test_privacy_counts_what_looks_personal(
     text: Path,
     tmp_path: Path,

@@ -34,6 +34,7 @@ def test_a_table_too_wide_continues_below(
         assert text.count(name) == 1, name
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("width", [20, 40])
 def test_a_narrow_window_shows_rows_as_lists_of_whole_words(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -121,6 +121,7 @@ def _earlier(made: Path) -> set[str]:
     return {folder.name for folder in checkpoint.all_in(made / "run")[:-1]}
 
 
+@pytest.mark.product(few=4)
 @pytest.mark.parametrize("name", READERS)
 def test_a_damaged_file_is_refused_or_has_no_effect(
     made: Path,
@@ -153,6 +154,7 @@ def test_a_damaged_file_is_refused_or_has_no_effect(
                 raise AssertionError(f"{name}, {kind}") from error
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("name", ["run.json", "metrics.jsonl", "shards/train.idx"])
 def test_resume_refuses_damaged_files(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]

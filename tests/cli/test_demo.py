@@ -18,6 +18,7 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "demo"
 
 
+@pytest.mark.full
 def test_a_second_demo_reuses_the_first(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["demo", "--quick", "--json", "--out", str(out)]) == 0
     first = json.loads(capsys.readouterr().out)
@@ -46,6 +47,7 @@ def test_a_second_demo_reuses_the_first(out: Path, capsys: pytest.CaptureFixture
     assert (out / "run" / "metrics.jsonl").read_bytes() == metrics
 
 
+@pytest.mark.full
 def test_a_killed_demo_continues(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     quick = walkthrough.Demo(out, is_quick=True)
     quick.read()

@@ -194,6 +194,7 @@ def test_debug_is_an_option_of_every_verb(monkeypatch: pytest.MonkeyPatch) -> No
     assert seen == {"words": ["show", "kinds"], "is_debug": True}
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize(
     ("words", "is_new_python"),
     [
@@ -211,6 +212,7 @@ def test_a_closed_pipe_is_not_an_error(words: list[str], is_new_python: bool) ->
         assert with_streams(words, stdout=stdout, is_new_python=is_new_python) == ("", 0)
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("words", [["show", "kinds"], ["show", "kinds", "--json"], ["--version"]])
 def test_unwritable_output_is_reported_in_one_line(words: list[str]) -> None:
     is_new_python = words == ["--version"]  # which is quick
@@ -231,6 +233,7 @@ LOST: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("streams", LOST)
 def test_unwritable_messages_do_not_stop_the_work(streams: dict[str, Any], tmp_path: Path) -> None:
     text = runs.write_text(tmp_path / "text")
@@ -241,6 +244,7 @@ def test_unwritable_messages_do_not_stop_the_work(streams: dict[str, Any], tmp_p
     assert status == (2 if streams.get("closed") == 12 else 0)
 
 
+@pytest.mark.full
 def test_training_continues_without_a_standard_error(tmp_path: Path) -> None:
     text = runs.write_text(tmp_path / "text")
     recipe = tmp_path / "tiny.toml"

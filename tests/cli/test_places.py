@@ -91,6 +91,7 @@ FILES = ("vectors", "report")  # verbs whose --out is a file
 OUT = ("prepare", "pretrain", "tokenizer", "tune", "export", "import", "demo", "compare", *FILES)
 
 
+@pytest.mark.product(few=3)
 @pytest.mark.parametrize("verb", OUT)
 def test_a_pipe_is_not_replaced(
     verb: str, here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -106,6 +107,7 @@ def test_a_pipe_is_not_replaced(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "link", "pipe"]
 
 
+@pytest.mark.product(few=4)
 @pytest.mark.parametrize("verb", [*OUT, "probe"])
 def test_an_unwritable_out_is_refused_before_the_work(
     verb: str,
@@ -143,6 +145,7 @@ def test_a_run_whose_scores_cannot_be_written_is_not_fine_tuned(
     assert "evaluations is a file" in line
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize("verb", ["prepare", "tokenizer", "tune", "export", "report", "evaluate"])
 def test_a_full_disk_leaves_nothing_half_written(
     verb: str,
@@ -195,6 +198,7 @@ def largest_file(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize("verb", ["export", "vectors", "tune", "import"])
 @pytest.mark.parametrize("size", [100, 20_000])  # refuses the first file, or the weights
 def test_a_write_beyond_the_size_limit_leaves_nothing(
@@ -249,6 +253,7 @@ def test_a_run_removed_while_it_trains_is_not_recreated(made: Path, tmp_path: Pa
         assert not one.exists()
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("name", ["recipe.toml", "run.json"])
 def test_a_run_that_loses_a_file_stops_at_the_next_checkpoint(
     name: str, made: Path, tmp_path: Path

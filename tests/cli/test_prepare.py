@@ -44,6 +44,7 @@ def test_reused_shards_train_no_tokenizer(
     assert [each["reused"] for each in outputs] == [False, True]
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize(
     "words",
     [["--vocab", "120"], ["--kind", "bpe"], ["--heldout", "0.2"], ["--no-sentences"], ["more"]],

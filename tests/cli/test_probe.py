@@ -14,6 +14,7 @@ Make = Callable[[str], Path]
 Refuse = Callable[..., str]
 
 
+@pytest.mark.full
 def test_several_runs_are_shown_in_one_table(
     make_run: Make,  # noqa: F811
     text: Path,  # noqa: F811

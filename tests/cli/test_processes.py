@@ -28,6 +28,7 @@ from tests.train import runs
 pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="reads /proc")
 
 
+@pytest.mark.full
 def test_a_process_that_is_killed_as_all_save_ends_all_and_is_named(tmp_path: Path) -> None:
     text = runs.write_text(tmp_path / "text")
     file, run, output = tmp_path / "recipe.toml", tmp_path / "run", tmp_path / "output"

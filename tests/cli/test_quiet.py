@@ -32,6 +32,7 @@ def output_of(capsys: pytest.CaptureFixture[str], folder: Path, line: str, statu
     return capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_quiet_leaves_the_result_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pretrain = "pretrain {folder}/tiny.toml --data {folder}/text --out {folder}/run"
     done = output_of(capsys, folder, pretrain)

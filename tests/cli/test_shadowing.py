@@ -94,6 +94,7 @@ def script(tmp_path: Path, text: str) -> str:
     return str(path)
 
 
+@pytest.mark.full
 def test_workers_and_training_run_nothing_of_the_current_folder(
     everywhere: Hostile, tmp_path: Path
 ) -> None:

@@ -162,6 +162,7 @@ def runs_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return made
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize(
     ("family", "words", "message"),
     [

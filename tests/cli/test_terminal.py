@@ -76,6 +76,7 @@ VERBS = {
 }
 
 
+@pytest.mark.product(only=("tune", "probe"))
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_runs_to_its_end_on_one_live_line(verb: str, made: Path, tmp_path: Path) -> None:
     line, columns, stage = VERBS[verb]
@@ -89,6 +90,7 @@ def test_a_verb_runs_to_its_end_on_one_live_line(verb: str, made: Path, tmp_path
         assert bool(colourless) <= (not COLOUR.search(terminal.printed))
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("verb", ["pretrain", "tune"])
 def test_a_dumb_terminal_gets_plain_lines(verb: str, made: Path, tmp_path: Path) -> None:
     words = [verb, *words_of(made, tmp_path / "out", VERBS[verb][0])]
@@ -98,6 +100,7 @@ def test_a_dumb_terminal_gets_plain_lines(verb: str, made: Path, tmp_path: Path)
         assert ("training the tokenizer" if verb == "pretrain" else "accuracy") in terminal.text
 
 
+@pytest.mark.full
 def test_a_narrowed_window_keeps_a_run_on_one_line(made: Path, tmp_path: Path) -> None:
     words = ["pretrain", *words_of(made, tmp_path / "run", VERBS["pretrain"][0])]
     with Terminal([*words, "--steps", ENDLESS], columns=120) as terminal:
@@ -121,6 +124,7 @@ def test_a_narrowed_window_keeps_a_run_on_one_line(made: Path, tmp_path: Path) -
         check(terminal, 40)
 
 
+@pytest.mark.full
 def test_fine_tuning_survives_a_resize_and_ends_at_ctrl_c(made: Path, tmp_path: Path) -> None:
     words = words_of(made, tmp_path / "out", f"{TUNE} --name never --epochs 5000")
     with Terminal(words, columns=80, environment={"NO_COLOR": "1"}) as terminal:
@@ -147,6 +151,7 @@ def interrupt(terminal: Terminal, columns: int = 100) -> None:
     assert terminal.orphans() == []
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize(
     ("line", "stage"),
     [
@@ -169,6 +174,7 @@ def test_ctrl_c_ends_a_verb_at_once(line: str, stage: str, made: Path, tmp_path:
     assert not (tmp_path / "out").exists() or not any((tmp_path / "out").glob("*[!.lock]"))
 
 
+@pytest.mark.full
 def test_a_comparison_stopped_by_ctrl_c_continues(made: Path, tmp_path: Path) -> None:
     words = ["compare", *words_of(made, tmp_path / "out", VERBS["compare"][0]), "--steps"]
     with Terminal([*words, ENDLESS]) as terminal:

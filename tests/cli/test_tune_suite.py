@@ -85,6 +85,7 @@ def test_a_suite_gives_one_table_and_the_files_of_a_submission(
     assert "BERT-base (test)" in page
 
 
+@pytest.mark.full
 def test_a_suite_that_was_killed_continues_with_what_is_not_done(
     tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,6 +278,7 @@ def test_a_model_without_gradients_is_refused(
     assert "gradients" in line or "fine-tun" in line
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("layout", ["decoder", "prefix", "encoder_decoder", "bidirectional"])
 def test_every_family_can_do_a_suite(
     layout: str, tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]

@@ -77,6 +77,7 @@ def test_fine_tuning_is_not_applicable_to_a_count_based_cell(folder: Path, tmp_p
     assert not [note for note in tables.notes(gather(comparison)) if "not done" in note]
 
 
+@pytest.mark.full
 def test_a_damaged_offline_cell_is_trained_again(folder: Path, tmp_path: Path) -> None:
     cells = [{"recipe": f"{kind}.toml"} for kind in offline.MODELS]
     grid, out = load_grid(write(folder, cells=cells)), tmp_path / "out"

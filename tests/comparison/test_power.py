@@ -72,6 +72,7 @@ def test_a_dry_run_assumes_a_deviation_and_finished_cells_replace_it(
     assert "examples other than these 12, up to" in before
 
 
+@pytest.mark.full
 def test_notes_state_the_observed_deviation(folder: Path, out: Path) -> None:
     results = gather(grids.compare(folder, out))
     (task,) = results.comparison.grid.tasks

@@ -58,6 +58,7 @@ def begun(folder: Path, out: Path, **more: Any) -> list[str]:
     return reporter.begun
 
 
+@pytest.mark.full
 def test_each_model_is_probed_once_beside_random_weights(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert begun(folder, out) == PIECES
@@ -96,6 +97,7 @@ def test_the_probe_equals_that_of_the_command(
     assert [row["accuracy"] for row in rows] == [*ours, *random]
 
 
+@pytest.mark.full
 def test_with_several_seeds_probes_have_intervals(folder: Path, tmp_path: Path) -> None:
     more = {**MORE, "seeds": 2, "cells": [CAUSAL]}
     comparison = grids.compare(folder, tmp_path / "out", **more)
@@ -106,6 +108,7 @@ def test_with_several_seeds_probes_have_intervals(folder: Path, tmp_path: Path) 
         assert interval.count == 2 and not math.isnan(interval.half_width)
 
 
+@pytest.mark.full
 def test_the_probes_of_a_recipe_are_run_as_it_trains(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +125,7 @@ def test_the_probes_of_a_recipe_are_run_as_it_trains(
         grids.compare(folder, tmp_path / "other", cells=[missing], tasks=[])
 
 
+@pytest.mark.full
 def test_a_changed_file_repeats_its_probe_alone(folder: Path, tmp_path: Path) -> None:
     begun(folder, tmp_path / "out")
     with (folder / "pairs.jsonl").open("a", encoding="utf-8") as file:
@@ -130,6 +134,7 @@ def test_a_changed_file_repeats_its_probe_alone(folder: Path, tmp_path: Path) ->
     assert begun(folder, tmp_path / "out", probes=[{**MINIMAL, "limit": 2}]) == PIECES[1::2]
 
 
+@pytest.mark.full
 def test_a_comparison_killed_at_a_probe_continues_there(folder: Path, tmp_path: Path) -> None:
     def die(begins: str) -> None:
         if begins == PIECES[3]:
@@ -200,6 +205,7 @@ def test_a_bag_of_words_stands_in_the_table_once_per_task(folder: Path, tmp_path
     ]
 
 
+@pytest.mark.full
 def test_the_bag_of_words_learns_from_all_training_examples(folder: Path, tmp_path: Path) -> None:
     comparison = grids.compare(folder, tmp_path / "out", cells=[CAUSAL], tasks=[TASK])
     (task,) = comparison.grid.tasks

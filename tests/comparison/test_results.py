@@ -84,6 +84,7 @@ def test_a_run_that_has_lost_its_log_is_named(folder: Path, out: Path) -> None:
         gather(grids.compare(folder, out))
 
 
+@pytest.mark.full
 def test_with_several_pretraining_seeds_the_interval_is_over_them(folder: Path, out: Path) -> None:
     comparison = grids.compare(folder, out, seeds=2)
     results = gather(comparison)
@@ -141,6 +142,7 @@ def test_without_tasks_there_is_no_fine_tuning_table(folder: Path, out: Path) ->
     assert {"parameters", "on disk", "tokens/s"} <= set(tables(results)[0].columns)
 
 
+@pytest.mark.full
 def test_a_failure_is_in_the_table_and_in_the_exit_status(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,6 +168,7 @@ def test_an_interrupted_comparison_prints_how_to_continue(
     assert "stopped; the same command continues" in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_a_dry_run_trains_nothing(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

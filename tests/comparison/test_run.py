@@ -89,6 +89,7 @@ def test_finished_work_is_not_repeated(folder: Path, out: Path) -> None:
     assert begun(folder, out) == []
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize(
     ("more", "anew"),
     [
@@ -118,12 +119,14 @@ def test_a_changed_task_file_repeats_its_fine_tunings(tmp_path: Path, out: Path)
     assert begun(folder, out) == [*ALL[1:3], *ALL[4:]]
 
 
+@pytest.mark.full
 def test_a_changed_text_repeats_the_pretrainings(tmp_path: Path, out: Path) -> None:
     folder = grids.write_files(tmp_path / "grid")
     (folder / "text" / "0.txt").write_text("the cat sat on a road\n" * 9, encoding="utf-8")
     assert begun(folder, out, tasks=[]) == [ALL[0], ALL[3]]
 
 
+@pytest.mark.full
 def test_a_comparison_killed_at_any_piece_continues_there(folder: Path, tmp_path: Path) -> None:
     begins = 0
     for ends in (1, 2, 4):
@@ -140,6 +143,7 @@ def test_a_comparison_killed_at_any_piece_continues_there(folder: Path, tmp_path
     assert begun(folder, tmp_path / "out") == ALL[begins:]
 
 
+@pytest.mark.full
 def test_a_run_killed_midway_continues(folder: Path, tmp_path: Path) -> None:
     comparison = Comparison(load_grid(grids.write_grid(folder)), tmp_path / "out", Quiet())
     comparison.prepare()
@@ -235,6 +239,7 @@ def test_a_second_process_is_refused(folder: Path, tmp_path: Path) -> None:
     Comparison(comparison.grid, tmp_path / "out", Quiet()).prepare()
 
 
+@pytest.mark.full
 def test_progress_reports_the_time_left(folder: Path, tmp_path: Path) -> None:
     reporter = Quiet()
     grids.compare(folder, tmp_path / "out", reporter)
@@ -247,6 +252,7 @@ def test_progress_reports_the_time_left(folder: Path, tmp_path: Path) -> None:
     assert last.seconds_left == pytest.approx(0.0)
 
 
+@pytest.mark.full
 def test_a_piece_is_shown_again_after_its_model_is_built(folder: Path, tmp_path: Path) -> None:
     class Shown(Quiet):
         def stage(self, name: str) -> Any:

@@ -117,6 +117,7 @@ def test_a_finished_sweep_is_not_repeated_and_a_changed_one_in_part(
     assert begun(folder, swept, cells=[{**MASKED, "sweep": {"optimizer": {"lr": RATES}}}]) == []
 
 
+@pytest.mark.full
 def test_a_sweep_killed_at_any_trial_continues_there(folder: Path, tmp_path: Path) -> None:
     pieces, begins = [*TRIALS, *RUNS], 0
     for ends in (1, 3):
@@ -133,6 +134,7 @@ def test_a_sweep_killed_at_any_trial_continues_there(folder: Path, tmp_path: Pat
     assert begun(folder, tmp_path / "out") == pieces[begins:]
 
 
+@pytest.mark.full
 def test_a_trial_killed_after_its_training_is_not_trained_again(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +173,7 @@ def diverging(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("foreword.runs.run.train_run", diverge)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("diverging")
 def test_a_trial_that_diverges_is_the_worst_and_fails_nothing(folder: Path, tmp_path: Path) -> None:
     swept = {"optimizer": {"lr": [1e-3, 10.0]}, "train": {"clip": [0.0, 1.0]}}
@@ -185,6 +188,7 @@ def test_a_trial_that_diverges_is_the_worst_and_fails_nothing(folder: Path, tmp_
     assert json.dumps(results.as_json(), allow_nan=False)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("diverging")
 def test_a_cell_whose_sweep_all_diverges_fails_alone(folder: Path, tmp_path: Path) -> None:
     swept = {"optimizer": {"beta2": [0.9, 0.99]}}
@@ -210,6 +214,7 @@ HALVED = [
 ]  # fmt: skip
 
 
+@pytest.mark.full
 def test_each_round_tries_the_better_half_again_for_twice_the_budget(
     folder: Path, tmp_path: Path
 ) -> None:
@@ -238,6 +243,7 @@ def test_the_last_round_decides_though_a_short_trial_was_better() -> None:
     assert sweep.best_of([*short, Trial("x", {"lr": 0}, None, 2, 2, 2.0, round=2)]) is None
 
 
+@pytest.mark.full
 def test_a_sweep_killed_between_rounds_continues(folder: Path, tmp_path: Path) -> None:
     def die(piece: str) -> None:
         if piece == HALVED[5]:
@@ -248,6 +254,7 @@ def test_a_sweep_killed_between_rounds_continues(folder: Path, tmp_path: Path) -
     assert begun(folder, tmp_path / "out", **ROUNDS) == HALVED[5:]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("diverging")
 def test_a_later_round_tries_only_what_did_not_diverge(folder: Path, tmp_path: Path) -> None:
     rates = {"optimizer": {"lr": [10.0, 1e-2, 9.0, 8.0]}}
@@ -255,6 +262,7 @@ def test_a_later_round_tries_only_what_did_not_diverge(folder: Path, tmp_path: P
     assert pieces[4:] == [HALVED[4], HALVED[6]]
 
 
+@pytest.mark.full
 def test_results_name_every_value_with_its_loss(folder: Path, swept: Path) -> None:
     results = gather(grids.compare(folder, swept, **MORE))
     (table,) = (table for table in tables(results) if table.title == "Sweep")
@@ -273,6 +281,7 @@ def test_results_name_every_value_with_its_loss(folder: Path, swept: Path) -> No
     assert "| masked | lr 0.01 | " in (swept / "table.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.full
 def test_the_best_value_at_an_edge_is_noted(folder: Path, swept: Path) -> None:
     more = {"sweep": {"optimizer": {"lr": [1e-5, 1e-4, 1e-2]}}, "cells": [MASKED]}
     results = gather(grids.compare(folder, swept, **{**MORE, **more}))
@@ -324,6 +333,7 @@ def test_a_mistake_in_a_sweep_is_refused_in_one_line(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.full
 def test_a_dry_run_counts_the_sweep(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -342,6 +352,7 @@ def test_a_dry_run_counts_the_sweep(
     assert document["seconds"] == pytest.approx(sum(each))
 
 
+@pytest.mark.full
 def test_trials_share_the_first_embeddings_and_no_budget_pays_for_them(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,6 @@ from foreword.nn.attentions._contract import AttentionKind, AttentionMechanism
 from foreword.nn.masks import CausalMask, DocumentMask, FullMask, Mask
 from foreword.settings import kinds
 from foreword.testing.attentions import (
-    ATTENTION_CHECKS,
     D_HEAD,
     HEADS,
     LAYERS,
@@ -32,6 +31,7 @@ from foreword.testing.attentions import (
     documents,
     inputs,
     outcome,
+    promised,
 )
 from foreword.types import Batch
 from tests.nn import reference
@@ -55,7 +55,6 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
 }
 # A kind that is not named above is tried with its own settings.
 CASES = [(kind, s) for kind in kinds.names("nn/attentions") for s in SETTINGS.get(kind, [{}])]
-every_case = pytest.mark.parametrize(("kind", "settings"), CASES, ids=str)
 
 
 def make(kind: str, settings: dict[str, Any]) -> AttentionKind:
@@ -70,8 +69,17 @@ def make_both(
     return attention, build(attention)
 
 
-@every_case
-@pytest.mark.parametrize("check", ATTENTION_CHECKS, ids=lambda check: check.__name__)
+KEYED = [case for case in CASES if chooses_keys(make_both(*case)[1])]
+every_case = pytest.mark.parametrize(("kind", "settings"), CASES, ids=str)
+every_keyed_case = pytest.mark.parametrize(("kind", "settings"), KEYED, ids=str)
+
+
+@pytest.mark.product
+@pytest.mark.parametrize(
+    ("kind", "settings", "check"),
+    [(*case, check) for case in CASES for check in promised(make(*case))],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
 def test_every_attention_keeps_the_contract(
     check: Callable[[AttentionKind], None], kind: str, settings: dict[str, Any]
 ) -> None:
@@ -100,7 +108,8 @@ DEVICES = [
 ]
 
 
-@every_case
+@pytest.mark.product
+@every_keyed_case
 @pytest.mark.parametrize("mask", ["full", "both"])
 @pytest.mark.parametrize("device", DEVICES)
 def test_flex_attention_equals_dense_attention_with_its_mask(
@@ -111,8 +120,6 @@ def test_flex_attention_equals_dense_attention_with_its_mask(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     attention, attention_mechanisms = make_both(kind, settings)
-    if not chooses_keys(attention_mechanisms):
-        return
     torch._dynamo.reset()  # each mask is compiled anew, and there is a limit to that
     if device == "cpu":
         monkeypatch.setattr(flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
@@ -138,12 +145,11 @@ def test_flex_attention_equals_dense_attention_with_its_mask(
             torch.testing.assert_close(one.cpu().double(), other.double(), atol=1e-4, rtol=1e-3)
 
 
-@every_case
+@every_keyed_case
 def test_attention_equals_the_slow_reference(kind: str, settings: dict[str, Any]) -> None:
     attention, attention_mechanisms = make_both(kind, settings)
     own = attention_mechanisms[0].mask(LENGTH, LENGTH)
-    if own is None:
-        return
+    assert own is not None
     q, k, v = (x[:1, :, :, :2].detach() for x in inputs())
     prepared_mask = attention.prepare(CausalMask(), None, (1, LENGTH, LENGTH), q, flex=False)
     out = attention_mechanisms[0](q, k, v, prepared_mask, 2**-0.5, 0.0, None)
@@ -182,6 +188,7 @@ def saved_bytes(kind: str, settings: dict[str, Any], length: int) -> int:
     return sum(kept.values())
 
 
+@pytest.mark.product(few=3)
 @every_case
 def test_memory_is_linear_in_the_length(kind: str, settings: dict[str, Any]) -> None:
     # Dense attention with a kernel that holds no scores keeps no more than that either.

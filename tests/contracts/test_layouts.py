@@ -51,6 +51,7 @@ def test_every_layout_keeps_the_contract(check: Callable[[Layout], None], name: 
     check(kinds.load("layouts", name)())
 
 
+@pytest.mark.product
 @every_layout
 @pytest.mark.parametrize("position", POSITIONS)
 def test_documents_of_a_row_do_not_see_each_other(name: str, position: str) -> None:

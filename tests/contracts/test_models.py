@@ -71,6 +71,7 @@ def test_each_model_builds_a_backbone_that_can_do_what_its_flags_say(name: str) 
         assert settings.offline_epochs("epochs", 1) == 1
 
 
+@pytest.mark.product
 @every_case
 def test_a_row_has_the_same_states_alone_and_in_a_batch(case: Case) -> None:
     many, model = rows([[20], [12, 8], [20], [7, 7, 6]]), case.build("rotary")
@@ -84,6 +85,7 @@ def test_a_row_has_the_same_states_alone_and_in_a_batch(case: Case) -> None:
         )
 
 
+@pytest.mark.product
 @every_trained_case
 def test_every_parameter_learns(case: Case) -> None:
     model = case.build("t5_bias")
@@ -92,6 +94,7 @@ def test_every_parameter_learns(case: Case) -> None:
     assert not still
 
 
+@pytest.mark.product
 @every_trained_case
 def test_bfloat16_gives_nearly_the_loss_of_float32(case: Case) -> None:
     model, batch = case.build(), case.batch(rows([[30]] * 4))
@@ -103,6 +106,7 @@ def test_bfloat16_gives_nearly_the_loss_of_float32(case: Case) -> None:
     torch.testing.assert_close(actual, expected, rtol=0.03, atol=0.0)
 
 
+@pytest.mark.product
 @every_trained_case
 def test_evaluation_uses_no_dropout(case: Case) -> None:
     settings = case.model_settings()

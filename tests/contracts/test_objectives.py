@@ -64,6 +64,7 @@ def promises(case: Case, check: Callable[[Case], None]) -> bool:
     return not (case.is_count_based and check in needs_gradients)
 
 
+@pytest.mark.product(pairs=True)
 @pytest.mark.parametrize(
     ("case", "check"),
     [

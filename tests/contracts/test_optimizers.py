@@ -12,12 +12,13 @@ from torch import nn
 
 from foreword.runs.recipe import load_recipe
 from foreword.settings import kinds
-from foreword.testing.training import OPTIMIZER_CHECKS
+from foreword.testing.training import promised
 from foreword.train.optimizers._contract import OptimizerSettings
 from foreword.train.optimizers.adamw import AdamW
 from tests.tiny import TRAINED, build
 
-EVERY = kinds.names("train/optimizers")
+FOLDER = "train/optimizers"
+EVERY = kinds.names(FOLDER)
 
 
 def settings(kind: str, **given: Any) -> Any:
@@ -26,8 +27,11 @@ def settings(kind: str, **given: Any) -> Any:
     return cls(**{name: value for name, value in given.items() if name in known})
 
 
-@pytest.mark.parametrize("kind", EVERY)
-@pytest.mark.parametrize("check", OPTIMIZER_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize(
+    ("kind", "check"),
+    [(kind, check) for kind in EVERY for check in promised(kinds.load(FOLDER, kind)())],
+    ids=lambda value: getattr(value, "__name__", value),
+)
 def test_every_optimizer_keeps_the_contract(
     check: Callable[[OptimizerSettings], None], kind: str
 ) -> None:
@@ -45,6 +49,7 @@ TABLES = {
 }
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name", TRAINED)
 @pytest.mark.parametrize("kind", EVERY)
 def test_only_biases_and_norms_are_spared_from_weight_decay(kind: str, name: str) -> None:

@@ -193,6 +193,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("probes")
 
 
+@pytest.mark.product
 @every_probe
 @pytest.mark.parametrize("check", PROBE_CHECKS, ids=lambda check: check.__name__)
 def test_every_probe_keeps_the_contract(
@@ -206,6 +207,7 @@ def test_probes_are_a_folder_of_kinds() -> None:
     assert PROBES
 
 
+@pytest.mark.product(few=3)
 @every_probe
 def test_a_plot_of_too_many_runs_shows_the_first_and_notes_it(
     name: str,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import MISSING, fields, is_dataclass
+from itertools import product
 from typing import Any, get_args
 
 import numpy as np
@@ -74,12 +75,12 @@ def leaves(hint: Any) -> Iterator[Any]:
 
 
 CLASSES = every_class()
-NUMBERS = [
-    pytest.param(cls, name, id=f"{cls.__name__}.{name}")
+NUMBERS = {
+    cls: names
     for cls in CLASSES
-    for name, hint in hints_of(cls).items()
-    if next(leaves(hint), None) is not None
-]
+    if (names := [n for n, hint in hints_of(cls).items() if next(leaves(hint), None) is not None])
+}
+every_class_with_numbers = pytest.mark.parametrize("cls", NUMBERS, ids=lambda cls: cls.__name__)
 
 
 def replaced(value: Any, new: Any) -> Iterator[Any]:
@@ -101,14 +102,15 @@ def given(cls: Any, name: str) -> tuple[dict[str, Any], Any]:
 
 
 def test_numeric_settings_of_every_folder_are_covered() -> None:
-    assert len(NUMBERS) > 150
-    names = {param.id for param in NUMBERS}
+    names = {f"{cls.__name__}.{name}" for cls, names in NUMBERS.items() for name in names}
+    assert len(names) > 150
     assert {"AdamW.lr", "Warmup.share", "TrainSettings.seed", "Spelling.filters"} <= names
 
 
-@pytest.mark.parametrize(("cls", "name"), NUMBERS)
-def test_a_number_states_a_range_of_two_ends(cls: Any, name: str) -> None:
-    for leaf in leaves(hints_of(cls)[name]):
+@every_class_with_numbers
+def test_numbers_state_a_range_of_two_ends(cls: Any) -> None:
+    numbers = [(name, leaf) for name in NUMBERS[cls] for leaf in leaves(hints_of(cls)[name])]
+    for name, leaf in numbers:
         stated = range_of(leaf)
         assert stated is not None, f"{cls.__name__}.{name}: use a type of foreword.settings.ranges"
         number, interval = stated
@@ -119,23 +121,24 @@ def test_a_number_states_a_range_of_two_ends(cls: Any, name: str) -> None:
         assert number is float or -(2**63) < low < high < 2**63
 
 
-@pytest.mark.parametrize(("cls", "name"), NUMBERS)
-def test_a_number_out_of_range_is_refused_by_name(cls: Any, name: str) -> None:
-    settings, value = given(cls, name)
-    for changed in (new for wild in WILD for new in replaced(value, wild)):
-        try:
-            made = cls(**{**settings, name: changed})
-        except (ValueError, UserError) as error:
-            assert str(error).startswith(name) and "\n" not in str(error)
-        else:
-            check(hints_of(cls)[name], getattr(made, name), name)
+@every_class_with_numbers
+def test_a_number_out_of_range_is_refused_by_name(cls: Any) -> None:
+    for name in NUMBERS[cls]:
+        settings, value = given(cls, name)
+        for changed in (new for wild in WILD for new in replaced(value, wild)):
+            try:
+                made = cls(**{**settings, name: changed})
+            except (ValueError, UserError) as error:
+                assert str(error).startswith(name) and "\n" not in str(error)
+            else:
+                check(hints_of(cls)[name], getattr(made, name), name)
 
 
-@pytest.mark.parametrize(("cls", "name"), NUMBERS)
-def test_a_recipe_with_nan_or_infinity_is_refused_by_name(cls: Any, name: str) -> None:
-    settings, value = given(cls, name)
-    table = config.to_table(cls(**settings)) if is_dataclass(cls) else {}
-    for wild in (math.nan, math.inf, 10**400):
+@every_class_with_numbers
+def test_a_recipe_with_nan_or_infinity_is_refused_by_name(cls: Any) -> None:
+    for name, wild in product(NUMBERS[cls], (math.nan, math.inf, 10**400)):
+        settings, value = given(cls, name)
+        table = config.to_table(cls(**settings))
         changed = next(replaced(value, wild))
         with pytest.raises(UserError) as caught:
             config.build(cls, {**table, name: changed}, "part")

@@ -11,6 +11,7 @@ from foreword.testing.strategies import STRATEGY_CHECKS
 from foreword.tuning.strategies._contract import Strategy
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("kind", kinds.names("tuning/strategies"))
 @pytest.mark.parametrize("check", STRATEGY_CHECKS, ids=lambda check: check.__name__)
 def test_every_strategy_keeps_the_contract(check: Callable[[Strategy], None], kind: str) -> None:

@@ -67,6 +67,7 @@ EXAMPLES = {
 }
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("kind", kinds.names("tuning/tasks"))
 @pytest.mark.parametrize("check", TASK_CHECKS, ids=lambda check: check.__name__)
 def test_every_task_keeps_the_contract(

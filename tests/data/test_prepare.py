@@ -385,6 +385,7 @@ if __name__ == "__main__":  # and not in its workers
 """
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("name", [".part/train.bin", "train.bin", "tokenizer", "prepared.json"])
 def test_shards_are_whole_after_a_kill_at_any_moment(
     tmp_path: Path, tokenizer: Tokenizer, name: str

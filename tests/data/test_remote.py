@@ -107,6 +107,7 @@ def test_what_a_bucket_lacks_is_one_line(stored: str, monkeypatch: pytest.Monkey
         assert "\n" not in str(caught.value)
 
 
+@pytest.mark.full
 def test_a_run_of_text_at_urls_goes_on_after_its_shards_were_lost(
     bucket: str, tmp_path: Path
 ) -> None:

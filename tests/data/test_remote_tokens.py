@@ -43,6 +43,7 @@ def test_a_run_on_object_storage_is_the_run_on_its_shards(
         foreword.pretrain(recipe, f"{bucket}/nothing", tmp_path / "nothing", progress=False)
 
 
+@pytest.mark.full
 def test_blocks_are_kept_within_the_cache_and_memory_is_flat(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

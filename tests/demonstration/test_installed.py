@@ -66,6 +66,7 @@ def test_tests_and_vendored_copies_are_left_out(tmp_path: Path) -> None:
     assert {package.key(path) for path in package.files} == {"lib/a.py", "lib/sub/d.py"}
 
 
+@pytest.mark.full
 def test_installed_packages_are_found() -> None:
     names = [package.name for package in installed.packages()]
     assert {"python", "numpy", "torch"} <= set(names)

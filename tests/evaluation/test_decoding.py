@@ -61,6 +61,7 @@ def starts_for(prompted: PromptedModel, texts: list[str]) -> list[Start]:
     return [Start(np.concatenate([ids, prompted.end_token]), ids[:0]) for ids in encoded]
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("position", kinds.names("nn/positions"))
 @pytest.mark.parametrize("family", DECODERS)
 def test_decoding_with_the_cache_equals_decoding_without_it(
@@ -232,6 +233,7 @@ def test_generated_text_keeps_the_spaces_of_a_byte_level_tokenizer(
     assert "The cat" + text == prompted.tokenizer.decode(np.concatenate([start.target, new.ids]))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("temperature", [0.0, 0.3])
 @pytest.mark.parametrize("family", DECODERS)
 def test_repeated_text_is_read_several_tokens_at_a_time_with_the_same_result(

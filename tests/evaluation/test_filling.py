@@ -77,6 +77,7 @@ def test_a_trained_encoder_fills_blanks_correctly(
         assert probabilities == sorted(probabilities, reverse=True) and probabilities[0] > 0.5
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("family", ["encoder_decoder", "prefix", "span_decoder"])
 def test_a_trained_span_model_fills_blanks_correctly(
     make_prompted: Callable[..., PromptedModel], family: str

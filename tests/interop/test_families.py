@@ -122,6 +122,7 @@ def both(
     return [trained.model.token_head(states)[counts > 0], expected[counts > 0]]
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize("direction", ["imported", "exported"])
 def test_logits_equal_those_of_transformers(
@@ -134,6 +135,7 @@ def test_logits_equal_those_of_transformers(
     torch.testing.assert_close(ours, expected, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.product(few=8)
 def test_logits_with_segments_equal_those_of_transformers(
     family: str, folder: Path, again: Path, run: Path
 ) -> None:
@@ -155,6 +157,7 @@ def test_bigbird_attends_to_some_blocks_only(family: str, folder: Path) -> None:
         assert model.bert.attention_type == ("block_sparse" if is_sparse else "original_full")
 
 
+@pytest.mark.product(few=8)
 def test_import_then_export_gives_the_same_tensors(
     family: str, folder: Path, again: Path, run: Path
 ) -> None:
@@ -173,6 +176,7 @@ def test_import_then_export_gives_the_same_tensors(
         assert getattr(tokenizer, role) == token
 
 
+@pytest.mark.product(few=8)
 def test_export_then_import_gives_the_same_bytes(folder: Path, run: Path) -> None:
     out, second = folder.parent / "out", folder.parent / "second"
     trained = open_run(run, "cpu")
@@ -184,6 +188,7 @@ def test_export_then_import_gives_the_same_bytes(folder: Path, run: Path) -> Non
     assert open_run(second, "cpu").vocab.special == trained.vocab.special
 
 
+@pytest.mark.product(few=3)
 def test_the_logit_check_finds_a_wrong_weight(folder: Path) -> None:
     imported = importing.read(folder)
     exact, greatest = difference(

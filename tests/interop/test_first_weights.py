@@ -11,6 +11,7 @@ from foreword.cli.main import run as foreword
 pytest.importorskip("transformers")
 
 
+@pytest.mark.full
 def test_a_model_whose_blocks_began_as_the_identity_is_exported(tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     lines = (f"the cat number {n} sat on mat {n * 7919 % 4001} of house {n}" for n in range(400))

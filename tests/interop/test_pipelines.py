@@ -93,6 +93,7 @@ def wordpiece() -> Tokenizer:
     return WordPiece(vocab=180).train(TEXTS * 4)
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize("name", FILLED)
 def test_every_recipe_for_blanks_fills_them(
     name: str, wordpiece: Tokenizer, tmp_path: Path
@@ -185,6 +186,7 @@ CARRIED = {
 }
 
 
+@pytest.mark.product(few=5)
 @pytest.mark.parametrize("name", CARRIED)
 def test_recipes_are_exported_as_their_family(name: str, tmp_path: Path) -> None:
     tokenizer = WordPiece(vocab=180).train(TEXTS * 4)

@@ -44,6 +44,7 @@ def result(trained: TrainedModel) -> TuneResult:
     return tune(trained, Classify(), PAIRS * 8, PAIRS, variants(settings))
 
 
+@pytest.mark.full
 def test_start_delimiter_and_extract_are_new_tokens(
     trained: TrainedModel, result: TuneResult
 ) -> None:
@@ -103,6 +104,7 @@ def test_an_imported_gpt1_is_tuned_from_the_command_line(
     assert load_tuned(tmp_path / "out", "cpu").tokenizer.vocab.size == theirs.SIZE + 3
 
 
+@pytest.mark.full
 def test_an_imported_gpt1_writes_answers_after_new_tokens(
     trained: TrainedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

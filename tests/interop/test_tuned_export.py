@@ -72,6 +72,7 @@ def export(tuned: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> dict[s
     return facts
 
 
+@pytest.mark.product(only=("bert", "xlnet", "gpt2"))
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_pipeline_gives_our_labels_and_probabilities(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -100,6 +101,7 @@ def test_the_pipeline_gives_our_labels_and_probabilities(
     assert [one["score"] for one in predicted] == pytest.approx(shares.max(1).tolist(), abs=1e-4)
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize("name", ["bert", "roberta", "xlnet", "gpt2"])
 def test_pairs_are_told_apart_as_in_tuning(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -116,6 +118,7 @@ def test_pairs_are_told_apart_as_in_tuning(
     assert [one["score"] for one in predicted] == pytest.approx(shares.max(1).tolist(), abs=1e-4)
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("name", ["bert", "gpt2", "modern_encoder"])
 def test_low_rank_changes_are_in_the_exported_weights(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -130,6 +133,7 @@ def test_low_rank_changes_are_in_the_exported_weights(
     assert any(not torch.equal(after[name], before[name]) for name in before)
 
 
+@pytest.mark.full
 def test_a_number_is_the_output_of_one_label(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -145,6 +149,7 @@ def test_a_number_is_the_output_of_one_label(
     )
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("pooling", ["mean", "max"])
 def test_another_head_is_refused_with_the_settings_that_fit(
     pooling: Pooling, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -162,6 +167,7 @@ def test_another_head_is_refused_with_the_settings_that_fit(
     assert "a fine-tuned model is exported as hf" in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_longformer_is_refused_beyond_the_window_where_theirs_differs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -184,6 +190,7 @@ def test_a_hidden_layer_starts_from_the_pretrained_pooler(tmp_path: Path) -> Non
     assert torch.allclose(dense.weight, pooler.pooler.weight, atol=1e-5)
 
 
+@pytest.mark.full
 def test_more_labels_than_the_model_is_wide_are_refused_without_an_output_bias(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -194,6 +201,7 @@ def test_more_labels_than_the_model_is_wide_are_refused_without_an_output_bias(
     assert not (tmp_path / "hf").exists()
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("is_tuned", [False, True], ids=["pretrained", "tuned"])
 def test_an_export_that_fails_its_check_leaves_no_folder(
     is_tuned: bool,
@@ -211,6 +219,7 @@ def test_an_export_that_fails_its_check_leaves_no_folder(
     assert list(out.parent.iterdir()) == []
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("length", [14, 15])
 def test_a_pair_that_is_cut_has_the_same_logits(length: int, tmp_path: Path) -> None:
     run = tiny_run(tmp_path / "run", "bert")
@@ -226,6 +235,7 @@ def test_a_pair_that_is_cut_has_the_same_logits(length: int, tmp_path: Path) -> 
     assert logits == pytest.approx(model.outputs(firsts, seconds), abs=1e-4)
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("name", SEQUENCE)
 def test_pretrain_tune_export_works_without_settings(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -249,6 +259,7 @@ def test_models_without_a_class_in_transformers_keep_the_plain_head(tmp_path: Pa
     assert load_tuned(tuned, "cpu").task == Classify()
 
 
+@pytest.mark.full
 def test_the_export_says_how_to_cut_long_texts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

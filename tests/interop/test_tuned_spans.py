@@ -23,6 +23,7 @@ QUESTIONS = [
 ] * 4
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize("name", ["bert", "roberta", "albert", "electra", "modernbert", "gpt2"])
 def test_the_exported_model_scores_both_ends_as_ours_does(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -47,6 +47,7 @@ def forms() -> list[Any]:
 every_form = pytest.mark.parametrize(("name", "settings"), forms())
 
 
+@pytest.mark.product
 @every_form
 def test_packed_pairs_give_the_logits_of_each_alone(name: str, settings: dict[str, Any]) -> None:
     model, many = build(name, **settings), rows([[12, 8, 4], [7, 3], [20]])
@@ -66,6 +67,7 @@ def test_packed_pairs_give_the_logits_of_each_alone(name: str, settings: dict[st
     torch.testing.assert_close(packed, torch.cat(alone), atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.product
 @every_form
 def test_cached_decoding_equals_one_pass(name: str, settings: dict[str, Any]) -> None:
     model, batch = build(name, **settings), CASE.batch(rows([[20], [20]]))
@@ -84,6 +86,7 @@ def test_cached_decoding_equals_one_pass(name: str, settings: dict[str, Any]) ->
     torch.testing.assert_close(torch.cat(actual, 1), expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.product
 @every_form
 def test_every_parameter_learns(name: str, settings: dict[str, Any]) -> None:
     model = build(name, **settings)

@@ -92,6 +92,7 @@ def test_modified_kneser_ney_equals_the_reference_implementation(
         assert actual[at] == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.product
 @every_smoothing
 @pytest.mark.usefixtures("chunk")
 def test_the_distribution_after_a_context_holds_the_scores_of_single_words(

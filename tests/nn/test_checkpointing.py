@@ -27,6 +27,7 @@ def set_up(family: str, folder: Path, checkpointing: str = "none") -> TrainingSe
     return setup
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("family", FAMILIES)
 def test_gradients_with_dropout_are_those_without_checkpointing(
     family: str, tmp_path: Path

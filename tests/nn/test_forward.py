@@ -66,6 +66,7 @@ def outside_forward(case: Case, length: int = 16, **settings: Any) -> set[str]:
     return reads
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_parameters_are_read_in_a_forward(case: Case) -> None:
     assert not outside_forward(case)

@@ -122,6 +122,7 @@ def overfitted(texts: list[str], words: list[str] = WORDS, steps: int = 150) -> 
     return model
 
 
+@pytest.mark.full
 def test_a_model_that_knows_its_text_by_heart_is_found_out(tmp_path: Path) -> None:
     text = " ".join(np.random.default_rng(1).permutation(WORDS))  # each word has one successor
     model = overfitted([text])

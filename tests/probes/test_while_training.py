@@ -69,6 +69,7 @@ def train(run: Path, step: int = -1, act: Callable[[], None] = lambda: None) -> 
     return reporter.warnings
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("family", ["decoder", "encoder", "transformer_xl"])
 def test_weights_are_the_same_with_and_without_probes(
     words: Path, pairs: Path, tmp_path: Path, family: str
@@ -100,6 +101,7 @@ def test_the_untrained_model_and_each_evaluation_are_probed(
     assert records[-1]["minimal_pairs_accuracy"] == found.scores["m"]
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("steps", [(2,), (5, 9), (4,)])
 def test_a_resumed_run_has_the_records_of_an_uninterrupted_one(
     words: Path, pairs: Path, tmp_path: Path, steps: tuple[int, ...]
@@ -115,6 +117,7 @@ def test_a_resumed_run_has_the_records_of_an_uninterrupted_one(
     assert runs.last_bytes(run) == runs.last_bytes(whole)
 
 
+@pytest.mark.full
 def test_a_probe_that_fails_later_is_noted_and_training_continues(
     words: Path, pairs: Path, tmp_path: Path
 ) -> None:
@@ -142,6 +145,7 @@ def test_a_model_of_counts_is_probed_once(words: Path, pairs: Path, tmp_path: Pa
     assert record["step"] == 1 and 0 <= record["minimal_pairs_accuracy"] <= 1
 
 
+@pytest.mark.full
 def test_the_command_shows_a_line_and_the_report_a_curve(
     words: Path, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -199,6 +203,7 @@ def test_a_probe_that_cannot_be_measured_is_refused_and_leaves_nothing(
     assert not out.exists()
 
 
+@pytest.mark.full
 def test_a_recipe_brings_probes_of_its_own(
     words: Path, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

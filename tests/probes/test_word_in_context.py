@@ -51,6 +51,7 @@ def test_shipped_lists_are_well_formed(name: str) -> None:
             assert len(before) in (1, 4), "the word before it tells the sense"
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_word_varies_between_contexts_in_the_layers_but_not_alone(
     family: str, make_run: Make

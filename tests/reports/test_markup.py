@@ -121,6 +121,7 @@ def notebook_page(folder: Path, hostile: str) -> str:
     return page(hostile, Shown(hostile)._repr_html_())
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize(
     "make", [run_page, tuned_page, comparison_page, cleaning_page, notebook_page]
 )

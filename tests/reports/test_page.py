@@ -390,6 +390,7 @@ def _all_widths(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("foreword.reports.svg.LARGE", ("wide", "half", "narrow"))
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("_all_widths")
 def test_all_plots_have_one_font_size_at_their_natural_size(tmp_path: Path) -> None:
     lines = "".join(json.dumps(record) + "\n" for record in metrics())

@@ -208,6 +208,7 @@ def test_unused_heads_are_noted_and_missing_heads_refused(text: Path, tmp_path: 
         one.with_recipe(both)
 
 
+@pytest.mark.full
 def test_the_command_line_continues_with_new_tokens_and_dropout(
     trained: Path, other: Path, tmp_path: Path
 ) -> None:

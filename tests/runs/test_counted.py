@@ -44,6 +44,7 @@ def dummy_batch(recipe: Recipe, rows: int) -> Batch:
     return batch if counts is None else batch.with_part(TermCounts(counts))
 
 
+@pytest.mark.product(only=("bert", "t5"))
 @pytest.mark.parametrize("family", FAMILIES)
 def test_counted_bytes_and_flops_are_those_of_real_tensors(family: str) -> None:
     recipe = load_recipe(
@@ -69,12 +70,14 @@ def test_counted_bytes_and_flops_are_those_of_real_tensors(family: str) -> None:
     assert counted.flops_per_row == pytest.approx(operations, rel=0.05)
 
 
+@pytest.mark.full
 def test_recomputing_keeps_less_activations() -> None:
     kept = count_step(load_recipe("t5_base", ["model.layers=2"])).kept
     each = {mode: kept[mode][1].activations for mode in AMOUNTS}
     assert each["full"] < each["selective"] < each["none"]
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("amount", AMOUNTS)
 @pytest.mark.parametrize("family", ["bert", "t5"])
 def test_counted_bytes_are_those_held_between_forward_and_backward(
@@ -138,6 +141,7 @@ def test_a_layer_keeps_what_the_formula_of_megatron_says(mode: Checkpointing) ->
     assert kept[1] - kept[0] == pytest.approx(formula * s * b * h, rel=0.02)
 
 
+@pytest.mark.full
 def test_deep_models_are_counted_with_few_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = load_recipe("gpt3_tiny", [*SMALL, "model.layers=5"])
     counted = count_step(recipe)

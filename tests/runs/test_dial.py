@@ -37,6 +37,7 @@ def chosen(conditions: Conditions) -> dict[str, Any]:
     return {choice.setting: choice.value for choice in dial(conditions).choices}
 
 
+@pytest.mark.product(few=1)
 @every_family
 def test_every_choice_is_a_recipe_that_passes_its_checks(family: str) -> None:
     for hours, speed, text in itertools.product(HOURS, SPEEDS, TEXTS):
@@ -53,6 +54,7 @@ def test_every_choice_is_a_recipe_that_passes_its_checks(family: str) -> None:
             dry_run(recipe)
 
 
+@pytest.mark.product
 @every_family
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("speed", SPEEDS)
@@ -66,6 +68,7 @@ def test_more_hours_never_lead_to_a_smaller_model(family: str, speed: float, tex
         assert more.vocab >= less.vocab
 
 
+@pytest.mark.product
 @every_family
 @pytest.mark.parametrize("memory", [10**9, 10**10, 10**11])
 def test_no_model_exceeds_the_memory(family: str, memory: int) -> None:
@@ -263,6 +266,7 @@ def test_a_run_holds_plain_values_and_what_they_came_from(
     assert {"setting", "value", "reason"} == set(noted["choices"][0])
 
 
+@pytest.mark.full
 def test_check_explains_each_choice(
     text: Path, slow: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -298,6 +302,7 @@ def test_without_hours_a_dial_is_refused(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.full
 def test_a_recipe_file_of_that_name_is_named_by_its_path(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

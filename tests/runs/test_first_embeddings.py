@@ -46,6 +46,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return runs.write_text(tmp_path_factory.mktemp("text"))
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize("family", ["encoder", "encoder_decoder", "electra", "albert", "lstm"])
 def test_embeddings_begin_as_vectors_as_long_as_random_ones(
     family: str, text: Path, tmp_path: Path
@@ -91,6 +92,7 @@ def test_a_run_killed_before_its_first_checkpoint_begins_with_the_same_vectors(
     assert runs.logged(killed, "train")[-1] == runs.logged(whole, "train")[-1]
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("damage", ["cut", "removed"])
 def test_damaged_vectors_are_learned_again(damage: str, text: Path, tmp_path: Path) -> None:
     whole, run = (begin(table(), text, tmp_path / name) for name in ("whole", "run"))
@@ -117,6 +119,7 @@ def test_learning_counts_in_the_budget(text: Path, tmp_path: Path) -> None:
     assert any("first embeddings: word vectors" in note for note in reporter.notes)
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("schedule", ["linear", "constant"])
 def test_the_schedule_begins_with_the_first_step(schedule: str, text: Path, tmp_path: Path) -> None:
     """The rates of a budget of which word vectors take a part are those of the rest alone."""

@@ -19,6 +19,7 @@ from tests import forking
 from tests.train import runs
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_the_estimate_is_near_the_peak_of_the_process(tmp_path: Path) -> None:
     # Much to hold, little to compute. 82 MB: glibc keeps freed blocks of up to 64 in the arena of

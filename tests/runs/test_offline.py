@@ -216,6 +216,7 @@ def test_counting_in_parts_gives_the_same_table(run: Path, tmp_path: Path) -> No
         assert np.array_equal(first, second)
 
 
+@pytest.mark.product(few=1)
 @every_kind
 @pytest.mark.parametrize("where", ["fit", "save"])
 def test_a_killed_offline_run_starts_again(

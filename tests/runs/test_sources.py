@@ -94,6 +94,7 @@ def test_prepared_sources_give_the_rows_of_their_texts(texts: Path, tmp_path: Pa
     assert continues[~is_last].all() and not continues[is_last].all()
 
 
+@pytest.mark.full
 def test_check_says_what_each_source_is_worth(
     texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

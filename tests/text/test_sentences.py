@@ -99,6 +99,7 @@ def test_text_in_blocks_has_the_sentences_of_the_whole() -> None:
             assert list(iterate(blocks)) == split(text), blocks
 
 
+@pytest.mark.full
 def test_long_runs_cost_no_more_than_their_length() -> None:
     """Each of these takes hours where the pattern backtracks."""
     for unit in (".", "\n", " .", ".\n", '."', "a\n", ". "):

@@ -62,6 +62,7 @@ def test_a_budget_in_flops_ends_the_run_and_its_schedule(text: Path, tmp_path: P
     ends_low(records)
 
 
+@pytest.mark.full
 def test_a_budget_in_hours_ends_the_run_and_its_schedule(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,6 +91,7 @@ def test_one_budget_is_chosen_by_precedence() -> None:
     assert Budget.of(TrainSettings(flops=2e3, hours=0.5)) == Budget("hours", 0.5)
 
 
+@pytest.mark.full
 def test_epochs_are_counted_in_rows(text: Path, tmp_path: Path) -> None:
     """Every row is read once per epoch although the run is killed; each epoch has its own rate."""
     table = runs.table("transformer_xl", epochs=3, evaluations=3)

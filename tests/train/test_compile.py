@@ -67,6 +67,7 @@ def step(setup: TrainingSetup, number: int) -> float:
     ).loss
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("family", GRAPHS)
 def test_compiled_blocks_have_one_graph_each_and_equal_losses(
     family: str, text: Path, tmp_path: Path, compiler: Counted

@@ -16,6 +16,7 @@ from foreword.types import Array, Batch, TermCounts
 from tests.train import runs
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize("family", ["ul2", "translator", "span_decoder", "deshuffles"])
 def test_padding_is_not_counted_as_tokens(family: str, text: Path, tmp_path: Path) -> None:
     made = runs.recipe(family, batch=8)

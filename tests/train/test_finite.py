@@ -75,6 +75,7 @@ def test_a_run_that_blows_up_goes_back_to_weights_that_gave_a_loss(
     assert losses[max(losses)] is None
 
 
+@pytest.mark.full
 def test_a_run_that_blew_up_resumes_at_a_lower_rate(text: Path, tmp_path: Path) -> None:
     run = blown_up(text, tmp_path / "run", kept_checkpoints=30)
     with pytest.raises(TrainingStoppedError):
@@ -158,6 +159,7 @@ def test_probabilities_that_are_not_finite_are_not_saved(tmp_path: Path) -> None
             table.save(tmp_path)
 
 
+@pytest.mark.full
 def test_a_resume_that_fails_at_once_deletes_no_checkpoint(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

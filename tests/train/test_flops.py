@@ -23,6 +23,7 @@ from tests.train import runs
 VOCAB, LONG = 400, 544  # more keys than attention by hand takes on the CPU
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("family", ["bigbird", "encoder_decoder", "lstm"])
 def test_flops_equal_those_of_torchs_counter(family: str, text: Path, tmp_path: Path) -> None:
     made = runs.recipe(family)

@@ -31,6 +31,7 @@ def words(text: Path, tmp_path: Path) -> list[str]:
     return pretraining("encoder", text, tmp_path)
 
 
+@pytest.mark.full
 def test_a_run_killed_at_any_moment_resumes_to_the_same_bytes(
     words: list[str], tmp_path: Path
 ) -> None:
@@ -65,6 +66,7 @@ def test_a_run_killed_at_any_moment_resumes_to_the_same_bytes(
     assert sorted(run.rglob(".*")) == [run / ".lock", run / "shards" / ".lock"]
 
 
+@pytest.mark.full
 def test_a_killed_run_resumes_with_its_memory(text: Path, tmp_path: Path) -> None:
     """Checkpoints hold the memory that rows pass to the next."""
     words = pretraining("transformer_xl", text, tmp_path)
@@ -93,6 +95,7 @@ def test_a_signal_while_training_leaves_with_130(
     assert state["step"] > 0
 
 
+@pytest.mark.full
 def test_a_run_whose_terminal_is_closed_is_saved(words: list[str], tmp_path: Path) -> None:
     ours, terminal = os.openpty()
     os.set_blocking(ours, False)
@@ -114,6 +117,7 @@ def test_a_run_whose_terminal_is_closed_is_saved(words: list[str], tmp_path: Pat
     assert checkpoint.read_state(checkpoint.newest(run))["step"] > 0
 
 
+@pytest.mark.full
 def test_a_signal_before_training_leaves_with_130(words: list[str], tmp_path: Path) -> None:
     text = runs.write_text(tmp_path / "more", files=400)
     output, run = tmp_path / "output", tmp_path / "run"
@@ -127,6 +131,7 @@ def test_a_signal_before_training_leaves_with_130(words: list[str], tmp_path: Pa
     assert forking.run(["resume", str(run)], output) == 0
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize(("largest_file", "where"), [(10_000, "tokenizer"), (45_000, "step-")])
 def test_a_full_disk_is_reported_in_one_line(
     largest_file: int, where: str, words: list[str], tmp_path: Path

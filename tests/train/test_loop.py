@@ -16,6 +16,7 @@ from foreword.types import Batch, Loss
 from tests.train import runs
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_run_learns_in_each_precision(precision: str, text: Path, tmp_path: Path) -> None:
     table = runs.table("decoder", steps=60, precision=precision, batch=8, micro_batch=8)

@@ -96,6 +96,16 @@ def require_same_gradient(run: Path, alone: Path) -> None:
     assert difference < 1e-6, tensor
 
 
+def test_two_processes_train_the_run_of_one(text: Path, tmp_path: Path) -> None:
+    """The case of the first tier; the cases below share processes that train every family."""
+    run, alone = (begin("decoder", text, tmp_path / name) for name in ("run", "alone"))
+    assert set(train_together(2, [(run, 0)], tmp_path / "printed")) == {0}
+    train_run(alone)
+    require_same(run, alone)
+    require_same_gradient(run, alone)
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("family", FAMILIES)
 def test_two_processes_train_the_run_of_one_with_dropout(
     family: str, trained: Path, text: Path, tmp_path: Path
@@ -107,6 +117,7 @@ def test_two_processes_train_the_run_of_one_with_dropout(
         require_same_gradient(trained / name, alone)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_trains_the_same_run_with_samples_and_probes(kind: str, trained: Path) -> None:
     run = trained / kind
@@ -122,6 +133,7 @@ def test_every_kind_trains_the_same_run_with_samples_and_probes(kind: str, train
     assert norms == pytest.approx(others, rel=1e-6)
 
 
+@pytest.mark.full
 def test_a_run_resumed_on_other_numbers_of_processes_is_the_same_run(
     trained: Path, text: Path, tmp_path: Path
 ) -> None:
@@ -134,6 +146,7 @@ def test_a_run_resumed_on_other_numbers_of_processes_is_the_same_run(
     require_same(chain, alone)
 
 
+@pytest.mark.full
 def test_processes_write_their_shards_and_a_damaged_one_is_named(
     trained: Path, tmp_path: Path
 ) -> None:
@@ -157,6 +170,7 @@ def test_processes_write_their_shards_and_a_damaged_one_is_named(
     assert checkpoint.newest(run) == earlier
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("fault", "why"),
     [

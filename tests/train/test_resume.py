@@ -20,6 +20,7 @@ from foreword.train import checkpoint, log
 from tests.train import runs
 
 
+@pytest.mark.product(only=("decoder", "bert", "muon", "transformer_xl", "electra", "lstm"))
 @pytest.mark.parametrize("family", [*runs.FAMILIES, *runs.VARIANTS])
 def test_a_resumed_run_equals_an_uninterrupted_one(family: str, text: Path, tmp_path: Path) -> None:
     made = runs.recipe(family, steps=4, checkpoints=2, evaluations=1)
@@ -33,6 +34,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(family: str, text: Path, tmp_
     require_equal(run, whole, 4)
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("family", ["decoder", "transformer_xl"])
 def test_a_run_resumed_twice_equals_an_uninterrupted_one(
     family: str, text: Path, tmp_path: Path
@@ -56,6 +58,7 @@ def require_equal(run: Path, whole: Path, steps: int) -> None:
     assert [record["step"] for record in runs.logged(run, "train")] == [*range(1, steps + 1)]
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_resumed_run_in_several_micro_batches_equals_an_uninterrupted_one(
     workers: int, text: Path, tmp_path: Path
@@ -139,6 +142,7 @@ def sends(*numbers: signal.Signals) -> Callable[[], None]:
     return send
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.usefixtures("listening")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_saves_the_run_and_ends_it(

@@ -65,6 +65,7 @@ def test_the_end_of_the_line_is_the_tuned_model_and_its_start_the_pretrained_one
     assert loss_of(way) == after  # the network has its own weights again
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("layout", ["decoder", "encoder_decoder"])
 @pytest.mark.parametrize("metric", ["accuracy", "answer"])
 def test_a_model_that_answers_in_text_has_a_way_too(
@@ -204,6 +205,7 @@ def test_the_curvature_of_a_tuned_model_is_that_of_its_exact_hessian(tmp_path: P
     assert found == pytest.approx(exact, rel=0.02)
 
 
+@pytest.mark.full
 def test_the_command_saves_what_the_report_shows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -223,6 +225,7 @@ def test_the_command_saves_what_the_report_shows(
     assert "What fine-tuning changed: tuned, scratch" in page and "data:image/png" in page
 
 
+@pytest.mark.full
 def test_models_scored_on_other_texts_are_shown_together(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -52,6 +52,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 ONE_STACK = [layout for layout in LAYOUTS if layout != "encoder_decoder"]
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(
     ("layout", "task"),
     [(layout, Classify()) for layout in LAYOUTS]
@@ -84,6 +85,7 @@ def test_cached_features_equal_computed_ones(tmp_path: Path, layout: str, task: 
 ANSWERS = TextToText("the ", ("bad=dull grim", "good=fine"))  # of two words and of one
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize(
     ("layout", "task"),
     [

@@ -48,6 +48,7 @@ def weights(result: TuneResult) -> dict[str, torch.Tensor]:
     return dict(result.network.named_parameters())
 
 
+@pytest.mark.product(only=("encoder", "decoder", "encoder_decoder"))
 @pytest.mark.parametrize("layout", [*LAYOUTS, "word_vectors"])
 def test_fine_tuning_learns_separable_classes(tmp_path: Path, layout: str) -> None:
     trained = open_run(make_run(tmp_path, layout), "cpu")

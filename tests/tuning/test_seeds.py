@@ -121,6 +121,7 @@ def test_finished_seeds_are_not_trained_again_and_the_result_is_the_same(
     assert all(torch.equal(p, weights(whole)[name]) for name, p in weights(result).items())
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize("changed", ["settings", "train", "dev", "task", "damage"])
 def test_a_seed_of_other_settings_or_examples_or_a_damaged_one_is_trained_again(
     changed: str, trained: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

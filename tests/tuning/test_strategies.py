@@ -60,6 +60,7 @@ def trained_names(network: Network) -> set[str]:
     return {name for name, p in network.named_parameters() if p.requires_grad}
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("strategy", [*PARTS, LoRA(lr=3e-3)], ids=kinds.name_of)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_predicts_what_it_was_scored_by(

@@ -27,6 +27,7 @@ def stream(lengths: list[int], before: list[int], after: list[int]) -> list[tupl
     return tokens
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(("bos", "eos"), [("", "</s>"), ("<s>", "</s>"), ("[CLS]", ""), ("", "")])
 @pytest.mark.parametrize("length", [1, 5, 16, 119])
 def test_rows_are_the_endless_stream(tmp_path: Path, bos: str, eos: str, length: int) -> None:

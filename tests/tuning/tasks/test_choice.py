@@ -161,6 +161,7 @@ def test_the_options_of_a_question_are_in_one_batch(
     assert loss_of_parts == pytest.approx(loss, rel=1e-5)
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_learns_to_choose_and_predicts_what_it_was_scored_by(
     layout: str, tmp_path: Path

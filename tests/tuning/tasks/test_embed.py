@@ -205,6 +205,7 @@ def test_retrieval_counts_the_right_text_among_all_second_texts() -> None:
 # -- training and predicting -----------------------------------------------------------------------
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("layout", ["encoder", "decoder", "encoder_decoder"])
 def test_pairs_are_learned_and_the_model_before_tuning_stands_beside(
     tmp_path: Path, layout: str

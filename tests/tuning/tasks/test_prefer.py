@@ -165,6 +165,7 @@ def test_both_answers_follow_the_same_prompt(tmp_path: Path) -> None:
     assert first.ids[-1] == trained.vocab.id("</s>") != second.ids[-1]
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize(
     ("layout", "epochs"), [("decoder", 16), ("hybrid", 16), ("encoder_decoder", 32)]
 )

@@ -35,6 +35,7 @@ def graded(count: int, seed: int) -> list[Labelled]:
     return [e._replace(label=f"{grade(e.text)}.0") for e in reviews(count, seed)]
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("layout", ["encoder", "decoder"])
 def test_regression_learns_a_scale_and_loads_back(tmp_path: Path, layout: str) -> None:
     trained = open_run(make_run(tmp_path / "run", layout), "cpu")

@@ -41,6 +41,7 @@ FAST = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=6, precision="fp32")
 TASK = TextToText("the ", ("bad=dull grim", "good=fine"))  # one answer of two words, one of one
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("layout", ["encoder_decoder", "prefix"])
 @pytest.mark.parametrize("objective", ["span_corruption", "mixture"])
 def test_text_to_text_learns_to_answer_and_is_saved_as_a_run(
@@ -310,6 +311,7 @@ def fine_or_nothing(count: int, seed: int) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.full
 def test_questions_about_passages_are_predicted_as_scored(tmp_path: Path) -> None:
     run, rows = make_run(tmp_path / "run", "encoder_decoder"), fine_or_nothing(24, 2)
     train = write_squad(tmp_path / "train.json", fine_or_nothing(300, 1))
