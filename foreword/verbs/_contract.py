@@ -20,6 +20,7 @@ derive from the same fields, and so do the checks of types and ranges.
 
 from __future__ import annotations
 
+import builtins
 import functools
 import inspect
 import operator
@@ -61,6 +62,7 @@ class Flag:
         takes: type of the words, of a field that also takes what no command line can hold.
         metavar: what the help calls a value.
         is_argument: whether it is known by its position.
+        is_required: whether the command needs it though the function does not.
         is_hidden: whether only Python has it.
     """
 
@@ -68,6 +70,7 @@ class Flag:
     takes: Any = None
     metavar: str | None = None
     is_argument: bool = False
+    is_required: bool = False
     is_hidden: bool = False
 
 
@@ -90,7 +93,8 @@ class Verb(Generic[R], ABC):
                 value = config.convert(argument.plain, value, argument.flag)
                 object.__setattr__(self, argument.name, value)
             check(argument.hint, value, argument.flag)
-            if argument.is_path and value == "":
+            items = value if isinstance(value, list | tuple) else [value]
+            if argument.is_path and any(isinstance(item, str) and not item for item in items):
                 raise UserError(f"{argument.flag}: the path is empty; '.' is the current folder")
 
     @abstractmethod
@@ -224,14 +228,16 @@ def _hints(cls: type) -> dict[str, Any]:
     """Return the type of each field; `Any` where a class is imported for type checkers alone."""
     hints: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
-        module = inspect.getmodule(base)
-        for name, annotation in inspect.get_annotations(base).items():
-            holder: Any = SimpleNamespace(__annotations__={name: annotation})
-            try:
-                hints |= get_type_hints(holder, vars(module), include_extras=True)
-            except NameError:
-                hints[name] = Any
+        names = vars(inspect.getmodule(base))
+        holder: Any = SimpleNamespace(__annotations__=inspect.get_annotations(base))
+        known = _KnownNames(vars(builtins) | names)
+        hints |= get_type_hints(holder, names, known, include_extras=True)
     return hints
+
+
+class _KnownNames(dict[str, Any]):
+    def __missing__(self, name: str) -> Any:
+        return Any
 
 
 def _plain(hint: Any) -> Any:
