@@ -38,33 +38,35 @@ Results show themselves in a console and in a notebook, and stand for their fold
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from foreword.api.compare import compare
-    from foreword.api.evaluate import evaluate
     from foreword.api.evaluate_tuned import evaluate_tuned
     from foreword.api.load import load
     from foreword.api.predict import predict
     from foreword.api.prepare import prepare
     from foreword.api.pretrain import pretrain, resume
-    from foreword.api.probe import probe
     from foreword.api.tune import tune
     from foreword.api.tune_suite import tune_suite
     from foreword.errors import TrainingStoppedError, UserError
     from foreword.verbs._contract import function
     from foreword.verbs.clean import Clean
+    from foreword.verbs.evaluate import Evaluate
     from foreword.verbs.export import Export
     from foreword.verbs.fill import Fill
     from foreword.verbs.generate import Generate
     from foreword.verbs.import_ import Import
     from foreword.verbs.neighbours import Neighbours
+    from foreword.verbs.probe import Probe
     from foreword.verbs.report import Report
     from foreword.verbs.show import Show
     from foreword.version import __version__ as __version__
 
     clean = function(Clean)
+    evaluate = function(Evaluate)
     export = function(Export)
     fill = function(Fill)
     generate = function(Generate)
     import_ = function(Import)
     neighbours = function(Neighbours)
+    probe = function(Probe)
     report = function(Report)
     show = function(Show)
 

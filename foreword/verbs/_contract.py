@@ -20,7 +20,6 @@ derive from the same fields, and so do the checks of types and ranges.
 
 from __future__ import annotations
 
-import builtins
 import functools
 import inspect
 import operator
@@ -29,7 +28,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from os import PathLike
-from types import SimpleNamespace
 from typing import (
     Annotated,
     Any,
@@ -39,12 +37,11 @@ from typing import (
     Union,
     get_args,
     get_origin,
-    get_type_hints,
 )
 
 from foreword.errors import UserError, nearest
 from foreword.settings import config, describe
-from foreword.settings.ranges import check
+from foreword.settings.ranges import check, hints_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -155,7 +152,7 @@ class VerbArgument:
 def arguments_of(verb: type[Verb[Any]]) -> tuple[VerbArgument, ...]:
     """Return the arguments of a verb, in the order of its constructor."""
     meanings = describe.meanings(verb)
-    hints = _hints(verb)
+    hints = hints_of(verb)
     by_name = {f.name: f for f in fields(verb)}  # type: ignore[arg-type]
     arguments = []
     for name in list(inspect.signature(verb).parameters):
@@ -203,7 +200,7 @@ def function(verb: Callable[P, Verb[R]]) -> Callable[P, R]:
 def _plain_signature(cls: Any) -> inspect.Signature:
     """Return the signature of a verb's function, with types as a reader wants them."""
     parameters = inspect.signature(cls).parameters.values()
-    hints = _hints(cls)
+    hints = hints_of(cls)
     returns = inspect.signature(cls.__call__).return_annotation
     return inspect.Signature(
         [p.replace(annotation=_shown(hints[p.name])) for p in parameters],
@@ -221,23 +218,6 @@ def described(verb: type[Verb[Any]]) -> str:
     text = describe.SECTION.sub("", inspect.cleandoc(verb.__doc__ or "") + "\n").rstrip()
     lines = [f"    {a.name}: {a.meaning}" for a in arguments_of(verb)]
     return "\n".join([text, "", "Args:", *lines])
-
-
-@functools.cache
-def _hints(cls: type) -> dict[str, Any]:
-    """Return the type of each field; `Any` where a class is imported for type checkers alone."""
-    hints: dict[str, Any] = {}
-    for base in reversed(cls.__mro__):
-        names = vars(inspect.getmodule(base))
-        holder: Any = SimpleNamespace(__annotations__=inspect.get_annotations(base))
-        known = _KnownNames(vars(builtins) | names)
-        hints |= get_type_hints(holder, names, known, include_extras=True)
-    return hints
-
-
-class _KnownNames(dict[str, Any]):
-    def __missing__(self, name: str) -> Any:
-        return Any
 
 
 def _plain(hint: Any) -> Any:

@@ -74,6 +74,7 @@ def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> N
     [
         (["pretrian"], "no command 'pretrian'; did you mean 'pretrain'?"),
         (["pretrain"], "Missing argument"),
+        (["probe", "run"], "'RUN...'; usage: foreword probe RUN... NAME"),
         (["pretrain", "bert_tiny", "--daat", "x"], "No such option: --daat"),
         (["resume", "/no/such/run"], "/no/such/run: no such folder"),
     ],
