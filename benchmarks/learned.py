@@ -25,8 +25,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import foreword
 from foreword.api._examples import ExampleReader, sources_of
-from foreword.api.probe import probe
 from foreword.cli._process import configure_process
 from foreword.data.fingerprint import digest
 from foreword.disk import atomic, stored
@@ -124,7 +124,7 @@ def asked(row: Row, run: str, options: argparse.Namespace) -> dict[str, Any]:
     has_weights = not open_run(run, "cpu").recipe.model.is_count_based
     with tempfile.TemporaryDirectory() as out:
         given: dict[str, Any] = {"settings": settings, "out": out, "progress": False}
-        found = probe(run, row.kind, untrained=has_weights, **given).finding
+        found = foreword.probe(run, row.kind, untrained=has_weights, **given).finding
     figures = []
     for name in dict.fromkeys(one["run"] for one in found.rows):
         own = [one for one in found.rows if one["run"] == name]

@@ -119,7 +119,7 @@ def _readers(sandbox: Sandbox, what: str, target: Path) -> list[list[str]]:
         ["resume", path, "--json"],
         ["tune", path, *tuning, *made],
         ["export", path, "--format", rng.choice(("hf", "arpa", "word2vec")), *made],
-        ["probe", path, "--kind", rng.choice(("gradient_reach", "word_in_context")), *made],
+        ["probe", path, rng.choice(("gradient_reach", "word_in_context")), *made],
         ["neighbours", path, "ba"],
         [
             "pretrain",

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from foreword.display import results
+from foreword.errors import UserError
 from foreword.settings import describe
 from foreword.verbs._contract import Verb, VerbArgument, arguments_of
 
+# Options that are gone, by verb, and the command that does their work.
+RENAMED = {
+    ("evaluate", "--suite"): "foreword probe RUN... NAME --data FILES",
+    ("probe", "--kind"): "foreword probe RUN... NAME",
+}
 JSON = typer.Option("--json", help="Print one JSON document.")
 QUIET = typer.Option("--quiet", help="Show no progress: only the result, warnings and errors.")
 
@@ -42,10 +48,22 @@ def command(verb: type[Verb[Any]]) -> Callable[..., int]:
     return called
 
 
+def refuse_renamed(words: Sequence[str]) -> None:
+    """Check that a command has no option of `RENAMED`.
+
+    Raises:
+        UserError: it has one.
+    """
+    for word in words[1:]:
+        option = word.partition("=")[0]
+        if new := RENAMED.get((words[0], option)):
+            raise UserError(f"{option}: now '{new}'")
+
+
 def _parameter(argument: VerbArgument) -> inspect.Parameter:
     """Return an argument as typer takes it."""
     mark, words = argument.mark, argument.words
-    is_required = argument.default is inspect.Parameter.empty
+    is_required = mark.is_required or argument.default is inspect.Parameter.empty
     text = _sentence(argument.meaning)
     if mark.is_argument:
         note: Any = typer.Argument(help=text, metavar=mark.metavar or argument.flag)

@@ -31,6 +31,7 @@ from foreword.cli._process import (
 from foreword.cli._run_guard import command
 from foreword.cli._streams import ReaderGoneError, guarded
 from foreword.cli.commands import command as command_of
+from foreword.cli.commands import refuse_renamed
 from foreword.disk.credentials import masked
 from foreword.errors import DamagedError, PeerError, UserError, is_out_of_memory, nearest
 from foreword.process import launched
@@ -43,7 +44,7 @@ REMEDY = "; restore a copy of it, or make it again"  # of damaged files
 LONGEST_WORD = 500  # characters of a message without a space; paths are seldom longer
 
 
-class _InterruptedError(Exception):
+class _InterruptedError(BaseException):
     """Ctrl-C, which typer would turn into an exit status without a message."""
 
 
@@ -65,7 +66,7 @@ def _interrupted() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
-        raise _InterruptedError from error
+        raise _InterruptedError(*error.args) from error
 
 
 def verbs() -> list[str]:
@@ -206,17 +207,17 @@ def run(words: list[str], *, is_debug: bool = False) -> int:
         return _fail(f"{error}{REMEDY if has_no_remedy else ''}", 2, is_debug=is_debug)
     except typer.Exit as error:
         return error.exit_code
-    except (KeyboardInterrupt, _InterruptedError, typer.Abort):
+    except (KeyboardInterrupt, _InterruptedError, typer.Abort) as error:
         if "TORCHELASTIC_RUN_ID" in os.environ:  # the launcher tells, or the first process has
             return INTERRUPTED
-        return _fail("interrupted", INTERRUPTED, is_debug=is_debug)
+        return _fail(f"{error}" or "interrupted", INTERRUPTED, is_debug=is_debug)
     except PeerError as error:
         return _leave_group(error, is_debug=is_debug)
     except ReaderGoneError:
         return 0
     except Exception as error:
         if hasattr(error, "format_message"):  # a usage error of the option parser
-            return _fail(error.format_message(), 2, is_debug=is_debug)
+            return _fail(_usage_message(error), 2, is_debug=is_debug)
         if isinstance(error, OSError) and error.filename is not None:
             text = f"{error.filename}: {error.strerror}"
             return _fail(text, 2, is_debug=is_debug)
@@ -237,6 +238,7 @@ def _run_verb(words: list[str]) -> Any:
     first = words[0] if words and not words[0].startswith("-") else None
     if first is not None and first not in verbs():
         raise UserError(f"no command '{first}'{nearest(first, verbs())}")
+    refuse_renamed(words)
     try:
         parser = _parser(assemble(first))
         with command(), interrupted_by_signals():
@@ -247,6 +249,16 @@ def _run_verb(words: list[str]) -> Any:
         if not hasattr(error, "format_message") and (text := plugins.fault_line(error)) is not None:
             raise UserError(text) from error
         raise
+
+
+def _usage_message(error: Any) -> str:
+    """Return the message of a usage error; of wrong arguments, with what the command takes."""
+    message = str(error.format_message())
+    if not message.startswith(("Missing argument", "Got unexpected extra argument")):
+        return message
+    arguments = [p for p in error.ctx.command.params if p.param_type_name == "argument"]
+    words = [argument.metavar or argument.name.upper() for argument in arguments]
+    return f"{message.rstrip('.')}; usage: {' '.join([error.ctx.command_path, *words])}"
 
 
 def _require_utf8(words: list[str]) -> None:

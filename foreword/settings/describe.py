@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from os import PathLike
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -193,7 +193,7 @@ def _in_words(hint: Any) -> str:
         return " or ".join(dict.fromkeys(filter(None, words)))
     if origin is Literal:
         return ", ".join(map(str, args))
-    if origin in (tuple, list, Sequence):
+    if origin in (tuple, list, Sequence, Iterable):
         return f"list of: {_in_words(args[0])}"
     if origin is PathLike:
         return "path"

@@ -14,10 +14,13 @@ fit into memory.
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import functools
+import inspect
 import numbers
 import reprlib
+import sys
 import types
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
@@ -78,9 +81,23 @@ class Ranged:
 
 @functools.cache
 def hints_of(cls: Any) -> dict[str, Any]:
-    """Return the type of each field of a dataclass, with its range."""
-    hints = get_type_hints(cls, include_extras=True)
-    return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
+    """Return the type of each field of a dataclass, with its range.
+
+    A class that is imported for type checkers alone is `Any`.
+    """
+    hints: dict[str, Any] = {f.name: Any for f in dataclasses.fields(cls)}
+    for base in reversed(cls.__mro__):
+        own = inspect.get_annotations(base)
+        names = vars(sys.modules.get(base.__module__, builtins))
+        holder: Any = types.SimpleNamespace(__annotations__={n: own[n] for n in hints if n in own})
+        known = _KnownNames(vars(builtins) | names)
+        hints |= get_type_hints(holder, names, known, include_extras=True)
+    return hints
+
+
+class _KnownNames(dict[str, Any]):
+    def __missing__(self, name: str) -> Any:
+        return Any
 
 
 def check(hint: Any, value: Any, where: str) -> None:

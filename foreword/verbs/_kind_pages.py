@@ -17,7 +17,7 @@ from foreword.settings.describe import KindDescription, Setting
 
 # How the kinds are used that no setting takes.
 USED_BY = {
-    "probes": "foreword probe RUN --kind {name}",
+    "probes": "foreword probe RUN {name}",
     "interop/hf": "foreword import FOLDER --format hf; foreword export RUN --format hf",
     "interop/formats": "foreword export RUN --format {name}; some for import too",
     "data/readers": "chosen by the ending of a file's name",
@@ -150,12 +150,8 @@ def _shown(value: Any) -> str:
 
 
 def _chosen_by(folder: str, name: str, where: Sequence[str]) -> str:
-    from foreword.probes import _suite
-
     if where:
         return ", or ".join(f"--set {path}={name}" for path in where[:3])
-    if folder == "probes" and name in _suite.names():
-        return f"foreword evaluate RUN --suite {name}"
     return USED_BY.get(folder, "").format(name=name)
 
 

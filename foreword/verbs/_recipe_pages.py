@@ -145,7 +145,7 @@ def grids_page() -> Output:
 
 
 def suites_page() -> Output:
-    """Return the page of the suites of `foreword tune` and of `foreword evaluate`."""
+    """Return the page of the suites of `foreword tune` and of `foreword probe`."""
     suites = []
     for name in config.SUITES.names():
         table = config.read(config.SUITES.find(name))
@@ -154,7 +154,7 @@ def suites_page() -> Output:
         suites.append({"suite": name, "of": "tune", "tasks": tasks, "description": about})
     for name in _suite.names():
         about = describe.first_line("probes", name)
-        suites.append({"suite": name, "of": "evaluate", "tasks": [], "description": about})
+        suites.append({"suite": name, "of": "probe", "tasks": [], "description": about})
     return Output([ResultTable(suites)], suites)
 
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from foreword import evaluate
 from foreword.api.compare import compare
-from foreword.api.evaluate import evaluate
 from foreword.api.load import load
 from foreword.api.prepare import prepare
 from foreword.api.pretrain import pretrain, resume
@@ -51,7 +51,7 @@ def tuned(run: Path) -> Path:
 def test_a_tuned_model_in_place_of_a_run_is_named_as_such(
     use: Callable[[Path], Any], tuned: Path
 ) -> None:
-    with pytest.raises(UserError, match="a fine-tuned model, which predicts with"):
+    with pytest.raises(UserError, match="a fine-tuned model, which "):
         use(tuned)
 
 

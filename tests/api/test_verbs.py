@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foreword import show
+from foreword import evaluate, show
 from foreword.api.compare import compare
-from foreword.api.evaluate import evaluate
 from foreword.api.load import load
 from foreword.api.prepare import prepare
 from foreword.api.pretrain import pretrain

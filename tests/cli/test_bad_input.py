@@ -379,5 +379,5 @@ def test_a_folder_without_permission_is_refused(case: Case) -> None:
 
 def test_evaluate_says_where_a_file_goes(case: Case) -> None:
     file = case.write("test.jsonl", "{}")
-    line = case.fails(["evaluate", "tuned", file])
+    line = case.fails(["evaluate", file])
     assert line == f"foreword: {file}: a file, not a run folder; give it as --data {file}"

@@ -113,7 +113,7 @@ def test_the_scorer_gives_the_log_probabilities_of_the_table(run: Path) -> None:
 def test_an_untrained_count_based_model_is_refused(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    error = refused(capsys, "probe", str(run), "--kind", "similarity", "--untrained")
+    error = refused(capsys, "probe", str(run), "similarity", "--untrained")
     assert f"--untrained: {run} is a count-based model" in error
 
 
@@ -182,7 +182,7 @@ def test_mistakes_are_reported_in_one_line(
     assert "no hidden states" in refused_to_encode(run)
     for asked in (
         ["neighbours", str(run), "oil"],
-        ["probe", str(run), "--kind", "analogies"],
+        ["probe", str(run), "analogies"],
         ["export", str(run), "--format", "word2vec", "--out", out],
     ):
         assert "an n-gram model has no word vectors; use word2vec" in refused(capsys, *asked)

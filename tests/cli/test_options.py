@@ -133,7 +133,7 @@ def test_a_number_out_of_range_is_refused_in_one_line(
         ("compare ladder --tasks @ --hours 1 --out y", "--tasks"),
         ("evaluate RUN --data @", "--data"),
         ("score RUN --file @", "--file"),
-        ("probe @ --kind similarity", "RUN"),
+        ("probe @ similarity", "RUN"),
         ("export @ --out y", "RUN"),
         ("import @ --out y", "MODEL"),
         ("report RUN --out @", "--out"),

@@ -70,7 +70,7 @@ def words_of(verb: str, here: Path, out: Path) -> list[str]:
         "import": ["import", one],
         "report": ["report", one],
         "demo": ["demo"],
-        "probe": ["probe", one, "--kind", "gradient_reach"],
+        "probe": ["probe", one, "gradient_reach"],
         "compare": ["compare", "ladder", "--data", text, "--hours", "0.01"],
         "evaluate": ["evaluate", one, "--data", text],
     }[verb]

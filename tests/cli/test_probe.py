@@ -26,7 +26,6 @@ def test_several_runs_are_shown_in_one_table(
     words = [
         "probe",
         *runs,
-        "--kind",
         "gradient_reach",
         "--set",
         "positions=4",
@@ -50,7 +49,7 @@ def test_the_result_is_saved_in_the_run_and_shown_in_its_report(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     run = make_run("encoder")
-    assert command(["probe", str(run), "--kind", "word_in_context"]) == 0
+    assert command(["probe", str(run), "word_in_context"]) == 0
     captured = capsys.readouterr()
     assert "apart" in captured.out and "saved to" in captured.err
     assert (run / "evaluations" / "probe-word_in_context.png").is_file()
@@ -67,8 +66,8 @@ def test_mistakes_are_reported_in_one_line(
     tmp_path: Path,
 ) -> None:
     run = make_run("decoder")
-    assert "did you mean 'gradient_reach'" in refused("probe", run, "--kind", "gradient_reech")
-    reach = ("probe", run, "--kind", "gradient_reach")
+    assert "did you mean 'gradient_reach'" in refused("probe", run, "gradient_reech")
+    reach = ("probe", run, "gradient_reach")
     assert "no such setting" in refused(*reach, "--set", "layr=1")
     assert "rows: must be a whole number from 1" in refused(*reach, "--set", "rows=0")
     assert "name a text with --data" in refused(*reach)
@@ -76,10 +75,10 @@ def test_mistakes_are_reported_in_one_line(
     short = tmp_path / "short.txt"
     short.write_text("the bank", encoding="utf-8")
     assert "do not fill one row of 24" in refused(*reach, "--data", short)
-    words = ("probe", run, "--kind", "word_in_context")
+    words = ("probe", run, "word_in_context")
     assert "brings its own sentences" in refused(*words, "--data", text)
     assert "knows none of the 17 words" in refused(*words, "--set", "words=korean")
-    assert "no such folder" in refused("probe", tmp_path / "none", "--kind", "gradient_reach")
+    assert "no such folder" in refused("probe", tmp_path / "none", "gradient_reach")
 
 
 def test_results_of_other_settings_get_files_of_their_own(
@@ -87,7 +86,7 @@ def test_results_of_other_settings_get_files_of_their_own(
     text: Path,  # noqa: F811
 ) -> None:
     run = make_run("encoder")
-    words = ["probe", str(run), "--kind", "gradient_reach", "--data", str(text), "--quiet"]
+    words = ["probe", str(run), "gradient_reach", "--data", str(text), "--quiet"]
     for positions in (4, 5, 4):
         assert command([*words, "--set", f"positions={positions}"]) == 0
     files = sorted((run / "evaluations").glob("*.json"), key=lambda file: file.stem)
@@ -114,11 +113,11 @@ def test_an_n_gram_has_no_random_copy_beside_the_others(
     assert command(["pretrain", "ngram_ptb", "--set", "model.order=2", *names]) == 0
     asked = tmp_path / "p.jsonl"
     asked.write_text('{"text": "he sat by the bank"}\n{"text": "the river"}\n', encoding="utf-8")
-    suite = ["--suite", "lambada", "--data", str(asked), "--untrained"]
+    suite = ["lambada", "--data", str(asked), "--untrained"]
     capsys.readouterr()
-    assert "without weights to randomise" in refused("evaluate", counted, *suite)
+    assert "without weights to randomise" in refused("probe", counted, *suite)
     runs = [str(make_run("decoder")), str(counted)]
-    assert command(["evaluate", *runs, *suite, "--json", "--quiet"]) == 0
+    assert command(["probe", *runs, *suite, "--json", "--quiet"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [row["run"] for row in told["rows"]] == ["decoder", "decoder, untrained", "counted"]
     assert any("counted: a count-based model without weights" in note for note in told["notes"])

@@ -52,7 +52,7 @@ def test_quiet_leaves_the_result_alone(folder: Path, capsys: pytest.CaptureFixtu
         == ""
     )
     assert output_of(capsys, folder, "check {folder}/tiny.toml --data {folder}/text") == ""
-    assert output_of(capsys, folder, "probe {folder}/run --kind gradient_reach --json") == ""
+    assert output_of(capsys, folder, "probe {folder}/run gradient_reach --json") == ""
     assert output_of(capsys, folder, "score {folder}/run --file {folder}/text/0.txt --json") == ""
 
 

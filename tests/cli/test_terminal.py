@@ -71,7 +71,7 @@ VERBS = {
     "compare": ("{made}/grid/grid.toml --out {out}", 80, "masked"),
     "evaluate": ("{made}/run", 25, "measuring"),
     "translate": ("{made}/translator --source {made}/some.en --tokens 9", 200, "translating"),
-    "probe": ("{made}/run --kind gradient_reach", 50, "probing run"),
+    "probe": ("{made}/run gradient_reach", 50, "probing run"),
     "score": ("{made}/run --file {made}/text/0.txt", 40, "scoring"),
 }
 

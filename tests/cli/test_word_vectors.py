@@ -112,7 +112,7 @@ def test_word_vectors_generate_but_give_no_text_a_probability(
     for words in (
         ("score", run, "king queen"),
         ("score", run, "--file", pairs),
-        ("evaluate", run, "--suite", "blimp", "--data", pairs),
+        ("probe", run, "blimp", "--data", pairs),
     ):
         assert reason in refused(*words), words
 
@@ -141,11 +141,11 @@ def test_probes_read_lists_of_questions(
 ) -> None:
     pairs, questions = tmp_path / "pairs.txt", tmp_path / "questions.txt"
     pairs.write_text("river lake 9\nriver king 1\nqueen throne 8\nboat pear 5\n")
-    result = asked(capsys, "probe", run, "--kind", "similarity", "--set", f"file={pairs}")
+    result = asked(capsys, "probe", run, "similarity", "--set", f"file={pairs}")
     (row,) = result["rows"]
     assert row["spearman"] > 0.8 and (row["pairs"], row["left_out"]) == (3, 1)
     questions.write_text(": gram1\nriver lake king queen\nriver pear king queen\n")
-    result = asked(capsys, "probe", run, "--kind", "analogies", "--set", f"file={questions}")
+    result = asked(capsys, "probe", run, "analogies", "--set", f"file={questions}")
     assert [row["section"] for row in result["rows"]] == ["semantic", "syntactic", "all"]
     assert [row["left_out"] for row in result["rows"]] == [0, 1, 1]
     assert result["rows"][0]["accuracy"] is None
@@ -172,7 +172,7 @@ def test_lists_of_unknown_words_are_refused(
 ) -> None:
     file, out = tmp_path / "list.txt", tmp_path / "out"
     file.write_text("rome italy paris france\n")
-    words = ("probe", run, "--set", f"file={file}", "--out", out, "--kind")
+    words = ("probe", run, "--set", f"file={file}", "--out", out)
     message = "each has a word that is not in the vocabulary"
     assert f"no question could be asked: {message}" in refused(*words, "analogies")
     file.write_text("rome italy 9\nrome river 1\n")

@@ -90,7 +90,7 @@ def test_the_probe_equals_that_of_the_command(
     probes = named(comparison.grid.probes)
     ours = gather(comparison).task_values("masked", probes[0], "pretrained")
     random = gather(comparison).task_values("masked", probes[0], "from scratch")
-    words = ["probe", str(tmp_path / "out" / "runs" / "masked-1"), "--kind", "minimal_pairs"]
+    words = ["probe", str(tmp_path / "out" / "runs" / "masked-1"), "minimal_pairs"]
     words += ["--set", f"files={folder / 'pairs.jsonl'}", "--untrained", "--json"]
     assert command([*words, "--out", str(tmp_path / "probed")]) == 0
     rows = [r for r in json.loads(capsys.readouterr().out)["rows"] if r["paradigm"] == ALL]

@@ -69,7 +69,7 @@ def test_the_command_saves_the_maps_where_the_report_shows_them(
     make_run: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = make_run("decoder")
-    words = ["probe", run, "--kind", "attention", "--set", f"sentence={SENTENCE}", "--json"]
+    words = ["probe", run, "attention", "--set", f"sentence={SENTENCE}", "--json"]
     assert command([str(word) for word in words]) == 0
     assert len(json.loads(capsys.readouterr().out)["rows"]) == 4
     assert (run / "evaluations" / "probe-attention.png").is_file()
@@ -82,5 +82,5 @@ def test_the_command_saves_the_maps_where_the_report_shows_them(
 def test_a_model_without_attention_is_refused_in_one_line(
     make_run: Callable[[str], Path], refused: Callable[..., str]
 ) -> None:
-    words = ("probe", make_run("lstm"), "--kind", "attention", "--set", "sentence=the bank")
+    words = ("probe", make_run("lstm"), "attention", "--set", "sentence=the bank")
     assert "has no self-attention" in refused(*words)

@@ -212,7 +212,7 @@ def test_broken_lists_of_canaries_are_refused(
 def test_passages_longer_than_the_model_reads_are_refused(
     make_run: Callable[[str], Path], refused: Callable[..., str]
 ) -> None:
-    words = ("probe", make_run("decoder"), "--kind", "memorisation")
+    words = ("probe", make_run("decoder"), "memorisation")
     assert "passages have 80 tokens" in refused(*words)
     assert "shards are not there" in refused(
         *words, "--set", "prefixes=[4]", "--set", "continuation=4"

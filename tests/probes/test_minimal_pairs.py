@@ -190,8 +190,8 @@ def test_a_command_without_pairs_or_with_an_unsuited_model_is_refused(
 ) -> None:
     file = write_pairs(tmp_path / "pairs.jsonl", PAIRS)
     run = make_run("decoder")
-    words = ("probe", run, "--kind", "minimal_pairs")
-    assert "probe.files: kind 'minimal_pairs' needs this setting" in refused(*words)
+    words = ("probe", run, "minimal_pairs")
+    assert "minimal_pairs: requires --data, the files of its questions" in refused(*words)
     assert "no such file or folder" in refused(*words, "--set", f"files={tmp_path}/none")
     assert "no .tsv or .csv" in refused(*words, "--set", f"files={run / 'checkpoints'}")
     file.write_text("", encoding="utf-8")

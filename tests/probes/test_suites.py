@@ -330,12 +330,12 @@ def test_questions_that_a_model_cannot_read_in_whole_are_counted(
     assert not any(" cut" in note for note in found.notes)
 
 
-def test_evaluate_asks_runs_and_saves_every_answer(
+def test_probe_asks_runs_and_saves_every_answer(
     make_run: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs = [make_run(family) for family in ("decoder", "encoder")]
     file = lines(tmp_path / "p.jsonl", {"text": "he sat by the bank"}, {"text": "the river"})
-    words = ["evaluate", *map(str, runs), "--suite", "lambada", "--data", str(file), "--quiet"]
+    words = ["probe", *map(str, runs), "lambada", "--data", str(file), "--quiet"]
     assert command([*words, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     for run in runs:
@@ -348,20 +348,19 @@ def test_evaluate_asks_runs_and_saves_every_answer(
     assert "perplexity low" not in (shown := capsys.readouterr().out) and "perplexity" in shown
 
 
-def test_evaluate_refuses_what_no_suite_takes(
+def test_mistakes_are_reported_in_one_line(
     make_run: Make, tmp_path: Path, refused: Callable[..., str]
 ) -> None:
     run = make_run("decoder")
-    assert "asks no questions" in refused("evaluate", run, "--suite", "gradient_reach")
-    assert "did you mean 'lambada'" in refused("evaluate", run, "--suite", "lambda")
-    assert "it asks no questions" in refused(
-        "evaluate", run, "--suite", "tagging", "--data", tmp_path
-    )
-    assert "there is: blimp, choice, cloze" in refused("evaluate", run, "--suite", "zzzz")
-    assert "--rows: is for the loss" in refused("evaluate", run, "--suite", "lama", "--rows", "3")
-    assert "blimp: requires --data" in refused("evaluate", run, "--suite", "blimp")
-    assert "--out: requires --suite" in refused("evaluate", run, "--out", tmp_path)
-    assert "--set: requires --suite" in refused("evaluate", run, "--set", "limit=3")
-    assert "several need --suite" in refused("evaluate", run, make_run("encoder"))
-    pairs = ("evaluate", run, "--suite", "blimp", "--data")
+    assert "did you mean 'lambada'" in refused("probe", run, "lambda")
+    assert "there is: analogies, attention, choice" in refused("probe", run, "zzzz")
+    assert "the last word is what to measure" in refused("probe", run, run)
+    assert "No such option: --rows" in refused("probe", run, "lama", "--rows", "3")
+    assert "blimp: requires --data" in refused("probe", run, "blimp")
+    assert "takes one file" in refused("probe", run, "blimp", "--data", "a", "--data", "b")
+    words = ("probe", run, "blimp", "--data", "a", "--field", "x")
+    assert "--field: is for text" in refused(*words)
+    assert "--suite: now 'foreword probe RUN... NAME" in refused("evaluate", run, "--suite=cloze")
+    assert "--kind: now 'foreword probe RUN... NAME" in refused("probe", run, "--kind", "cloze")
+    pairs = ("probe", run, "blimp", "--data")
     assert "no such file or folder" in refused(*pairs, tmp_path / "none")

@@ -1,0 +1,256 @@
+"""`foreword probe`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import MISSING, dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.display.results import Part, Remark, Result, ResultTable
+from foreword.errors import UserError
+from foreword.formatting import with_intervals
+from foreword.settings import config, kinds
+from foreword.verbs._contract import PYTHON_ONLY, SET, Flag, PathName, Paths, Settings, Verb
+from foreword.verbs._reading import ReadsText
+
+if TYPE_CHECKING:
+    from foreword.figures import Rendered
+    from foreword.probes._contract import Finding, ProbedModel
+    from foreword.probes._contract import Probe as ProbeKind
+
+
+@dataclass(frozen=True, repr=False)
+class ProbeResult(Result):
+    """What a probe found.
+
+    Attributes:
+        files: where it is saved; a plot of the same name is beside each.
+        finding: the table, the details, the notes and each prediction of a suite.
+        content: what was saved.
+    """
+
+    files: tuple[Path, ...]
+    finding: Finding
+    content: Mapping[str, Any]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The table; the rows of each model in the order they were given."""
+        return [dict(row) for row in self.finding.rows]
+
+    def tables(self) -> Sequence[Part]:
+        """Return the table, the notes, and where it is saved."""
+        rows = [
+            {name.replace("_", " "): value for name, value in with_intervals(row).items()}
+            for row in self.finding.rows
+        ]
+        saved = [Remark(f"saved to {file} and .png") for file in self.files]
+        return [ResultTable(rows), *map(Remark, self.content["notes"]), *saved]
+
+    def data(self) -> dict[str, Any]:
+        """Return what was saved."""
+        return dict(self.content)
+
+
+@dataclass(frozen=True)
+class Probe(ReadsText, Verb[ProbeResult]):
+    """Examine one or more models with a probe, or ask them the questions of a suite.
+
+        foreword.probe(["runs/a", "runs/b"], "lambada", "lambada_test.jsonl").rows
+
+    One table and one plot show all models; a suite compares the first with each other one, and
+    saves every answer. 'foreword show probes' lists probes and suites, 'foreword show NAME' their
+    settings. The figures are saved in RUN/evaluations as probe-KIND.json or suite-KIND.json with a
+    plot beside, and 'foreword report' shows them.
+
+    Attributes:
+        runs: run folders, or checkpoints in them.
+        name: what to measure: attention, tagging, ... or a suite: blimp, cloze, lambada, ...
+        data: questions of a suite; for a probe that reads text, the text; default: each run's
+            held-out text.
+        settings: a setting of it: layer=0, limit=100; repeatable.
+        untrained: also measure each model with random weights.
+        out: folder for the result; default: RUN/evaluations.
+        device: auto, cpu, cuda or mps.
+        progress: whether to show the progress, or what shows it.
+    """
+
+    runs: Annotated[Paths, Flag(is_argument=True, metavar="RUN...")]
+    name: Annotated[str | ProbeKind, Flag(is_argument=True, takes=str)]
+    data: Paths | None = None
+    settings: Annotated[Settings, SET] = field(default=(), kw_only=True)
+    untrained: bool = field(default=False, kw_only=True)
+    out: PathName | None = field(default=None, kw_only=True)
+    device: str = field(default="auto", kw_only=True)
+    progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = field(default=True, kw_only=True)
+
+    def __call__(self) -> ProbeResult:
+        from foreword.api import _arguments
+        from foreword.disk import atomic
+        from foreword.probes._suite import Suite
+
+        # Check every argument.
+        files = _arguments.paths(self.data)
+        if not files:
+            self.refuse_reading("requires --data")
+        probe = self._probe(files)
+        texts = () if isinstance(probe, Suite) else files
+        if isinstance(probe, Suite):
+            self.refuse_reading(f"is for text, and '{self.name}' has questions")
+        elif texts and not probe.reads_text:
+            name = kinds.name_of(probe)
+            raise UserError(f"--data: '{name}' brings its own sentences; see its settings")
+
+        # Open the models and the folders.
+        display = progress_of(self.progress)
+        models = self._opened(texts, display)
+        folders = (
+            list(dict.fromkeys(model.trained.run / "evaluations" for model in models))
+            if self.out is None
+            else [_arguments.path(self.out, "--out")]
+        )
+        for folder in folders:
+            remedy = atomic.MOVE_AWAY if self.out is None else atomic.OTHER_OUT
+            atomic.require_writable(folder, is_folder=True, remedy=remedy)
+
+        # Measure, and save the result.
+        with ExitStack() as stack:
+            for model in models:
+                stack.enter_context(atomic.guarded(model.trained.run))
+            stack.enter_context(display)
+            stage = display.stage(f"probing {', '.join(model.label for model in models)}")
+            finding = probe.measure(_shown(models, stage))
+        return _saved(probe, finding, models, folders, texts, is_beside_random=self.untrained)
+
+    def _probe(self, files: Sequence[str]) -> ProbeKind:
+        """Return the probe or suite, with its settings.
+
+        Args:
+            files: a suite's questions.
+
+        Raises:
+            UserError: there is no such kind, or a setting is wrong.
+        """
+        from foreword.api._arguments import assignments
+        from foreword.probes._suite import Suite
+
+        table = config.assign({}, assignments(self.settings))
+        if not isinstance(self.name, str):
+            if table:
+                raise UserError("settings: the probe that is given has its own")
+            return self.name
+        kind = next(iter(kinds.called("probes", self.name)), None)
+        if kind is None:
+            hint = kinds.nearest_kind("probes", self.name)
+            if Path(self.name).exists():
+                hint = "; the last word is what to measure: foreword probe RUN... NAME"
+            raise UserError(f"no probe or suite '{self.name}'{hint}")
+        cls = kinds.load("probes", kind)
+        if issubclass(cls, Suite):
+            if len(files) > 1:
+                raise UserError(f"--data: '{self.name}' takes one file, folder or pattern")
+            if files:
+                table["files"] = files[0]
+            required = [f.name for f in fields(cls) if f.default is MISSING]
+            if "files" in required and "files" not in table:
+                raise UserError(f"{self.name}: requires --data, the files of its questions")
+        probe: ProbeKind = config.build_kind(kinds.Part("probes"), {"kind": kind, **table}, "probe")
+        return probe
+
+    def _opened(self, texts: tuple[str, ...], display: ProgressDisplay) -> list[ProbedModel]:
+        """Return the models, each with a unique name.
+
+        Raises:
+            UserError: there is no such run, or none has weights to randomise.
+        """
+        from foreword.api import _arguments
+        from foreword.evaluation.loaded import load
+        from foreword.probes._contract import ProbedModel
+        from foreword.probes._random_weights import with_random_weights
+
+        paths = list(dict.fromkeys(map(Path, _arguments.paths(self.runs, "RUN"))))
+        models = []
+        for path, label in zip(paths, _arguments.distinct_names(paths), strict=True):
+            trained = load(path, self.device).trained
+            for note in trained.notes:
+                display.note(note)
+            recipe = trained.recipe
+            trained = replace(trained, recipe=replace(recipe, read=self.read_as(recipe.read)))
+            models.append(ProbedModel(label, trained, texts))
+            if self.untrained and not trained.is_count_based:
+                random = with_random_weights(trained)
+                models.append(ProbedModel(f"{label}, untrained", random, texts))
+        if self.untrained and all(model.trained.is_count_based for model in models):
+            raise UserError(
+                f"--untrained: {paths[0]} is a count-based model without weights to randomise"
+            )
+        return models
+
+
+def _shown(models: Sequence[ProbedModel], stage: Callable[..., None]) -> list[ProbedModel]:
+    """Return the models, each with its progress as a part of the whole."""
+
+    def part(before: int) -> Callable[[int, int], None]:
+        return lambda done, total: stage(before * total + done, len(models) * total)
+
+    return [replace(model, progress=part(n)) for n, model in enumerate(models)]
+
+
+def _saved(
+    probe: ProbeKind,
+    finding: Finding,
+    models: Sequence[ProbedModel],
+    folders: Sequence[Path],
+    texts: Sequence[str],
+    *,
+    is_beside_random: bool,
+) -> ProbeResult:
+    """Save what a probe found in each folder, and return it."""
+    from foreword.api import _saved_results
+    from foreword.disk import atomic, stored
+    from foreword.probes._suite import Suite
+    from foreword.runs.provenance import command
+
+    plot = _plot(finding)
+    notes = [*finding.notes, *([plot.note] if plot.note else [])]
+    if is_beside_random:
+        notes += [
+            f"{model.label}: a count-based model without weights to randomise, so it has no "
+            "untrained copy"
+            for model in models
+            if model.trained.is_count_based
+        ]
+    content: dict[str, Any] = {
+        "name": f"{'suite' if isinstance(probe, Suite) else 'probe'}-{kinds.name_of(probe)}",
+        "task": finding.title,
+        "runs": {model.label: str(model.trained.run) for model in models},
+        "settings": config.to_table(probe),
+        "rows": list(finding.rows),
+        "details": [] if finding.predictions else list(finding.details),
+        "notes": notes,
+        "command": command(),
+    }
+    if finding.predictions:
+        content["predictions"] = list(finding.predictions)
+    content["of"] = {key: content[key] for key in ("runs", "settings")} | {"texts": list(texts)}
+    contents = [dict(content) for _ in folders]  # the name may be another in each
+    files = tuple(map(_saved_results.file_for, folders, contents))
+    for file, named in zip(files, contents, strict=True):
+        atomic.write_text(file, stored.record(named))
+        atomic.write_bytes(file.with_suffix(".png"), plot.data)
+    return ProbeResult(files, finding, contents[0])
+
+
+def _plot(finding: Finding) -> Rendered:
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    from foreword import figures
+
+    with matplotlib.rc_context(figures.STYLE):
+        figure = Figure(layout="constrained")
+        finding.plot(figure)
+        return figures.render(figure, "png")
