@@ -45,13 +45,16 @@ def command(verb: type[Verb[Any]]) -> Callable[..., int]:
 def _parameter(argument: VerbArgument) -> inspect.Parameter:
     """Return an argument as typer takes it."""
     mark, words = argument.mark, argument.words
-    is_required = argument.default is inspect.Parameter.empty
+    is_required = mark.is_required or argument.default is inspect.Parameter.empty
     text = _sentence(argument.meaning)
     if mark.is_argument:
         note: Any = typer.Argument(help=text, metavar=mark.metavar or argument.flag)
     else:
         metavar = mark.metavar or ("PATH" if argument.is_path else None)
-        note = typer.Option(*(mark.names or [argument.flag]), help=text, metavar=metavar)
+        names = mark.names or [argument.flag]
+        if argument.default is True:
+            names = [f"{names[0]}/--no-{names[0].removeprefix('--')}"]
+        note = typer.Option(*names, help=text, metavar=metavar)
     default = argument.default
     if not is_required and not isinstance(default, bool | int | float | str):
         default = None  # left out, the verb has its own

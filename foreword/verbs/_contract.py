@@ -20,6 +20,7 @@ derive from the same fields, and so do the checks of types and ranges.
 
 from __future__ import annotations
 
+import builtins
 import functools
 import inspect
 import operator
@@ -62,6 +63,8 @@ class Flag:
         metavar: what the help calls a value.
         is_argument: whether it is known by its position.
         is_hidden: whether only Python has it.
+        is_command_only: whether only the command line has it.
+        is_required: whether the command line requires it, though Python does not.
     """
 
     names: tuple[str, ...] = ()
@@ -69,11 +72,14 @@ class Flag:
     metavar: str | None = None
     is_argument: bool = False
     is_hidden: bool = False
+    is_command_only: bool = False
+    is_required: bool = False
 
 
 ARGUMENT = Flag(is_argument=True)
 SET = Flag(("--set",), takes=list[str])
 PYTHON_ONLY = Flag(is_hidden=True)
+REQUIRED = Flag(is_required=True)
 
 
 class Verb(Generic[R], ABC):
@@ -90,7 +96,7 @@ class Verb(Generic[R], ABC):
                 value = config.convert(argument.plain, value, argument.flag)
                 object.__setattr__(self, argument.name, value)
             check(argument.hint, value, argument.flag)
-            if argument.is_path and value == "":
+            if argument.is_path and "" in (value if isinstance(value, list) else [value]):
                 raise UserError(f"{argument.flag}: the path is empty; '.' is the current folder")
 
     @abstractmethod
@@ -198,13 +204,17 @@ def function(verb: Callable[P, Verb[R]]) -> Callable[P, R]:
 
 def _plain_signature(cls: Any) -> inspect.Signature:
     """Return the signature of a verb's function, with types as a reader wants them."""
-    parameters = inspect.signature(cls).parameters.values()
-    hints = _hints(cls)
+    parameters, hints = inspect.signature(cls).parameters, _hints(cls)
     returns = inspect.signature(cls.__call__).return_annotation
     return inspect.Signature(
-        [p.replace(annotation=_shown(hints[p.name])) for p in parameters],
+        [parameters[n].replace(annotation=_shown(hints[n])) for n in _python_names(cls)],
         return_annotation=returns,
     )
+
+
+def _python_names(verb: type[Verb[Any]]) -> list[str]:
+    """Return the names of the arguments that Python has."""
+    return [a.name for a in arguments_of(verb) if not a.mark.is_command_only]
 
 
 def _shown(hint: Any) -> Any:
@@ -215,23 +225,25 @@ def _shown(hint: Any) -> Any:
 def described(verb: type[Verb[Any]]) -> str:
     """Return the docstring of a verb's function: its text, and all its arguments."""
     text = describe.SECTION.sub("", inspect.cleandoc(verb.__doc__ or "") + "\n").rstrip()
-    lines = [f"    {a.name}: {a.meaning}" for a in arguments_of(verb)]
+    names = _python_names(verb)
+    lines = [f"    {a.name}: {a.meaning}" for a in arguments_of(verb) if a.name in names]
     return "\n".join([text, "", "Args:", *lines])
 
 
 @functools.cache
 def _hints(cls: type) -> dict[str, Any]:
-    """Return the type of each field; `Any` where a class is imported for type checkers alone."""
+    """Return the type of each field, with `Any` for classes imported for type checkers alone."""
     hints: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
-        module = inspect.getmodule(base)
-        for name, annotation in inspect.get_annotations(base).items():
-            holder: Any = SimpleNamespace(__annotations__={name: annotation})
-            try:
-                hints |= get_type_hints(holder, vars(module), include_extras=True)
-            except NameError:
-                hints[name] = Any
+        names = _Names(vars(builtins) | vars(inspect.getmodule(base)))
+        holder: Any = SimpleNamespace(__annotations__=inspect.get_annotations(base))
+        hints |= get_type_hints(holder, {}, names, include_extras=True)
     return hints
+
+
+class _Names(dict[str, Any]):
+    def __missing__(self, name: str) -> Any:
+        return Any
 
 
 def _plain(hint: Any) -> Any:
