@@ -22,11 +22,12 @@ The functions are verbs of the command line, with the same names, arguments and 
     compare     several recipes at one budget
     probe       the inside of models, or their answers to a suite such as LAMBADA
     load        a trained model: fill, generate, score, encode, predict
-    fill        the blanks of a text; generate continues one; neighbours of words, by their vectors
+    fill        the blanks of a text; generate continues one; score tells its probability
+    neighbours  of words, by their vectors; translate a file, and score it against a reference
     export      a model for other software; import_ reads one
 
-These verbs have no function yet; run them as `foreword VERB`: check, drift, translate, score (of a
-file), report, tokenizer, demo.
+These verbs have no function yet; run them as `foreword VERB`: check, drift, report, tokenizer,
+demo.
 
 A mistake raises `foreword.UserError`, whose message says what is wrong, where, and how to fix it.
 Results show themselves in a console and in a notebook, and stand for their folders in other calls.
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from foreword.api.evaluate_tuned import evaluate_tuned
     from foreword.api.load import load
     from foreword.api.predict import predict
-    from foreword.api.pretrain import pretrain, resume
     from foreword.api.probe import probe
     from foreword.api.tune import tune
     from foreword.api.tune_suite import tune_suite
@@ -54,7 +54,11 @@ if TYPE_CHECKING:
     from foreword.verbs.import_ import Import
     from foreword.verbs.neighbours import Neighbours
     from foreword.verbs.prepare import Prepare
+    from foreword.verbs.pretrain import Pretrain
+    from foreword.verbs.resume import Resume
+    from foreword.verbs.score import Score
     from foreword.verbs.show import Show
+    from foreword.verbs.translate import Translate
     from foreword.version import __version__ as __version__
 
     export = function(Export)
@@ -63,12 +67,16 @@ if TYPE_CHECKING:
     import_ = function(Import)
     neighbours = function(Neighbours)
     prepare = function(Prepare)
+    pretrain = function(Pretrain)
+    resume = function(Resume)
+    score = function(Score)
     show = function(Show)
+    translate = function(Translate)
 
 __all__ = [
     "TrainingStoppedError", "UserError", "clean", "compare", "evaluate", "evaluate_tuned", "export",
     "fill", "generate", "import_", "load", "neighbours", "predict", "prepare", "pretrain", "probe",
-    "resume", "show", "tune", "tune_suite",
+    "resume", "score", "show", "translate", "tune", "tune_suite",
 ]  # fmt: skip
 
 
@@ -88,7 +96,7 @@ def __getattr__(name: str) -> object:
         value = function(kinds.load("verbs", name.rstrip("_")))
     else:
         kind = "errors" if name.endswith("Error") else "api"
-        file = kind if kind == "errors" else f"api.{'pretrain' if name == 'resume' else name}"
+        file = kind if kind == "errors" else f"api.{name}"
         value = getattr(importlib.import_module(f"foreword.{file}"), name)
     globals()[name] = value
     return value

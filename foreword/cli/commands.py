@@ -11,6 +11,7 @@ import typer
 from foreword.display import results
 from foreword.settings import describe
 from foreword.verbs._contract import Verb, VerbArgument, arguments_of
+from foreword.verbs._run import TrainsRun
 
 JSON = typer.Option("--json", help="Print one JSON document.")
 QUIET = typer.Option("--quiet", help="Show no progress: only the result, warnings and errors.")
@@ -25,7 +26,12 @@ def command(verb: type[Verb[Any]]) -> Callable[..., int]:
         given = {name: value for name, value in words.items() if value not in (None, [])}
         if shows_progress:
             given["progress"] = not quiet
-        result = verb(**given)()
+        made = verb(**given)
+        if isinstance(made, TrainsRun):
+            from foreword.cli import _launch
+
+            return _launch.run(made, as_json=json)
+        result = made()
         results.show(result, as_json=json)
         return int(result.status)
 

@@ -28,7 +28,6 @@ from foreword.cli._process import (
     interrupted_by_signals,
     leave,
 )
-from foreword.cli._run_guard import command
 from foreword.cli._streams import ReaderGoneError, guarded
 from foreword.cli.commands import command as command_of
 from foreword.disk.credentials import masked
@@ -239,7 +238,7 @@ def _run_verb(words: list[str]) -> Any:
         raise UserError(f"no command '{first}'{nearest(first, verbs())}")
     try:
         parser = _parser(assemble(first))
-        with command(), interrupted_by_signals():
+        with interrupted_by_signals():
             return parser(words, prog_name="foreword", standalone_mode=False)
     except (UserError, typer.Exit, typer.Abort, ReaderGoneError):
         raise

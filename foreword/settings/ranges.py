@@ -19,6 +19,7 @@ import functools
 import numbers
 import reprlib
 import types
+from collections.abc import Sequence
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from annotated_types import Interval
@@ -105,8 +106,8 @@ def check(hint: Any, value: Any, where: str) -> None:
             is_meant = not has_others or isinstance(value, numbers.Real)
             if value is not None and (is_meant or range_of(arg) is None):
                 check(arg, value, where)
-    elif origin in (tuple, list) and isinstance(value, tuple | list):
-        if args[-1] is Ellipsis or origin is list:
+    elif origin in (tuple, list, Sequence) and isinstance(value, tuple | list):
+        if args[-1] is Ellipsis or origin is not tuple:
             args = args[:1] * len(value)
         if len(args) != len(value):
             raise RangeError(f"{where}: must be {len(args)} values, got {reprlib.repr(value)}")

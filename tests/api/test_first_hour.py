@@ -11,11 +11,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from foreword import prepare
+from foreword import prepare, pretrain, resume
 from foreword.api.compare import compare
 from foreword.api.evaluate import evaluate
 from foreword.api.load import load
-from foreword.api.pretrain import pretrain, resume
 from foreword.api.tune import tune
 from foreword.data.read_documents import find_files
 from foreword.disk import atomic, stored

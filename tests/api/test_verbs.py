@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foreword import prepare, show
+from foreword import prepare, pretrain, show
 from foreword.api.compare import compare
 from foreword.api.evaluate import evaluate
 from foreword.api.load import load
-from foreword.api.pretrain import pretrain
 from foreword.api.tune import tune
 from foreword.errors import UserError
 from foreword.evaluation.loaded import LoadedModel
