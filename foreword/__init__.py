@@ -13,6 +13,7 @@
 The functions are verbs of the command line, with the same names, arguments and errors:
 
     show        recipes, families and kinds, with the meaning of each setting
+    check       what a run would cost in memory and time, and a decoded batch
     clean       text without duplicates and what is not prose, and what each step dropped
     prepare     text to token shards, once for many runs
     pretrain    a model from a recipe and text; resume continues a run
@@ -26,8 +27,7 @@ The functions are verbs of the command line, with the same names, arguments and 
     neighbours  of words, by their vectors; translate a file, and score it against a reference
     export      a model for other software; import_ reads one
 
-These verbs have no function yet; run them as `foreword VERB`: check, drift, report, tokenizer,
-demo.
+These verbs have no function yet; run them as `foreword VERB`: drift, report, tokenizer, demo.
 
 A mistake raises `foreword.UserError`, whose message says what is wrong, where, and how to fix it.
 Results show themselves in a console and in a notebook, and stand for their folders in other calls.
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from foreword.api.tune_suite import tune_suite
     from foreword.errors import TrainingStoppedError, UserError
     from foreword.verbs._contract import function
+    from foreword.verbs.check import Check
     from foreword.verbs.export import Export
     from foreword.verbs.fill import Fill
     from foreword.verbs.generate import Generate
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from foreword.verbs.translate import Translate
     from foreword.version import __version__ as __version__
 
+    check = function(Check)
     export = function(Export)
     fill = function(Fill)
     generate = function(Generate)
@@ -74,9 +76,9 @@ if TYPE_CHECKING:
     translate = function(Translate)
 
 __all__ = [
-    "TrainingStoppedError", "UserError", "clean", "compare", "evaluate", "evaluate_tuned", "export",
-    "fill", "generate", "import_", "load", "neighbours", "predict", "prepare", "pretrain", "probe",
-    "resume", "score", "show", "translate", "tune", "tune_suite",
+    "TrainingStoppedError", "UserError", "check", "clean", "compare", "evaluate", "evaluate_tuned",
+    "export", "fill", "generate", "import_", "load", "neighbours", "predict", "prepare", "pretrain",
+    "probe", "resume", "score", "show", "translate", "tune", "tune_suite",
 ]  # fmt: skip
 
 

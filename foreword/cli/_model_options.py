@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-Run = Annotated[Path, typer.Argument(help="A run folder, or one of its checkpoints/step-*.")]
 Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or mps.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Ray = Annotated[

@@ -26,7 +26,7 @@ import inspect
 import operator
 import types
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from os import PathLike
 from types import SimpleNamespace
@@ -98,6 +98,18 @@ class Verb(Generic[R], ABC):
             check(argument.hint, value, argument.flag)
             if argument.is_path and "" in (value if isinstance(value, list) else [value]):
                 raise UserError(f"{argument.flag}: the path is empty; '.' is the current folder")
+
+    def refuse(self, names: Collection[str], why: str) -> None:
+        """Check that arguments have their defaults.
+
+        Raises:
+            UserError: one has not; the message ends with the reason, `why`.
+        """
+        for argument in arguments_of(type(self)):
+            is_given = getattr(self, argument.name) != argument.default
+            is_optional = argument.default is not inspect.Parameter.empty
+            if argument.name in names and is_optional and is_given:
+                raise UserError(f"{argument.flag}: {why}")
 
     @abstractmethod
     def __call__(self) -> R:
@@ -219,7 +231,10 @@ def _python_names(verb: type[Verb[Any]]) -> list[str]:
 
 def _shown(hint: Any) -> Any:
     """Return a type without notes."""
-    return _shown(get_args(hint)[0]) if get_origin(hint) is Annotated else hint
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return functools.reduce(operator.or_, map(_shown, args))
+    return _shown(args[0]) if origin is Annotated else hint
 
 
 def described(verb: type[Verb[Any]]) -> str:

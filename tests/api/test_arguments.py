@@ -83,6 +83,11 @@ def test_a_wrong_argument_of_pretrain_is_named_and_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
+def test_only_the_command_line_has_more_text() -> None:
+    with pytest.raises(TypeError, match="pretrain\\(\\) has no argument 'more'"):
+        foreword.pretrain("gpt2_tiny", more="x")  # type: ignore[call-arg]
+
+
 def test_arguments_are_checked_before_texts_are_read(tmp_path: Path) -> None:
     texts = iter(TEXTS)
     for wrong in ({"hooks": [print]}, {"settings": {"model.layrs": 1}}, {"hours": 1}):
