@@ -13,6 +13,7 @@
 The functions are verbs of the command line, with the same names, arguments and errors:
 
     show        recipes, families and kinds, with the meaning of each setting
+    check       what a run would cost in memory and time, and a decoded batch
     clean       text without duplicates and what is not prose, and what each step dropped
     prepare     text to token shards, once for many runs
     pretrain    a model from a recipe and text; resume continues a run
@@ -22,12 +23,12 @@ The functions are verbs of the command line, with the same names, arguments and 
     compare     several recipes at one budget
     probe       the inside of models, or their answers to a suite such as LAMBADA
     load        a trained model: fill, generate, score, encode, predict
-    fill        the blanks of a text; generate continues one; neighbours of words, by their vectors
+    fill        the blanks of a text; generate continues one; score tells its probability
+    neighbours  of words, by their vectors; translate a file, and score it against a reference
     export      a model for other software; import_ reads one
     report      one HTML page of a run or a comparison
 
-These verbs have no function yet; run them as `foreword VERB`: check, drift, translate, score (of a
-file), tokenizer, demo.
+These verbs have no function yet; run them as `foreword VERB`: drift, tokenizer, demo.
 
 A mistake raises `foreword.UserError`, whose message says what is wrong, where, and how to fix it.
 Results show themselves in a console and in a notebook, and stand for their folders in other calls.
@@ -41,12 +42,11 @@ if TYPE_CHECKING:
     from foreword.api.evaluate_tuned import evaluate_tuned
     from foreword.api.load import load
     from foreword.api.predict import predict
-    from foreword.api.prepare import prepare
-    from foreword.api.pretrain import pretrain, resume
     from foreword.api.tune import tune
     from foreword.api.tune_suite import tune_suite
     from foreword.errors import TrainingStoppedError, UserError
     from foreword.verbs._contract import function
+    from foreword.verbs.check import Check
     from foreword.verbs.clean import Clean
     from foreword.verbs.evaluate import Evaluate
     from foreword.verbs.export import Export
@@ -54,13 +54,19 @@ if TYPE_CHECKING:
     from foreword.verbs.generate import Generate
     from foreword.verbs.import_ import Import
     from foreword.verbs.neighbours import Neighbours
+    from foreword.verbs.prepare import Prepare
+    from foreword.verbs.pretrain import Pretrain
     from foreword.verbs.probe import Probe
     from foreword.verbs.report import Report
+    from foreword.verbs.resume import Resume
+    from foreword.verbs.score import Score
     from foreword.verbs.show import Show
+    from foreword.verbs.translate import Translate
     from foreword.version import __version__ as __version__
 
     clean = function(Clean)
     evaluate = function(Evaluate)
+    check = function(Check)
     export = function(Export)
     fill = function(Fill)
     generate = function(Generate)
@@ -68,12 +74,17 @@ if TYPE_CHECKING:
     neighbours = function(Neighbours)
     probe = function(Probe)
     report = function(Report)
+    prepare = function(Prepare)
+    pretrain = function(Pretrain)
+    resume = function(Resume)
+    score = function(Score)
     show = function(Show)
+    translate = function(Translate)
 
 __all__ = [
-    "TrainingStoppedError", "UserError", "clean", "compare", "evaluate", "evaluate_tuned", "export",
-    "fill", "generate", "import_", "load", "neighbours", "predict", "prepare", "pretrain", "probe",
-    "report", "resume", "show", "tune", "tune_suite",
+    "TrainingStoppedError", "UserError", "check", "clean", "compare", "evaluate", "evaluate_tuned",
+    "export", "fill", "generate", "import_", "load", "neighbours", "predict", "prepare", "pretrain",
+    "probe", "report", "resume", "score", "show", "translate", "tune", "tune_suite",
 ]  # fmt: skip
 
 
@@ -93,7 +104,7 @@ def __getattr__(name: str) -> object:
         value = function(kinds.load("verbs", name.rstrip("_")))
     else:
         kind = "errors" if name.endswith("Error") else "api"
-        file = kind if kind == "errors" else f"api.{'pretrain' if name == 'resume' else name}"
+        file = kind if kind == "errors" else f"api.{name}"
         value = getattr(importlib.import_module(f"foreword.{file}"), name)
     globals()[name] = value
     return value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import numbers
 import operator
 import os
 import reprlib
@@ -28,16 +27,13 @@ from typing import (
 )
 
 from foreword.data.text_files import ReadSettings
-from foreword.data.write_shards import PrepareSettings
 from foreword.disk import atomic, stored
 from foreword.errors import UserError
-from foreword.runs.recipe import Recipe, load_recipe
 from foreword.settings import config
 from foreword.settings.ranges import check
 from foreword.tables.given import items_of, texts_of
 from foreword.trackers._contract import Tracker
 from foreword.train.budget import Budget
-from foreword.train.hooks import Hook
 
 DATA = "--data"
 DATA_OR_TEXTS = "give data, which takes paths, or texts, which takes the texts themselves"
@@ -170,17 +166,6 @@ def assignments(settings: Settings) -> list[str]:
     return list(settings)
 
 
-def read_recipe(recipe: PathName | Recipe, settings: Sequence[str]) -> Recipe:
-    """Return a recipe given by name, by file or as an object, with settings applied.
-
-    Raises:
-        UserError: there is no such recipe, or a mistake in it.
-    """
-    if not isinstance(recipe, Recipe):
-        return load_recipe(_not_empty(recipe, "RECIPE"), settings)
-    return config.build(Recipe, config.assign(config.to_table(recipe), settings))
-
-
 def budget_of(**amounts: float | None) -> Budget | None:
     """Return the budget in hours, tokens, epochs, steps or flops; None if there is none.
 
@@ -240,38 +225,6 @@ def read_as(settings: ReadSettings, reading: Mapping[str, Any]) -> ReadSettings:
         raise UserError(f"--{error}") from None
 
 
-def heldout(value: Paths | float | None) -> tuple[str, ...]:
-    """Return a share, or one path or several, as texts."""
-    return (str(value),) if isinstance(value, numbers.Real) else paths(value, "--heldout")  # type: ignore[arg-type]
-
-
-def hold_out(
-    settings: PrepareSettings, values: Sequence[str]
-) -> tuple[PrepareSettings, tuple[str, ...]]:
-    """Return the settings with the share to hold out, and the held-out texts.
-
-    Raises:
-        UserError: both were given, or several shares, or an impossible one.
-    """
-    if not any(map(is_share, values)):
-        return settings, tuple(values)
-    if len(values) > 1:
-        raise UserError(f"--heldout: expected one share, or texts; got {' and '.join(values)}")
-    try:
-        return replace(settings, heldout=float(values[0])), ()
-    except ValueError as error:
-        raise UserError(f"--{error}") from None
-
-
-def is_share(value: str) -> bool:
-    """Return whether a value of `heldout` is a number, not a path."""
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return True
-
-
 def texts_file(out: Path) -> Path:
     """Return the file in which texts given in Python are kept."""
     return out.with_name(f"{out.name}.jsonl")
@@ -305,17 +258,3 @@ def kept(texts: Iterable[str] | None, out: Path) -> Iterator[None]:
     finally:
         if not out.exists():
             texts_file(out).unlink()
-
-
-def require_hooks(hooks: Sequence[Hook]) -> None:
-    """Check that hooks are a list of hooks.
-
-    Raises:
-        UserError: they are not.
-    """
-    for number, hook in enumerate(items_of(hooks, "hooks", "hooks")):
-        if not isinstance(hook, Hook):
-            raise UserError(
-                f"hooks[{number}]: expected an object of a class of foreword.train.hooks.Hook, got "
-                f"{reprlib.repr(hook)}"
-            )

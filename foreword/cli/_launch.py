@@ -8,52 +8,60 @@ import signal
 import socket
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from foreword.cli._finished import INTERRUPTION, say_interrupted
 from foreword.cli._process import INTERRUPTED, PEER_ENDED
 from foreword.disk import atomic
-from foreword.errors import UserError
+from foreword.display import lines, results
+from foreword.errors import PeerError, UserError
 from foreword.formatting import byte_size
-from foreword.settings.ranges import Count
+from foreword.verbs._run import TrainsRun
 
-Processes = Annotated[
-    Count, typer.Option(help="Processes that share each step; a GPU each where there are GPUs.")
-]
+INTERRUPTION = "FOREWORD_INTERRUPTION"  # names the file that tells the launcher of one
 LOOPBACK = "127.0.0.1"
 STATED = (1, 2)  # exit statuses of a process that has said why it ended
 FOLLOWED = (PEER_ENDED, INTERRUPTED, -signal.SIGTERM)  # of those that others or a signal ended
 
 
-def starts_others(processes: int) -> bool:
-    """Return whether this process is to start that many instead of training.
+def run(verb: TrainsRun, *, as_json: bool) -> int:
+    """Train here, or in other processes; show how it ended, and return the exit status.
+
+    Args:
+        verb: the verb.
+        as_json: whether to print one JSON document.
 
     Raises:
-        UserError: torchrun has started another number, or this machine has no room for them.
+        UserError: this machine has no room for the processes, or an argument is wrong.
     """
-    from foreword.train.joining import is_launched, launched_count
+    from foreword.train.joining import is_launched, launched_rank
 
-    if not is_launched():
-        _require_room(processes)
-        return processes > 1
-    if processes not in (1, launched_count()):
-        raise UserError(
-            f"--processes {processes}: torchrun has started {launched_count()}; leave it out"
-        )
-    return False
+    if verb.processes > 1 and not is_launched():
+        _require_room(verb.processes)
+        return launch(verb)
+    try:
+        result = verb()
+    except (KeyboardInterrupt, PeerError) as error:
+        is_interrupt = isinstance(error.__cause__ or error, KeyboardInterrupt)
+        if not is_interrupt or launched_rank():
+            raise  # the launcher or the first process says so
+        if INTERRUPTION in os.environ:  # the launcher knows whether a person sent the signal
+            Path(os.environ[INTERRUPTION]).touch()
+        else:
+            lines.say(verb.interrupted())
+        return INTERRUPTED
+    if not launched_rank():  # the first process tells
+        results.show(result, as_json=as_json)
+    return result.status
 
 
-def launch(processes: int, run: Path) -> int:
+def launch(verb: TrainsRun) -> int:
     """Run this command in several processes, and return the exit status.
 
     If one ends before its time, the launcher ends all. One that fails says why; of one that was
     killed this process tells. No other machine can connect to them.
 
     Args:
-        processes: their number.
-        run: the run folder, for messages.
+        verb: the verb of this command.
 
     Raises:
         UserError: a process was killed.
@@ -66,7 +74,7 @@ def launch(processes: int, run: Path) -> int:
     logging.disable()  # the launcher's account of it
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # of the processes
     if "OMP_NUM_THREADS" not in os.environ:
-        os.environ["OMP_NUM_THREADS"] = str(max(1, _cores() // processes))
+        os.environ["OMP_NUM_THREADS"] = str(max(1, _cores() // verb.processes))
     is_script = Path(sys.argv[0]).name == "foreword" and Path(sys.argv[0]).is_file()
     program = [sys.argv[0]] if is_script else ["-m", "foreword"]
     # PyTorch's store would listen on all interfaces, and Gloo on that of the machine's name.
@@ -88,7 +96,7 @@ def launch(processes: int, run: Path) -> int:
         config = LaunchConfig(
             min_nodes=1,
             max_nodes=1,
-            nproc_per_node=processes,
+            nproc_per_node=verb.processes,
             run_id="foreword",
             rdzv_backend="static",
             rdzv_endpoint=f"{LOOPBACK}:{port}",
@@ -101,15 +109,17 @@ def launch(processes: int, run: Path) -> int:
             elastic_launch(config, sys.executable)(*program, *sys.argv[1:])
             status = 0
         except ChildFailedError as error:
-            status = status_of(error.failures, run)
+            status = status_of(error.failures, verb.folder)
         except SignalException:
             status = INTERRUPTED
-            if not run.exists():
+            if not verb.folder.exists():
                 interruption.touch()  # no process has said so
         finally:
             del os.environ[INTERRUPTION], store
         if status == INTERRUPTED and interruption.exists():
-            say_interrupted(run)  # else the first of the processes has said that it is saved
+            lines.say(
+                verb.interrupted()
+            )  # else the first of the processes has said that it is saved
         return status
 
 
@@ -119,8 +129,6 @@ def _require_room(processes: int) -> None:
     Raises:
         UserError: it would not.
     """
-    if processes == 1:
-        return
     import torch
 
     from foreword.runs.memory import PROGRAM

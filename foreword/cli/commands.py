@@ -12,6 +12,7 @@ from foreword.display import results
 from foreword.errors import UserError
 from foreword.settings import describe
 from foreword.verbs._contract import Verb, VerbArgument, arguments_of
+from foreword.verbs._run import TrainsRun
 
 # Options that are gone, by verb, and the command that does their work.
 RENAMED = {
@@ -31,7 +32,12 @@ def command(verb: type[Verb[Any]]) -> Callable[..., int]:
         given = {name: value for name, value in words.items() if value not in (None, [])}
         if shows_progress:
             given["progress"] = not quiet
-        result = verb(**given)()
+        made = verb(**given)
+        if isinstance(made, TrainsRun):
+            from foreword.cli import _launch
+
+            return _launch.run(made, as_json=json)
+        result = made()
         results.show(result, as_json=json)
         return int(result.status)
 
@@ -69,7 +75,10 @@ def _parameter(argument: VerbArgument) -> inspect.Parameter:
         note: Any = typer.Argument(help=text, metavar=mark.metavar or argument.flag)
     else:
         metavar = mark.metavar or ("PATH" if argument.is_path else None)
-        note = typer.Option(*(mark.names or [argument.flag]), help=text, metavar=metavar)
+        names = mark.names or [argument.flag]
+        if argument.default is True:
+            names = [f"{names[0]}/--no-{names[0].removeprefix('--')}"]
+        note = typer.Option(*names, help=text, metavar=metavar)
     default = argument.default
     if not is_required and not isinstance(default, bool | int | float | str):
         default = None  # left out, the verb has its own

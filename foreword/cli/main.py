@@ -28,7 +28,6 @@ from foreword.cli._process import (
     interrupted_by_signals,
     leave,
 )
-from foreword.cli._run_guard import command
 from foreword.cli._streams import ReaderGoneError, guarded
 from foreword.cli.commands import command as command_of
 from foreword.cli.commands import refuse_renamed
@@ -241,7 +240,7 @@ def _run_verb(words: list[str]) -> Any:
     refuse_renamed(words)
     try:
         parser = _parser(assemble(first))
-        with command(), interrupted_by_signals():
+        with interrupted_by_signals():
             return parser(words, prog_name="foreword", standalone_mode=False)
     except (UserError, typer.Exit, typer.Abort, ReaderGoneError):
         raise

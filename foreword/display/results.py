@@ -69,10 +69,19 @@ class TokenRow:
     Attributes:
         label: before them.
         pieces: the tokens as readers see them.
+        styles: of each piece; default: neighbours in different colours.
+        below: as many pieces, each below its own.
     """
 
     label: str
     pieces: Sequence[str]
+    styles: Sequence[str] = ()
+    below: TokenRow | None = None
+
+    @property
+    def rows(self) -> Sequence[TokenRow]:
+        """It, and what is below."""
+        return [self, *(self.below.rows if self.below is not None else [])]
 
 
 Part = ResultTable | Facts | Definitions | TokenRow | Text | str
@@ -97,7 +106,7 @@ class Result:
             if isinstance(part, ResultTable):
                 shown += ["", *_grid(part)]
             elif isinstance(part, TokenRow):
-                shown.append(f"  {part.label}  {' '.join(part.pieces)}")
+                shown += [f"  {row.label}  {' '.join(row.pieces)}" for row in part.rows]
             elif isinstance(part, dict):
                 facts = _facts(part)
                 width = max(map(len, facts), default=0)
@@ -120,7 +129,8 @@ class Result:
                 title = f"<caption>{html.escape(part.title)}</caption>" if part.title else ""
                 page += f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
             elif isinstance(part, TokenRow):
-                page += f"<p>{html.escape(part.label)}: {html.escape(' '.join(part.pieces))}</p>"
+                for row in part.rows:
+                    page += f"<p>{html.escape(row.label)}: {html.escape(' '.join(row.pieces))}</p>"
             elif isinstance(part, dict):
                 rows = "".join(
                     f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
@@ -174,7 +184,7 @@ def show(result: Result, *, as_json: bool = False) -> None:
         elif isinstance(part, Facts):
             tables.facts({name: value for name, value in part.items() if value is not None})
         elif isinstance(part, TokenRow):
-            tables.tokens(part.label, part.pieces)
+            tables.tokens([(row.label, row.pieces, row.styles) for row in part.rows])
         elif isinstance(part, Definitions):
             tables.definitions(part)
         elif isinstance(part, Text):

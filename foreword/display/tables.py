@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from itertools import cycle
 from typing import Any, Literal
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -103,13 +103,36 @@ def facts(pairs: Mapping[str, Any]) -> None:
         out.print(f"{name:<{width}}  {cell(value)}")
 
 
-def tokens(label: str, pieces: Sequence[str]) -> None:
-    """Print tokens side by side, neighbours in different colours."""
-    line = Text(f"{label}  ")
-    for piece, colour in zip(pieces, cycle(COLOURS), strict=False):
-        line.append(piece, style=colour)
-        line.append(" ")
-    out.print(line)
+def tokens(rows: Sequence[tuple[str, Sequence[str], Sequence[str]]]) -> None:
+    """Print tokens side by side, and those of further rows below them, wrapped to the window.
+
+    Args:
+        rows: the label, the tokens and their styles of each row; without styles, neighbours have
+            different colours.
+    """
+    indent = max(len(label) for label, _, _ in rows) + 2
+    columns = zip(*(pieces for _, pieces, _ in rows), strict=True)
+    widths = [max(map(cell_len, column)) for column in columns]
+    for start, end in _cuts(widths, out.width - indent):
+        for label, pieces, styles in rows:
+            colours = list(styles) or [COLOURS[n % len(COLOURS)] for n in range(len(pieces))]
+            line = Text(f"{label:<{indent}}")
+            for n in range(start, end):
+                line.append(pieces[n], style=colours[n])
+                line.append(" " * (widths[n] - cell_len(pieces[n]) + 1))
+            line.rstrip()
+            out.print(line)
+
+
+def _cuts(widths: Sequence[int], room: int) -> list[tuple[int, int]]:
+    """Return where lines begin and end that hold cells of these widths."""
+    cuts, start, used = [], 0, 0
+    for n, width in enumerate(widths):
+        if n > start and used + width + 1 > room:
+            cuts.append((start, n))
+            start, used = n, 0
+        used += width + 1
+    return [*cuts, (start, len(widths))] if widths else []
 
 
 def definitions(texts: Mapping[str, str]) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from foreword.data.text_files import ReadCounts, ReadSettings, TextFile
+from foreword.disk import atomic, stored
+from foreword.disk.compressed import COMPRESSIONS
 from foreword.errors import UserError
 from foreword.evaluation import beam
 from foreword.evaluation.beam import Beams
 from foreword.evaluation.prompting import PromptedModel
+from foreword.runs.provenance import command
 from foreword.text import words
 
 AT_ONCE = 128  # sentences between two reports of progress
@@ -36,7 +40,7 @@ class TranslationQuality:
 
 
 def read_lines(
-    file: str | Path, read: ReadSettings | None = None, counts: ReadCounts | None = None
+    file: str | PathLike[str], read: ReadSettings | None = None, counts: ReadCounts | None = None
 ) -> list[str]:
     """Return the lines of a file, compressed or not, without surrounding white space.
 
@@ -128,3 +132,46 @@ def compare(translations: Sequence[str], *references: Sequence[str | None]) -> T
     rule = "" if spaced == both else f"; {words.UNSPACED_RULE}"
     signatures = (f"{bleu.get_signature()}{rule}", str(chrf.get_signature()))
     return TranslationQuality(bleu_score.score, chrf_score.score, bleu_score.ratio, signatures)
+
+
+def record(
+    prompted: PromptedModel,
+    source: Path,
+    texts: Sequence[str],
+    beams: Beams,
+    translations: Sequence[str],
+    references: Sequence[str] | None,
+) -> dict[str, Any]:
+    """Return what is saved with the translations of a file: its scores, and how it was made.
+
+    Args:
+        prompted: the model.
+        source: the file.
+        texts: its lines.
+        beams: the settings of beam search.
+        translations: one of each line.
+        references: those to compare with.
+    """
+    name = source.stem if source.suffix.lower() in COMPRESSIONS else source.name
+    row = {"lines": len(texts), "empty_lines": list(texts).count("")}
+    result: dict[str, Any] = {
+        "name": f"translate-{name}",
+        "task": "translation",
+        "checkpoint": prompted.folder.name,
+        "beams": asdict(beams),
+        "command": command(),
+        "rows": [row],
+    }
+    if references is not None:
+        quality = asdict(compare(translations, references))
+        result["signatures"] = list(quality.pop("signatures"))
+        row |= quality
+    return result
+
+
+def save(prompted: PromptedModel, record: Mapping[str, Any], translations: Sequence[str]) -> Path:
+    """Write translations and their record to the run; return the file of the translations."""
+    path = prompted.run / "evaluations" / f"{record['name']}.txt"
+    atomic.write_text(path, "\n".join(translations) + "\n")
+    atomic.write_text(path.with_suffix(".json"), stored.record(record))
+    return path

@@ -25,7 +25,7 @@ import inspect
 import operator
 import types
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from os import PathLike
 from typing import (
@@ -61,6 +61,7 @@ class Flag:
         is_argument: whether it is known by its position.
         is_required: whether the command needs it though the function does not.
         is_hidden: whether only Python has it.
+        is_command_only: whether only the command line has it.
     """
 
     names: tuple[str, ...] = ()
@@ -69,11 +70,13 @@ class Flag:
     is_argument: bool = False
     is_required: bool = False
     is_hidden: bool = False
+    is_command_only: bool = False
 
 
 ARGUMENT = Flag(is_argument=True)
 SET = Flag(("--set",), takes=list[str])
 PYTHON_ONLY = Flag(is_hidden=True)
+REQUIRED = Flag(is_required=True)
 
 
 class Verb(Generic[R], ABC):
@@ -93,6 +96,18 @@ class Verb(Generic[R], ABC):
             items = value if isinstance(value, list | tuple) else [value]
             if argument.is_path and any(isinstance(item, str) and not item for item in items):
                 raise UserError(f"{argument.flag}: the path is empty; '.' is the current folder")
+
+    def refuse(self, names: Collection[str], why: str) -> None:
+        """Check that arguments have their defaults.
+
+        Raises:
+            UserError: one has not; the message ends with the reason, `why`.
+        """
+        for argument in arguments_of(type(self)):
+            is_given = getattr(self, argument.name) != argument.default
+            is_optional = argument.default is not inspect.Parameter.empty
+            if argument.name in names and is_optional and is_given:
+                raise UserError(f"{argument.flag}: {why}")
 
     @abstractmethod
     def __call__(self) -> R:
@@ -199,24 +214,32 @@ def function(verb: Callable[P, Verb[R]]) -> Callable[P, R]:
 
 def _plain_signature(cls: Any) -> inspect.Signature:
     """Return the signature of a verb's function, with types as a reader wants them."""
-    parameters = inspect.signature(cls).parameters.values()
-    hints = hints_of(cls)
+    parameters, hints = inspect.signature(cls).parameters, hints_of(cls)
     returns = inspect.signature(cls.__call__).return_annotation
     return inspect.Signature(
-        [p.replace(annotation=_shown(hints[p.name])) for p in parameters],
+        [parameters[n].replace(annotation=_shown(hints[n])) for n in _python_names(cls)],
         return_annotation=returns,
     )
 
 
+def _python_names(verb: type[Verb[Any]]) -> list[str]:
+    """Return the names of the arguments that Python has."""
+    return [a.name for a in arguments_of(verb) if not a.mark.is_command_only]
+
+
 def _shown(hint: Any) -> Any:
     """Return a type without notes."""
-    return _shown(get_args(hint)[0]) if get_origin(hint) is Annotated else hint
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return functools.reduce(operator.or_, map(_shown, args))
+    return _shown(args[0]) if origin is Annotated else hint
 
 
 def described(verb: type[Verb[Any]]) -> str:
     """Return the docstring of a verb's function: its text, and all its arguments."""
     text = describe.SECTION.sub("", inspect.cleandoc(verb.__doc__ or "") + "\n").rstrip()
-    lines = [f"    {a.name}: {a.meaning}" for a in arguments_of(verb)]
+    names = _python_names(verb)
+    lines = [f"    {a.name}: {a.meaning}" for a in arguments_of(verb) if a.name in names]
     return "\n".join([text, "", "Args:", *lines])
 
 

@@ -38,9 +38,9 @@ class ReadsModel:
             lines.say(note)
         return loaded
 
-    def say_unknown(self, loaded: LoadedModel, text: str) -> None:
-        """Say how many tokens of a text the model cannot tell apart, if any."""
-        ids = loaded.tokenizer.encode(text, special=True).tolist()
+    def say_unknown(self, loaded: LoadedModel, *texts: str) -> None:
+        """Say how many tokens of the texts the model cannot tell apart, if any."""
+        ids = [i for text in texts for i in loaded.tokenizer.encode(text, special=True).tolist()]
         if count := ids.count(loaded.tokenizer.vocab.unknown):
             lines.say(
                 f"{count:,} of {len(ids):,} tokens of the text are [UNK]: unknown to the model"

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 from foreword.errors import UserError
+from foreword.settings.ranges import ShareBelowOne
+from foreword.verbs._contract import Flag, Paths
 
 if TYPE_CHECKING:
     from foreword.data.text_files import ReadSettings
+    from foreword.data.write_shards import PrepareSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +60,53 @@ class ReadsText:
         from foreword.api._arguments import read_as
 
         return read_as(settings, self.reading)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HoldsOut:
+    """The text to hold out.
+
+    Attributes:
+        heldout: text never trained on: a share of the documents, or files, folders, globs.
+    """
+
+    heldout: Annotated[Paths | ShareBelowOne | None, Flag(metavar="SHARE|TEXT")] = None
+
+    def held_out(self, settings: PrepareSettings) -> tuple[PrepareSettings, tuple[str, ...]]:
+        """Return the settings with the share to hold out, and the held-out texts.
+
+        Raises:
+            UserError: both are given, or several shares, or an impossible one.
+        """
+        values = self._values()
+        if not any(map(_is_share, values)):
+            return settings, values
+        if len(values) > 1:
+            raise UserError(f"--heldout: expected one share, or texts; got {' and '.join(values)}")
+        try:
+            return replace(settings, heldout=float(values[0])), ()
+        except ValueError as error:
+            raise UserError(f"--{error}") from None
+
+    @property
+    def holds_out_text(self) -> bool:
+        """Whether text is held out, and not a share."""
+        return not all(map(_is_share, self._values()))
+
+    def _values(self) -> tuple[str, ...]:
+        from foreword.api._arguments import paths
+
+        value: Any = self.heldout
+        return (str(value),) if isinstance(value, numbers.Real) else paths(value, "--heldout")
+
+
+def _is_share(value: str) -> bool:
+    """Return whether a value of `heldout` is a number, not a path."""
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
 
 
 @contextmanager

@@ -11,8 +11,8 @@ import pytest
 
 import foreword
 from foreword.api._result import FactsAndRows
-from foreword.api.pretrain import PretrainingResult
 from foreword.errors import UserError
+from foreword.verbs._run import PretrainingResult
 from tests.frames import Frame, Series
 
 TEXTS = [f"The cat number {n} sat on the mat and looked at dog number {n + 1}." for n in range(200)]
@@ -35,7 +35,7 @@ class OtherProgress:
     [
         ({"steps": 1.5}, "--steps: expected a whole number, got 1.5"),
         ({"steps": "7"}, "--steps: expected a whole number, got '7'"),
-        ({"steps": 0}, "--steps: must be a number above 0"),
+        ({"steps": 0}, "--steps: must be a whole number from 1"),
         ({"steps": None, "hours": "1"}, "--hours: expected a number, got '1'"),
         ({"field": 3}, "--field: expected a string, got 3"),
         ({"field": "body"}, "--field: cannot be combined with texts"),
@@ -81,6 +81,11 @@ def test_a_wrong_argument_of_pretrain_is_named_and_leaves_nothing(
         foreword.pretrain(**given | arguments)
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
+
+
+def test_only_the_command_line_has_more_text() -> None:
+    with pytest.raises(TypeError, match="pretrain\\(\\) has no argument 'more'"):
+        foreword.pretrain("gpt2_tiny", more="x")  # type: ignore[call-arg]
 
 
 def test_arguments_are_checked_before_texts_are_read(tmp_path: Path) -> None:

@@ -11,11 +11,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from foreword import evaluate
+from foreword import evaluate, prepare, pretrain, resume
 from foreword.api.compare import compare
 from foreword.api.load import load
-from foreword.api.prepare import prepare
-from foreword.api.pretrain import pretrain, resume
 from foreword.api.tune import tune
 from foreword.data.read_documents import find_files
 from foreword.disk import atomic, stored
@@ -158,7 +156,7 @@ def test_a_file_in_the_way_of_a_result_must_be_moved_away(run: Path, tmp_path: P
 
 
 EMPTY: dict[str, Callable[[], Any]] = {
-    "--data": lambda: prepare("", "out"),
+    "TEXT": lambda: prepare("", "out"),
     "--out": lambda: prepare("text.txt", ""),
     "--heldout": lambda: prepare("text.txt", "out", heldout=[""]),
     "--from": lambda: pretrain("gpt2_tiny", "text.txt", "out", from_="", progress=False),

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from foreword.api import pretrain as verbs
-from foreword.api.pretrain import pretrain, resume
+from foreword import pretrain, resume
 from foreword.errors import UserError
 from foreword.runs.recipe import load_recipe
 from foreword.runs.trained_model import read_recipe
+from foreword.train import joining
 
 TEXTS = [f"The cat number {n} sat on the mat and looked at dog number {n + 1}." for n in range(200)]
 SMALL: dict[str, Any] = {"tokenizer.vocab": 400, "packing.length": 16, "train.batch": 4}
@@ -119,7 +119,7 @@ def test_a_process_says_why_before_it_undoes_the_run_that_others_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, there = tmp_path / "run", []
-    monkeypatch.setattr(verbs, "fail_first", lambda: there.append((run / "recipe.toml").exists()))
+    monkeypatch.setattr(joining, "fail_first", lambda: there.append((run / "recipe.toml").exists()))
     with pytest.raises(UserError, match="but a row needs 16"):
         pretrain("gpt2_tiny", texts=["A cat."], out=run, settings=SMALL, progress=False)
     assert there == [True]

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foreword import evaluate, show
+from foreword import evaluate, prepare, pretrain, show
 from foreword.api.compare import compare
 from foreword.api.load import load
-from foreword.api.prepare import prepare
-from foreword.api.pretrain import pretrain
 from foreword.api.tune import tune
 from foreword.errors import UserError
 from foreword.evaluation.loaded import LoadedModel

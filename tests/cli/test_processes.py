@@ -14,14 +14,16 @@ import pytest
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.launcher import api
 
-from foreword.api.pretrain import PretrainingResult
-from foreword.cli._finished import INTERRUPTION, finish
-from foreword.cli._launch import launch, status_of
+import foreword
+from foreword.cli._launch import INTERRUPTION, launch, status_of
+from foreword.cli._launch import run as run_verb
 from foreword.cli._process import INTERRUPTED, PEER_ENDED
 from foreword.cli.main import run as run_cli
 from foreword.errors import PeerError, UserError
 from foreword.testing.processes import open_to_others, process_of
 from foreword.train import checkpoint, joining
+from foreword.verbs._run import PretrainingResult
+from foreword.verbs.resume import Resume
 from tests import forking
 from tests.train import runs
 
@@ -76,7 +78,7 @@ def test_a_launcher_says_that_a_signal_to_one_process_interrupted_all(
 
     monkeypatch.setattr(api, "elastic_launch", lambda *_: end)
     monkeypatch.setattr(logging, "disable", lambda: None)
-    assert launch(2, tmp_path) == INTERRUPTED
+    assert launch(Resume(tmp_path, processes=2)) == INTERRUPTED
     assert "interrupted before the run began; run the same command again" in capsys.readouterr().err
     assert INTERRUPTION not in os.environ
 
@@ -100,6 +102,11 @@ def test_more_processes_than_the_machine_has_room_for_are_refused(
 ) -> None:
     assert run_cli(["resume", "run", "--processes", "1000000"]) == 2
     assert "--processes 1,000,000: each " in capsys.readouterr().err
+
+
+def test_python_starts_no_processes(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="start the program by torchrun --nproc-per-node 2"):
+        foreword.resume(tmp_path, processes=2)
 
 
 @pytest.mark.parametrize(
@@ -127,31 +134,31 @@ def test_variables_that_torchrun_left_behind_are_named(
     assert message in capsys.readouterr().err
 
 
+def interrupted(_: Resume) -> PretrainingResult:
+    raise PeerError from KeyboardInterrupt()
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_the_first_of_the_processes_says_that_they_were_interrupted(
     rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Before training: a step is finished and saved."""
 
-    def interrupted() -> PretrainingResult:
-        raise PeerError from KeyboardInterrupt()
-
+    monkeypatch.setattr(Resume, "__call__", interrupted)
     monkeypatch.setenv("RANK", str(rank))
     monkeypatch.setenv("WORLD_SIZE", "2")
     (tmp_path / "recipe.toml").touch()
     with nullcontext() if rank == 0 else pytest.raises(PeerError):
-        assert finish(tmp_path, interrupted, as_json=False) == 130
+        assert run_verb(Resume(tmp_path), as_json=False) == 130
     assert ("interrupted; 'foreword resume" in "".join(capsys.readouterr())) == (rank == 0)
 
 
 def test_a_launcher_is_told_of_an_interruption_and_decides_what_to_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted() -> PretrainingResult:
-        raise PeerError from KeyboardInterrupt()
-
+    monkeypatch.setattr(Resume, "__call__", interrupted)
     note = tmp_path / "interruption"
     monkeypatch.setenv(INTERRUPTION, str(note))
-    assert finish(tmp_path, interrupted, as_json=False) == INTERRUPTED
+    assert run_verb(Resume(tmp_path), as_json=False) == INTERRUPTED
     assert note.exists()
     assert "".join(capsys.readouterr()) == ""

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from foreword.api.pretrain import pretrain
+from foreword import pretrain
 from foreword.cli.main import run
 from foreword.data.text_files import ReadSettings
 from foreword.errors import UserError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from foreword.api.pretrain import pretrain, resume
+from foreword import pretrain, resume
 from foreword.api.tune import tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError

@@ -1,0 +1,129 @@
+"""`foreword pretrain`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from foreword.api.progress import ProgressDisplay
+from foreword.errors import UserError
+from foreword.verbs._contract import PYTHON_ONLY, REQUIRED, Flag, PathName
+from foreword.verbs._recipe import Trains
+from foreword.verbs._run import PretrainingResult, TrainsRun
+
+if TYPE_CHECKING:
+    from foreword.probes._contract import Probe
+    from foreword.runs.request import RunRequest
+
+
+@dataclass(frozen=True)
+class Pretrain(Trains, TrainsRun):
+    """Pretrain a model on your own text.
+
+        run = foreword.pretrain("bert_mini", "books/", "runs/books", hours=1)
+        run.load().fill("The old man went to [MASK].")
+
+    It trains a tokenizer if none is given, and writes token shards if there are none. Kill it at
+    any moment; `foreword resume` continues. With --from, weights, architecture and tokenizer come
+    from that model, the rest from the recipe. If --heldout names text, all of --data is trained on.
+    Without a budget, such as --hours, that of the recipe holds.
+
+    --processes 4 divides each step among four processes, with a GPU each where there are GPUs; so
+    does torchrun --nproc-per-node 4 -m foreword pretrain ... The run is the same on any number.
+
+    Attributes:
+        out: run folder to create.
+        texts: documents in place of `data`, any iterable of texts, read once; they are kept in
+            `OUT.jsonl`, from which the run can be resumed.
+        probes: measure before training and at each evaluation, after the recipe's probes:
+            "minimal_pairs files=blimp/"; repeatable.
+    """
+
+    out: Annotated[PathName, REQUIRED] = "run"
+    _: KW_ONLY
+    texts: Annotated[Iterable[str] | None, PYTHON_ONLY] = None
+    probes: Annotated[str | Probe | Sequence[str | Probe], Flag(("--probe",), takes=list[str])] = ()
+
+    @property
+    def folder(self) -> Path:
+        """The run folder."""
+        from foreword.api._arguments import path
+
+        return path(self.out, "--out")
+
+    def __call__(self) -> PretrainingResult:
+        from foreword.api import _arguments
+        from foreword.disk import credentials
+        from foreword.probes._while_training import tables_of
+        from foreword.runs import run as running
+        from foreword.runs.tracking import trackers_of
+        from foreword.train import processes
+        from foreword.train.joining import first_alone, is_restart, joined
+
+        run = self.folder
+        if self.data is not None and self.texts is not None:
+            raise UserError(_arguments.DATA_OR_TEXTS)
+        display = self.opened_progress()
+        data: Sequence[str] = self.text()
+        for source in data:
+            credentials.remember(source)  # by each of several processes
+        with joined():
+            if not processes.is_first() or (is_restart() and running.is_begun(run)):
+                with first_alone():  # the first process begins the run
+                    pass
+                return self.train(display)
+            running.require_free(run)
+            trackers_of(self.track)
+            tables = tables_of(self.probes)
+            if self.texts is not None:
+                data = [str(_arguments.texts_file(run))]
+                self.refuse_reading(
+                    "cannot be combined with texts, which are documents as they are"
+                )
+            request = self._with_probes(self.request(data, display.note), tables)
+            with _arguments.kept(self.texts, run):
+                return self._start(request, display)
+
+    def _with_probes(self, request: RunRequest, tables: tuple[dict[str, Any], ...]) -> RunRequest:
+        """Return the request with the probes of the recipe, and those of `tables`."""
+        from foreword.probes._while_training import probe_of, tables_of
+
+        probes = tuple(map(probe_of, request.recipe.probes))
+        return replace(
+            request,
+            recipe=replace(request.recipe, probes=probes),
+            inputs=replace(request.inputs, probes=tables_of(probes) + tables),
+        )
+
+    def _start(self, request: RunRequest, progress: ProgressDisplay) -> PretrainingResult:
+        """Create a run folder and train; a run that cannot begin leaves nothing behind.
+
+        If only the disk is to blame, finished shards stay, and the run can be resumed.
+        """
+        from foreword.runs import run as running
+        from foreword.train import processes
+        from foreword.train.device import choose_device
+        from foreword.train.joining import fail_first, first_alone
+
+        run = self.folder
+        before = running.names_in(run)
+        running.require_free(run)
+        request = request.extended(progress.note)
+        try:
+            facts = None
+            if request.dial is not None:
+                facts = request.dial.facts
+                progress.note(request.dial.summary)
+            recipe, start = request.recipe, request.starting_model
+            device = choose_device(recipe.train.device, "train.device")
+            machines = processes.memories(device) if recipe.parallel.may_shard else 1
+            with first_alone():
+                running.start(recipe, request.inputs, run, start, machines, facts)
+            return self.train(progress)
+        except UserError as error:
+            fail_first()  # others would miss what is undone
+            if not (isinstance(error.__cause__, OSError) and running.has_shards(run)):
+                running.undo_start(run, before)
+            raise
