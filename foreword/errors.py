@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from foreword.disk.credentials import masked
 
+INTERRUPTED = 130  # the exit status, which shells give to Ctrl-C
 LISTED = 50  # words that a message names
 
 

@@ -13,11 +13,11 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from foreword.cli._streams import ReaderGoneError
+from foreword.errors import INTERRUPTED as INTERRUPTED
 from foreword.errors import UserError
 from foreword.process import allocator, signals
 
 PEER_ENDED = 3  # the exit status of a process that ends since another of its training has
-INTERRUPTED = 130  # the exit status, which shells give to Ctrl-C
 
 
 def configure_process() -> None:

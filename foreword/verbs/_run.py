@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from foreword.api.progress import ProgressDisplay, Quiet, progress_of
 from foreword.display.results import Facts, Part, Result, Text
-from foreword.errors import UserError
+from foreword.errors import INTERRUPTED, UserError
 from foreword.settings.ranges import Count
 from foreword.train.hooks import Hook
 from foreword.verbs._contract import PYTHON_ONLY, Verb
@@ -19,7 +20,6 @@ from foreword.verbs._tracking import Tracks
 if TYPE_CHECKING:
     from foreword.evaluation.loaded import LoadedModel
 
-INTERRUPTED = 130  # the exit status of what Ctrl-C ended
 RECIPE = "recipe.toml"  # which a run has once it has begun
 
 
@@ -121,8 +121,6 @@ class TrainsRun(Tracks, Verb[PretrainingResult], ABC):
         Raises:
             UserError: hooks are not hooks, or there are not as many processes as asked for.
         """
-        import reprlib
-
         from foreword.tables.given import items_of
         from foreword.train.joining import is_launched, launched_count
 
