@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from foreword.api.evaluate import evaluate
     from foreword.api.evaluate_tuned import evaluate_tuned
     from foreword.api.load import load
-    from foreword.api.predict import predict
     from foreword.api.prepare import prepare
     from foreword.api.pretrain import pretrain, resume
     from foreword.api.probe import probe
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from foreword.verbs.generate import Generate
     from foreword.verbs.import_ import Import
     from foreword.verbs.neighbours import Neighbours
+    from foreword.verbs.predict import Predict
     from foreword.verbs.show import Show
     from foreword.version import __version__ as __version__
 
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     generate = function(Generate)
     import_ = function(Import)
     neighbours = function(Neighbours)
+    predict = function(Predict)
     show = function(Show)
 
 __all__ = [

@@ -25,7 +25,8 @@ def command(verb: type[Verb[Any]]) -> Callable[..., int]:
         given = {name: value for name, value in words.items() if value not in (None, [])}
         if shows_progress:
             given["progress"] = not quiet
-        result = verb(**given)()
+        made = verb(**given)
+        result = (made if json else made.on_screen())()
         results.show(result, as_json=json)
         return int(result.status)
 

@@ -14,10 +14,13 @@ fit into memory.
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import functools
+import inspect
 import numbers
 import reprlib
+import sys
 import types
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
@@ -76,11 +79,23 @@ class Ranged:
             check(hint, getattr(self, name), name)
 
 
+class _Names(dict[str, Any]):
+    """The names of a module; those imported for type checkers alone are `Any`."""
+
+    def __missing__(self, name: str) -> Any:
+        return getattr(builtins, name, Any)
+
+
 @functools.cache
 def hints_of(cls: Any) -> dict[str, Any]:
     """Return the type of each field of a dataclass, with its range."""
-    hints = get_type_hints(cls, include_extras=True)
-    return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
+    names, hints = {f.name for f in dataclasses.fields(cls)}, {}
+    for base in reversed(cls.__mro__):
+        own = {n: a for n, a in inspect.get_annotations(base).items() if n in names}
+        known = _Names(vars(sys.modules[base.__module__]))
+        holder: Any = types.SimpleNamespace(__annotations__=own)
+        hints |= get_type_hints(holder, {}, known, include_extras=True)
+    return hints
 
 
 def check(hint: Any, value: Any, where: str) -> None:

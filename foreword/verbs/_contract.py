@@ -28,7 +28,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from os import PathLike
-from types import SimpleNamespace
 from typing import (
     Annotated,
     Any,
@@ -38,12 +37,11 @@ from typing import (
     Union,
     get_args,
     get_origin,
-    get_type_hints,
 )
 
 from foreword.errors import UserError, nearest
 from foreword.settings import config, describe
-from foreword.settings.ranges import check
+from foreword.settings.ranges import check, hints_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -90,7 +88,10 @@ class Verb(Generic[R], ABC):
                 value = config.convert(argument.plain, value, argument.flag)
                 object.__setattr__(self, argument.name, value)
             check(argument.hint, value, argument.flag)
-            if argument.is_path and value == "":
+            is_list = isinstance(value, list) and get_origin(argument.words) is list
+            if argument.is_path and any(
+                isinstance(item, str) and not item for item in (value if is_list else [value])
+            ):
                 raise UserError(f"{argument.flag}: the path is empty; '.' is the current folder")
 
     @abstractmethod
@@ -100,6 +101,10 @@ class Verb(Generic[R], ABC):
         Raises:
             UserError: an argument is wrong, or something is in the way.
         """
+
+    def on_screen(self) -> Verb[R]:
+        """Return the verb as its command runs it without `--json`; by default the same."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -151,7 +156,7 @@ class VerbArgument:
 def arguments_of(verb: type[Verb[Any]]) -> tuple[VerbArgument, ...]:
     """Return the arguments of a verb, in the order of its constructor."""
     meanings = describe.meanings(verb)
-    hints = _hints(verb)
+    hints = hints_of(verb)
     by_name = {f.name: f for f in fields(verb)}  # type: ignore[arg-type]
     arguments = []
     for name in list(inspect.signature(verb).parameters):
@@ -199,7 +204,7 @@ def function(verb: Callable[P, Verb[R]]) -> Callable[P, R]:
 def _plain_signature(cls: Any) -> inspect.Signature:
     """Return the signature of a verb's function, with types as a reader wants them."""
     parameters = inspect.signature(cls).parameters.values()
-    hints = _hints(cls)
+    hints = hints_of(cls)
     returns = inspect.signature(cls.__call__).return_annotation
     return inspect.Signature(
         [p.replace(annotation=_shown(hints[p.name])) for p in parameters],
@@ -217,21 +222,6 @@ def described(verb: type[Verb[Any]]) -> str:
     text = describe.SECTION.sub("", inspect.cleandoc(verb.__doc__ or "") + "\n").rstrip()
     lines = [f"    {a.name}: {a.meaning}" for a in arguments_of(verb)]
     return "\n".join([text, "", "Args:", *lines])
-
-
-@functools.cache
-def _hints(cls: type) -> dict[str, Any]:
-    """Return the type of each field; `Any` where a class is imported for type checkers alone."""
-    hints: dict[str, Any] = {}
-    for base in reversed(cls.__mro__):
-        module = inspect.getmodule(base)
-        for name, annotation in inspect.get_annotations(base).items():
-            holder: Any = SimpleNamespace(__annotations__={name: annotation})
-            try:
-                hints |= get_type_hints(holder, vars(module), include_extras=True)
-            except NameError:
-                hints[name] = Any
-    return hints
 
 
 def _plain(hint: Any) -> Any:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from sklearn.metrics import accuracy_score, f1_score
 
+from foreword import predict
 from foreword.api.evaluate_tuned import TunedEvaluation, evaluate_tuned
-from foreword.api.predict import predict
 from foreword.api.tune import tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import sacrebleu
 
-from foreword.api.predict import predict
+from foreword import predict
 from foreword.api.tune import tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
