@@ -24,9 +24,10 @@ The functions are verbs of the command line, with the same names, arguments and 
     load        a trained model: fill, generate, score, encode, predict
     fill        the blanks of a text; generate continues one; neighbours of words, by their vectors
     export      a model for other software; import_ reads one
+    report      one HTML page of a run or a comparison
 
 These verbs have no function yet; run them as `foreword VERB`: check, drift, translate, score (of a
-file), report, tokenizer, demo.
+file), tokenizer, demo.
 
 A mistake raises `foreword.UserError`, whose message says what is wrong, where, and how to fix it.
 Results show themselves in a console and in a notebook, and stand for their folders in other calls.
@@ -36,7 +37,6 @@ Results show themselves in a console and in a notebook, and stand for their fold
 # first, which `foreword.__main__` has yet to take off the path.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from foreword.api.clean import clean
     from foreword.api.compare import compare
     from foreword.api.evaluate import evaluate
     from foreword.api.evaluate_tuned import evaluate_tuned
@@ -48,27 +48,31 @@ if TYPE_CHECKING:
     from foreword.api.tune_suite import tune_suite
     from foreword.errors import TrainingStoppedError, UserError
     from foreword.verbs._contract import function
+    from foreword.verbs.clean import Clean
     from foreword.verbs.export import Export
     from foreword.verbs.fill import Fill
     from foreword.verbs.generate import Generate
     from foreword.verbs.import_ import Import
     from foreword.verbs.neighbours import Neighbours
     from foreword.verbs.predict import Predict
+    from foreword.verbs.report import Report
     from foreword.verbs.show import Show
     from foreword.version import __version__ as __version__
 
+    clean = function(Clean)
     export = function(Export)
     fill = function(Fill)
     generate = function(Generate)
     import_ = function(Import)
     neighbours = function(Neighbours)
     predict = function(Predict)
+    report = function(Report)
     show = function(Show)
 
 __all__ = [
     "TrainingStoppedError", "UserError", "clean", "compare", "evaluate", "evaluate_tuned", "export",
     "fill", "generate", "import_", "load", "neighbours", "predict", "prepare", "pretrain", "probe",
-    "resume", "show", "tune", "tune_suite",
+    "report", "resume", "show", "tune", "tune_suite",
 ]  # fmt: skip
 
 

@@ -46,7 +46,7 @@ def command(verb: type[Verb[Any]]) -> Callable[..., int]:
 def _parameter(argument: VerbArgument) -> inspect.Parameter:
     """Return an argument as typer takes it."""
     mark, words = argument.mark, argument.words
-    is_required = argument.default is inspect.Parameter.empty
+    is_required = mark.is_required or argument.default is inspect.Parameter.empty
     text = _sentence(argument.meaning)
     if mark.is_argument:
         note: Any = typer.Argument(help=text, metavar=mark.metavar or argument.flag)

@@ -43,7 +43,7 @@ REMEDY = "; restore a copy of it, or make it again"  # of damaged files
 LONGEST_WORD = 500  # characters of a message without a space; paths are seldom longer
 
 
-class _InterruptedError(Exception):
+class _InterruptedError(BaseException):
     """Ctrl-C, which typer would turn into an exit status without a message."""
 
 
@@ -65,7 +65,7 @@ def _interrupted() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
-        raise _InterruptedError from error
+        raise _InterruptedError(*error.args) from error
 
 
 def verbs() -> list[str]:
@@ -206,10 +206,10 @@ def run(words: list[str], *, is_debug: bool = False) -> int:
         return _fail(f"{error}{REMEDY if has_no_remedy else ''}", 2, is_debug=is_debug)
     except typer.Exit as error:
         return error.exit_code
-    except (KeyboardInterrupt, _InterruptedError, typer.Abort):
+    except (KeyboardInterrupt, _InterruptedError, typer.Abort) as error:
         if "TORCHELASTIC_RUN_ID" in os.environ:  # the launcher tells, or the first process has
             return INTERRUPTED
-        return _fail("interrupted", INTERRUPTED, is_debug=is_debug)
+        return _fail(f"{error}" or "interrupted", INTERRUPTED, is_debug=is_debug)
     except PeerError as error:
         return _leave_group(error, is_debug=is_debug)
     except ReaderGoneError:

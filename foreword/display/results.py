@@ -54,6 +54,10 @@ class Text(str):
     """A text on the standard output, such as one that was generated; other lines are remarks."""
 
 
+class Remark(str):
+    """A line that the plain values have too, so that `--json` prints none."""
+
+
 class Heading(Text):
     """A text above what follows."""
 
@@ -162,7 +166,7 @@ def show(result: Result, *, as_json: bool = False) -> None:
     if as_json:
         sys.stdout.write(stored.to_json(result.data(), indent=1) + "\n")
     for part in result.tables():
-        if as_json and (isinstance(part, ResultTable | TokenRow | dict | Text)):
+        if as_json and isinstance(part, ResultTable | TokenRow | dict | Text | Remark):
             continue
         if isinstance(part, ResultTable):
             rows = [[row.get(column) for column in part.columns] for row in part.rows]

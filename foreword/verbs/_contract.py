@@ -59,6 +59,7 @@ class Flag:
         takes: type of the words, of a field that also takes what no command line can hold.
         metavar: what the help calls a value.
         is_argument: whether it is known by its position.
+        is_required: whether the command needs it though the function does not.
         is_hidden: whether only Python has it.
     """
 
@@ -66,6 +67,7 @@ class Flag:
     takes: Any = None
     metavar: str | None = None
     is_argument: bool = False
+    is_required: bool = False
     is_hidden: bool = False
 
 

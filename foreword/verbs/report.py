@@ -14,7 +14,7 @@ from foreword.verbs._contract import ARGUMENT, PathName, Verb
 class Report(Verb[Output]):
     """Write the report of a run or a comparison: one self-contained HTML page.
 
-        foreword.reports("runs/books")
+        foreword.report("runs/books")
 
     Attributes:
         run: a run folder, or a folder of 'compare'.

@@ -129,15 +129,19 @@ def test_errors_give_their_exit_status_and_one_line(
     assert "Traceback" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("message", ["", "stopped; the same command continues"])
 def test_an_interrupt_within_a_verb_is_reported(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupt(*given: object) -> None:
-        raise KeyboardInterrupt
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(message) from None
 
     monkeypatch.setattr("foreword.runs.trained_model.open_run", interrupt)
     assert main.run(["export", "run", "--out", "x"]) == 130
-    assert capsys.readouterr().err.strip() == "foreword: interrupted"
+    assert capsys.readouterr().err.strip() == f"foreword: {message or 'interrupted'}"
 
 
 def test_an_interrupt_hidden_by_another_error_is_reported(
