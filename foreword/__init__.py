@@ -20,13 +20,14 @@ The functions are verbs of the command line, with the same names, arguments and 
     predict     labels, numbers or texts of a fine-tuned model, for texts or a file
     evaluate    the loss on held-out text, next to counting; evaluate_tuned scores on labelled text
     compare     several recipes at one budget
+    drift       what fine-tuning changed, and how flat the loss is around it
     probe       the inside of models, or their answers to a suite such as LAMBADA
     load        a trained model: fill, generate, score, encode, predict
     fill        the blanks of a text; generate continues one; neighbours of words, by their vectors
     export      a model for other software; import_ reads one
     report      one HTML page of a run or a comparison
 
-These verbs have no function yet; run them as `foreword VERB`: check, drift, translate, score (of a
+These verbs have no function yet; run them as `foreword VERB`: check, translate, score (of a
 file), tokenizer, demo.
 
 A mistake raises `foreword.UserError`, whose message says what is wrong, where, and how to fix it.
@@ -37,18 +38,17 @@ Results show themselves in a console and in a notebook, and stand for their fold
 # first, which `foreword.__main__` has yet to take off the path.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from foreword.api.compare import compare
     from foreword.api.evaluate import evaluate
-    from foreword.api.evaluate_tuned import evaluate_tuned
     from foreword.api.load import load
     from foreword.api.prepare import prepare
     from foreword.api.pretrain import pretrain, resume
     from foreword.api.probe import probe
-    from foreword.api.tune import tune
-    from foreword.api.tune_suite import tune_suite
     from foreword.errors import TrainingStoppedError, UserError
     from foreword.verbs._contract import function
     from foreword.verbs.clean import Clean
+    from foreword.verbs.compare import Compare
+    from foreword.verbs.drift import Drift
+    from foreword.verbs.evaluate_tuned import EvaluateTuned
     from foreword.verbs.export import Export
     from foreword.verbs.fill import Fill
     from foreword.verbs.generate import Generate
@@ -57,9 +57,14 @@ if TYPE_CHECKING:
     from foreword.verbs.predict import Predict
     from foreword.verbs.report import Report
     from foreword.verbs.show import Show
+    from foreword.verbs.tune import Tune
+    from foreword.verbs.tune_suite import TuneSuite
     from foreword.version import __version__ as __version__
 
     clean = function(Clean)
+    compare = function(Compare)
+    drift = function(Drift)
+    evaluate_tuned = function(EvaluateTuned)
     export = function(Export)
     fill = function(Fill)
     generate = function(Generate)
@@ -68,11 +73,13 @@ if TYPE_CHECKING:
     predict = function(Predict)
     report = function(Report)
     show = function(Show)
+    tune = function(Tune)
+    tune_suite = function(TuneSuite)
 
 __all__ = [
-    "TrainingStoppedError", "UserError", "clean", "compare", "evaluate", "evaluate_tuned", "export",
-    "fill", "generate", "import_", "load", "neighbours", "predict", "prepare", "pretrain", "probe",
-    "report", "resume", "show", "tune", "tune_suite",
+    "TrainingStoppedError", "UserError", "clean", "compare", "drift", "evaluate", "evaluate_tuned",
+    "export", "fill", "generate", "import_", "load", "neighbours", "predict", "prepare", "pretrain",
+    "probe", "report", "resume", "show", "tune", "tune_suite",
 ]  # fmt: skip
 
 

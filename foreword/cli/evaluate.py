@@ -1,4 +1,4 @@
-"""`foreword evaluate`: the loss of a run, its answers to a suite, or a tuned model's scores."""
+"""`foreword evaluate`: the loss of a run, or its answers to a suite."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from foreword.cli import console
-from foreword.cli._column_options import LabelledColumnOptions
 from foreword.cli._model_options import Device, Json, Quiet
 from foreword.cli._options import PathText
 from foreword.cli._reading import Reading
@@ -25,18 +24,16 @@ def evaluate(
         list[Path],
         typer.Argument(
             metavar="RUN...",
-            help="A run folder, one of its checkpoints/step-*, or what 'foreword tune' wrote.",
+            help="A run folder, or one of its checkpoints/step-*.",
         ),
     ],
     reading: Reading,
-    column_options: LabelledColumnOptions,
     data: Annotated[
         list[PathText] | None,
         typer.Option(
             "--data",
             "--file",
-            help="Text to use; default: the run's held-out text. With --suite: its questions. Of a "
-            "tuned model: labelled examples; default: those it was scored on.",
+            help="Text to use; default: the run's held-out text. With --suite: its questions.",
         ),
     ] = None,
     suite: Annotated[
@@ -67,27 +64,26 @@ def evaluate(
 ) -> None:
     """Measure the held-out loss of a run, next to count-based baselines; or ask it a suite.
 
-    A suite asks one or more runs the same questions, and compares the first with the others. Models
-    that 'foreword tune' wrote are scored on labelled examples, with intervals, and compared with
-    the first. The result is saved in RUN/evaluations, with every answer of a suite, and 'foreword
-    report' shows it.
+    A suite asks one or more runs the same questions, and compares the first with the others. The
+    result is saved in RUN/evaluations, with every answer of a suite, and 'foreword report' shows
+    it.
     """
     from foreword.tuning.predictor import is_tuned
 
     for each in runs:
         if each.is_file():
             raise UserError(f"{each}: a file, not a run folder; give it as --data {each}")
-    are_tuned = suite is None and any(map(is_tuned, runs))
-    if suite is not None or are_tuned:
-        why = "is for the loss, not for " + ("a tuned model" if are_tuned else "--suite")
+        if suite is None and is_tuned(each):
+            raise UserError(
+                f"{each}: a fine-tuned model; 'foreword evaluate-tuned {each}' scores it"
+            )
+    if suite is not None:
+        why = "is for the loss, not for --suite"
         refused = {"rows": rows, "streams": streams or None, "memory": memory}
         for name, value in refused.items():
             if value is not None:
                 raise UserError(f"--{name}: {why}")
         reading.refuse(why)
-    if not are_tuned:
-        column_options.refuse("is for the labelled examples of a tuned model")
-    if suite is not None:
         files = data or []
         if len(files) > 1:
             raise UserError("--data: with --suite, one file, folder or pattern")
@@ -97,9 +93,6 @@ def evaluate(
     for option, is_given in (("set", settings), ("untrained", untrained), ("out", out)):
         if is_given:
             raise UserError(f"--{option}: requires --suite")
-    if are_tuned:
-        _score_tuned(runs, data, column_options, device, quiet=quiet, json=json)
-        return
     if len(runs) > 1:
         raise UserError(f"{runs[1]}: the loss is measured run by run; several need --suite")
     from foreword.api.evaluate import evaluate as work
@@ -147,31 +140,6 @@ def _ask(
         prefix="suite",
     )
     show_probe(result, json=json)
-
-
-def _score_tuned(
-    folders: Sequence[Path],
-    files: Sequence[str] | None,
-    column_options: LabelledColumnOptions,
-    device: str,
-    *,
-    quiet: bool,
-    json: bool,
-) -> None:
-    """Score tuned models on labelled examples, and print the scores."""
-    from foreword.api.evaluate_tuned import evaluate_tuned
-
-    result = evaluate_tuned(
-        list(folders), files, device=device, progress=not quiet, **asdict(column_options)
-    )
-    if json:
-        console.emit(result.content)
-        return
-    rows = result.shown
-    console.table(result.content["title"], list(rows[0]), [list(row.values()) for row in rows])
-    for note in result.notes:
-        console.say(note)
-    console.say(f"saved to {result.file}")
 
 
 def _show(results: Sequence[Mapping[str, Any]], folder: Path) -> None:

@@ -39,6 +39,7 @@ from foreword.settings import kinds, plugins
 configure_process()  # before torch is first imported
 
 NOT_VERBS = ("main", "console", "commands")  # files of this folder without an underscore
+MOVED = {("tune", "--suite"): "tune-suite RUN SUITE --data DIR"}  # options that became commands
 REMEDY = "; restore a copy of it, or make it again"  # of damaged files
 LONGEST_WORD = 500  # characters of a message without a space; paths are seldom longer
 
@@ -237,6 +238,9 @@ def _run_verb(words: list[str]) -> Any:
     first = words[0] if words and not words[0].startswith("-") else None
     if first is not None and first not in verbs():
         raise UserError(f"no command '{first}'{nearest(first, verbs())}")
+    for option in (word.partition("=")[0] for word in words):
+        if (instead := MOVED.get((first or "", option))) is not None:
+            raise UserError(f"{option}: 'foreword {instead}' takes {option.strip('-')}s")
     try:
         parser = _parser(assemble(first))
         with command(), interrupted_by_signals():

@@ -22,6 +22,7 @@ import numbers
 import reprlib
 import sys
 import types
+from collections.abc import Sequence
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from annotated_types import Interval
@@ -89,7 +90,8 @@ class _Names(dict[str, Any]):
 @functools.cache
 def hints_of(cls: Any) -> dict[str, Any]:
     """Return the type of each field of a dataclass, with its range."""
-    names, hints = {f.name for f in dataclasses.fields(cls)}, {}
+    names = {f.name for f in dataclasses.fields(cls)}
+    hints: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         own = {n: a for n, a in inspect.get_annotations(base).items() if n in names}
         known = _Names(vars(sys.modules[base.__module__]))
@@ -115,11 +117,13 @@ def check(hint: Any, value: Any, where: str) -> None:
     elif origin is Annotated:
         check(args[0], value, where)
     elif origin in (Union, types.UnionType):
+        has_others = any(range_of(arg) is None and arg is not types.NoneType for arg in args)
         for arg in args:
-            if value is not None:
+            is_meant = not has_others or isinstance(value, numbers.Real)
+            if value is not None and (is_meant or range_of(arg) is None):
                 check(arg, value, where)
-    elif origin in (tuple, list) and isinstance(value, tuple | list):
-        if args[-1] is Ellipsis or origin is list:
+    elif origin in (tuple, list, Sequence) and isinstance(value, tuple | list):
+        if args[-1] is Ellipsis or origin is not tuple:
             args = args[:1] * len(value)
         if len(args) != len(value):
             raise RangeError(f"{where}: must be {len(args)} values, got {reprlib.repr(value)}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from foreword.api.progress import ProgressDisplay, progress_of
-from foreword.display.results import Part, Result, ResultTable
+from foreword.display.results import Part, Remark, Result, ResultTable, Shown
 from foreword.errors import UserError
 from foreword.tables.columns import PREDICTION
 from foreword.verbs._contract import ARGUMENT, PYTHON_ONLY, Flag, PathName, Verb
@@ -55,8 +55,9 @@ class PredictionResult(Result):
         counts = self.counts
         labels = ", ".join(f"{label}: {count:,}" for label, count in counts.labels.most_common(10))
         rows = f"{counts.rows:,} {'row' if counts.rows == 1 else 'rows'}"
-        parts: list[Part] = [f"{rows}{f'; {labels}' if labels else ''}"]
-        parts += [] if self.out is None else [f"predictions: {self.out}"]
+        parts: list[Part] = [Remark(f"{rows}{f'; {labels}' if labels else ''}")]
+        parts += [] if self.out is None else [Remark(f"predictions: {self.out}")]
+        parts += map(Shown, self.notes)
         return [*parts, ResultTable(self.rows[:ROWS_SHOWN])] if self.rows else parts
 
     def data(self) -> dict[str, Any]:
@@ -81,9 +82,9 @@ class Predict(ReadsRows, Verb[PredictionResult]):
 
     Attributes:
         tuned: the folder that 'foreword tune' wrote; in Python also the model that `load` returned.
-        data: rows to predict for: .tsv, .csv, .jsonl, .parquet, or what the task reads (.conllu), plain, .gz or
-            .zst; - for lines of text. In Python also a table, such as a DataFrame, or texts, or
-            pairs of texts in tuples.
+        data: rows to predict for: .tsv, .csv, .jsonl, .parquet, or what the task reads (.conllu),
+            plain, .gz or .zst; - for lines of text. In Python also a table, such as a DataFrame, or
+            texts, or pairs of texts in tuples.
         out: file to write, .jsonl, .csv, .tsv, .parquet, .conll for sentences, .json by id;
             default: JSON lines to the screen, in Python the rows of the result.
         bad_rows: share of a file's rows that may be wrong: they keep their place without a

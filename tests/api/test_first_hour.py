@@ -11,12 +11,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from foreword.api.compare import compare
+from foreword import compare, tune
 from foreword.api.evaluate import evaluate
 from foreword.api.load import load
 from foreword.api.prepare import prepare
 from foreword.api.pretrain import pretrain, resume
-from foreword.api.tune import tune
 from foreword.data.read_documents import find_files
 from foreword.disk import atomic, stored
 from foreword.errors import UserError

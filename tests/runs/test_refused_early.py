@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from foreword.api.compare import compare
+from foreword import compare
 from foreword.api.pretrain import pretrain, resume
 from foreword.cli.main import run as command
 from foreword.errors import UserError

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from foreword import predict
-from foreword.api.tune import tune as run_tune
+from foreword import tune as run_tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.evaluation.decoding import generate
