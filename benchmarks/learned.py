@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 import foreword
-from foreword.api._examples import ExampleReader, sources_of
 from foreword.cli._process import configure_process
 from foreword.data.fingerprint import digest
 from foreword.disk import atomic, stored
@@ -36,13 +35,14 @@ from foreword.process import allocator
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.settings import config, kinds
 from foreword.tables.examples import Labelled
-from foreword.tables.table import BadRows
 from foreword.train import tensor_files
 from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.published_head import with_published_head
 from foreword.tuning.result import as_gain, chosen_metric, metric_name
 from foreword.tuning.run import tune
 from foreword.tuning.tasks._contract import Task
+from foreword.verbs._examples import ExampleReader, sources_of
+from foreword.verbs._labelled import ReadsLabelled
 
 SUITES = Path(__file__).with_suffix(".toml")
 HEADINGS = {"asked": "As they are, without training", "tuned": "Fine-tuned"}
@@ -169,7 +169,7 @@ def task_of(row: Row, trained: TrainedModel) -> Task:
 
 def examples(row: Row, task: Task, most: int) -> tuple[Sequence[Labelled], Sequence[Labelled]]:
     """Return the examples to train on, and those to score."""
-    reader = ExampleReader(task, row.columns, [], [], BadRows())
+    reader = ExampleReader(task, ReadsLabelled(**row.columns, bad_rows=0.0))
     train = [one for name in row.train for one in sources_of(name, "train", task)]
     dev = [one for name in row.dev for one in sources_of(name, "dev", task)]
     splits = reader.read(train, dev or train)

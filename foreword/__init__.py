@@ -21,6 +21,7 @@ The functions are verbs of the command line, with the same names, arguments and 
     predict     labels, numbers or texts of a fine-tuned model, for texts or a file
     evaluate    the loss on held-out text, next to counting; evaluate_tuned scores on labelled text
     compare     several recipes at one budget
+    drift       what fine-tuning changed, and how flat the loss is around it
     probe       the inside of models, or their answers to a suite such as LAMBADA
     load        a trained model: fill, generate, score, encode, predict
     fill        the blanks of a text; generate continues one; score tells its probability
@@ -28,7 +29,7 @@ The functions are verbs of the command line, with the same names, arguments and 
     export      a model for other software; import_ reads one
     report      one HTML page of a run or a comparison
 
-These verbs have no function yet; run them as `foreword VERB`: drift, tokenizer, demo.
+These verbs have no function yet; run them as `foreword VERB`: tokenizer, demo.
 
 A mistake raises `foreword.UserError`, whose message says what is wrong, where, and how to fix it.
 Results show themselves in a console and in a notebook, and stand for their folders in other calls.
@@ -38,22 +39,21 @@ Results show themselves in a console and in a notebook, and stand for their fold
 # first, which `foreword.__main__` has yet to take off the path.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from foreword.api.compare import compare
-    from foreword.api.evaluate_tuned import evaluate_tuned
     from foreword.api.load import load
-    from foreword.api.predict import predict
-    from foreword.api.tune import tune
-    from foreword.api.tune_suite import tune_suite
     from foreword.errors import TrainingStoppedError, UserError
     from foreword.verbs._contract import function
     from foreword.verbs.check import Check
     from foreword.verbs.clean import Clean
+    from foreword.verbs.compare import Compare
+    from foreword.verbs.drift import Drift
     from foreword.verbs.evaluate import Evaluate
+    from foreword.verbs.evaluate_tuned import EvaluateTuned
     from foreword.verbs.export import Export
     from foreword.verbs.fill import Fill
     from foreword.verbs.generate import Generate
     from foreword.verbs.import_ import Import
     from foreword.verbs.neighbours import Neighbours
+    from foreword.verbs.predict import Predict
     from foreword.verbs.prepare import Prepare
     from foreword.verbs.pretrain import Pretrain
     from foreword.verbs.probe import Probe
@@ -62,29 +62,38 @@ if TYPE_CHECKING:
     from foreword.verbs.score import Score
     from foreword.verbs.show import Show
     from foreword.verbs.translate import Translate
+    from foreword.verbs.tune import Tune
+    from foreword.verbs.tune_suite import TuneSuite
     from foreword.version import __version__ as __version__
 
-    clean = function(Clean)
-    evaluate = function(Evaluate)
     check = function(Check)
+    clean = function(Clean)
+    compare = function(Compare)
+    drift = function(Drift)
+    evaluate = function(Evaluate)
+    evaluate_tuned = function(EvaluateTuned)
     export = function(Export)
     fill = function(Fill)
     generate = function(Generate)
     import_ = function(Import)
     neighbours = function(Neighbours)
-    probe = function(Probe)
-    report = function(Report)
+    predict = function(Predict)
     prepare = function(Prepare)
     pretrain = function(Pretrain)
+    probe = function(Probe)
+    report = function(Report)
     resume = function(Resume)
     score = function(Score)
     show = function(Show)
     translate = function(Translate)
+    tune = function(Tune)
+    tune_suite = function(TuneSuite)
 
 __all__ = [
-    "TrainingStoppedError", "UserError", "check", "clean", "compare", "evaluate", "evaluate_tuned",
-    "export", "fill", "generate", "import_", "load", "neighbours", "predict", "prepare", "pretrain",
-    "probe", "report", "resume", "score", "show", "translate", "tune", "tune_suite",
+    "TrainingStoppedError", "UserError", "check", "clean", "compare", "drift", "evaluate",
+    "evaluate_tuned", "export", "fill", "generate", "import_", "load", "neighbours", "predict",
+    "prepare", "pretrain", "probe", "report", "resume", "score", "show", "translate", "tune",
+    "tune_suite",
 ]  # fmt: skip
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from foreword.api._examples import ExampleReader, sources_of
 from foreword.cli.main import run
 from foreword.errors import UserError
 from foreword.settings import kinds
+from foreword.verbs._examples import ExampleReader, sources_of
+from foreword.verbs._labelled import ReadsLabelled
 from tests import forking
 
 ROOT = Path(__file__).parents[1]
@@ -83,7 +84,8 @@ def test_rows_with_one_fault_are_refused_for_it(
     from fuzzing import tables
 
     def learn(task: Any, path: Path) -> None:
-        reader, source = ExampleReader.of(task, "", None, 0.001), sources_of(path, "train", task)
+        reader = ExampleReader(task, ReadsLabelled(bad_rows=0.001))
+        source = sources_of(path, "train", task)
         task.labels(reader.read(source, source).train.together)
 
     tasks = {name: kinds.load("tuning/tasks", name)() for name in kinds.names("tuning/tasks")}

@@ -52,7 +52,7 @@ def lines(sandbox: Sandbox, family: str = "") -> dict[str, Callable[[], list[str
         "tune": lambda: ["tune", run(), *labelled, "--batch", "4"],
         "tune suite": lambda: fixtures.suite(sandbox.fixtures, Path(run("bert")), Path(out), "new"),
         "predict": lambda: ["predict", tuned(), at("dev.tsv"), "--out", f"{out}.jsonl"],
-        "evaluate tuned": lambda: ["evaluate", tuned()],
+        "evaluate tuned": lambda: ["evaluate-tuned", tuned()],
         "drift": lambda: ["drift", tuned(), "--examples", "4"],
         "export tuned": lambda: ["export", tuned(), "--format", "hf", "--out", out],
         "clean": lambda: fixtures.clean(sandbox.fixtures, Path(out)),

@@ -57,7 +57,7 @@ TARGETS: dict[str, tuple[str, str, dict[str, Reader]]] = {
             "predict": lambda box, path, out: [
                 *("predict", f"{path}/tuned/fixture", str(box.fixtures / "dev.tsv"), "--json")
             ],
-            "evaluate": _tuned("evaluate", "{tuned}", "--json"),
+            "evaluate-tuned": _tuned("evaluate-tuned", "{tuned}", "--json"),
             "drift": _tuned("drift", "{tuned}", "{run}/tuned/other", "--examples", "4", "--json"),
             "report": _tuned("report", "{run}", "--json"),
             "tune again": lambda box, path, out: [

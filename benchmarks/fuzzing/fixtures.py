@@ -124,7 +124,7 @@ def more_commands(folder: Path) -> list[list[str]]:
 
 def suite(folder: Path, run: Path, out: Path, name: str = "suite") -> list[str]:
     """The command line that tunes a run on a suite of two tasks."""
-    words = ["tune", str(run), "--suite", str(folder / "suite.toml"), "--data", str(folder)]
+    words = ["tune-suite", str(run), str(folder / "suite.toml"), "--data", str(folder)]
     return [*words, *ONCE, "--name", name, "--out", str(out)]
 
 

@@ -11,9 +11,9 @@ from typer.core import TyperGroup
 GROUPS = {
     "Start": ("demo", "show", "check"),
     "Text": ("clean", "tokenizer", "prepare"),
-    "Train": ("pretrain", "resume", "tune"),
+    "Train": ("pretrain", "resume", "tune", "tune-suite"),
     "Use": ("predict", "fill", "generate", "translate", "score", "neighbours"),
-    "Measure": ("evaluate", "probe", "drift", "compare", "report"),
+    "Measure": ("evaluate", "evaluate-tuned", "probe", "drift", "compare", "report"),
     "Exchange": ("import", "export"),
 }
 FIRST = """\

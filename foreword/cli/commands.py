@@ -18,6 +18,7 @@ from foreword.verbs._run import TrainsRun
 RENAMED = {
     ("evaluate", "--suite"): "foreword probe RUN... NAME --data FILES",
     ("probe", "--kind"): "foreword probe RUN... NAME",
+    ("tune", "--suite"): "foreword tune-suite RUN SUITE --data DIR",
 }
 JSON = typer.Option("--json", help="Print one JSON document.")
 QUIET = typer.Option("--quiet", help="Show no progress: only the result, warnings and errors.")
@@ -37,7 +38,7 @@ def command(verb: type[Verb[Any]]) -> Callable[..., int]:
             from foreword.cli import _launch
 
             return _launch.run(made, as_json=json)
-        result = made()
+        result = (made if json else made.on_screen())()
         results.show(result, as_json=json)
         return int(result.status)
 

@@ -58,6 +58,10 @@ class Remark(str):
     """A line that the plain values have too, so that `--json` prints none."""
 
 
+class Shown(Remark):
+    """A remark that was shown during the work, so that the command does not repeat it."""
+
+
 class Heading(Text):
     """A text above what follows."""
 
@@ -90,7 +94,10 @@ Part = ResultTable | Facts | Definitions | TokenRow | Text | str
 class Result:
     """What a verb returns; a result that stands for a folder has `__fspath__`."""
 
-    status = 0  # the exit status of the command
+    @property
+    def status(self) -> int:
+        """The exit status of the command."""
+        return 0
 
     def tables(self) -> Sequence[Part]:
         """Return what is shown: tables, facts and lines, in this order."""
@@ -176,6 +183,8 @@ def show(result: Result, *, as_json: bool = False) -> None:
     if as_json:
         sys.stdout.write(stored.to_json(result.data(), indent=1) + "\n")
     for part in result.tables():
+        if isinstance(part, Shown):
+            continue
         if as_json and isinstance(part, ResultTable | TokenRow | dict | Text | Remark):
             continue
         if isinstance(part, ResultTable):

@@ -80,6 +80,13 @@ class Ranged:
             check(hint, getattr(self, name), name)
 
 
+class _Names(dict[str, Any]):
+    """The names of a module; those imported for type checkers alone are `Any`."""
+
+    def __missing__(self, name: str) -> Any:
+        return getattr(builtins, name, Any)
+
+
 @functools.cache
 def hints_of(cls: Any) -> dict[str, Any]:
     """Return the type of each field of a dataclass, with its range.

@@ -93,8 +93,10 @@ class Verb(Generic[R], ABC):
                 value = config.convert(argument.plain, value, argument.flag)
                 object.__setattr__(self, argument.name, value)
             check(argument.hint, value, argument.flag)
-            items = value if isinstance(value, list | tuple) else [value]
-            if argument.is_path and any(isinstance(item, str) and not item for item in items):
+            is_list = isinstance(value, list) and get_origin(argument.words) is list
+            if argument.is_path and any(
+                isinstance(item, str) and not item for item in (value if is_list else [value])
+            ):
                 raise UserError(f"{argument.flag}: the path is empty; '.' is the current folder")
 
     def refuse(self, names: Collection[str], why: str) -> None:
@@ -116,6 +118,10 @@ class Verb(Generic[R], ABC):
         Raises:
             UserError: an argument is wrong, or something is in the way.
         """
+
+    def on_screen(self) -> Verb[R]:
+        """Return the verb as its command runs it without `--json`; by default the same."""
+        return self
 
 
 @dataclass(frozen=True)

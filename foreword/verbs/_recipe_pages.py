@@ -145,13 +145,13 @@ def grids_page() -> Output:
 
 
 def suites_page() -> Output:
-    """Return the page of the suites of `foreword tune` and of `foreword probe`."""
+    """Return the page of the suites of `foreword tune-suite` and of `foreword probe`."""
     suites = []
     for name in config.SUITES.names():
         table = config.read(config.SUITES.find(name))
         tasks = [f"{task['name']} ({', '.join(task['metrics'])})" for task in table["tasks"]]
         about = table.get("description", "")
-        suites.append({"suite": name, "of": "tune", "tasks": tasks, "description": about})
+        suites.append({"suite": name, "of": "tune-suite", "tasks": tasks, "description": about})
     for name in _suite.names():
         about = describe.first_line("probes", name)
         suites.append({"suite": name, "of": "probe", "tasks": [], "description": about})

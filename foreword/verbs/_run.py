@@ -38,7 +38,7 @@ class PretrainingResult(Result):
     last: Mapping[str, Mapping[str, Any]]
 
     @property
-    def status(self) -> int:  # type: ignore[override]
+    def status(self) -> int:
         """The exit status of the command."""
         return 0 if self.is_done else INTERRUPTED
 

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from sklearn.metrics import accuracy_score, f1_score
 
-from foreword.api.evaluate_tuned import TunedEvaluation, evaluate_tuned
-from foreword.api.predict import predict
-from foreword.api.tune import tune
+from foreword import evaluate_tuned, predict, tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.reports.page import write_page
 from foreword.tuning.scored import ScoredExamples, scored
+from foreword.verbs.evaluate_tuned import TunedEvaluation
 from tests.tuning.runs import make_run, reviews
 
 FAST: dict[str, Any] = {"seeds": 1, "epochs": 1, "device": "cpu", "progress": False}
@@ -26,7 +25,7 @@ QUIET: dict[str, Any] = {"device": "cpu", "progress": False}
 
 @pytest.fixture(autouse=True)
 def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foreword.api.evaluate_tuned.DRAWS", 20)
+    monkeypatch.setattr("foreword.verbs.evaluate_tuned.DRAWS", 20)
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +131,7 @@ def count_answers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     def noting(tuned: Any, examples: Any, advance: Any) -> ScoredExamples:
         return scored(tuned, examples, lambda done, total: steps.append((done, total)))
 
-    monkeypatch.setattr("foreword.api.evaluate_tuned.scored", noting)
+    monkeypatch.setattr("foreword.tuning.scored.scored", noting)
     return steps
 
 
@@ -254,16 +253,14 @@ def refused_default(folder: Path) -> str:
 def test_the_command_prints_and_compares(
     tuned: Path, scratch: Path, files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["evaluate", str(tuned), str(scratch), "--data", str(files / "test.tsv")]
+    words = ["evaluate-tuned", str(tuned), str(scratch), "--data", str(files / "test.tsv")]
     assert command(words) == 0
     printed = capsys.readouterr()
     assert "a, b: scores on test.tsv" in printed.out and "a against b: accuracy" in printed.err
     assert command([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"][0]["model"] == "a"
-    assert command([*words, "--rows", "3"]) == 2
-    assert "--rows: is for the loss, not for a tuned model" in capsys.readouterr().err
-    assert command(["evaluate", str(tuned.parent.parent), "--label", "mark"]) == 2
-    assert "--label: is for the labelled examples of a tuned model" in capsys.readouterr().err
+    assert command(["evaluate", str(tuned)]) == 2
+    assert f"'foreword evaluate-tuned {tuned}' scores it" in capsys.readouterr().err
 
 
 def test_a_result_shows_itself(tuned: Path, files: Path) -> None:

@@ -11,10 +11,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from foreword import evaluate, prepare, pretrain, resume
-from foreword.api.compare import compare
+from foreword import compare, evaluate, prepare, pretrain, resume, tune
 from foreword.api.load import load
-from foreword.api.tune import tune
 from foreword.data.read_documents import find_files
 from foreword.disk import atomic, stored
 from foreword.errors import UserError

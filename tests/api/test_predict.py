@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from foreword import predict, tune
 from foreword.api.load import load
-from foreword.api.predict import predict
-from foreword.api.tune import tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.evaluation.decoding import generate
@@ -337,7 +336,7 @@ def test_an_empty_text_has_no_label_in_either_function(model: TunedModel) -> Non
 
 @pytest.mark.parametrize("tuned", [None, 3, ["a"]])
 def test_a_model_is_a_folder_or_what_load_returned(tuned: Any) -> None:
-    with pytest.raises(UserError, match="tuned: expected a path, got"):
+    with pytest.raises(UserError, match="TUNED: expected a path, got"):
         predict(tuned, TEXTS, progress=False)
 
 

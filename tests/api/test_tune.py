@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from foreword.api.tune import tune
+from foreword import tune
 from foreword.errors import UserError
 from foreword.tuning.predict import TunedModel
 from tests.frames import Frame

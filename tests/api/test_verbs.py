@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foreword import evaluate, prepare, pretrain, show
-from foreword.api.compare import compare
+from foreword import compare, evaluate, prepare, pretrain, show, tune
 from foreword.api.load import load
-from foreword.api.tune import tune
 from foreword.errors import UserError
 from foreword.evaluation.loaded import LoadedModel
 from foreword.reports.page import write_page
@@ -158,11 +156,11 @@ def test_compare_runs_a_grid_file(shards: Path, tmp_path: Path) -> None:
         encoding="utf-8",
     )
     planned = compare(grid, shards, tmp_path / "out", steps=2, dry_run=True, progress=False)
-    assert planned.forecast is not None and planned.exit_status == 0
+    assert planned.forecast is not None and planned.status == 0
     assert planned.forecast.pieces == 1 and planned.forecast.seconds > 0
     assert "FLOPs/token" in repr(planned) and "1 piece, " in planned.notes[0]
     result = compare(grid, shards, tmp_path / "out", steps=2, progress=False)
-    assert result.is_done and result.exit_status == 0
+    assert result.is_done and result.status == 0
     assert not result.failures
     assert "one" in repr(result)
     assert (tmp_path / "out" / "table.md").is_file()

@@ -32,7 +32,8 @@ def test_version_prints_the_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_every_file_of_the_folder_is_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
     files = {file for room in ("cli", "verbs") for file in (kinds.ROOT / room).glob("[!_]*.py")}
-    names = {file.stem.rstrip("_") for file in files} - {"main", "console", "commands"}
+    names = {file.stem.rstrip("_").replace("_", "-") for file in files}
+    names -= {"main", "console", "commands"}
     names |= {"tokenizer"}  # a folder
     assert set(main.verbs()) == names
     assert main.run(["--help"]) == 0
@@ -54,7 +55,7 @@ def test_the_help_names_every_verb_once_and_cuts_no_description(
 ) -> None:
     run([])
     shown = capsys.readouterr().out
-    names = [line.split()[0] for line in shown.splitlines() if re.match(r"  [a-z]+  ", line)]
+    names = [line.split()[0] for line in shown.splitlines() if re.match(r"  [a-z][a-z-]+  ", line)]
     assert sorted(names) == sorted(verbs())
     assert "..." not in shown.partition("Start:")[2].partition("First steps")[0]
     assert max(map(len, shown.splitlines())) <= 80

@@ -162,5 +162,5 @@ def test_grids_and_suites_have_pages_of_their_own(capsys: pytest.CaptureFixture[
     assert shown(capsys, "ladder")["budget"] == {"unit": "hours", "amount": 0.1}
     assert [task["name"] for task in shown(capsys, "glue")["tasks"]][:2] == ["CoLA", "SST-2"]
     suites = {page["suite"]: page["of"] for page in shown(capsys, "suites")}
-    assert suites.items() >= {"glue": "tune", "cloze": "probe", "lambada": "probe"}.items()
+    assert suites.items() >= {"glue": "tune-suite", "cloze": "probe", "lambada": "probe"}.items()
     assert "tagging" not in suites

@@ -3,14 +3,14 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import get_type_hints
 
 import pytest
 
-from foreword.api._tune_settings import GivenSettings
-from foreword.cli._tune_options import FineTuningOptions
 from foreword.cli.main import run
 from foreword.tuning.predict import load_tuned
+from foreword.verbs._contract import arguments_of
+from foreword.verbs._tune_settings import FineTunes
+from foreword.verbs.tune import Tune
 from tests.tuning.runs import make_run, reviews
 
 
@@ -274,15 +274,10 @@ def test_the_best_epoch_is_kept_where_asked_and_this_is_said(
 
 
 def test_the_help_names_settings_that_exist() -> None:
-    annotations = get_type_hints(FineTuningOptions, include_extras=True)
-    (option,) = annotations["assign"].__metadata__
-    shown = option.help
+    (shown,) = (a.meaning for a in arguments_of(Tune) if a.name == "settings")
     named = re.findall(r"(?:task|tune)\.[a-z_.]+=[a-z0-9.]+", shown)
     for name in ("optimizer.decay", "schedule.warmup.share", "clip", "keep", "patience"):
         assert any(setting.startswith(f"tune.{name}=") for setting in named)
     named = [setting for setting in named if "strategy" not in setting]  # rank is lora's
-    how = GivenSettings.of(
-        strategy="full", lr=None, choose="train", settings=named, from_scratch=False
-    )
-    how.variants({"kind": "classify"})
+    FineTunes(settings=named).tuning_task({"kind": "classify"})
     assert "'foreword show tune' lists them" in shown

@@ -1,4 +1,4 @@
-"""`foreword tune --suite`: a model on the tasks of a folder, resumed, tabulated, predicted."""
+"""`foreword tune-suite`: a model on the tasks of a folder, resumed, tabulated, predicted."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import foreword
-from foreword.api import _fine_tuning
-from foreword.api._suite_work import TaskWork
 from foreword.cli.main import run
 from foreword.errors import TrainingStoppedError
+from foreword.verbs import _fine_tuning
+from foreword.verbs._suite_work import TaskWork
 from tests.tuning.glue import write
 from tests.tuning.runs import make_run
 
@@ -30,7 +30,7 @@ def glue(tmp_path: Path) -> Path:
 @pytest.fixture
 def words(tmp_path: Path, glue: Path) -> list[str]:
     folder = make_run(tmp_path / "run")
-    return ["tune", str(folder), "--suite", "glue", "--data", str(glue), *FAST]
+    return ["tune-suite", str(folder), "glue", "--data", str(glue), *FAST]
 
 
 def test_a_suite_gives_one_table_and_the_files_of_a_submission(
@@ -198,15 +198,7 @@ def test_a_rate_among_the_settings_is_tried_alone_and_recorded(
     [
         (["--tasks", "RTE,QQP"], "files are missing: QQP (QQP/train, QQP/dev)"),
         (["--tasks", "RT"], "--tasks: no task 'RT'; did you mean 'RTE'?"),
-        (
-            ["--suite", "gleu"],
-            "no suite 'gleu', neither a .toml file nor shipped; did you mean 'gl",
-        ),
         (["--data", "nowhere"], "--data: nowhere: no such folder"),
-        (["--train", "x.tsv"], "--train: cannot be combined with --suite"),
-        (["--label", "y"], "--label: cannot be combined with --suite"),
-        (["--task", "regress"], "--task: cannot be combined with --suite"),
-        (["--compare"], "--compare: cannot be combined with --suite"),
         (["--choose", "test"], "--choose: 'test' is not a choice; choose from: train, dev"),
         (["--lr", "1e-3"], "--lr: the same rate twice"),
         (["--lr", "2e-3"], "--lr: 40 training examples are too few to choose a learning rate"),
@@ -228,19 +220,24 @@ def test_mistakes_are_one_line_and_leave_nothing(
     assert not list((tmp_path / "run").glob("tuned/glue/*"))
 
 
-def test_options_of_a_suite_require_one_and_plain_tuning_its_files(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_suite_has_a_command_of_its_own(
+    tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = str(make_run(tmp_path / "run"))
-    for more, message in (
-        (["--suite", "glue"], "--data: required with --suite, the folder of its files"),
-        (["--data", folder], "--data: requires --suite"),
-        (["--tasks", "RTE"], "--tasks: requires --suite"),
-        ([], "--train: required, labelled text; or --suite"),
-        (["--train", "x.tsv"], "--dev: required, labelled text; or --suite"),
+    for line, message in (
+        (
+            ["tune", "RUN", "--data", "x", "--suite", "glue"],
+            "'foreword tune-suite RUN SUITE --data",
+        ),
+        (
+            ["tune", "RUN", "--suite=glue"],
+            "'foreword tune-suite RUN SUITE --data DIR' takes suites",
+        ),
+        (["tune-suite", *words[1:2], "gleu", *words[3:]], "no suite 'gleu', neither a .toml file"),
+        (["tune-suite", "RUN", "glue"], "Missing option '--data'"),
     ):
-        assert run(["tune", folder, *more]) == 2
-        assert message in capsys.readouterr().err
+        assert run(line) == 2
+        error = capsys.readouterr().err
+        assert message in error and error.count("\n") == 1
 
 
 def test_a_folder_without_any_task_is_refused_by_the_files_it_lacks(

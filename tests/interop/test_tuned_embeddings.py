@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from foreword.api.tune import tune
+from foreword import tune
 from foreword.tuning.predict import load_tuned
 
 from .test_tuned_export import FAST, LONG, export, tiny_run

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from foreword.api.tune import tune
+from foreword import tune
 from foreword.cli.main import run as command
 from foreword.interop import check_logits, importing
 from foreword.runs.recipe import load_recipe

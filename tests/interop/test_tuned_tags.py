@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from foreword.api.tune import tune
+from foreword import tune
 from foreword.cli.main import run as command
 from foreword.tuning.predict import load_tuned
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from foreword.api.tune import tune
+from foreword import tune
 from foreword.cli.main import run as command
 from foreword.runs.recipe import load_recipe
 from foreword.runs.trained_model import open_run

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from foreword import pretrain, resume
-from foreword.api.compare import compare
+from foreword import compare, pretrain, resume
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.runs.recipe import Recipe

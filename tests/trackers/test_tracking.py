@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from foreword import pretrain, resume
-from foreword.api.tune import tune
+from foreword import pretrain, resume, tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.runs.tracking import FILE, tracked, trackers_of

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from foreword.api.tune import tune
+from foreword import tune
 from foreword.cli.main import run as command
 from foreword.tuning import adapter
 from tests.tuning.runs import reviews

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from foreword.api.tune import tune
+from foreword import tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.evaluation.decoding import decode, starts_of, stops_of

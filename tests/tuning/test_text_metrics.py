@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import sacrebleu
 
-from foreword.api.predict import predict
-from foreword.api.tune import tune
+from foreword import predict, tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.runs.trained_model import open_run

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from foreword.api.tune import tune
+from foreword import tune
 from foreword.cli.main import run as command
 from foreword.disk import stored
 from foreword.errors import UserError

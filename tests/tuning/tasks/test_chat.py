@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from foreword.api.predict import predict
-from foreword.api.tune import tune
+from foreword import predict, tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel

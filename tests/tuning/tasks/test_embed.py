@@ -14,8 +14,7 @@ import torch
 from scipy import stats
 from torch.nn import functional as F
 
-from foreword.api.predict import predict
-from foreword.api.tune import tune
+from foreword import predict, tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.runs.trained_model import open_run

@@ -12,8 +12,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from foreword.api.predict import predict
-from foreword.api.tune import tune
+from foreword import predict, tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel

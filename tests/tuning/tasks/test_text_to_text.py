@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from foreword.api.predict import predict
-from foreword.api.tune import tune as run_tune
+from foreword import predict
+from foreword import tune as run_tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.evaluation.decoding import generate

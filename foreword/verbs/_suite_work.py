@@ -9,9 +9,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from foreword.api import _fine_tuning
-from foreword.api._fine_tuning import FineTuning
-from foreword.api._tune_settings import GivenSettings
 from foreword.api.progress import ProgressDisplay
 from foreword.disk import atomic, stored
 from foreword.errors import TrainingStoppedError, UserError
@@ -31,9 +28,27 @@ from foreword.tuning.suite import SUBMISSION, FoundFiles, SuiteTask, TuningSuite
 from foreword.tuning.suite_files import read_examples
 from foreword.tuning.suite_table import score_rows, with_average
 from foreword.tuning.written import open_tuned
+from foreword.verbs import _fine_tuning
+from foreword.verbs._fine_tuning import FineTuning
+from foreword.verbs._tune_settings import FineTunes
 
 PREFIX = "tune-suite-"  # of the file of a suite's table
 SHOWN = ("rows", "examples", "epochs", "labels", "confusion")  # of a task's scores, in the table
+
+
+@dataclass(frozen=True)
+class SuitePlaces:
+    """Where the results on a suite go.
+
+    Attributes:
+        models: folder of the tuned models.
+        scores: folder of the tasks' scores.
+        table: file of the table.
+    """
+
+    models: Path
+    scores: Path
+    table: Path
 
 
 @dataclass(frozen=True)
@@ -56,8 +71,8 @@ def work_of(
     suite: TuningSuite,
     task: SuiteTask,
     files: FoundFiles,
-    places: tuple[Path, Path],
-    settings: GivenSettings,
+    places: SuitePlaces,
+    how: FineTunes,
     bad_rows: float | None,
 ) -> TaskWork:
     """Read a task's examples and return its fine-tuning.
@@ -67,19 +82,19 @@ def work_of(
         suite: the suite.
         task: the task.
         files: its files.
-        places: the folder of the tuned models, and that of the tasks' scores.
-        settings: how to fine-tune.
+        places: where the results go.
+        how: how to fine-tune.
         bad_rows: the share of a file's rows that may be wrong and left out.
 
     Raises:
         UserError: a file is broken, or a setting does not exist.
     """
     table = {"kind": kinds.name_of(task.task), **config.to_table(task.task)}
-    tuning_task, variants = settings.variants(table, metric=task.metrics[0])
+    tuning_task, settings = how.tuning_task(table, metric=task.metrics[0])
     tuning_task = with_published_head(tuning_task, trained)
-    rates = settings.rates
-    if not rates.values and not settings.has_rate:
-        peak_lr = variants[0].strategy.peak_lr(neural_settings(trained.recipe.model))
+    rates = how.rates
+    if not rates.values and not how.has_rate:
+        peak_lr = settings.strategy.peak_lr(neural_settings(trained.recipe.model))
         values = (float(f"{peak_lr * factor:.2g}") for factor in suite.rate_factors)
         rates = Rates(tuple(dict.fromkeys(values)), rates.chosen_on)
     # Read the examples.
@@ -101,18 +116,18 @@ def work_of(
         "label": columns.label,
     }
     job = FineTuning(
-        tuning_task,
-        variants,
-        train,
-        dev[first],
-        TunedOn(asked.text, asked.pair, (), bool(asked.pair)),
-        data,
-        task.name,
-        places[1] / f"{task.name}.json",
-        places[0] / task.name,
-        skipped,
-        {name: dev[name] for name in others},
-        rates,
+        task=tuning_task,
+        variants=[settings],
+        train=train,
+        dev=dev[first],
+        tuned_on=TunedOn(asked.text, asked.pair, (), bool(asked.pair)),
+        data=data,
+        name=task.name,
+        evaluation=places.scores / f"{task.name}.json",
+        folder=places.models / task.name,
+        skipped=skipped,
+        further={name: dev[name] for name in others},
+        rates=rates,
         has_words=True,
         notes=[*bad.notes, *([overlap] if overlap else [])],
     )
@@ -126,8 +141,7 @@ class SuiteRun:
         trained: the pretrained model.
         suite: the suite.
         works: read the examples of each task.
-        out: folder of the tuned models.
-        evaluation: file of the table.
+        places: where the results go.
         settings: all that tells the results from others'.
         notes: lines of the table that do not depend on the scores.
     """
@@ -137,13 +151,12 @@ class SuiteRun:
         trained: TrainedModel,
         suite: TuningSuite,
         works: Sequence[Callable[[], TaskWork]],
-        out: Path,
-        evaluation: Path,
+        places: SuitePlaces,
         settings: Mapping[str, Any],
         notes: Sequence[str],
     ) -> None:
-        self._trained, self._suite = trained, suite
-        self._out, self._evaluation = out, evaluation
+        self.trained, self._suite = trained, suite
+        self._out, self._evaluation = places.models, places.table
         self._settings, self._notes = dict(settings), list(notes)
         self.failures: list[str] = []
         self._tasks: dict[str, Any] = self._known()
@@ -184,12 +197,12 @@ class SuiteRun:
         """
         task, job = work.task, work.job
         task_display = TaskDisplay(display, f"{task.name} ({number})")
-        content = _fine_tuning.find(self._trained, job)
+        content = _fine_tuning.find(self.trained, job)
         if content is None:
             for note in job.notes:
                 task_display.warn(note)
             try:
-                _, content = _fine_tuning.fine_tune(self._trained, job, task_display, trackers)
+                _, content = _fine_tuning.fine_tune(self.trained, job, task_display, trackers)
             except TrainingStoppedError as error:
                 self.failures.append(f"{task.name}: {error}")
                 task_display.warn(str(error))
@@ -201,7 +214,7 @@ class SuiteRun:
             **{name: content[name] for name in SHOWN if name in content},
             "dev": list(work.files.dev),
             "notes": [*content["notes"], *_skipped_note(content)],
-            "evaluation": str(job.evaluation.relative_to(self._trained.run)),
+            "evaluation": str(job.evaluation.relative_to(self.trained.run)),
             "submissions": submissions,
         }
         self.write()
@@ -223,7 +236,7 @@ class SuiteRun:
             if out.is_file() and made_of.items() <= before.items():
                 submissions[name] = before
                 continue
-            model = open_tuned(work.job.folder, self._trained.device.type)
+            model = open_tuned(work.job.folder, self.trained.device.type)
             stage = display.stage(f"predicting {name}")
             rows, empty = write_submission(model, work.task, files, out, stage)
             submissions[name] = {**made_of, "file": str(out), "rows": rows, "without_text": empty}
@@ -231,7 +244,7 @@ class SuiteRun:
 
     def write(self) -> None:
         """Write the table of the tasks that are done."""
-        with atomic.guarded(self._trained.run):
+        with atomic.guarded(self.trained.run):
             stored.write(self._evaluation, self.content())
 
     def content(self) -> dict[str, Any]:

@@ -1,35 +1,32 @@
-"""`foreword.evaluate_tuned`."""
+"""`foreword evaluate-tuned`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.api import _arguments, _saved_results
-from foreword.api._arguments import Paths, checked, distinct_names
-from foreword.api._examples import Examples, TunedExamples, name_of, tuned_examples
-from foreword.api._result import FactsAndRows
 from foreword.api.progress import ProgressDisplay, progress_of
-from foreword.disk import atomic, stored
+from foreword.display.results import Part, Remark, Result, ResultTable
 from foreword.errors import UserError
-from foreword.evaluation.statistics import bootstrap_each
-from foreword.runs.provenance import command
 from foreword.settings import kinds
-from foreword.tuning.encoded import cut_warning
-from foreword.tuning.result import metric_name
-from foreword.tuning.scored import ScoredExamples, scored
-from foreword.tuning.text_metrics import word_rules
-from foreword.tuning.written import open_tuned
-from foreword.types import Array
+from foreword.verbs._contract import PYTHON_ONLY, Flag, PathName, Paths, Verb
+from foreword.verbs._labelled import TUNED, Examples, ReadsLabelled
+
+if TYPE_CHECKING:
+    from foreword.tuning.predict import TunedModel
+    from foreword.tuning.scored import ScoredExamples
+    from foreword.tuning.written import TunedWriter
+    from foreword.types import Array
+    from foreword.verbs._examples import TunedExamples
 
 DRAWS = 500  # of the bootstrap
 
 
 @dataclass(frozen=True, repr=False)
-class TunedEvaluation(FactsAndRows):
+class TunedEvaluation(Result):
     """The scores of fine-tuned models on labelled examples, with intervals.
 
     Attributes:
@@ -45,109 +42,114 @@ class TunedEvaluation(FactsAndRows):
         """A row for each model: its scores, and `NAME_low` and `NAME_high` of each."""
         return [dict(row) for row in self.content["rows"]]
 
-    def _facts(self) -> Mapping[str, Any]:
-        return {"saved to": self.file, "notes": "; ".join(self.notes)}
-
     @property
     def notes(self) -> tuple[str, ...]:
         """Remarks on the scores, and how each other model differs from the first, a line each."""
         return tuple(self.content["notes"])
 
-    @property
-    def shown(self) -> list[dict[str, Any]]:
-        """The scores of each model with their intervals, as people read them."""
+    def tables(self) -> Sequence[Part]:
+        """Return the scores of each model with their intervals, and how to read them."""
+        from foreword.tuning.result import metric_name
+
         metrics = [name for name in self.rows[0] if f"{name}_low" in self.rows[0]]
-        return [
+        shown = [
             {"model": row["model"]} | {metric_name(name): _cell(row, name) for name in metrics}
             for row in self.rows
         ]
+        lines = [*self.notes, f"saved to {self.file}"]
+        return [ResultTable(shown, self.content["title"]), *map(Remark, lines)]
 
-    def _rows(self) -> Sequence[Mapping[str, Any]]:
-        return self.shown
+    def data(self) -> Any:
+        """Return what was saved."""
+        return self.content
 
 
-@checked
-def evaluate_tuned(
-    tuned: Paths,
-    data: Examples | None = None,
-    *,
-    text: str | None = None,
-    pair: str | None = None,
-    label: str | None = None,
-    columns: str = "",
-    prefix: str | None = None,
-    bad_rows: float | None = None,
-    device: str = "auto",
-    progress: bool | ProgressDisplay = True,
-) -> TunedEvaluation:
+@dataclass(frozen=True)
+class EvaluateTuned(ReadsLabelled, Verb[TunedEvaluation]):
     """Score fine-tuned models on labelled examples that they were not trained on.
 
         foreword.evaluate_tuned("runs/books/tuned/reviews", "test.tsv").rows
 
     Each score has a 95 % interval by bootstrap over the examples; of several models, each other one
-    is compared with the first on the same examples. The result is saved in `evaluations` of the
+    is compared with the first on the same examples. The result is saved in 'evaluations' of the
     first model's folder, and the report of its run shows it.
 
-    Args:
-        tuned: folders that `tune` wrote, of models of one task.
-        data: labelled examples, as `tune` takes them; default: those that each was scored on.
-        text: column of the text; default: as tuned.
-        pair: column of a second text; default: as tuned.
-        label: column of the label; default: as tuned.
-        columns: names of all columns, `a,b,c`, if the file has no header.
-        prefix: task prefix; default: the one it was tuned with.
-        bad_rows: the share of a file's rows that may be wrong: they are left out, counted and
-            named; more are refused. Default: as tuned.
+    Attributes:
+        tuned: folders that 'foreword tune' wrote, of models of one task.
+        data: labelled examples, as 'tune' takes them; default: those that each was scored on.
         device: auto, cpu, cuda or mps.
         progress: whether to show the progress, or what shows it.
-
-    Raises:
-        UserError: a folder holds no fine-tuned model, the models have different tasks, or the
-            examples do not fit them.
     """
-    # Open the models, and read the examples as each was tuned on.
-    paths = [Path(path) for path in _arguments.paths(tuned, "TUNED")]
-    folders = list({path.resolve(): path for path in reversed(paths)}.values())[::-1]
-    models = [open_tuned(folder, device) for folder in folders]
-    names = distinct_names(folders)
-    if len({kinds.name_of(model.task) for model in models}) > 1:
-        tasks = (f"{n}: {kinds.name_of(m.task)}" for n, m in zip(names, models, strict=True))
-        raise UserError(f"the models were tuned on different tasks: {', '.join(tasks)}")
-    place = folders[0] / "evaluations"
-    atomic.require_writable(place, is_folder=True, remedy=atomic.MOVE_AWAY)
-    given = {"text": text, "pair": pair, "label": label}
-    read = tuned_examples(models, data, given, columns=columns, prefix=prefix, bad_rows=bad_rows)
-    _require_same_examples(read)
 
-    # Compute the answers, then the scores of the examples and of draws with replacement.
-    with progress_of(progress) as display:
-        answered = []
-        for warning in read[0].notes:
-            display.warn(warning)
-        for name, model, part in zip(names, models, read, strict=True):
-            answered.append(scored(model, part.examples, display.stage(f"answering: {name}")))
-        scores = [each.scores() for each in answered]
-        _require_same_scores(names, scores)
-        advance, draws = display.stage("bootstrap"), iter(range(DRAWS))
+    tuned: Annotated[Paths, TUNED]
+    data: Annotated[Examples | None, Flag(("--data", "--file"), takes=list[PathName])] = None
+    _: KW_ONLY
+    prefix: str | None = None
+    device: str = "auto"
+    progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = True
 
-        def statistics(numbers: Array) -> list[float]:
-            advance(next(draws), DRAWS)
-            return _statistics([each.scores(numbers) for each in answered])
+    def __call__(self) -> TunedEvaluation:
+        from foreword.api import _saved_results
+        from foreword.api._arguments import distinct_names, paths
+        from foreword.disk import atomic, stored
+        from foreword.tuning.written import open_tuned
+        from foreword.verbs._examples import tuned_examples
 
-        intervals = bootstrap_each(statistics, len(read[0].examples), DRAWS)
+        # Open the models, and read the examples as each was tuned on.
+        given = [Path(path) for path in paths(self.tuned, "TUNED")]
+        folders = list({path.resolve(): path for path in reversed(given)}.values())[::-1]
+        models = [open_tuned(folder, self.device) for folder in folders]
+        names = distinct_names(folders)
+        if len({kinds.name_of(model.task) for model in models}) > 1:
+            tasks = (f"{n}: {kinds.name_of(m.task)}" for n, m in zip(names, models, strict=True))
+            raise UserError(f"the models were tuned on different tasks: {', '.join(tasks)}")
+        place = folders[0] / "evaluations"
+        atomic.require_writable(place, is_folder=True, remedy=atomic.MOVE_AWAY)
+        read = tuned_examples(models, self.data, self)
+        _require_same_examples(read)
 
-    # Save the results, and never over those of other models, files or columns.
-    content = _content(names, answered, read, scores, intervals)
-    content |= {
-        "of": {
+        # Score them, and save the results, never over those of other models, files or columns.
+        content = self._scored(names, models, read)
+        columns = ("text", "pair", "label", "columns", "prefix")
+        content["of"] = {
             "models": [str(folder.resolve()) for folder in folders],
             "files": [str(Path(s.file).resolve()) if s.file else "" for s in read[0].sources],
-            "columns": {**given, "columns": columns, "prefix": prefix},
+            "columns": {name: getattr(self, name) for name in columns},
         }
-    }
-    file = _saved_results.file_for(place, content)
-    stored.write(file, content)
-    return TunedEvaluation(file, content)
+        file = _saved_results.file_for(place, content)
+        stored.write(file, content)
+        return TunedEvaluation(file, content)
+
+    def _scored(
+        self,
+        names: Sequence[str],
+        models: Sequence[TunedModel | TunedWriter],
+        read: Sequence[TunedExamples],
+    ) -> dict[str, Any]:
+        """Return the scores of the examples, with intervals from draws with replacement.
+
+        Raises:
+            UserError: the models have different scores.
+        """
+        from foreword.evaluation.statistics import bootstrap_each
+        from foreword.tuning.scored import scored
+
+        with progress_of(self.progress) as display:
+            answered = []
+            for warning in read[0].notes:
+                display.warn(warning)
+            for name, model, part in zip(names, models, read, strict=True):
+                answered.append(scored(model, part.examples, display.stage(f"answering: {name}")))
+            scores = [each.scores() for each in answered]
+            _require_same_scores(names, scores)
+            advance, draws = display.stage("bootstrap"), iter(range(DRAWS))
+
+            def statistics(numbers: Array) -> list[float]:
+                advance(next(draws), DRAWS)
+                return _statistics([each.scores(numbers) for each in answered])
+
+            intervals = bootstrap_each(statistics, len(read[0].examples), DRAWS)
+        return _content(names, answered, read, scores, intervals)
 
 
 def _require_same_examples(read: Sequence[TunedExamples]) -> None:
@@ -170,6 +172,8 @@ def _require_same_scores(names: Sequence[str], scores: Sequence[Mapping[str, flo
     Raises:
         UserError: one has others.
     """
+    from foreword.tuning.result import metric_name
+
     known = [", ".join(map(metric_name, of)) for of in scores]
     for name, metrics in zip(names, known, strict=True):
         if metrics != known[0]:
@@ -193,6 +197,12 @@ def _content(
     intervals: Sequence[tuple[float, float]],
 ) -> dict[str, Any]:
     """Return the result to save."""
+    from foreword.runs.provenance import command
+    from foreword.tuning.encoded import cut_warning
+    from foreword.tuning.result import metric_name
+    from foreword.tuning.text_metrics import word_rules
+    from foreword.verbs._examples import name_of
+
     left = iter(intervals)
     rows: list[dict[str, Any]] = []
     for name, of, each in zip(names, scores, answered, strict=True):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from foreword.api import _arguments
-from foreword.api._arguments import PathName
 from foreword.disk import stored
 from foreword.errors import UserError
 from foreword.settings import kinds
@@ -35,9 +34,9 @@ from foreword.tuning.result import SCORES
 from foreword.tuning.task_mixture import with_prefix
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.written import TunedWriter
+from foreword.verbs._labelled import Examples, ReadsLabelled
 
-Examples = PathName | Iterable[Any]
-AS_TUNED: Mapping[str, None] = {TEXT: None, PAIR: None, LABEL: None}
+USUAL = (TEXT, PAIR, LABEL)
 
 
 @dataclass(frozen=True)
@@ -146,52 +145,25 @@ class ExampleSplits:
         return sum(part.skipped for part in (self.train, *self.scored.values()))
 
 
-@dataclass(frozen=True)
 class ExampleReader:
-    """How files and tables become examples.
+    """What makes examples of files and tables.
 
-    Attributes:
+    Args:
         task: reads the examples.
-        columns: the columns that the user named, by field of `Columns`.
-        names: names of all columns, if the files have no header.
-        prefixes: task prefix of each file or table; or none.
-        bad: judges rows that are wrong.
+        reads: which columns hold what, the task prefix of each file or table, or none, and how many
+            rows may be wrong.
+
+    Raises:
+        UserError: a prefix is not a text.
     """
 
-    task: Task
-    columns: Mapping[str, str]
-    names: Sequence[str]
-    prefixes: Sequence[str]
-    bad: BadRows
-
-    @classmethod
-    def of(
-        cls,
-        task: Task,
-        names: str,
-        prefix: str | Sequence[str] | None,
-        bad_rows: float | None,
-        **columns: str | None,
-    ) -> ExampleReader:
-        """Return the reader that the arguments of a call describe.
-
-        Args:
-            task: reads the examples.
-            names: names of all columns, `a,b,c`, or nothing.
-            prefix: one task prefix or several, or none.
-            bad_rows: the share of a file's rows that may be wrong; None for the default.
-            columns: the columns that are named, by field of `Columns`; None for the default.
-
-        Raises:
-            UserError: a prefix is not a text.
-        """
-        return cls(
-            task,
-            {field: column for field, column in columns.items() if column is not None},
-            [name.strip() for name in names.split(",")] if names else [],
-            [prefix] if isinstance(prefix, str) else list(texts_of(prefix or (), "prefix")),
-            BadRows.of(bad_rows),
+    def __init__(self, task: Task, reads: ReadsLabelled) -> None:
+        self.task, self._reads = task, reads
+        prefix = reads.prefix
+        self.prefixes = (
+            [prefix] if isinstance(prefix, str) else list(texts_of(prefix or (), "prefix"))
         )
+        self.bad = BadRows.of(reads.bad_rows)
 
     def read(
         self,
@@ -229,9 +201,9 @@ class ExampleReader:
         Raises:
             UserError: one does not.
         """
-        if all(source.columns is not None for source in sources) and self.columns:
+        if all(source.columns is not None for source in sources) and self._reads.named:
             raise UserError("text, label, pair: tuples have no columns to choose from")
-        if self.names and not any(source.file for source in sources):
+        if self._reads.names and not any(source.file for source in sources):
             raise UserError("columns: names the columns of files without a header, and none is one")
         if self.prefixes and (not self.task.reads_texts or self.task.compares_texts):
             kind = kinds.name_of(self.task)
@@ -248,7 +220,9 @@ class ExampleReader:
         skipped = 0
         for n, source in enumerate(sources):
             table = source.table or self._table(source.file)
-            used.append(source.columns or chosen_columns(table, self.task.columns, self.columns))
+            used.append(
+                source.columns or chosen_columns(table, self.task.columns, self._reads.named)
+            )
             examples, skipped_here = labelled(
                 table,
                 used[-1],
@@ -265,9 +239,10 @@ class ExampleReader:
 
     def _table(self, file: str) -> ExampleTable:
         kind = "" if Path(file).is_dir() else self._format_of(Path(file))
-        has_header = kind in SEPARATED and not self.names
-        by_number = has_header and replace(self.task.columns[0], **self.columns).are_numbers
-        return read_table(file, self.names, by_number, self.task.formats)
+        names, first = self._reads.names, self.task.columns[0]
+        has_header = kind in SEPARATED and not names
+        by_number = has_header and replace(first, **self._reads.named).are_numbers
+        return read_table(file, names, by_number, self.task.formats)
 
     def _format_of(self, file: Path) -> str:
         """Return the format of a file.
@@ -327,11 +302,7 @@ class TunedExamples:
 def tuned_examples(
     models: Sequence[TunedModel | TunedWriter],
     data: Examples | None,
-    given: Mapping[str, str | None] = AS_TUNED,
-    *,
-    columns: str = "",
-    prefix: str | None = None,
-    bad_rows: float | None = None,
+    reads: ReadsLabelled,
     option: str = "--data",
 ) -> list[TunedExamples]:
     """Return labelled examples in the form in which each model was tuned.
@@ -339,30 +310,20 @@ def tuned_examples(
     Args:
         models: fine-tuned models, of one task.
         data: the examples; default: those that each model was scored on.
-        given: the column of each field of `Columns`; None as tuned.
-        columns: names of all columns, `a,b,c`, if the files have no header.
-        prefix: task prefix; default: the one of training.
-        bad_rows: the share of a file's rows that may be wrong; default: as tuned.
+        reads: which columns hold what; default: as tuned.
         option: the option that names the examples, for messages.
 
     Raises:
         UserError: there are none, a file cannot be read, or they do not fit a model.
     """
     sources = None if data is None else sources_of(data, "data", models[0].task)
-    return [
-        _tuned_part(model, sources, given, columns, prefix, bad_rows, option=option)
-        for model in models
-    ]
+    return [_tuned_part(model, sources, reads, option) for model in models]
 
 
 def _tuned_part(
     model: TunedModel | TunedWriter,
     sources: Sequence[ExampleSource] | None,
-    given: Mapping[str, str | None],
-    names: str,
-    prefix: str | None,
-    bad_rows: float | None,
-    *,
+    reads: ReadsLabelled,
     option: str,
 ) -> TunedExamples:
     """Return labelled examples in the form in which a model was tuned; see `tuned_examples`."""
@@ -379,19 +340,17 @@ def _tuned_part(
         if missing := [file for file in files if not Path(file).exists()]:
             raise UserError(f"{missing[0]}: no such file; {option} names labelled examples")
         where = sources_of(files, "dev", model.task)
-    columns = {} if where[0].columns else {name: known.get(name) or None for name in given}
-    columns |= {name: column for name, column in given.items() if column is not None}
+    columns = {} if where[0].columns else {name: known.get(name) or None for name in USUAL}
 
     # The prefixes: given, those of its own files, or the one of training.
-    prefixes = [] if prefix is None else [prefix] * len(where)
-    if prefix is None and sources is None:
+    prefixes = [] if reads.prefix is None else [str(reads.prefix)] * len(where)
+    if reads.prefix is None and sources is None:
         prefixes = list(known.get("prefix") or [])[-len(where) :]
-    reader = ExampleReader.of(
+    bad_rows = known.get("bad_rows") if reads.bad_rows is None else reads.bad_rows
+    named: dict[str, Any] = columns | reads.named
+    reader = ExampleReader(
         model.task,
-        names,
-        prefixes,
-        known.get("bad_rows") if bad_rows is None else bad_rows,
-        **columns,
+        ReadsLabelled(**named, columns=reads.columns, prefix=prefixes, bad_rows=bad_rows),
     )
     part = reader.read_part(where)
     model.tuned_on.require_form(is_pair=bool(model.task.asked(part.columns[0]).pair))

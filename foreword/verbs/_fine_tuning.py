@@ -28,7 +28,7 @@ from foreword.tuning.result import TuneResult
 from foreword.tuning.tasks._contract import Task
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FineTuning:
     """What one fine-tuning learns from, how, and where its results go.
 
@@ -46,6 +46,7 @@ class FineTuning:
         further: more examples to score when training has ended, by name.
         rates: learning rates to choose from.
         has_words: whether a bag of words stands beside a single variant too.
+        warnings: what is shown before the work, a line each.
         notes: what a reader of the scores has to know of the examples, a line each.
     """
 
@@ -62,6 +63,7 @@ class FineTuning:
     further: Mapping[str, Sequence[Labelled]] = field(default_factory=dict)
     rates: Rates = field(default_factory=Rates)
     has_words: bool = False
+    warnings: Sequence[str] = ()
     notes: Sequence[str] = ()
 
     def request(self, trained: TrainedModel) -> str:

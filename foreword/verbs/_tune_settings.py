@@ -1,0 +1,188 @@
+"""The arguments of verbs that fine-tune."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from foreword.api.progress import ProgressDisplay
+from foreword.errors import UserError
+from foreword.settings.ranges import Count, LearningRate, Trainings
+from foreword.verbs._contract import PYTHON_ONLY, SET, PathName, Settings
+from foreword.verbs._tracking import Tracks
+
+if TYPE_CHECKING:
+    from foreword.runs.trained_model import TrainedModel
+    from foreword.tuning.rates import Rates
+    from foreword.tuning.run import TuneSettings
+    from foreword.tuning.tasks._contract import Task
+
+LONGEST_NAME = 200  # bytes; files add a few of their own, and may have 255
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTunes(Tracks):
+    """How to fine-tune, and where the results go.
+
+    Attributes:
+        strategy: what is trained: full, frozen (the head alone), top_layers, gradual_unfreezing,
+            layer_decay, lora or prefix_tuning; 'foreword show strategies' describes them.
+        from_scratch: train the same network from random weights.
+        seeds: number of seeds; scores are their mean and deviation.
+        epochs: number of epochs.
+        batch: examples per step.
+        examples: number of training examples, drawn anew for each seed, each label in its
+            proportion; default: all.
+        lr: peak learning rate; default: by the model's width and the strategy. Of several --lr the
+            best is chosen.
+        choose: what chooses one of several rates: train, a tenth of it, held out; or dev, as papers
+            did, whose scores are then too high.
+        settings: a setting, repeatable: task.pooling=mean, tune.strategy.rank=4,
+            tune.optimizer.decay=0, tune.schedule.warmup.share=0.06, tune.clip=0, tune.keep=best,
+            tune.patience=2; 'foreword show tune' lists them.
+        max_length: maximum tokens of an example; default: the row length of pretraining.
+        precision: training precision: auto, bf16 or fp32.
+        name: name of the results; default: folder and file of --train.
+        out: folder for the tuned model; default: RUN/tuned/NAME.
+        device: auto, cpu, cuda or mps.
+        progress: whether to show the progress, or what shows it.
+    """
+
+    strategy: str = "full"
+    from_scratch: bool = False
+    seeds: Trainings = 3
+    epochs: Count = 3
+    batch: Count = 16
+    examples: Count | None = None
+    lr: LearningRate | Sequence[LearningRate] | None = None
+    choose: str = "train"
+    settings: Annotated[Settings, SET] = ()
+    max_length: Count | None = None
+    precision: str = "auto"
+    name: str = ""
+    out: PathName | None = None
+    device: str = "auto"
+    progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = True
+
+    @property
+    def rates(self) -> Rates:
+        """The learning rates to choose from, if several are given.
+
+        Raises:
+            UserError: one is no rate, or occurs twice, or `choose` is neither train nor dev.
+        """
+        from foreword.settings import config
+        from foreword.tuning.rates import ChosenOn, Rates
+
+        on = config.convert(ChosenOn, self.choose, "--choose")
+        rates = self._given_rates()
+        if len(set(rates)) < len(rates):
+            raise UserError("--lr: the same rate twice")
+        return Rates(rates if len(rates) > 1 else (), on)
+
+    def _given_rates(self) -> tuple[float, ...]:
+        from foreword.settings import config
+
+        lr: Any = self.lr
+        is_list = isinstance(lr, Sequence) and not isinstance(lr, str)
+        given = lr if is_list else [] if lr is None else [lr]
+        return tuple(config.convert(float, rate, "--lr") for rate in given)
+
+    @property
+    def has_rate(self) -> bool:
+        """Whether the strategy's learning rate is given, as an argument or among the settings."""
+        return "lr" in self._tables({})["tune"]["strategy"]
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """The settings of fine-tuning that are arguments; one that is None has its default."""
+        names = ("from_scratch", "seeds", "epochs", "batch", "examples", "max_length", "precision")
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def _tables(self, task: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings of task and strategy, with `settings` above the arguments."""
+        from foreword.api._arguments import assignments
+        from foreword.settings import config
+
+        rates = self._given_rates()
+        strategy = {"kind": self.strategy} | ({"lr": rates[0]} if len(rates) == 1 else {})
+        tables = {"task": dict(task), "tune": {"strategy": strategy}}
+        return config.assign(tables, assignments(self.settings))
+
+    def tuning_task(self, task: Mapping[str, Any], metric: str = "") -> tuple[Task, TuneSettings]:
+        """Return the task, and the settings of fine-tuning.
+
+        Args:
+            task: its kind and settings.
+            metric: the score that chooses, unless the settings name one.
+
+        Raises:
+            UserError: a setting is unknown, or the task has no such score.
+        """
+        from foreword.settings import config, kinds
+        from foreword.tuning.run import TuneSettings
+
+        table = self._tables(task)
+        if unknown := sorted(table.keys() - {"task", "tune"}):
+            raise UserError(f"--set {unknown[0]}: expected task.NAME=value or tune.NAME=value")
+        tuning_task: Task = config.build_kind(kinds.Part("tuning/tasks"), table["task"], "task")
+        tune_table = {"metric": metric} | self._options | table["tune"]
+        settings = config.build(TuneSettings, tune_table, "tune")
+        try:
+            tuning_task.require_score(settings.metric, "tune.metric")
+        except ValueError as error:
+            raise UserError(str(error)) from error
+        return tuning_task, settings
+
+    def as_table(self, trained: TrainedModel) -> dict[str, Any]:
+        """Return everything that the results on a suite depend on."""
+        from foreword.train import tensor_files
+
+        table, rates = self._tables({}), self.rates
+        return {
+            "weights": tensor_files.checksum(trained.folder, "weights"),
+            "task": table["task"],
+            "tune": self._options | table["tune"],
+            "rates": list(rates.values),
+            "chosen_on": rates.chosen_on,
+        }
+
+    def require_name(self) -> None:
+        """Check that the name is one that files can have.
+
+        Raises:
+            UserError: it is a path, or too long.
+        """
+        if "/" in self.name:
+            raise UserError(f"--name {self.name}: must be a name, not a path; --out takes a path")
+        if len(self.name.encode(errors="surrogatepass")) > LONGEST_NAME:
+            raise UserError(f"--name: must be at most {LONGEST_NAME} bytes, for names of files")
+
+    def folder_of(self, trained: TrainedModel, name: str) -> Path:
+        """Return the folder for the tuned model or models."""
+        from foreword.api._arguments import path
+
+        return trained.run / "tuned" / name if self.out is None else path(self.out, "--out")
+
+    def opened(self, run: PathName) -> TrainedModel:
+        """Return the pretrained model.
+
+        Raises:
+            UserError: there is no such run, or it has no gradients.
+        """
+        from foreword.api._arguments import path
+        from foreword.tuning.tuned_start import open_start
+
+        trained = open_start(path(run, "RUN"), self.device)
+        trained.require_gradients()
+        return trained
+
+    def emulation_warning(self, trained: TrainedModel) -> str | None:
+        """Return a warning that the hardware emulates the precision, if it does."""
+        from foreword.train.device import choose_precision, precision_warning
+
+        chosen = choose_precision(self.precision, trained.device)
+        return precision_warning(trained.device, chosen)

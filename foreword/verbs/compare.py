@@ -1,0 +1,244 @@
+"""`foreword compare`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.display.results import Part, Remark, Result, ResultTable
+from foreword.verbs._budget import Budgets
+from foreword.verbs._contract import ARGUMENT, PYTHON_ONLY, Flag, PathName, Paths, Verb
+from foreword.verbs._reading import ReadsText
+
+if TYPE_CHECKING:
+    from foreword.comparison.forecast import ComparisonForecast
+    from foreword.comparison.grid import Grid
+    from foreword.comparison.pieces import CellProgress
+    from foreword.comparison.results import Results
+    from foreword.comparison.tables import MarkdownTable
+    from foreword.process.cluster import Cluster
+
+FILES = ("table.md", "results.csv", "results.json", "plot.png")
+
+
+@dataclass(frozen=True, repr=False)
+class ComparisonResult(Result):
+    """The results of a comparison, as far as it is done.
+
+    Attributes:
+        out: its folder, with `table.md`, `results.csv`, `results.json` and `plot.png`.
+        is_done: whether all is done; if not, the same call continues.
+        results: all numbers.
+        notes: how to read the tables, what failed and what is not done.
+        forecast: with `dry_run`, the time and memory that each cell will take.
+    """
+
+    out: Path
+    is_done: bool
+    results: Results
+    notes: tuple[str, ...]
+    forecast: ComparisonForecast | None = None
+
+    @property
+    def failures(self) -> list[str]:
+        """What failed, a line each."""
+        return [f"{f.piece}: {f.error}" for f in self.results.comparison.failures]
+
+    @property
+    def status(self) -> int:
+        """The exit status of the command.
+
+        0 if nothing failed, 2 if only mistakes and a lack of memory did, 1 if Foreword itself, 130
+        if it was stopped.
+        """
+        if self.forecast is not None:
+            return 2 if any(cell.error for cell in self.forecast.cells) else 0
+        if not self.is_done:
+            return 130
+        failures = self.results.comparison.failures
+        if any(failure.is_fault for failure in failures):
+            return 1
+        return 2 if failures else 0
+
+    def tables(self) -> Sequence[Part]:
+        """Return the forecast, or pretraining, scores, sweeps and samples; how to read them."""
+        from foreword.comparison import tables
+
+        if self.forecast is not None:
+            forecast = _shown(tables.forecast_table(self.forecast))
+            return [forecast, *map(Remark, self.notes)]
+        files = "  ".join(str(self.out / name) for name in FILES)
+        last = files if self.is_done else f"stopped; the same command continues in {self.out}"
+        shown = map(_shown, tables.tables(self.results))
+        return [*shown, *map(Remark, self.notes), Remark(last)]
+
+    def data(self) -> dict[str, Any]:
+        """Return all numbers, for programs: as in `results.json`, or the forecast."""
+        from foreword.comparison import tables
+
+        if self.forecast is not None:
+            return self.forecast.as_json()
+        return tables.as_json(self.results)
+
+
+@dataclass(frozen=True)
+class Compare(Budgets, ReadsText, Verb[ComparisonResult]):
+    """Train each cell of a grid at one budget, fine-tune it, and tabulate the results.
+
+        foreword.compare("ladder", "books/", "runs/ladder", hours=0.1)
+
+    Kill it at any moment; the same command continues. What a changed grid has in common with
+    earlier work is not done again. A cell that fails is reported, and the others go on.
+
+    Attributes:
+        grid: a grid's name (objectives) or a .toml file.
+        data: text to replace the grid's own; or a prepared folder, also on object storage; of cells
+            with data.sources, the folder that their paths start from.
+        out: folder to create, or to continue.
+        heldout: held-out text to replace the grid's own.
+        tasks: folder of the files of tasks and probes; default: next to the grid.
+        dry_run: prepare the data and estimate; train nothing.
+        ray: work on a Ray cluster: HOST:PORT, auto, or local to start one on this machine. Each
+            cell has the cpus and gpus that the grid or the cell states, and all machines share the
+            disk of --out and of the tasks.
+        progress: whether to show the progress, or what shows it.
+    """
+
+    grid: Annotated[PathName, ARGUMENT]
+    data: Paths | None = None
+    out: Annotated[PathName, Flag(is_required=True)] = "comparison"
+    _: KW_ONLY
+    heldout: Paths | None = None
+    tasks: PathName | None = None
+    dry_run: bool = False
+    ray: Annotated[str | None, Flag(metavar="ADDRESS")] = None
+    progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = True
+
+    def __call__(self) -> ComparisonResult:
+        from foreword.api._arguments import path
+        from foreword.api._cluster import on_cluster
+
+        grid, folder = self._grid(), path(self.out, "--out")
+        try:
+            with (
+                on_cluster(self.ray) as cluster,
+                progress_of(self.progress, announces=True) as display,
+            ):
+                return self._compared(grid, folder, cluster, display)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"stopped; the same command continues in {folder}") from None
+
+    def _grid(self) -> Grid:
+        """Return the grid with what the arguments replace.
+
+        Raises:
+            UserError: a mistake in it, or settings of reading for text that was read already.
+        """
+        from foreword.api._arguments import path, paths
+        from foreword.comparison.grid import load_grid
+        from foreword.data.remote_tokens import local
+        from foreword.runs.corpus import is_prepared
+
+        grid = load_grid(
+            str(path(self.grid, "GRID")),
+            [local(text) for text in paths(self.data)],
+            None if self.tasks is None else path(self.tasks, "--tasks"),
+            self.budget(),
+            list(paths(self.heldout, "--heldout")),
+            self.reading,
+        )
+        if is_prepared(grid.data):
+            self.refuse_reading(f"{grid.data[0]} holds prepared text, which was read already")
+        return grid
+
+    def _compared(
+        self, grid: Grid, folder: Path, cluster: Cluster | None, display: ProgressDisplay
+    ) -> ComparisonResult:
+        """Train, or forecast, all cells, and write the results after each."""
+        from foreword.comparison import tables
+        from foreword.comparison.forecast import forecast
+        from foreword.comparison.on_cluster import require_possible, run_on_cluster
+        from foreword.comparison.plot import write_plot
+        from foreword.comparison.power import power_notes
+        from foreword.comparison.results import gather
+        from foreword.comparison.run import Comparison
+        from foreword.disk import atomic
+
+        comparison = Comparison(grid, folder, ComparisonProgress(display))
+        if cluster is not None:
+            require_possible(comparison, cluster)
+        comparison.prepare()
+        with atomic.guarded(folder):
+            results = gather(comparison)
+            if self.dry_run:
+                forecasts = forecast(comparison)
+                notes = tables.forecast_notes(forecasts, results)
+                return ComparisonResult(folder, False, results, tuple(notes), forecasts)
+            for line in power_notes(results):
+                display.note(line)
+
+            def write() -> None:
+                tables.write(gather(comparison))
+
+            if cluster is None:
+                is_done = comparison.run(write)
+            else:
+                is_done = run_on_cluster(comparison, cluster, write)
+            results = gather(comparison)
+            tables.write(results)
+            notes = [*tables.notes(results), write_plot(results)]
+        return ComparisonResult(folder, is_done, results, tuple(filter(None, notes)))
+
+
+def _shown(table: MarkdownTable) -> ResultTable:
+    """Return a table with unique columns: those of random weights with the one before, which they
+    are of.
+    """
+    from foreword.comparison.probing import RANDOM
+    from foreword.comparison.tables import SCRATCH
+
+    columns = [
+        f"{before},\n{name}" if name in (SCRATCH, RANDOM) else name
+        for name, before in zip(table.columns, ["", *table.columns], strict=False)
+    ]
+    rows: list[Mapping[str, Any]] = [dict(zip(columns, row, strict=True)) for row in table.rows]
+    return ResultTable(rows, table.title)
+
+
+class ComparisonProgress:
+    """Shows a comparison: each piece as a stage.
+
+    Args:
+        display: shows the progress.
+    """
+
+    def __init__(self, display: ProgressDisplay) -> None:
+        self._display, self._work = display, ""
+        self._advance: Callable[..., None] = lambda *_: None
+
+    def note(self, text: str) -> None:
+        """Show a line."""
+        self._display.note(text)
+
+    def warn(self, text: str) -> None:
+        """Show a line, even where others are not wanted."""
+        self._display.warn(text)
+
+    def stage(self, name: str) -> Callable[..., None]:
+        """Begin a stage before the work."""
+        self._work = ""
+        return self._display.stage(name)
+
+    def show_progress(self, progress: CellProgress) -> None:
+        """Show how far this piece is, with the time left of all."""
+        from foreword.display.bar import rough
+
+        work = f"{progress.number}/{progress.total}  {progress.piece}"
+        least = "" if progress.is_all else "at least "
+        left = f"{least}{rough(progress.seconds_left)} left in all" if progress.seconds_left else ""
+        if work != self._work:
+            self._work, self._advance = work, self._display.stage(work)
+        self._advance(progress.share, 1.0, left, progress.note)

@@ -1,0 +1,150 @@
+"""`foreword drift`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.display.results import Part, Remark, Result, ResultTable
+from foreword.errors import UserError
+from foreword.settings.ranges import CountOrZero
+from foreword.verbs._contract import PYTHON_ONLY, PathName, Paths, Verb
+from foreword.verbs._labelled import TUNED, Examples, ReadsLabelled
+
+if TYPE_CHECKING:
+    from foreword.tables.examples import Labelled
+    from foreword.tuning.drift import TunedWay
+
+
+@dataclass(frozen=True, repr=False)
+class DriftResult(Result):
+    """What fine-tuning changed.
+
+    Attributes:
+        file: where it is saved; its plot, a PNG of the same name, is beside it.
+        content: what was saved.
+    """
+
+    file: Path
+    content: Mapping[str, Any]
+
+    def tables(self) -> Sequence[Part]:
+        """Return a row for each tuned model, how to read it, and where it is saved."""
+        lines = [*self.content["notes"], f"saved to {self.file} and .png"]
+        return [ResultTable(self.content["rows"]), *map(Remark, lines)]
+
+    def data(self) -> Any:
+        """Return what was saved."""
+        return self.content
+
+
+@dataclass(frozen=True)
+class Drift(Verb[DriftResult]):
+    """Show what fine-tuning changed, and how flat the loss is around it.
+
+        foreword.drift("runs/books/tuned/reviews")
+
+    For each tuned model: how far the weights of each layer moved from where they started, how alike
+    the states are, the loss on the straight line from start to end and past it, and the largest
+    eigenvalue of the Hessian at the end. With two, the loss on the plane of the start and both: put
+    a model tuned with --from-scratch beside the pretrained one to compare the basins.
+
+    The figures are saved as drift-NAME.json in RUN/evaluations, the plot as drift-NAME.png.
+
+    Attributes:
+        tuned: folders that 'foreword tune' wrote, of one run.
+        dev: labelled text for the loss; default: what they were scored on.
+        run: the run they were tuned from; default: the one whose folder has them.
+        examples: number of examples, evenly spaced; 0 for all.
+        device: auto, cpu, cuda or mps.
+        progress: whether to show the progress, or what shows it.
+    """
+
+    tuned: Annotated[Paths, TUNED]
+    dev: Examples | None = None
+    _: KW_ONLY
+    run: PathName | None = None
+    examples: CountOrZero = 256
+    device: str = "auto"
+    progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = True
+
+    def __call__(self) -> DriftResult:
+        from foreword.api._arguments import distinct_names, paths
+        from foreword.disk import atomic, stored
+        from foreword.reports.drift import plot_drift
+        from foreword.runs.provenance import command
+        from foreword.tuning.drift import way_of
+        from foreword.tuning.tuned_start import open_start
+        from foreword.tuning.written import open_tuned
+        from foreword.verbs._examples import tuned_examples
+
+        # Open the models and what they started from, and read the examples as each was tuned on.
+        folders = [Path(folder) for folder in dict.fromkeys(paths(self.tuned, "TUNED"))]
+        models = [open_tuned(folder, self.device) for folder in folders]
+        runs = {self._run_of(folder) for folder in folders}
+        if len(runs) > 1:
+            raise UserError(f"{', '.join(map(str, folders))}: were tuned from different runs")
+        trained = open_start(runs.pop(), self.device)
+        place = trained.run / "evaluations"
+        atomic.require_writable(place, is_folder=True, remedy=atomic.MOVE_AWAY)
+        read = tuned_examples(models, self.dev, ReadsLabelled(), "--dev")
+        ways = [
+            way_of(model, trained, self._some(part.examples), name)
+            for model, part, name in zip(models, read, distinct_names(folders), strict=True)
+        ]
+
+        # Measure, and save the figures with their plot.
+        figures = self._measured(ways, dict.fromkeys(note for part in read for note in part.notes))
+        content = {
+            "name": f"drift-{folders[0].absolute().name}",
+            "title": f"What fine-tuning changed: {', '.join(way.name for way in ways)}",
+            "task": "drift",
+            "tuned": {way.name: str(folder) for way, folder in zip(ways, folders, strict=True)},
+            "run": str(trained.run),
+            **figures,
+            "command": command(),
+        }
+        plot = plot_drift(content)
+        content["notes"] = [*content["notes"], *([plot.note] if plot.note else [])]
+        file = place / f"{content['name']}.json"
+        atomic.write_text(file, stored.record(content))
+        atomic.write_bytes(file.with_suffix(".png"), plot.data)
+        return DriftResult(file, content)
+
+    def _measured(self, ways: Sequence[TunedWay], warnings: Mapping[str, None]) -> dict[str, Any]:
+        """Return all figures of the ways, with the progress shown."""
+        from foreword.tuning import drift_figures
+
+        with progress_of(self.progress) as display:
+            for warning in warnings:
+                display.warn(warning)
+            advance, total = display.stage("measuring"), drift_figures.steps(ways)
+            done = iter(range(total))
+            return drift_figures.measured(ways, lambda note: advance(next(done), total, note))
+
+    def _run_of(self, folder: Path) -> Path:
+        """Return the run that a model was tuned from.
+
+        Raises:
+            UserError: it is not known.
+        """
+        from foreword.runs.trained_model import is_run
+
+        if self.run is not None:
+            return Path(self.run)
+        parent = folder.parent.parent if len(folder.parts) > 2 else folder.absolute().parent.parent
+        if not is_run(parent):
+            raise UserError(
+                f"{folder}: is in no run's 'tuned'; --run names the run it was tuned from"
+            )
+        return parent
+
+    def _some(self, all_of_them: Sequence[Labelled]) -> Sequence[Labelled]:
+        """Return at most `examples` of the examples, evenly spaced."""
+        count, limit = len(all_of_them), self.examples
+        if not 0 < limit < count:
+            return all_of_them
+        return [all_of_them[n * count // limit] for n in range(limit)]

@@ -1,0 +1,277 @@
+"""`foreword predict`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.display.results import Part, Remark, Result, ResultTable, Shown
+from foreword.errors import UserError
+from foreword.tables.columns import PREDICTION
+from foreword.verbs._contract import ARGUMENT, PYTHON_ONLY, Flag, PathName, Verb
+from foreword.verbs._labelled import ReadsRows
+
+if TYPE_CHECKING:
+    from foreword.tables.columns import Columns
+    from foreword.tables.table import ExampleTable
+    from foreword.tables.write import WriteRows
+    from foreword.tuning.predict import TunedModel
+    from foreword.tuning.predict_table import PredictionCounts
+    from foreword.tuning.written import TunedWriter
+
+STANDARD = "-"  # standard input or output
+ROWS_SHOWN = 5  # of a result
+
+
+@dataclass(frozen=True, repr=False)
+class PredictionResult(Result):
+    """Predictions for texts or for the rows of a file.
+
+    Attributes:
+        out: the file they were written to; None if they are in `rows`.
+        rows: each row of the input with its prediction; empty if they were written to a file.
+        counts: how many there are, and of which labels.
+        notes: remarks, such as how many texts were cut; a line each.
+    """
+
+    out: Path | None
+    rows: list[dict[str, Any]]
+    counts: PredictionCounts
+    notes: tuple[str, ...]
+
+    @property
+    def predictions(self) -> list[Any]:
+        """The prediction of each row: a label, a number or a text; None for a row without text."""
+        return [row[PREDICTION] for row in self.rows]
+
+    def tables(self) -> Sequence[Part]:
+        """Return how many rows and labels there are, where they are, and the first rows."""
+        counts = self.counts
+        labels = ", ".join(f"{label}: {count:,}" for label, count in counts.labels.most_common(10))
+        rows = f"{counts.rows:,} {'row' if counts.rows == 1 else 'rows'}"
+        parts: list[Part] = [Remark(f"{rows}{f'; {labels}' if labels else ''}")]
+        parts += [] if self.out is None else [Remark(f"predictions: {self.out}")]
+        parts += map(Shown, self.notes)
+        return [*parts, ResultTable(self.rows[:ROWS_SHOWN])] if self.rows else parts
+
+    def data(self) -> dict[str, Any]:
+        """Return the counts, and the file or the rows."""
+        if self.out is not None:
+            return {"out": str(self.out), **vars(self.counts)}
+        return {**vars(self.counts), "predictions": self.rows}
+
+
+@dataclass(frozen=True)
+class Predict(ReadsRows, Verb[PredictionResult]):
+    """Predict with a fine-tuned model: a label, a number or a text for each row of a file.
+
+        foreword.predict("runs/books/tuned/reviews", ["a fine book"]).predictions
+        foreword.predict("runs/books/tuned/reviews", "new.csv", out="predicted.csv")
+
+    The output has the rows in their order, with their columns and 'prediction'; for labels also
+    'probability'. A model of sentence embeddings gives the vector of a text, and the cosine of a
+    pair. A row without text has no prediction. Of a tagged sentence both are lists, with an item
+    for each word; --out with .conll writes a word per line. A file is read and written in parts, so
+    it may be larger than the memory.
+
+    Attributes:
+        tuned: the folder that 'foreword tune' wrote; in Python also the model that `load` returned.
+        data: rows to predict for: .tsv, .csv, .jsonl, .parquet, or what the task reads (.conllu),
+            plain, .gz or .zst; - for lines of text. In Python also a table, such as a DataFrame, or
+            texts, or pairs of texts in tuples.
+        out: file to write, .jsonl, .csv, .tsv, .parquet, .conll for sentences, .json by id;
+            default: JSON lines to the screen, in Python the rows of the result.
+        bad_rows: share of a file's rows that may be wrong: they keep their place without a
+            prediction, and are counted and named; more are refused. Default: 0.01.
+        probabilities: also give the probability of each label.
+        device: auto, cpu, cuda or mps.
+        precision: fp32, bf16 or auto.
+        progress: whether to show the progress, or what shows it.
+    """
+
+    tuned: Annotated[PathName | TunedModel | TunedWriter, ARGUMENT]
+    data: Annotated[PathName | Iterable[Any], Flag(is_argument=True, metavar="FILE")]
+    _: KW_ONLY
+    prefix: str | None = None
+    out: PathName | None = None
+    probabilities: bool = False
+    device: str = "auto"
+    precision: str = "fp32"
+    progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = True
+
+    def on_screen(self) -> Predict:
+        """Return the verb, with each row written as it is predicted, where no file is named."""
+        return self if self.out is not None else replace(self, out=STANDARD)
+
+    def __call__(self) -> PredictionResult:
+        from foreword.tables.table import BadRows
+        from foreword.tuning.predict_table import (
+            HowToPredict,
+            count_rows,
+            output_types,
+            predict_table,
+        )
+
+        # Check what is cheap first, then open the model and the table.
+        target, display = self._target(), progress_of(self.progress)
+        model = self._opened()
+        if emulated := _precision_warning(model):
+            display.warn(emulated)
+        table, table_columns = self._table(model)
+        bad = BadRows.of(self.bad_rows)
+        how = HowToPredict(table_columns, bad, self.prefix, self.probabilities)
+        types = output_types(table, model, how)
+        total = count_rows(model, table, how)
+        for warning in how.bad.notes:
+            display.warn(warning)
+
+        # Predict a window of rows at a time.
+        rows: list[dict[str, Any]] = []
+        with display, self._writing(target, types, rows) as write:
+            advance = display.stage("predicting")
+
+            def report(done: int) -> None:
+                if total is not None:
+                    advance(done, total, f"{done:,} of {total:,} rows")
+
+            counts = predict_table(model, table, how, write, report)
+        notes = _notes(counts, model.max_tokens)
+        for note in notes:
+            (display.warn if note.startswith("warning: ") else display.note)(note)
+        return PredictionResult(target, rows, counts, (*how.bad.notes, *notes))
+
+    def _target(self) -> Path | None:
+        """Return the file to write, if any.
+
+        Raises:
+            UserError: it exists, or cannot be written.
+        """
+        from foreword.api._arguments import path
+        from foreword.disk import atomic
+        from foreword.tables.files import format_of
+        from foreword.tables.write import WRITTEN
+
+        if self.out is None or self.out == STANDARD:
+            return None
+        target = path(self.out, "--out")
+        format_of(target, WRITTEN)
+        atomic.require_writable(target, is_folder=False)
+        if target.exists():
+            raise UserError(f"{target}: already exists; choose another --out")
+        return target
+
+    def _opened(self) -> TunedModel | TunedWriter:
+        """Return the model, loaded if a folder is given.
+
+        Raises:
+            UserError: it is no fine-tuned model, or one that `load` has put on a device already.
+        """
+        from foreword.api._arguments import path
+        from foreword.tuning.predict import TunedModel
+        from foreword.tuning.written import TunedWriter, open_tuned
+
+        if not isinstance(self.tuned, TunedModel | TunedWriter):
+            return open_tuned(path(self.tuned, "TUNED"), self.device, self.precision)
+        if (self.device, self.precision) != ("auto", "fp32"):
+            raise UserError(
+                "device, precision: the model is loaded; choose them with foreword.load"
+            )
+        return self.tuned
+
+    def _table(self, model: TunedModel | TunedWriter) -> tuple[ExampleTable, Columns]:
+        """Return the data as a table, and its columns of text and second text.
+
+        Raises:
+            UserError: a file cannot be read, an item is not a text, or there are no columns to
+                choose.
+        """
+        from foreword.api._arguments import path
+        from foreword.tables.columns import Columns
+        from foreword.tables.given import texts_or_table
+        from foreword.tables.table import stream_of_lines
+
+        chosen = self.named
+        columns = replace(Columns(model.tuned_on.text, "", model.tuned_on.pair), **chosen)
+        are_chosen = "text" in chosen or bool(chosen.get("pair"))
+        if isinstance(self.data, str) and self.data == STANDARD:
+            if are_chosen or self.names:
+                raise UserError("--text, --pair, --columns: standard input has one text per line")
+            return stream_of_lines("standard input", sys.stdin.buffer), Columns("text", "", "")
+        if isinstance(self.data, str | PathLike):
+            return self._file(path(self.data, "FILE"), model, columns, chosen)
+        if self.names:
+            raise UserError(
+                "columns: names the columns of a file without a header; data is not a file"
+            )
+        table, used = texts_or_table(self.data, "data", columns, are_texts=model.task.reads_texts)
+        if are_chosen and used is not columns:
+            raise UserError("text, pair: data are texts, not a table with columns to choose from")
+        return table, used
+
+    def _file(
+        self,
+        file: Path,
+        model: TunedModel | TunedWriter,
+        columns: Columns,
+        chosen: Mapping[str, str],
+    ) -> tuple[ExampleTable, Columns]:
+        """Return a file as a table, and its columns: those chosen, tuned on, or of the task."""
+        from foreword.tables.read import read_table
+        from foreword.tables.table import chosen_columns
+
+        task, by_number = model.task, columns.are_numbers and not self.names
+        table = read_table(file, self.names, by_number, task.formats)
+        needed = {columns.text, columns.pair if task.compares_texts else ""}
+        if not needed <= {"", *table.columns} and "text" not in chosen:
+            has_own = task.compares_texts or not task.reads_texts
+            usual = task.columns if has_own else [columns]
+            return table, task.asked(chosen_columns(table, usual, chosen))
+        return table, columns
+
+    @contextmanager
+    def _writing(
+        self, target: Path | None, types: Mapping[str, Any], rows: list[dict[str, Any]]
+    ) -> Iterator[WriteRows]:
+        """Yield what writes rows to a file or standard output, or appends them to `rows`."""
+        from foreword.tables.write import write_json_lines, writing_rows
+
+        if target is not None:
+            with writing_rows(target, types) as write:
+                yield write
+        elif self.out == STANDARD:
+            yield write_json_lines(sys.stdout)
+        else:
+            yield lambda some: rows.extend(dict(row.values) for row in some)
+
+
+def _precision_warning(model: TunedModel | TunedWriter) -> str | None:
+    """Return a warning that the hardware emulates the model's precision."""
+    from foreword.train.device import precision_warning
+    from foreword.tuning.written import TunedWriter
+
+    opened = model.trained if isinstance(model, TunedWriter) else model
+    return precision_warning(opened.device, opened.dtype)
+
+
+def _notes(counts: PredictionCounts, max_tokens: int) -> tuple[str, ...]:
+    """Return what a reader of the predictions has to know, a line each."""
+    from foreword.tuning.encoded import cut_warning
+    from foreword.tuning.predict_table import SHOWN
+
+    notes = []
+    if counts.cut:
+        were = "text was" if counts.cut == 1 else "texts were"
+        warning = cut_warning(counts.cut, counts.rows - counts.empty, max_tokens)
+        notes.append(warning or f"{counts.cut:,} {were} cut to {max_tokens:,} tokens")
+    if counts.empty:
+        named = ", ".join(counts.empty_sources)
+        more = ", ..." if counts.empty > SHOWN else ""
+        have = "row has" if counts.empty == 1 else "rows have"
+        notes.append(f"{counts.empty:,} {have} no text, and no prediction: {named}{more}")
+    return tuple(notes)

@@ -1,0 +1,313 @@
+"""`foreword tune`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.display.results import Part, Remark, Result, ResultTable, Shown
+from foreword.errors import UserError
+from foreword.formatting import quantity
+from foreword.settings.ranges import Temperature
+from foreword.verbs._contract import ARGUMENT, Flag, PathName, Verb
+from foreword.verbs._labelled import Examples, ReadsLabelled
+from foreword.verbs._tune_settings import FineTunes
+
+if TYPE_CHECKING:
+    from foreword.evaluation.loaded import LoadedModel
+    from foreword.runs.trained_model import TrainedModel
+    from foreword.tuning.predict import TunedModel
+    from foreword.tuning.result import TuneResult
+    from foreword.tuning.run import TuneSettings
+    from foreword.tuning.tasks._contract import Task
+    from foreword.tuning.written import TunedWriter
+    from foreword.verbs._examples import ExampleReader, ExampleSplits
+    from foreword.verbs._fine_tuning import FineTuning
+
+FILES = Flag(takes=list[PathName])
+
+
+@dataclass(frozen=True, repr=False)
+class TuningResult(Result):
+    """Scores of fine-tuning, and where the tuned model is.
+
+    Attributes:
+        out: folder of the tuned model.
+        evaluation: file of the scores.
+        title: of the scores.
+        rows: one per variant: mean and standard deviation over seeds, and the majority class's.
+        content: the scores as the file has them.
+        result: all that fine-tuning returned; None if it was done by an earlier call.
+    """
+
+    out: Path
+    evaluation: Path
+    title: str
+    rows: list[dict[str, Any]]
+    content: Mapping[str, Any]
+    result: TuneResult | None = None
+
+    def __fspath__(self) -> str:
+        return str(self.out)
+
+    def load(self, device: str = "auto") -> TunedModel | TunedWriter | LoadedModel:
+        """Return the tuned model, as `foreword.load` does.
+
+        Raises:
+            UserError: it is no longer there.
+        """
+        from foreword.api.load import load
+
+        return load(self.out, device)
+
+    def data(self) -> dict[str, Any]:
+        """Return the scores, and where they and the tuned model are."""
+        saved = {"evaluation": str(self.evaluation), "out": str(self.out)}
+        return dict(self.content) | saved
+
+    def tables(self) -> Sequence[Part]:
+        """Return a row for each variant, what a reader of the scores has to know, and the files."""
+        from foreword.tuning import result as results
+
+        metrics = [key for key in self.rows[0] if results.is_score(key) and key[-4:] != "_std"]
+        names = [results.metric_name(metric) for metric in metrics]
+        settings = results.setting_cells(self.rows)
+        rows = [
+            {"": _name(row)}
+            | dict(zip(names, results.score_cells(row, metrics), strict=True))
+            | row_settings
+            for row, row_settings in zip(self.rows, settings, strict=True)
+        ]
+        lines = list(self._remarks(shows_parameters="trained parameters" in settings[0]))
+        if self.result is None:
+            lines.append(Remark("done already, with the same model, settings and examples"))
+        files = f"scores: {self.evaluation}", f"tuned model: {self.out}"
+        use = f"'foreword predict {self.out} FILE' uses it"
+        return [ResultTable(rows, self.title), *lines, *map(Remark, [*files, use])]
+
+    def _remarks(self, *, shows_parameters: bool) -> Iterator[Remark]:
+        """Return what a reader of the scores has to know, a line each."""
+        from foreword.tuning.margins import lines as margin_lines
+        from foreword.tuning.result import train_count
+
+        rows, count, first = self.rows, self.content["examples"], self.rows[0]
+        for row in rows:
+            if layers := _layers(row):
+                yield Remark(f"{_name(row)}: {layers}")
+        trained = None if shows_parameters else first.get("trained_parameters")
+        yield Remark(
+            f"{train_count(count)}, {count['dev']:,} dev examples; "
+            f"{count['cut']:,} cut to {self.content['max_tokens']} tokens, "
+            f"{count['skipped']:,} rows skipped (empty, or without a label); "
+            f"{_count(first['seeds'], 'seed')}, {_scored_when(first)}"
+            + ("" if trained is None else f"; {quantity(trained)} parameters trained")
+            + "; ± is the standard deviation over seeds" * (first["seeds"] > 1)
+        )
+        yield from map(Remark, margin_lines(self.content.get("margins", ())))
+        for note in self.content.get("notes", ()):
+            yield (Shown if note.startswith("warning: ") else Remark)(note)
+        if skipped := sum(row.get("skipped_steps", 0) for row in rows):
+            yield Remark(f"{skipped:,} non-finite steps skipped")
+
+
+@dataclass(frozen=True)
+class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
+    """Fine-tune a pretrained model on labelled text.
+
+        tuned = foreword.tune("runs/books", "train.tsv", "dev.tsv")
+        tuned.load().predict(["a new text"])
+
+    Trains on --train and scores the last epoch on --dev, once per seed; nothing is chosen by the
+    score, but for the threshold of `span`, and the epoch with --set tune.keep=best, where --set
+    tune.patience=2 stops a seed after two epochs without a better score. A seed that diverges is
+    counted and left out. The scores go to RUN/evaluations, the first seed's model to --out.
+    Classes are scored by accuracy, macro F1 (the mean of each label's F1) and Matthews
+    correlation.
+
+    A tuned model as RUN gets a new head for the task (intermediate-task tuning).
+
+    What is done already is not done again; a call that was interrupted continues after the last
+    finished seed. 'foreword tune-suite' fine-tunes on all tasks of GLUE.
+
+    Attributes:
+        run: a run folder, one of its checkpoints/step-*, or a model tuned on another task.
+        train: labelled text: .tsv, .csv, .jsonl, .parquet, and what the task reads (.conllu,
+            .conll); one file per task. In Python also a table, such as a DataFrame, or one per
+            task; or examples, (text, label) or (text, label, second text), those of other tasks
+            also as dictionaries.
+        dev: labelled text to score on, never trained on.
+        test: labelled text to score once, at the end: it can choose nothing.
+        task: classify, regress, tag, span, choice, embed, chat, prefer or text_to_text; 'foreword
+            show' describes each.
+        text: column of the text, a number from 0 if the files have no header; default: text, or
+            that of the task and the format.
+        pair: column of a second text.
+        label: column of the label; default: label, or that of the task and the format.
+        columns: names of all columns, a,b,c, if the files have no header.
+        prefix: task prefix for the texts of each --train and --dev, in their order.
+        bad_rows: share of a file's rows that may be wrong: they are left out, counted and named,
+            more are refused; default: 0.01.
+        temperature: task mixture: above 1, tasks have more equal shares of an epoch.
+        compare: compare pretrained, pretrained frozen (if the head can be trained alone) and from
+            scratch; for classify also a bag of words.
+    """
+
+    run: Annotated[PathName, ARGUMENT]
+    train: Annotated[Examples, FILES]
+    dev: Annotated[Examples, FILES]
+    test: Annotated[Examples | None, FILES] = None
+    task: str = "classify"
+    _: KW_ONLY
+    temperature: Temperature = 1.0
+    compare: bool = False
+
+    def __call__(self) -> TuningResult:
+        from foreword.process import allocator
+        from foreword.runs.tracking import trackers_of
+        from foreword.tuning.published_head import with_published_head
+        from foreword.verbs import _fine_tuning
+        from foreword.verbs._examples import ExampleReader, sources_of
+
+        # Check every argument.
+        task, settings = self.tuning_task({"kind": self.task})
+        variants = self._variants(task, settings)
+        trackers, display = trackers_of(self.track), progress_of(self.progress)
+        self.require_name()
+        reader = ExampleReader(task, self)
+        given = {"train": self.train, "dev": self.dev}
+        given |= {} if self.test is None else {"test": self.test}
+        sources = {name: sources_of(examples, name, task) for name, examples in given.items()}
+
+        # Open the model, and read the examples.
+        trained = self.opened(self.run)
+        variants, left_out = self._possible(variants, trained, task)
+        reader.task = with_published_head(task, trained)
+        with allocator.returning_freed():
+            splits = reader.read(**sources)
+        job = self._job(trained, reader, splits, variants, left_out)
+
+        # Return a result that is there already, and never overwrite another one.
+        if (done := _fine_tuning.find(trained, job)) is not None:
+            return TuningResult(job.folder, job.evaluation, done["title"], done["rows"], done)
+        self._say_before(display, trained, job)
+
+        # Fine-tune, and write the model and its scores.
+        with display:
+            result, content = _fine_tuning.fine_tune(trained, job, display, trackers)
+        title = content["title"]
+        return TuningResult(job.folder, job.evaluation, title, result.rows, content, result)
+
+    def _variants(self, task: Task, settings: TuneSettings) -> list[TuneSettings]:
+        """Return the settings of each variant to fine-tune.
+
+        Raises:
+            UserError: arguments contradict each other.
+        """
+        from foreword.tuning.run import variants
+
+        rates = self.rates  # refused where they are none
+        if not self.compare:
+            return [settings]
+        if rates.values:
+            raise UserError("--lr: several cannot be combined with --compare")
+        if self.from_scratch or self.strategy != "full":
+            raise UserError(
+                "--compare cannot be combined with --strategy or --from-scratch: it compares full "
+                "fine-tuning, the frozen model and the same network from scratch"
+            )
+        return variants(settings, has_frozen=not (task.scores_untuned or task.has_reference))
+
+    def _possible(
+        self, variants: list[TuneSettings], trained: TrainedModel, task: Task
+    ) -> tuple[list[TuneSettings], list[str]]:
+        """Return the variants that the model allows, and a note if one goes.
+
+        Raises:
+            UserError: it does not allow a strategy.
+        """
+        from foreword.tuning.model_settings import recipe_for
+        from foreword.tuning.run import without_tied_head
+
+        for variant in variants:
+            recipe_for(trained.recipe, variant.strategy)  # before text is read
+        return without_tied_head(variants, trained, task) if self.compare else (variants, [])
+
+    def _job(
+        self,
+        trained: TrainedModel,
+        reader: ExampleReader,
+        splits: ExampleSplits,
+        variants: Sequence[TuneSettings],
+        left_out: Sequence[str],
+    ) -> FineTuning:
+        """Return the fine-tuning: the examples together, and where its results go."""
+        from foreword.tables.examples import overlap_note
+        from foreword.tuning.task_mixture import mix_tasks
+        from foreword.verbs._examples import name_of
+        from foreword.verbs._fine_tuning import FineTuning
+
+        columns, tasks = splits.train.columns[0], splits.train.tasks
+        task = reader.task if reader.prefixes else reader.task.for_columns(columns)
+        scored = {name: part.together for name, part in splits.scored.items()}
+        mixture = mix_tasks(tasks, self.temperature)
+        overlaps = [overlap_note(tasks, part, name) for name, part in scored.items()]
+        dev = scored.pop("dev")
+        warnings = [*reader.bad.notes, *filter(None, overlaps)]
+        name = self.name or name_of(splits.train.sources)
+        return FineTuning(
+            task=task,
+            variants=variants,
+            train=mixture,
+            dev=dev,
+            tuned_on=reader.tuned_on(splits.train),
+            data=reader.as_table(splits, self.temperature),
+            name=name,
+            evaluation=trained.run / "evaluations" / f"tune-{self.task}-{name}.json",
+            folder=self.folder_of(trained, name),
+            skipped=splits.skipped,
+            further=scored,
+            rates=self.rates,
+            warnings=warnings,
+            notes=[*warnings, *task.notes(mixture, dev, trained.tokenizer), *left_out],
+        )
+
+    def _say_before(self, display: ProgressDisplay, trained: TrainedModel, job: FineTuning) -> None:
+        """Show what is worth knowing before the work, a line each."""
+        from foreword.tuning.encoding import added_tokens
+
+        notes = list(trained.notes)
+        if added := ", ".join(added_tokens(trained, job.task)):
+            notes.append(f"special tokens added for the input template: {added}")
+        for note in notes:
+            display.note(note)
+        for warning in filter(None, [*job.warnings, self.emulation_warning(trained)]):
+            display.warn(warning)
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    """Return the name of a variant, or of a baseline."""
+    return f"{row['start']}, {row['strategy']}" if "lr" in row else str(row["strategy"])
+
+
+def _layers(row: Mapping[str, Any]) -> str:
+    """Return the learned weights of the scalar mix; "" for a row without one."""
+    learned = {k: v for k, v in row.items() if k.startswith("layer_") and not k.endswith("_std")}
+    gamma = learned.pop("layer_gamma", None)
+    if gamma is None:
+        return ""
+    shares = ", ".join(f"{share:.3f}" for share in learned.values())
+    return f"layer weights, embeddings first: {shares}; gamma {gamma:.3f}"
+
+
+def _scored_when(row: Mapping[str, Any]) -> str:
+    """Return which epoch's scores a row has."""
+    if "kept_epoch" in row:
+        return f"each at its best of at most {_count(row['epochs'], 'epoch')}"
+    return f"scored after {_count(row['epochs'], 'epoch')}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

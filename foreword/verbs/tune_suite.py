@@ -1,0 +1,202 @@
+"""`foreword tune-suite`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from foreword.api.progress import progress_of
+from foreword.display.results import Part, Remark, Result, ResultTable, Shown
+from foreword.errors import TrainingStoppedError, UserError
+from foreword.settings.ranges import Share
+from foreword.verbs._contract import ARGUMENT, Flag, PathName, Verb
+from foreword.verbs._tune_settings import FineTunes
+
+if TYPE_CHECKING:
+    from foreword.tuning.result import Row
+    from foreword.tuning.suite import FoundFiles, SuiteTask, TuningSuite
+    from foreword.verbs._suite_work import SuiteRun, TaskWork
+
+
+@dataclass(frozen=True, repr=False)
+class SuiteResult(Result):
+    """The scores of a suite, task by task, with baselines and published scores.
+
+    Attributes:
+        out: folder of the tuned models, one for each task.
+        evaluation: file of the scores.
+        rows: one per score, and their average; shares of 1, but for scores of another scale, such
+            as BLEU (of 100).
+        notes: which tasks and files are not there, what chose the learning rates, what was skipped,
+            where predictions are; a line each.
+        failures: a line for each task of which every seed diverged.
+        content: the scores as the file has them.
+    """
+
+    out: Path
+    evaluation: Path
+    rows: list[Row]
+    notes: tuple[str, ...]
+    failures: tuple[str, ...]
+    content: Mapping[str, Any]
+
+    def __fspath__(self) -> str:
+        return str(self.out)
+
+    @property
+    def status(self) -> int:
+        """The exit status of the command: 2 if every seed of a task diverged."""
+        return 2 if self.failures else 0
+
+    def data(self) -> dict[str, Any]:
+        """Return the scores, and where they and the tuned models are."""
+        saved = {"evaluation": str(self.evaluation), "out": str(self.out)}
+        return dict(self.content) | saved
+
+    def tables(self) -> Sequence[Part]:
+        """Return the table, shares in percent, how to read it, and the files."""
+        from foreword.tuning.suite_table import cells_in_percent
+
+        heads, cells = cells_in_percent(self.rows)
+        heads = [head.replace(" ", "\n") for head in heads]
+        rows = [dict(zip(heads, row, strict=True)) for row in cells]
+        notes = [(Shown if "warning: " in note else Remark)(note) for note in self.notes]
+        lines = [
+            "in percent, ± the standard deviation over seeds; published scores marked (test) are "
+            "of the test sets, all others of the dev sets",
+            f"scores: {self.evaluation}",
+            f"tuned models: {self.out}",
+        ]
+        return [ResultTable(rows, str(self.content["title"])), *notes, *map(Remark, lines)]
+
+
+@dataclass(frozen=True)
+class TuneSuite(FineTunes, Verb[SuiteResult]):
+    """Fine-tune a pretrained model on each task of a suite, such as GLUE, and tabulate the scores.
+
+        foreword.tune_suite("runs/books", "glue", "GLUE/")
+
+    Each task whose files are in --data is fine-tuned on and scored as its paper does: glue reads
+    the original files of GLUE. The learning rate is the strategy's times one of the suite's
+    rate_factors (of GLUE 0.5, 1 and 2), or one of those given with --lr: of several the best is
+    chosen for each task on a tenth of its training examples. The table has baselines and published
+    scores beside the model's; files without labels get predictions to submit, in --out/submission.
+    Killed at any moment, the same call continues with what is not done.
+
+    Attributes:
+        run: a run folder, one of its checkpoints/step-*, or a tuned model.
+        suite: its name (glue), or a .toml file.
+        data: folder of its files, or of some of them.
+        tasks: its tasks to run, CoLA,RTE; default: all there are.
+        bad_rows: share of a file's rows that may be wrong: they are left out, counted and named,
+            more are refused; default: 0.01.
+        lr: peak learning rate; default: the strategy's, times each of the suite's rate_factors. Of
+            several --lr the best is chosen.
+        name: name of the results; default: the suite's.
+        out: folder for the tuned models and predictions; default: RUN/tuned/NAME.
+    """
+
+    run: Annotated[PathName, ARGUMENT]
+    suite: Annotated[PathName, ARGUMENT]
+    data: PathName
+    _: KW_ONLY
+    tasks: Annotated[str | Sequence[str], Flag(takes=str)] = ()
+    bad_rows: Share | None = None
+
+    def __call__(self) -> SuiteResult:
+        from foreword.api._arguments import path
+        from foreword.process import allocator
+        from foreword.runs.tracking import trackers_of
+        from foreword.tuning.suite import load_suite
+        from foreword.verbs._suite_work import PREFIX, SuitePlaces, SuiteRun, work_of
+
+        # Check every argument.
+        suite = load_suite(str(path(self.suite, "SUITE")))
+        present, missing = self._found_tasks(suite, path(self.data, "--data"))
+        trackers_of(self.track), progress_of(self.progress)
+        self.require_name()
+        self.rates  # noqa: B018
+        name = self.name or Path(str(self.suite)).stem
+
+        # Open the model. All examples are read first, so that a broken file stops nothing half-way,
+        # and those of a task again when it is its turn, so that memory holds the examples of one.
+        trained = self.opened(self.run)
+        evaluations = trained.run / "evaluations"
+        table = evaluations / f"{PREFIX}{name}.json"
+        places = SuitePlaces(self.folder_of(trained, name), evaluations / name, table)
+        works = [
+            partial(work_of, trained, suite, task, files, places, self, self.bad_rows)
+            for task, files in present
+        ]
+        with allocator.returning_freed():
+            settings = self.as_table(trained)
+            started = SuiteRun(trained, suite, works, places, settings, missing)
+        content = self._tuned(started, works, [*trained.notes, *missing])
+        return SuiteResult(
+            places.models,
+            table,
+            content["rows"],
+            tuple(content["notes"]),
+            tuple(started.failures),
+            content,
+        )
+
+    def _tuned(
+        self, started: SuiteRun, works: Sequence[Callable[[], TaskWork]], notes: Sequence[str]
+    ) -> dict[str, Any]:
+        """Fine-tune task by task, and return the table, which is written after each.
+
+        Raises:
+            TrainingStoppedError: every seed of all tasks diverged.
+        """
+        from foreword.runs.tracking import trackers_of
+
+        trackers = trackers_of(self.track)
+        with progress_of(self.progress) as display:
+            for line in notes:
+                display.note(line)
+            if emulated := self.emulation_warning(started.trained):
+                display.warn(emulated)
+            for number, read in enumerate(works, 1):
+                started.run(read(), display, f"{number} of {len(works)}", trackers)
+        content = started.content()
+        if not content["rows"]:
+            raise TrainingStoppedError(started.failures[0])
+        return content
+
+    def _found_tasks(
+        self, suite: TuningSuite, folder: Path
+    ) -> tuple[list[tuple[SuiteTask, FoundFiles]], list[str]]:
+        """Return the tasks whose files are in a folder, and a line for what is not.
+
+        Raises:
+            UserError: files of a task that is asked for are missing, or of all.
+        """
+        from foreword.tables.given import texts_of
+        from foreword.tuning.suite import FoundFiles, find_files
+
+        given = self.tasks.split(",") if isinstance(self.tasks, str) else self.tasks
+        names = [name.strip() for name in texts_of(given, "--tasks") if name.strip()]
+        if not folder.is_dir():
+            raise UserError(f"--data: {folder}: no such folder")
+        present: list[tuple[SuiteTask, FoundFiles]] = []
+        notes, missing = [], {}
+        for task in suite.choose(names):
+            files = find_files(task, folder)
+            if isinstance(files, FoundFiles):
+                present.append((task, files))
+                if files.missing:
+                    notes.append(f"{task.name}: not there: {', '.join(files.missing)}")
+            else:
+                missing[task.name] = files
+        lines = [f"{name} ({', '.join(files)})" for name, files in missing.items()]
+        if names and missing:
+            raise UserError(f"--data {folder}: files are missing: {'; '.join(lines)}")
+        if not present:
+            raise UserError(f"--data {folder}: no task of the suite; it has no {'; '.join(lines)}")
+        if lines:
+            notes.append(f"left out, since files are not there: {'; '.join(lines)}")
+        return present, notes
