@@ -216,7 +216,12 @@ def _plain_signature(cls: Any) -> inspect.Signature:
 
 def _shown(hint: Any) -> Any:
     """Return a type without notes."""
-    return _shown(get_args(hint)[0]) if get_origin(hint) is Annotated else hint
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _shown(args[0])
+    if origin in (Union, types.UnionType):
+        return functools.reduce(operator.or_, map(_shown, args))
+    return Sequence[_shown(args[0])] if origin is Sequence else hint  # type: ignore[misc]
 
 
 def described(verb: type[Verb[Any]]) -> str:
