@@ -236,9 +236,11 @@ def _python_names(verb: type[Verb[Any]]) -> list[str]:
 def _shown(hint: Any) -> Any:
     """Return a type without notes."""
     origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _shown(args[0])
     if origin in (Union, types.UnionType):
         return functools.reduce(operator.or_, map(_shown, args))
-    return _shown(args[0]) if origin is Annotated else hint
+    return Sequence[_shown(args[0])] if origin is Sequence else hint  # type: ignore[misc]
 
 
 def described(verb: type[Verb[Any]]) -> str:

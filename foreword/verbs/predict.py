@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.display.results import Part, Remark, Result, ResultTable, Shown
 from foreword.errors import UserError
-from foreword.tables.columns import PREDICTION
 from foreword.verbs._contract import ARGUMENT, PYTHON_ONLY, Flag, PathName, Verb
 from foreword.verbs._labelled import ReadsRows
 
@@ -48,6 +47,8 @@ class PredictionResult(Result):
     @property
     def predictions(self) -> list[Any]:
         """The prediction of each row: a label, a number or a text; None for a row without text."""
+        from foreword.tables.columns import PREDICTION
+
         return [row[PREDICTION] for row in self.rows]
 
     def tables(self) -> Sequence[Part]:

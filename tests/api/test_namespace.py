@@ -29,6 +29,7 @@ def test_every_name_is_documented(name: str) -> None:
         described = inspect.getdoc(value) or ""
         missing = [p for p in inspect.signature(value).parameters if f"{p}: " not in described]
         assert not missing
+        assert "Annotated" not in str(inspect.signature(value))
 
 
 def test_help_names_every_function() -> None:
