@@ -24,10 +24,10 @@ The functions are verbs of the command line, with the same names, arguments and 
     load        a trained model: fill, generate, score, encode, predict
     fill        the blanks of a text; generate continues one; neighbours of words, by their vectors
     export      a model for other software; import_ reads one
-    report      one HTML page of a run or a comparison
+    report      one HTML page of a run or a comparison; demo shows all stages in minutes
 
 These verbs have no function yet; run them as `foreword VERB`: check, drift, translate, score (of a
-file), tokenizer, demo.
+file), tokenizer.
 
 A mistake raises `foreword.UserError`, whose message says what is wrong, where, and how to fix it.
 Results show themselves in a console and in a notebook, and stand for their folders in other calls.
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from foreword.errors import TrainingStoppedError, UserError
     from foreword.verbs._contract import function
     from foreword.verbs.clean import Clean
+    from foreword.verbs.demo import Demo
     from foreword.verbs.evaluate import Evaluate
     from foreword.verbs.export import Export
     from foreword.verbs.fill import Fill
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from foreword.version import __version__ as __version__
 
     clean = function(Clean)
+    demo = function(Demo)
     evaluate = function(Evaluate)
     export = function(Export)
     fill = function(Fill)
@@ -71,9 +73,9 @@ if TYPE_CHECKING:
     show = function(Show)
 
 __all__ = [
-    "TrainingStoppedError", "UserError", "clean", "compare", "evaluate", "evaluate_tuned", "export",
-    "fill", "generate", "import_", "load", "neighbours", "predict", "prepare", "pretrain", "probe",
-    "report", "resume", "show", "tune", "tune_suite",
+    "TrainingStoppedError", "UserError", "clean", "compare", "demo", "evaluate", "evaluate_tuned",
+    "export", "fill", "generate", "import_", "load", "neighbours", "predict", "prepare", "pretrain",
+    "probe", "report", "resume", "show", "tune", "tune_suite",
 ]  # fmt: skip
 
 
