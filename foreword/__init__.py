@@ -27,9 +27,9 @@ The functions are verbs of the command line, with the same names, arguments and 
     fill        the blanks of a text; generate continues one; score tells its probability
     neighbours  of words, by their vectors; translate a file, and score it against a reference
     export      a model for other software; import_ reads one
-    report      one HTML page of a run or a comparison
+    report      one HTML page of a run or a comparison; demo shows all stages in minutes
 
-These verbs have no function yet; run them as `foreword VERB`: tokenizer, demo.
+The commands of `foreword tokenizer` are functions of `foreword.tokenizer`: train, show, trace.
 
 A mistake raises `foreword.UserError`, whose message says what is wrong, where, and how to fix it.
 Results show themselves in a console and in a notebook, and stand for their folders in other calls.
@@ -39,12 +39,15 @@ Results show themselves in a console and in a notebook, and stand for their fold
 # first, which `foreword.__main__` has yet to take off the path.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from foreword.api.load import load
+    from types import SimpleNamespace
+
     from foreword.errors import TrainingStoppedError, UserError
     from foreword.verbs._contract import function
+    from foreword.verbs._load import load
     from foreword.verbs.check import Check
     from foreword.verbs.clean import Clean
     from foreword.verbs.compare import Compare
+    from foreword.verbs.demo import Demo
     from foreword.verbs.drift import Drift
     from foreword.verbs.evaluate import Evaluate
     from foreword.verbs.evaluate_tuned import EvaluateTuned
@@ -69,6 +72,7 @@ if TYPE_CHECKING:
     check = function(Check)
     clean = function(Clean)
     compare = function(Compare)
+    demo = function(Demo)
     drift = function(Drift)
     evaluate = function(Evaluate)
     evaluate_tuned = function(EvaluateTuned)
@@ -85,15 +89,16 @@ if TYPE_CHECKING:
     resume = function(Resume)
     score = function(Score)
     show = function(Show)
+    tokenizer: SimpleNamespace
     translate = function(Translate)
     tune = function(Tune)
     tune_suite = function(TuneSuite)
 
 __all__ = [
-    "TrainingStoppedError", "UserError", "check", "clean", "compare", "drift", "evaluate",
+    "TrainingStoppedError", "UserError", "check", "clean", "compare", "demo", "drift", "evaluate",
     "evaluate_tuned", "export", "fill", "generate", "import_", "load", "neighbours", "predict",
-    "prepare", "pretrain", "probe", "report", "resume", "score", "show", "translate", "tune",
-    "tune_suite",
+    "prepare", "pretrain", "probe", "report", "resume", "score", "show", "tokenizer", "translate",
+    "tune", "tune_suite",
 ]  # fmt: skip
 
 
@@ -103,18 +108,15 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'foreword' has no attribute '{name}'")
     import importlib
 
-    from foreword.settings import kinds
-
     if name == "__version__":
         value: object = importlib.import_module("foreword.version").__version__
-    elif name.rstrip("_") in kinds.names("verbs"):
-        from foreword.verbs._contract import function
-
-        value = function(kinds.load("verbs", name.rstrip("_")))
-    else:
-        kind = "errors" if name.endswith("Error") else "api"
-        file = kind if kind == "errors" else f"api.{name}"
+    elif name.endswith("Error") or name == "load":
+        file = "verbs._load" if name == "load" else "errors"
         value = getattr(importlib.import_module(f"foreword.{file}"), name)
+    else:
+        from foreword.verbs._contract import functions
+
+        value = functions(name)
     globals()[name] = value
     return value
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from foreword.runs.recipe import load_recipe
 from foreword.settings import config, kinds
+from foreword.verbs._reference import reference
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -36,3 +37,10 @@ def test_the_settings_of_the_page_on_recipes_can_be_set() -> None:
         assert load_recipe("bert_mini", settings) != load_recipe("bert_mini")
     assert len(commands) == 2
     assert "bert_mini" in config.RECIPES.names()
+
+
+def test_the_reference_of_the_verbs_is_up_to_date() -> None:
+    page = (DOCS / "commands.md").read_text(encoding="utf-8")
+    assert page.endswith(reference()), "run python -m foreword.verbs._reference docs/commands.md"
+    assert "| --set (Python: settings) | – | NAME=VALUE | a setting of it:" in page
+    assert "| progress (Python only) | true |" in page

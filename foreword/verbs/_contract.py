@@ -40,7 +40,7 @@ from typing import (
 )
 
 from foreword.errors import UserError, nearest
-from foreword.settings import config, describe
+from foreword.settings import config, describe, kinds
 from foreword.settings.ranges import check, hints_of
 
 P = ParamSpec("P")
@@ -216,6 +216,15 @@ def function(verb: Callable[P, Verb[R]]) -> Callable[P, R]:
     named.__signature__ = signature
     del named.__wrapped__
     return called
+
+
+def functions(name: str) -> object:
+    """Return the function of the verb called `name`, or those of the commands of a group."""
+    if f"verbs/{name}" in kinds.folders():
+        folder = f"verbs/{name}"
+        commands = {command: kinds.load(folder, command) for command in kinds.names(folder)}
+        return types.SimpleNamespace(**{n: function(verb) for n, verb in commands.items()})
+    return function(kinds.load("verbs", name.rstrip("_")))
 
 
 def _plain_signature(cls: Any) -> inspect.Signature:

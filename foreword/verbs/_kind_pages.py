@@ -14,6 +14,7 @@ from foreword.display.tables import NARROW, out, some, wrapped
 from foreword.runs.dial import FAMILIES
 from foreword.settings import config, describe, kinds
 from foreword.settings.describe import KindDescription, Setting
+from foreword.verbs._reference import argument_rows
 
 # How the kinds are used that no setting takes.
 USED_BY = {
@@ -104,7 +105,10 @@ def _kind_parts(page: KindDescription, recipes: Sequence[str]) -> list[Part]:
     text = narrow if out.width < NARROW else textwrap.indent(page.text, "  ")
     heading = Heading(wrapped(f"{page.folder}/{page.name}{others}"))
     settings: list[Part] = []
-    if page.settings:
+    if page.folder.startswith("verbs"):
+        rows = argument_rows(kinds.load(page.folder, page.name))
+        settings = [Text(""), ResultTable(rows)]
+    elif page.settings:
         settings = [Text(""), settings_table(page.settings)]
     settable = next((setting for setting in page.settings if setting.default is not None), None)
     lines = {"chosen by": _chosen_by(page.folder, page.name, page.set_by)}

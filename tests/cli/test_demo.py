@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import foreword
 from foreword.cli.main import run
 from foreword.demonstration import installed, walkthrough
 from tests.demonstration.packages import SUBJECTS, make
@@ -40,10 +41,12 @@ def test_a_second_demo_reuses_the_first(out: Path, capsys: pytest.CaptureFixture
 
     metrics = (out / "run" / "metrics.jsonl").read_bytes()
     assert run(["demo", "--quick", "--out", str(out)]) == 0
-    output = capsys.readouterr().out
-    assert output.count("done before") == 2
-    assert "read before" in output
-    assert "foreword fill" in output
+    output = capsys.readouterr()
+    assert output.err.count("done before") == 2
+    assert "read before" in output.err and "foreword fill" in output.err
+    assert "pretrained, full" in output.out and "report.html" in output.out
+    again = foreword.demo(out, quick=True, progress=False)
+    assert again.data()["pretraining"] == first["pretraining"]
     assert (out / "run" / "metrics.jsonl").read_bytes() == metrics
 
 
@@ -56,7 +59,7 @@ def test_a_killed_demo_continues(out: Path, capsys: pytest.CaptureFixture[str]) 
     assert not quick.is_pretrained()
     assert run(["demo", "--quick", "--out", str(out)]) == 0
     assert quick.is_pretrained()
-    assert "read before" in capsys.readouterr().out
+    assert "read before" in capsys.readouterr().err
 
 
 def test_mistakes_are_reported_in_one_line(
@@ -72,8 +75,8 @@ def test_mistakes_are_reported_in_one_line(
 
 
 def test_proposed_commands_are_verbs(out: Path) -> None:
-    from foreword.cli.demo import _next_commands
     from foreword.cli.main import verbs
+    from foreword.verbs.demo import _next_commands
 
     assert all(command.split()[0] == "foreword" for command in _next_commands(out))
     assert all(command.split()[1] in verbs() for command in _next_commands(out))

@@ -164,3 +164,9 @@ def test_grids_and_suites_have_pages_of_their_own(capsys: pytest.CaptureFixture[
     suites = {page["suite"]: page["of"] for page in shown(capsys, "suites")}
     assert suites.items() >= {"glue": "tune-suite", "cloze": "probe", "lambada": "probe"}.items()
     assert "tagging" not in suites
+
+
+def test_a_verbs_page_names_its_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["show", "verbs/generate"]) == 0
+    output = capsys.readouterr().out
+    assert "argument" in output and "--top-k" in output and "setting " not in output
