@@ -20,7 +20,6 @@ import typer
 from typer.core import TyperGroup
 
 from foreword.cli._help import write_commands
-from foreword.cli._options import flat
 from foreword.cli._process import (
     INTERRUPTED,
     PEER_ENDED,
@@ -38,7 +37,6 @@ from foreword.settings import kinds, plugins
 
 configure_process()  # before torch is first imported
 
-NOT_VERBS = ("main", "console", "commands")  # files of this folder without an underscore
 REMEDY = "; restore a copy of it, or make it again"  # of damaged files
 LONGEST_WORD = 500  # characters of a message without a space; paths are seldom longer
 
@@ -69,9 +67,8 @@ def _interrupted() -> Iterator[None]:
 
 
 def verbs() -> list[str]:
-    """Return the names of the verbs: the kinds of `verbs/`, and the files of this folder."""
-    old = [name for name in kinds.names("cli") if name not in NOT_VERBS]
-    return sorted({*map(_with_hyphens, kinds.names("verbs")), *groups(), *old})
+    """Return the names of the verbs, the kinds of `verbs/`, as they are typed."""
+    return sorted({*(name.replace("_", "-") for name in kinds.names("verbs")), *groups()})
 
 
 def groups() -> list[str]:
@@ -79,24 +76,17 @@ def groups() -> list[str]:
     return [folder.partition("/")[2] for folder in kinds.folders() if folder.startswith("verbs/")]
 
 
-def _with_hyphens(name: str) -> str:
-    return name.replace("_", "-")
-
-
 def assemble(verb: str | None) -> typer.Typer:
     """Return the application with one verb, or with all of them for the help."""
     names = verbs() if verb is None else [verb]
-    return _application(tuple((name, _app_or_function(name)) for name in names))
+    return _application(tuple((name, _command_or_group(name)) for name in names))
 
 
-def _app_or_function(verb: str) -> Any:
-    """Return what the file of a verb offers: an application of several commands, or one command."""
-    if (name := verb.replace("-", "_")) in kinds.names("verbs"):
-        return command_of(kinds.load("verbs", name))
+def _command_or_group(verb: str) -> Any:
+    """Return the command of a verb, or the application of a group of them."""
     if verb in groups():
         return _group(f"verbs/{verb}")
-    module = kinds.module_of("cli", verb)
-    return getattr(module, "app", None) or getattr(module, module.__name__.rpartition(".")[2])
+    return command_of(kinds.load("verbs", verb.replace("-", "_")))
 
 
 @lru_cache(64)
@@ -121,15 +111,11 @@ def _application(parts: tuple[tuple[str, Any], ...]) -> typer.Typer:
         cls=_Verbs,
     )
     app.callback()(_global_options)
-    for name, app_or_function in parts:
-        if isinstance(app_or_function, typer.Typer):
-            app.add_typer(app_or_function, name=name)
+    for name, command_or_group in parts:
+        if isinstance(command_or_group, typer.Typer):
+            app.add_typer(command_or_group, name=name)
         else:
-            app.command(name)(
-                app_or_function
-                if name in map(_with_hyphens, kinds.names("verbs"))
-                else flat(app_or_function)
-            )
+            app.command(name)(command_or_group)
     return app
 
 

@@ -35,7 +35,7 @@ class Budgets:
         Raises:
             UserError: more than one is given, or its amount is impossible.
         """
-        from foreword.api._arguments import budget_of
+        from foreword.verbs._arguments import budget_of
 
         return budget_of(
             hours=self.hours,

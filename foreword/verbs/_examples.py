@@ -9,7 +9,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from foreword.api import _arguments
 from foreword.disk import stored
 from foreword.errors import UserError
 from foreword.settings import kinds
@@ -34,6 +33,7 @@ from foreword.tuning.result import SCORES
 from foreword.tuning.task_mixture import with_prefix
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.written import TunedWriter
+from foreword.verbs import _arguments
 from foreword.verbs._labelled import Examples, ReadsLabelled
 
 USUAL = (TEXT, PAIR, LABEL)

@@ -8,8 +8,8 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from foreword.api.progress import ProgressDisplay
 from foreword.disk import atomic, stored
+from foreword.display.progress import ProgressDisplay
 from foreword.runs.provenance import command
 from foreword.runs.tracking import Tracking, closing
 from foreword.runs.trained_model import TrainedModel

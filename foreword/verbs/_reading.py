@@ -36,7 +36,7 @@ class ReadsText:
     @property
     def reading(self) -> dict[str, Any]:
         """The settings that are not None, as a recipe has them."""
-        from foreword.api._arguments import given_reading
+        from foreword.verbs._arguments import given_reading
 
         return given_reading(
             field=self.field, target=self.target, documents=self.documents, errors=self.errors
@@ -57,7 +57,7 @@ class ReadsText:
         Raises:
             UserError: a value is not a choice.
         """
-        from foreword.api._arguments import read_as
+        from foreword.verbs._arguments import read_as
 
         return read_as(settings, self.reading)
 
@@ -94,7 +94,7 @@ class HoldsOut:
         return not all(map(_is_share, self._values()))
 
     def _values(self) -> tuple[str, ...]:
-        from foreword.api._arguments import paths
+        from foreword.verbs._arguments import paths
 
         value: Any = self.heldout
         return (str(value),) if isinstance(value, numbers.Real) else paths(value, "--heldout")

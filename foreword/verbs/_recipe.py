@@ -50,7 +50,7 @@ class Trains(HoldsOut, ReadsText, Budgets):
         Raises:
             UserError: text follows --heldout, where it may belong to --data.
         """
-        from foreword.api._arguments import paths
+        from foreword.verbs._arguments import paths
 
         data, more = paths(self.data), paths(self.more, "MORE")
         if more and self.heldout is not None and self.holds_out_text:
@@ -66,8 +66,8 @@ class Trains(HoldsOut, ReadsText, Budgets):
         Raises:
             UserError: there is no such recipe, or a mistake in it.
         """
-        from foreword.api._arguments import path
         from foreword.runs.recipe import Recipe, load_recipe
+        from foreword.verbs._arguments import path
 
         if not isinstance(self.recipe, Recipe):
             return load_recipe(str(path(self.recipe, "RECIPE")), settings)
@@ -88,7 +88,6 @@ class Trains(HoldsOut, ReadsText, Budgets):
             UserError: the recipe has a mistake, arguments contradict each other, or `from_` names
                 nothing to start from.
         """
-        from foreword.api import _arguments
         from foreword.data.remote_tokens import local
         from foreword.interop.start_from import open_starting_model
         from foreword.runs import conditions
@@ -97,6 +96,7 @@ class Trains(HoldsOut, ReadsText, Budgets):
         from foreword.runs.request import RunRequest
         from foreword.runs.run import Inputs
         from foreword.runs.sources import source_texts
+        from foreword.verbs import _arguments
 
         # The recipe, its budget and its text.
         data = [local(text) for text in data]

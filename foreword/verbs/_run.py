@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.api.progress import ProgressDisplay, Quiet, progress_of
+from foreword.display.progress import ProgressDisplay, Quiet, progress_of
 from foreword.display.results import Facts, Part, Result, Text
 from foreword.errors import INTERRUPTED, UserError
 from foreword.settings.ranges import Count

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from foreword.api.progress import ProgressDisplay
 from foreword.disk import atomic, stored
+from foreword.display.progress import ProgressDisplay
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.nn.model import neural_settings
 from foreword.runs.provenance import command

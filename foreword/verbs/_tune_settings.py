@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.api.progress import ProgressDisplay
+from foreword.display.progress import ProgressDisplay
 from foreword.errors import UserError
 from foreword.settings.ranges import Count, LearningRate, Trainings
 from foreword.verbs._contract import PYTHON_ONLY, SET, PathName, Settings
@@ -104,8 +104,8 @@ class FineTunes(Tracks):
 
     def _tables(self, task: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of task and strategy, with `settings` above the arguments."""
-        from foreword.api._arguments import assignments
         from foreword.settings import config
+        from foreword.verbs._arguments import assignments
 
         rates = self._given_rates()
         strategy = {"kind": self.strategy} | ({"lr": rates[0]} if len(rates) == 1 else {})
@@ -163,7 +163,7 @@ class FineTunes(Tracks):
 
     def folder_of(self, trained: TrainedModel, name: str) -> Path:
         """Return the folder for the tuned model or models."""
-        from foreword.api._arguments import path
+        from foreword.verbs._arguments import path
 
         return trained.run / "tuned" / name if self.out is None else path(self.out, "--out")
 
@@ -173,8 +173,8 @@ class FineTunes(Tracks):
         Raises:
             UserError: there is no such run, or it has no gradients.
         """
-        from foreword.api._arguments import path
         from foreword.tuning.tuned_start import open_start
+        from foreword.verbs._arguments import path
 
         trained = open_start(path(run, "RUN"), self.device)
         trained.require_gradients()

@@ -8,8 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.disk import atomic
+from foreword.display.progress import ProgressDisplay, progress_of
 from foreword.display.results import Facts, Heading, Output, Part, ResultTable, Text, TokenRow
 from foreword.errors import UserError
 from foreword.formatting import byte_size, quantity
@@ -112,8 +112,8 @@ class Check(Trains, Plans, LooksForPersonal, Verb[Output]):
 
     def _text_alone(self, progress: ProgressDisplay) -> Output:
         """Count the strings that look personal in text that is named in place of a recipe."""
-        from foreword.api._arguments import paths
         from foreword.data.text_files import ReadSettings
+        from foreword.verbs._arguments import paths
 
         self.refuse(_names(Budgets), "requires a recipe")
         text = str(self.recipe)
@@ -131,10 +131,10 @@ class Check(Trains, Plans, LooksForPersonal, Verb[Output]):
         Raises:
             UserError: there is no such recipe or GPU, or no plan for it.
         """
-        from foreword.api._arguments import assignments
         from foreword.runs.dial import FAMILIES
         from foreword.runs.gpus import find_gpu
         from foreword.runs.plan import plan
+        from foreword.verbs._arguments import assignments
 
         allowed = {"settings", *_names(Budgets)}
         others = [name for name in _names(Trains, LooksForPersonal) if name not in allowed]

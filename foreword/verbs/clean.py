@@ -7,8 +7,8 @@ from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.cleaning.recipe import DEFAULT, CleaningRecipe, load_cleaning
+from foreword.display.progress import ProgressDisplay, progress_of
 from foreword.display.results import Facts, Part, Remark, Result, ResultTable
 from foreword.errors import UserError
 from foreword.settings import config
@@ -101,9 +101,9 @@ class Clean(ReadsText, Verb[CleaningResult]):
     progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = True
 
     def __call__(self) -> CleaningResult:
-        from foreword.api import _arguments
         from foreword.cleaning.run import clean
         from foreword.reports.cleaning import write_page
+        from foreword.verbs import _arguments
 
         # Check every argument before any text is read.
         if self.target is not None:
@@ -133,7 +133,7 @@ class Clean(ReadsText, Verb[CleaningResult]):
         Raises:
             UserError: there is no such recipe, or a setting is wrong.
         """
-        from foreword.api._arguments import assignments, path
+        from foreword.verbs._arguments import assignments, path
 
         assigned = assignments(self.settings)
         if self.workers is not None:

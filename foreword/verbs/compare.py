@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.display.progress import ProgressDisplay, progress_of
 from foreword.display.results import Part, Remark, Result, ResultTable
 from foreword.verbs._budget import Budgets
 from foreword.verbs._contract import ARGUMENT, PYTHON_ONLY, Flag, PathName, Paths, Verb
@@ -118,8 +118,8 @@ class Compare(Budgets, ReadsText, Verb[ComparisonResult]):
     progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = True
 
     def __call__(self) -> ComparisonResult:
-        from foreword.api._arguments import path
-        from foreword.api._cluster import on_cluster
+        from foreword.verbs._arguments import path
+        from foreword.verbs._cluster import on_cluster
 
         grid, folder = self._grid(), path(self.out, "--out")
         try:
@@ -137,10 +137,10 @@ class Compare(Budgets, ReadsText, Verb[ComparisonResult]):
         Raises:
             UserError: a mistake in it, or settings of reading for text that was read already.
         """
-        from foreword.api._arguments import path, paths
         from foreword.comparison.grid import load_grid
         from foreword.data.remote_tokens import local
         from foreword.runs.corpus import is_prepared
+        from foreword.verbs._arguments import path, paths
 
         grid = load_grid(
             str(path(self.grid, "GRID")),

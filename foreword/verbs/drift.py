@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.display.progress import ProgressDisplay, progress_of
 from foreword.display.results import Part, Remark, Result, ResultTable
 from foreword.errors import UserError
 from foreword.settings.ranges import CountOrZero
@@ -72,13 +72,13 @@ class Drift(Verb[DriftResult]):
     progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = True
 
     def __call__(self) -> DriftResult:
-        from foreword.api._arguments import distinct_names, paths
         from foreword.disk import atomic, stored
         from foreword.reports.drift import plot_drift
         from foreword.runs.provenance import command
         from foreword.tuning.drift import way_of
         from foreword.tuning.tuned_start import open_start
         from foreword.tuning.written import open_tuned
+        from foreword.verbs._arguments import distinct_names, paths
         from foreword.verbs._examples import tuned_examples
 
         # Open the models and what they started from, and read the examples as each was tuned on.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.display.progress import ProgressDisplay, progress_of
 from foreword.display.results import Part, Remark, Result, ResultTable
 from foreword.errors import UserError
 from foreword.formatting import unknown_share_note
@@ -98,8 +98,8 @@ class Evaluate(ReadsText, ReadsModel, Verb[EvaluationResult]):
     progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = field(default=True, kw_only=True)
 
     def __call__(self) -> EvaluationResult:
-        from foreword.api import _arguments
         from foreword.disk import atomic
+        from foreword.verbs import _arguments
 
         memories = None if self.memory is None else _memories(self.memory)
         files = _arguments.paths(self.data)
@@ -130,9 +130,9 @@ class Evaluate(ReadsText, ReadsModel, Verb[EvaluationResult]):
         Raises:
             UserError: there is no such run, or it is a tuned model.
         """
-        from foreword.api._arguments import path
         from foreword.evaluation.loaded import load
         from foreword.tuning.predictor import is_tuned
+        from foreword.verbs._arguments import path
 
         run = path(self.run, "RUN")
         if run.is_file():

@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.display.progress import ProgressDisplay, progress_of
 from foreword.display.results import Part, Remark, Result, ResultTable
 from foreword.errors import UserError
 from foreword.settings import kinds
@@ -89,10 +89,10 @@ class EvaluateTuned(ReadsLabelled, Verb[TunedEvaluation]):
     progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = True
 
     def __call__(self) -> TunedEvaluation:
-        from foreword.api import _saved_results
-        from foreword.api._arguments import distinct_names, paths
         from foreword.disk import atomic, stored
         from foreword.tuning.written import open_tuned
+        from foreword.verbs import _saved_results
+        from foreword.verbs._arguments import distinct_names, paths
         from foreword.verbs._examples import tuned_examples
 
         # Open the models, and read the examples as each was tuned on.

@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.display.progress import ProgressDisplay, progress_of
 from foreword.display.results import Part, Remark, Result, ResultTable, Shown
 from foreword.errors import UserError
 from foreword.verbs._contract import ARGUMENT, PYTHON_ONLY, Flag, PathName, Verb
@@ -153,10 +153,10 @@ class Predict(ReadsRows, Verb[PredictionResult]):
         Raises:
             UserError: it exists, or cannot be written.
         """
-        from foreword.api._arguments import path
         from foreword.disk import atomic
         from foreword.tables.files import format_of
         from foreword.tables.write import WRITTEN
+        from foreword.verbs._arguments import path
 
         if self.out is None or self.out == STANDARD:
             return None
@@ -173,9 +173,9 @@ class Predict(ReadsRows, Verb[PredictionResult]):
         Raises:
             UserError: it is no fine-tuned model, or one that `load` has put on a device already.
         """
-        from foreword.api._arguments import path
         from foreword.tuning.predict import TunedModel
         from foreword.tuning.written import TunedWriter, open_tuned
+        from foreword.verbs._arguments import path
 
         if not isinstance(self.tuned, TunedModel | TunedWriter):
             return open_tuned(path(self.tuned, "TUNED"), self.device, self.precision)
@@ -192,10 +192,10 @@ class Predict(ReadsRows, Verb[PredictionResult]):
             UserError: a file cannot be read, an item is not a text, or there are no columns to
                 choose.
         """
-        from foreword.api._arguments import path
         from foreword.tables.columns import Columns
         from foreword.tables.given import texts_or_table
         from foreword.tables.table import stream_of_lines
+        from foreword.verbs._arguments import path
 
         chosen = self.named
         columns = replace(Columns(model.tuned_on.text, "", model.tuned_on.pair), **chosen)

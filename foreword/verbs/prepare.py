@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.display.progress import ProgressDisplay, progress_of
 from foreword.display.results import Facts, Part, Result, ResultTable
 from foreword.errors import UserError
 from foreword.settings.ranges import Count, Workers
@@ -113,8 +113,6 @@ class Prepare(HoldsOut, ReadsText, Verb[PreparationResult]):
     progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = True
 
     def __call__(self) -> PreparationResult:
-        from foreword.api import _arguments
-        from foreword.api._cluster import on_cluster
         from foreword.data import write_shards
         from foreword.data.holdout import find_apart
         from foreword.data.learning import train_tokenizer
@@ -124,6 +122,8 @@ class Prepare(HoldsOut, ReadsText, Verb[PreparationResult]):
         from foreword.data.write_shards import PrepareSettings
         from foreword.runs.run import require_not_a_run
         from foreword.text.tokenizer import Tokenizer
+        from foreword.verbs import _arguments
+        from foreword.verbs._cluster import on_cluster
 
         # Check every argument before any text is read.
         if (self.data is None) == (self.texts is None):
@@ -173,9 +173,9 @@ class Prepare(HoldsOut, ReadsText, Verb[PreparationResult]):
         Raises:
             UserError: there are both, or a setting is impossible.
         """
-        from foreword.api import _arguments
         from foreword.settings import config
         from foreword.text.tokenizer import Tokenizer
+        from foreword.verbs import _arguments
 
         if self.tokenizer is not None:
             if self.kind is not None or self.vocab is not None or self.settings:

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.api.progress import ProgressDisplay
+from foreword.display.progress import ProgressDisplay
 from foreword.errors import UserError
 from foreword.verbs._contract import PYTHON_ONLY, REQUIRED, Flag, PathName
 from foreword.verbs._recipe import Trains
@@ -49,18 +49,18 @@ class Pretrain(Trains, TrainsRun):
     @property
     def folder(self) -> Path:
         """The run folder."""
-        from foreword.api._arguments import path
+        from foreword.verbs._arguments import path
 
         return path(self.out, "--out")
 
     def __call__(self) -> PretrainingResult:
-        from foreword.api import _arguments
         from foreword.disk import credentials
         from foreword.probes._while_training import tables_of
         from foreword.runs import run as running
         from foreword.runs.tracking import trackers_of
         from foreword.train import processes
         from foreword.train.joining import first_alone, is_restart, joined
+        from foreword.verbs import _arguments
 
         run = self.folder
         if self.data is not None and self.texts is not None:

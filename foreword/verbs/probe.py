@@ -8,7 +8,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.display.progress import ProgressDisplay, progress_of
 from foreword.display.results import Part, Remark, Result, ResultTable
 from foreword.errors import UserError
 from foreword.formatting import with_intervals
@@ -88,9 +88,9 @@ class Probe(ReadsText, Verb[ProbeResult]):
     progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = field(default=True, kw_only=True)
 
     def __call__(self) -> ProbeResult:
-        from foreword.api import _arguments
         from foreword.disk import atomic
         from foreword.probes._suite import Suite
+        from foreword.verbs import _arguments
 
         # Check every argument.
         files = _arguments.paths(self.data)
@@ -134,8 +134,8 @@ class Probe(ReadsText, Verb[ProbeResult]):
         Raises:
             UserError: there is no such kind, or a setting is wrong.
         """
-        from foreword.api._arguments import assignments
         from foreword.probes._suite import Suite
+        from foreword.verbs._arguments import assignments
 
         table = config.assign({}, assignments(self.settings))
         if not isinstance(self.name, str):
@@ -166,10 +166,10 @@ class Probe(ReadsText, Verb[ProbeResult]):
         Raises:
             UserError: there is no such run, or none has weights to randomise.
         """
-        from foreword.api import _arguments
         from foreword.evaluation.loaded import load
         from foreword.probes._contract import ProbedModel
         from foreword.probes._random_weights import with_random_weights
+        from foreword.verbs import _arguments
 
         paths = list(dict.fromkeys(map(Path, _arguments.paths(self.runs, "RUN"))))
         models = []
@@ -209,10 +209,10 @@ def _saved(
     is_beside_random: bool,
 ) -> ProbeResult:
     """Save what a probe found in each folder, and return it."""
-    from foreword.api import _saved_results
     from foreword.disk import atomic, stored
     from foreword.probes._suite import Suite
     from foreword.runs.provenance import command
+    from foreword.verbs import _saved_results
 
     plot = _plot(finding)
     notes = [*finding.notes, *([plot.note] if plot.note else [])]

@@ -37,16 +37,16 @@ class Resume(TrainsRun):
     @property
     def folder(self) -> Path:
         """The run folder."""
-        from foreword.api._arguments import path
+        from foreword.verbs._arguments import path
 
         return path(self.run, "RUN")
 
     def __call__(self) -> PretrainingResult:
-        from foreword.api._arguments import assignments
         from foreword.runs.override import override
         from foreword.runs.tracking import trackers_of
         from foreword.train import processes
         from foreword.train.joining import first_alone, joined
+        from foreword.verbs._arguments import assignments
 
         folder, display = self.folder, self.opened_progress()
         with joined():

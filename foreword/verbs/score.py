@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.display.progress import ProgressDisplay, progress_of
 from foreword.display.results import Facts, Part, Result, ResultTable, Text
 from foreword.errors import UserError
 from foreword.formatting import probability, unknown_share_note

@@ -33,10 +33,10 @@ class Show(Verb[Output]):
     settings: Annotated[Settings, SET] = ()
 
     def __call__(self) -> Output:
-        from foreword.api._arguments import assignments
         from foreword.runs.dial import FAMILIES
         from foreword.verbs import _kind_pages
         from foreword.verbs import _recipe_pages as pages
+        from foreword.verbs._arguments import assignments
         from foreword.verbs._dial_pages import dial_page
 
         lists = {

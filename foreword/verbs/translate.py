@@ -7,9 +7,9 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.disk import atomic
 from foreword.display import lines
+from foreword.display.progress import ProgressDisplay, progress_of
 from foreword.display.results import Part, Result, ResultTable, Text
 from foreword.errors import UserError
 from foreword.settings.ranges import Count, CountOrZero, LengthPenalty
@@ -123,9 +123,9 @@ class Translate(ReadsModel, Verb[TranslationResult]):
 
     def _texts(self) -> tuple[list[str], list[str] | None]:
         """Return the lines of the source, and of the reference if there is one."""
-        from foreword.api._arguments import read_as
         from foreword.data.text_files import ReadCounts, ReadSettings
         from foreword.evaluation import translation
+        from foreword.verbs._arguments import read_as
 
         read = read_as(ReadSettings(), {} if self.errors is None else {"errors": self.errors})
         counts, references = ReadCounts(), None

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.display.progress import ProgressDisplay, progress_of
 from foreword.display.results import Part, Remark, Result, ResultTable, Shown
 from foreword.errors import UserError
 from foreword.formatting import quantity
@@ -59,7 +59,7 @@ class TuningResult(Result):
         Raises:
             UserError: it is no longer there.
         """
-        from foreword.api.load import load
+        from foreword.verbs._load import load
 
         return load(self.out, device)
 

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.api.progress import progress_of
+from foreword.display.progress import progress_of
 from foreword.display.results import Part, Remark, Result, ResultTable, Shown
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.settings.ranges import Share
@@ -107,10 +107,10 @@ class TuneSuite(FineTunes, Verb[SuiteResult]):
     bad_rows: Share | None = None
 
     def __call__(self) -> SuiteResult:
-        from foreword.api._arguments import path
         from foreword.process import allocator
         from foreword.runs.tracking import trackers_of
         from foreword.tuning.suite import load_suite
+        from foreword.verbs._arguments import path
         from foreword.verbs._suite_work import PREFIX, SuitePlaces, SuiteRun, work_of
 
         # Check every argument.

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import foreword
-from foreword.api._result import FactsAndRows
 from foreword.errors import UserError
+from foreword.verbs._result import FactsAndRows
 from foreword.verbs._run import PretrainingResult
 from tests.frames import Frame, Series
 

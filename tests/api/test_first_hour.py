@@ -12,7 +12,6 @@ import pytest
 from pyarrow import parquet
 
 from foreword import compare, evaluate, prepare, pretrain, resume, tune
-from foreword.api.load import load
 from foreword.data.read_documents import find_files
 from foreword.disk import atomic, stored
 from foreword.errors import UserError
@@ -25,6 +24,7 @@ from foreword.tables.table import labelled
 from foreword.tuning import result as results
 from foreword.tuning.predict import load_tuned
 from foreword.tuning.tasks.classify import Classify
+from foreword.verbs._load import load
 from tests.train import runs
 
 EXAMPLES = [(f"a {word} film", label) for word, label in (("good", "1"), ("bad", "0"))] * 6

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from foreword import predict, tune
-from foreword.api.load import load
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.evaluation.decoding import generate
@@ -25,6 +24,7 @@ from foreword.tuning import predict_table
 from foreword.tuning import rows as packed_rows
 from foreword.tuning.predict import TunedModel
 from foreword.tuning.written import TunedWriter
+from foreword.verbs._load import load
 from tests.frames import Frame, Series
 from tests.tuning.runs import make_run, reviews
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from foreword import compare, evaluate, prepare, pretrain, show, tune
-from foreword.api.load import load
 from foreword.errors import UserError
 from foreword.evaluation.loaded import LoadedModel
 from foreword.reports.page import write_page
 from foreword.tuning.predict import TunedModel
+from foreword.verbs._load import load
 from tests.frames import Frame, Series
 
 TEXTS = [f"The cat number {n} sat on the mat and looked at dog number {n + 1}." for n in range(300)]

@@ -10,9 +10,9 @@ import sys
 import pytest
 from rich.cells import cell_len
 
-from foreword.cli import console
 from foreword.cli._streams import guarded
 from foreword.cli.main import run as command
+from foreword.display import lines, tables
 from foreword.display.bar import Bar
 from foreword.display.run import RunDisplay
 
@@ -23,8 +23,8 @@ ROW = ["Transformer-XL", "transformer_xl_mini", *(f"{n}2,345 MB" for n in range(
 def test_a_table_too_wide_continues_below(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(console.out, "width", 80)
-    console.table("Cells", COLUMNS, [ROW])
+    monkeypatch.setattr(tables.out, "width", 80)
+    tables.table("Cells", COLUMNS, [ROW])
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     assert sum("Cells" in line for line in lines) == 1
@@ -39,10 +39,10 @@ def test_a_table_too_wide_continues_below(
 def test_a_narrow_window_shows_rows_as_lists_of_whole_words(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(console.out, "width", width)
+    monkeypatch.setattr(tables.out, "width", width)
     meaning = "share of each row's tokens that are masked and predicted"
     columns = ["setting", "default", "values", "meaning"]
-    console.table("", columns, [["rate", 0.15, "above 0, up to 1", meaning]])
+    tables.table("", columns, [["rate", 0.15, "above 0, up to 1", meaning]])
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) < width
     assert lines[:2] == ["rate", "  default: 0.1500"]
@@ -70,11 +70,11 @@ def test_a_closed_terminal_does_not_stop_the_work(monkeypatch: pytest.MonkeyPatc
     terminal, stages = _Closed(), []
     monkeypatch.setattr(sys, "stderr", terminal)
     with guarded():
-        console.say("a line")
+        lines.say("a line")
         for is_live in (True, False):
-            with Bar(console.say, is_live=is_live, is_coloured=False) as bar:
+            with Bar(lines.say, is_live=is_live, is_coloured=False) as bar:
                 bar.stage("one", is_announced=True)(1, 2)
-                console.say("a line above")
+                lines.say("a line above")
                 if is_live:
                     sys.stderr.write("half")
                 stages.append(is_live)
@@ -84,22 +84,22 @@ def test_a_closed_terminal_does_not_stop_the_work(monkeypatch: pytest.MonkeyPatc
 
 def test_samples_are_shown_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "one\r\ntwo\n\n\x1b[31mthree\u00a0"
-    assert console.prompt_and_text("a\nb", text) == "    a⏎b  ->  one ⏎two⏎⏎ [31mthree "
-    monkeypatch.setattr(console.err, "_force_terminal", True)
-    monkeypatch.setattr(console.err, "width", 61)
+    assert lines.prompt_and_text("a\nb", text) == "    a⏎b  ->  one ⏎two⏎⏎ [31mthree "
+    monkeypatch.setattr(lines.err, "_force_terminal", True)
+    monkeypatch.setattr(lines.err, "width", 61)
     for before, after in (("a b " * 30, "c d " * 30), ("a", "漢字" * 60), ("a b " * 30, "c")):
-        line = console.prompt_and_text(before, after)
+        line = lines.prompt_and_text(before, after)
         assert cell_len(line) in (59, 60)
         assert line.startswith(f"    {before[:20].rstrip()}") and line.count("…") in (1, 2)
         assert f"  ->  {after[:10].rstrip()}" in line
-    assert console.prompt_and_text("short", "text") == "    short  ->  text"
+    assert lines.prompt_and_text("short", "text") == "    short  ->  text"
 
 
 def test_a_sample_of_a_long_text_shows_its_first_blank(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "one of a great many words before the sea and the {} of the sea " + "and more " * 9
-    monkeypatch.setattr(console.err, "_force_terminal", True)
-    monkeypatch.setattr(console.err, "width", 81)
-    line = console.prompt_and_text(text.format("[MASK]"), text.format("«ship»"))
+    monkeypatch.setattr(lines.err, "_force_terminal", True)
+    monkeypatch.setattr(lines.err, "width", 81)
+    line = lines.prompt_and_text(text.format("[MASK]"), text.format("«ship»"))
     assert line.startswith("    …sea and the [MASK] of the sea") and cell_len(line) == 80
     assert "  ->  …sea and the «ship» of the sea" in line
 
@@ -107,8 +107,8 @@ def test_a_sample_of_a_long_text_shows_its_first_blank(monkeypatch: pytest.Monke
 def test_a_narrow_window_shows_the_loss_first(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(console.err, "_force_terminal", True)
-    monkeypatch.setattr(console.err, "width", 30)
+    monkeypatch.setattr(lines.err, "_force_terminal", True)
+    monkeypatch.setattr(lines.err, "width", 30)
     printed = list[str]()
     display = RunDisplay(Bar(printed.append, is_live=False, is_coloured=False))
     losses = {"step": 1, "loss": 9.1234, "perplexity": 8.0, "bits_per_byte": 2.0}
@@ -138,16 +138,16 @@ def test_training_shows_one_sample_and_only_numbers_that_a_newcomer_understands(
 def test_a_table_that_fits_is_not_split(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(console.out, "width", 200)
-    console.table("", COLUMNS, [ROW])
+    monkeypatch.setattr(tables.out, "width", 200)
+    tables.table("", COLUMNS, [ROW])
     assert capsys.readouterr().out.count("Transformer-XL") == 1
 
 
 def test_long_texts_fold_within_one_table(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(console.out, "width", 60)
-    console.table("", ["cell", "text", "score"], [["a", "many words " * 30, 0.25]])
+    monkeypatch.setattr(tables.out, "width", 60)
+    tables.table("", ["cell", "text", "score"], [["a", "many words " * 30, 0.25]])
     output = capsys.readouterr().out
     assert output.count("score") == 1
     assert "0.25" in output
@@ -156,9 +156,9 @@ def test_long_texts_fold_within_one_table(
 
 def test_texts_are_shown_to_the_letter(capsys: pytest.CaptureFixture[str]) -> None:
     hostile = "[bold]x[/bold] :smile: <b> &amp; \\"
-    console.table(f"1 {hostile}", [f"2 {hostile}", "n"], [[f"3 {hostile}", 0.5], [None, 1200]])
-    console.facts({f"4 {hostile}": f"5 {hostile}"})
-    console.out.print(f"6 {hostile}", style="dim")
+    tables.table(f"1 {hostile}", [f"2 {hostile}", "n"], [[f"3 {hostile}", 0.5], [None, 1200]])
+    tables.facts({f"4 {hostile}": f"5 {hostile}"})
+    tables.out.print(f"6 {hostile}", style="dim")
     output = " ".join(capsys.readouterr().out.split())
     for text in (*(f"{n} {hostile}" for n in range(1, 7)), "0.5000", "–", "1,200"):
         assert text in output, text

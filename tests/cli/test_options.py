@@ -1,68 +1,20 @@
-"""Classes of options that verbs share become single options."""
+"""The options of the command line: their ranges, and what is refused."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin
 
 import pytest
-import typer
 
-from foreword.cli._options import Options, flat, options_of
-from foreword.cli.main import assemble, run
+from foreword.cli.main import run
 from foreword.settings import kinds
 from foreword.settings.ranges import range_of
 from foreword.verbs._contract import arguments_of
 
 
-@dataclass(frozen=True)
-class Size(Options):
-    width: int
-    name: Annotated[str, typer.Option(help="A name.")] = "x"
-
-
-def measure(first: str, size: Size, last: bool = False) -> tuple[str, Size, bool]:
-    return first, size, last
-
-
-def test_fields_of_an_options_class_become_parameters_in_its_place() -> None:
-    verb = flat(measure)
-    parameters = inspect.signature(verb).parameters
-    assert list(parameters) == ["first", "width", "name", "last"]
-    assert parameters["width"].default is inspect.Parameter.empty
-    assert parameters["name"].default == "x"
-    assert verb(first="a", width=3, name="y", last=True) == ("a", Size(3, "y"), True)
-
-
-def test_a_verb_without_an_options_class_is_unchanged() -> None:
-    def verb(first: str, last: bool = False) -> None: ...
-
-    parameters = inspect.signature(flat(verb)).parameters
-    assert {name: (p.annotation, p.default) for name, p in parameters.items()} == {
-        "first": (str, inspect.Parameter.empty),
-        "last": (bool, False),
-    }
-
-
-def is_kind(command: Any) -> bool:
-    return inspect.getmodule(command.callback).__name__ == "foreword.cli.commands"
-
-
 def every_option() -> list[tuple[str, str, Any]]:
-    app = assemble(None)
-    commands = list(app.registered_commands)
-    for group in app.registered_groups:
-        assert group.typer_instance is not None
-        commands += group.typer_instance.registered_commands
-    verbs = [command.callback for command in commands if not is_kind(command)]
     return [
-        (verb.__name__, parameter.name, parameter.annotation)
-        for verb in verbs
-        if verb is not None
-        for parameter in options_of(inspect.unwrap(verb)).values()
-    ] + [
         (verb, argument.name, argument.hint)
         for folder in ("verbs", "verbs/tokenizer")
         for verb in kinds.names(folder)

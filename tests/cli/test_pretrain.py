@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from foreword.cli._budget_options import BudgetOptions
 from foreword.cli.main import run
 from foreword.errors import UserError
 from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import read_recipe
 from foreword.train import checkpoint, log
 from foreword.train.settings import TrainSettings
+from foreword.verbs._arguments import budget_of
 from tests.train import runs
 
 
@@ -138,24 +138,24 @@ def test_given_held_out_text_is_held_out(
     assert "already has a held-out split" in capsys.readouterr().err
 
 
-def _on(options: BudgetOptions, recipe: Recipe) -> TrainSettings:
-    budget = options.resolve()
+def _on(recipe: Recipe, **amounts: float) -> TrainSettings:
+    budget = budget_of(**amounts)
     assert budget is not None
     return budget.applied_to(recipe.train)
 
 
-def test_budget_options_override_the_recipe() -> None:
+def test_a_budget_overrides_the_recipe() -> None:
     made = runs.recipe(tokens=5_000, hours=1.0)
-    assert BudgetOptions().resolve() is None
-    train = _on(BudgetOptions(steps=7), made)
+    assert budget_of() is None
+    train = _on(made, steps=7)
     assert (train.steps, train.tokens, train.flops, train.hours) == (7, None, None, None)
-    train = _on(BudgetOptions(tokens=1e3), made)
+    train = _on(made, tokens=1e3)
     assert (train.tokens, train.hours) == (1000, None)
-    train = _on(BudgetOptions(epochs=2.5), made)
+    train = _on(made, epochs=2.5)
     assert (train.epochs, train.tokens, train.hours) == (2.5, None, None)
     for wrong in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(UserError, match="--hours: must be a number above 0"):
-            _on(BudgetOptions(hours=wrong), made)
+            _on(made, hours=wrong)
 
 
 def test_a_run_that_blows_up_is_reported_in_one_line(

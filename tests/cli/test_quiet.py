@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from foreword.cli._options import options_of
-from foreword.cli.main import run, verbs
-from foreword.settings import kinds
-from foreword.settings.kinds import module_of
+from foreword.cli.main import run
 from tests.train import runs
 from tests.tuning.runs import reviews
 
@@ -58,13 +55,3 @@ def test_quiet_leaves_the_result_alone(folder: Path, capsys: pytest.CaptureFixtu
 def test_quiet_leaves_errors(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = "pretrain {folder}/tiny.toml --data {folder}/nowhere --out {folder}/never"
     assert "nowhere" in output_of(capsys, folder, line, status=2)
-
-
-def test_every_verb_that_shows_progress_can_be_quiet() -> None:
-    old = {name.replace("-", "_") for name in verbs()} - set(kinds.names("verbs"))
-    for name in old - {"tokenizer"}:
-        module = module_of("cli", name)
-        function = module.__name__.rpartition(".")[2]
-        shows = "progress" in Path(module.__file__ or "").read_text(encoding="utf-8")
-        if shows and hasattr(module, function):
-            assert "quiet" in options_of(getattr(module, function)), name

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.display.progress import ProgressDisplay, progress_of
 from foreword.display.results import Output
 from foreword.errors import UserError
 from foreword.settings.ranges import Count
@@ -37,12 +37,12 @@ class Train(ReadsText, TokenizerVerb):
     progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = True
 
     def __call__(self) -> Output:
-        from foreword.api._arguments import assignments, paths
         from foreword.data.learning import train_tokenizer
         from foreword.data.prepared_text import MANIFEST, data_warnings
         from foreword.data.text_files import ReadCounts, ReadSettings
         from foreword.runs.run import require_not_a_run
         from foreword.settings import config, kinds
+        from foreword.verbs._arguments import assignments, paths
 
         # Check what is cheap.
         out = Path(self.out)

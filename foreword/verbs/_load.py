@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from foreword.api import _arguments
-from foreword.api._arguments import PathName, checked
 from foreword.evaluation import loaded
+from foreword.verbs import _arguments
+from foreword.verbs._arguments import PathName, checked
 
 if TYPE_CHECKING:
     from foreword.evaluation.loaded import LoadedModel
