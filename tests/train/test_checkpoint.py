@@ -149,8 +149,7 @@ def test_a_run_keeps_its_best_checkpoint(
     sums = iter([30.0, 20.0, 40.0, 50.0])  # of 10 predictions
     monkeypatch.setattr(measure, "evaluate", lambda *_: Evaluation(next(sums), 10.0, {}))
     made = runs.recipe(steps=12, evaluations=4, checkpoints=4, keep=1)
-    run = runs.begin(made, text, tmp_path / "run")
-    runs.train_run(run)
+    run = runs.whole(made, text, tmp_path / "run")
     assert [record["loss"] for record in runs.logged(run, "heldout")] == [3.0, 2.0, 4.0, 5.0]
     kept = [folder.name for folder in checkpoint.all_in(run)]
     assert kept == [checkpoint.name_of(6), checkpoint.name_of(12)]
