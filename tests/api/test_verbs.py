@@ -66,6 +66,7 @@ def test_evaluate_returns_the_loss_and_its_baselines(run: Path) -> None:
     assert "unigram counts" in repr(result) and "bits per byte" in repr(result)
 
 
+@pytest.mark.product(few=3)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

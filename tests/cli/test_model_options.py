@@ -175,6 +175,7 @@ def test_unknown_tokens_are_noted_beside_the_figures(
     assert message in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.full
 def test_show_lists_kinds_recipes_and_families(capsys: pytest.CaptureFixture[str]) -> None:
     result = told(capsys, "show", "kinds")
     assert result["nn/positions"]["none"].startswith("No positions")

@@ -108,7 +108,7 @@ def test_a_pipe_is_not_replaced(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "link", "pipe"]
 
 
-@pytest.mark.product(few=4)
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize("verb", [*OUT, "probe"])
 def test_an_unwritable_out_is_refused_before_the_work(
     verb: str,
@@ -254,6 +254,7 @@ def test_a_run_removed_while_it_trains_is_not_recreated(made: Path, tmp_path: Pa
         assert not one.exists()
 
 
+@pytest.mark.full
 def test_files_left_by_a_removal_are_removed(made: Path, tmp_path: Path) -> None:
     """`rm -rf` gives up on a folder into which a checkpoint was just written."""
 
@@ -300,6 +301,7 @@ def test_a_run_that_loses_a_file_stops_at_the_next_checkpoint(
     assert runs.train_run(one)
 
 
+@pytest.mark.full
 def test_a_run_that_loses_its_recipe_is_not_done_and_keeps_its_weights(
     here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

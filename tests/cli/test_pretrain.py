@@ -103,6 +103,7 @@ def test_prepared_shards_and_a_given_tokenizer_are_used(
     assert (other / "tokenizer" / "tokenizer.json").read_bytes() == kept
 
 
+@pytest.mark.full
 def test_given_held_out_text_is_held_out(
     text: Path, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -35,6 +35,7 @@ def test_resume_continues_from_the_last_checkpoint(
     assert printed["last"]["train"]["step"] == 12
 
 
+@pytest.mark.full
 def test_resume_sets_another_learning_rate(
     stopped: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -59,6 +59,7 @@ def test_a_kind_has_a_page_with_its_settings(capsys: pytest.CaptureFixture[str])
     assert rate["meaning"].startswith("share of each row's")
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize(
     ("word", "kind"),
     [("rope", "rotary"), ("MLM", "masked"), ("Adam", "adamw"), ("nn/positions/none", "none")],
@@ -126,6 +127,7 @@ def test_other_names_are_unique_within_a_folder() -> None:
         assert not set(names) & set(kinds.names(folder)), folder
 
 
+@pytest.mark.product(few=5)
 @pytest.mark.parametrize("folder", kinds.folders())
 def test_every_folder_says_how_its_kinds_are_chosen(
     folder: str, capsys: pytest.CaptureFixture[str]

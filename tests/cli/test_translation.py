@@ -84,6 +84,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return captured.err
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("model", ["seq2seq", "encoder_decoder"])
 def test_pretraining_on_pairs_records_counts_and_samples(made: Path, model: str) -> None:
     run = made / model
@@ -95,6 +96,7 @@ def test_pretraining_on_pairs_records_counts_and_samples(made: Path, model: str)
     assert {sample["prompt"] for sample in shown} <= set(SENTENCES)
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("model", ["seq2seq", "encoder_decoder"])
 def test_translate_scores_and_plots_an_alignment(
     made: Path, model: str, capsys: pytest.CaptureFixture[str]

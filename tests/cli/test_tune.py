@@ -92,6 +92,7 @@ def test_columns_by_number_and_settings_of_the_task_are_accepted(
     assert printed["settings"]["task"]["pooling"] == "last"
 
 
+@pytest.mark.full
 def test_the_name_includes_the_training_file(
     tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,6 +122,7 @@ def test_regression_scores_are_shown(
     assert "spearman" in output
 
 
+@pytest.mark.product(few=4)
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -248,6 +250,7 @@ def test_a_finished_tune_is_not_repeated(
     assert run(words) == 2
 
 
+@pytest.mark.full
 def test_the_best_of_several_rates_is_chosen_and_said(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

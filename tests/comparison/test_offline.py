@@ -56,6 +56,7 @@ def test_offline_training_has_a_note_and_no_forecast(
     assert "offline, no forecast" in captured.out and "3 pieces, at least" in captured.err
 
 
+@pytest.mark.full
 def test_the_forecast_names_a_budget_that_a_cell_does_not_support(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

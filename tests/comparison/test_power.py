@@ -60,6 +60,7 @@ def test_the_deviation_is_pooled_over_cells() -> None:
     assert pooled_deviation([[1.0], []]) is None
 
 
+@pytest.mark.full
 def test_a_dry_run_assumes_a_deviation_and_finished_cells_replace_it(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,6 +85,7 @@ def test_notes_state_the_observed_deviation(folder: Path, out: Path) -> None:
     assert line in notes(results)
 
 
+@pytest.mark.full
 def test_with_one_seed_nothing_is_detectable(folder: Path, out: Path) -> None:
     task = {**grids.TASK, "tune": {**grids.TASK["tune"], "seeds": 1}}
     results = gather(grids.compare(folder, out, tasks=[task]))

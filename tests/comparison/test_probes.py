@@ -190,6 +190,7 @@ def test_a_probe_without_a_figure_fails_in_one_line(folder: Path, tmp_path: Path
     assert not failure.is_fault
 
 
+@pytest.mark.full
 def test_a_bag_of_words_stands_in_the_table_once_per_task(folder: Path, tmp_path: Path) -> None:
     few = {**TASK, "rows": 0, "tune": {**TASK["tune"], "examples": 10}}
     comparison = grids.compare(folder, tmp_path / "out", tasks=[few])

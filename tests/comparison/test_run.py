@@ -89,7 +89,7 @@ def test_finished_work_is_not_repeated(folder: Path, out: Path) -> None:
     assert begun(folder, out) == []
 
 
-@pytest.mark.product(few=2)
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize(
     ("more", "anew"),
     [
@@ -169,6 +169,7 @@ def test_a_stopped_run_stops_the_comparison(
     assert comparison.run() is False
 
 
+@pytest.mark.full
 def test_a_cell_that_fails_is_reported_and_the_others_go_on(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

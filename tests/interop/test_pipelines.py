@@ -93,7 +93,7 @@ def wordpiece() -> Tokenizer:
     return WordPiece(vocab=180).train(TEXTS * 4)
 
 
-@pytest.mark.product(few=2)
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("name", FILLED)
 def test_every_recipe_for_blanks_fills_them(
     name: str, wordpiece: Tokenizer, tmp_path: Path
@@ -126,6 +126,7 @@ def test_the_exported_tokenizer_gives_a_pair_two_segments(tmp_path: Path) -> Non
     assert encoded["token_type_ids"] == [0] * (len(first) + 2) + [1] * (len(second) + 1)
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("name", ["gpt2_tiny", "modern_decoder_tiny"])
 def test_the_text_generation_pipeline_gives_our_text(name: str, tmp_path: Path) -> None:
     settings = SMALL if name == "gpt2_tiny" else ["model.init_std=0.3"]
@@ -186,7 +187,7 @@ CARRIED = {
 }
 
 
-@pytest.mark.product(few=5)
+@pytest.mark.product(few=3)
 @pytest.mark.parametrize("name", CARRIED)
 def test_recipes_are_exported_as_their_family(name: str, tmp_path: Path) -> None:
     tokenizer = WordPiece(vocab=180).train(TEXTS * 4)

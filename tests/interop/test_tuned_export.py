@@ -101,7 +101,7 @@ def test_the_pipeline_gives_our_labels_and_probabilities(
     assert [one["score"] for one in predicted] == pytest.approx(shares.max(1).tolist(), abs=1e-4)
 
 
-@pytest.mark.product(few=2)
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("name", ["bert", "roberta", "xlnet", "gpt2"])
 def test_pairs_are_told_apart_as_in_tuning(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -243,6 +243,7 @@ def test_a_killed_offline_run_starts_again(
     assert files(run) == files(done(kind)[0])
 
 
+@pytest.mark.product(few=1)
 @every_kind
 def test_a_damaged_checkpoint_is_trained_again(tmp_path: Path, done: Done, kind: str) -> None:
     run = begin(tmp_path, recipe(kind))

@@ -72,6 +72,7 @@ def test_a_tracker_that_comes_later_is_told_the_earlier_records(wandb: None, beg
     assert logged("train/loss") == expected(begun, "train")
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("progress", [True, False])
 def test_a_tracker_that_fails_is_told_once_and_training_goes_on(
     wandb: None, begun: Path, capsys: pytest.CaptureFixture[str], progress: bool
@@ -119,6 +120,7 @@ def test_a_damaged_note_of_the_trackers_is_refused(wandb: None, begun: Path) -> 
         resume(begun, track="wandb", progress=False)
 
 
+@pytest.mark.full
 def test_each_epoch_of_fine_tuning_is_tracked(wandb: None, begun: Path) -> None:
     resume(begun, progress=False)
     examples = [(e.text, e.label) for e in reviews(24, 1)]

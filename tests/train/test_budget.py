@@ -53,6 +53,7 @@ def test_a_budget_in_tokens_ends_the_run_and_its_schedule(text: Path, tmp_path: 
     ends_low(records)
 
 
+@pytest.mark.full
 def test_a_budget_in_flops_ends_the_run_and_its_schedule(text: Path, tmp_path: Path) -> None:
     step = train(text, tmp_path / "one", steps=1)[0]["flops"]
     assert step > 0

@@ -33,7 +33,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(family: str, text: Path, tmp_
     require_equal(run, whole, 4)
 
 
-@pytest.mark.product(few=1)
+@pytest.mark.full
 @pytest.mark.parametrize("family", ["decoder", "transformer_xl"])
 def test_a_run_resumed_twice_equals_an_uninterrupted_one(
     family: str, text: Path, tmp_path: Path
@@ -56,7 +56,7 @@ def require_equal(run: Path, whole: Path, steps: int) -> None:
     assert [record["step"] for record in runs.logged(run, "train")] == [*range(1, steps + 1)]
 
 
-@pytest.mark.product(few=1)
+@pytest.mark.full
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_resumed_run_in_several_micro_batches_equals_an_uninterrupted_one(
     workers: int, text: Path, tmp_path: Path

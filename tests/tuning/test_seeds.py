@@ -121,7 +121,7 @@ def test_finished_seeds_are_not_trained_again_and_the_result_is_the_same(
     assert all(torch.equal(p, weights(whole)[name]) for name, p in weights(result).items())
 
 
-@pytest.mark.product(few=2)
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("changed", ["settings", "train", "dev", "task", "damage"])
 def test_a_seed_of_other_settings_or_examples_or_a_damaged_one_is_trained_again(
     changed: str, trained: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -193,6 +193,7 @@ def test_epochs_between_scores_are_trained_alike_and_the_last_is_scored(
         replace(settings, score_every=2, keep="best")
 
 
+@pytest.mark.full
 def test_further_examples_are_scored_once_at_the_end_and_choose_nothing(
     trained: TrainedModel,
 ) -> None:
@@ -243,6 +244,7 @@ def test_the_kept_weights_are_those_that_were_scored(trained: TrainedModel) -> N
     assert found == [max(r["accuracy"] for r in result.epochs)]
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize(
     ("layout", "task", "settings"),
     [
