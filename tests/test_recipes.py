@@ -100,6 +100,7 @@ def built(name: str) -> Model:
         return recipe.build(vocab(recipe.tokenizer.vocab))
 
 
+@pytest.mark.product(few=8)
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_recipes_have_the_parameters_of_their_papers(name: str) -> None:
     model = built(name)
@@ -150,6 +151,7 @@ PARAMETERS = {
 }
 
 
+@pytest.mark.product(few=8)
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_recipes_have_the_parameters_of_their_descriptions(name: str) -> None:
     assert built(name).count_parameters() == pytest.approx(PARAMETERS[name], rel=0.01)

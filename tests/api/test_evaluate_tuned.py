@@ -181,6 +181,7 @@ def test_mistakes_are_refused_in_one_line(
     assert "empty.tsv" in refused(str(tuned))
 
 
+@pytest.mark.full
 def test_models_that_read_other_examples_or_have_other_scores_are_refused(
     run: Path, tuned: Path, files: Path, tmp_path: Path
 ) -> None:

@@ -192,6 +192,7 @@ def test_a_comparison_shows_pretraining_and_fine_tuning(shards: Path, tmp_path: 
     assert any("dev examples are training examples too" in note for note in result.notes)
 
 
+@pytest.mark.full
 def test_pages_have_text_and_html_forms() -> None:
     page = show("masked")
     assert page.data()[0]["name"] == "masked"

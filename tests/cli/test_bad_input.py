@@ -191,6 +191,7 @@ def test_bad_text_is_refused_in_one_line(name: str, case: Case) -> None:
         assert words in line
 
 
+@pytest.mark.product(few=3)
 @pytest.mark.parametrize("verb", ["pretrain", "check"])
 @pytest.mark.parametrize(
     ("more", "message"),

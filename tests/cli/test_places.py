@@ -92,7 +92,7 @@ FILES = ("vectors", "report")  # verbs whose --out is a file
 OUT = ("prepare", "pretrain", "tokenizer", "tune", "export", "import", "demo", "compare", *FILES)
 
 
-@pytest.mark.product(few=3)
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("verb", OUT)
 def test_a_pipe_is_not_replaced(
     verb: str, here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -146,7 +146,7 @@ def test_a_run_whose_scores_cannot_be_written_is_not_fine_tuned(
     assert "evaluations is a file" in line
 
 
-@pytest.mark.product(few=2)
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("verb", ["prepare", "tokenizer", "tune", "export", "report", "evaluate"])
 def test_a_full_disk_leaves_nothing_half_written(
     verb: str,
@@ -169,6 +169,7 @@ def test_a_full_disk_leaves_nothing_half_written(
     assert run(words_of(verb, here, tmp_path / "out")) == 0
 
 
+@pytest.mark.full
 def test_a_disk_that_fills_with_weights_is_reported_in_one_line(
     here: Path,
     tmp_path: Path,
@@ -199,7 +200,7 @@ def largest_file(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-@pytest.mark.product(few=2)
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("verb", ["export", "vectors", "tune", "import"])
 @pytest.mark.parametrize("size", [100, 20_000])  # refuses the first file, or the weights
 def test_a_write_beyond_the_size_limit_leaves_nothing(
@@ -340,6 +341,7 @@ def test_shards_removed_meanwhile_are_not_recreated(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.full
 def test_a_link_is_kept_and_its_target_replaced(here: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "out").symlink_to(tmp_path / "elsewhere")

@@ -54,6 +54,7 @@ def test_one_command_makes_a_run(
     assert "[MASK]" in samples[-1]["samples"][0]["prompt"]
 
 
+@pytest.mark.full
 def test_the_terms_of_a_sum_are_reported(
     text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

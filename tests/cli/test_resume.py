@@ -61,6 +61,7 @@ def test_a_damaged_checkpoint_is_named_and_the_previous_one_used(
     assert "resuming from step 3" in error
 
 
+@pytest.mark.full
 def test_a_run_with_only_damaged_checkpoints_is_refused(
     stopped: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

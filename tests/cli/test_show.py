@@ -87,6 +87,7 @@ def test_a_section_lists_its_settings(
     assert some <= {setting["name"] for setting in shown(capsys, section)["settings"]}
 
 
+@pytest.mark.full
 def test_a_family_lists_its_recipes(capsys: pytest.CaptureFixture[str]) -> None:
     assert "gpt2_mini" in [recipe["recipe"] for recipe in shown(capsys, "gpt-2")]
 
@@ -99,6 +100,7 @@ def test_an_unknown_word_is_refused_with_a_hint(
     assert hint in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_every_page_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     for word in ([], ["kinds"], ["tokenizers"], ["transformer"]):
         assert run(["show", *word]) == 0

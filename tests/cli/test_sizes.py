@@ -164,7 +164,7 @@ def runs_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return made
 
 
-@pytest.mark.product(few=1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("family", "words", "message"),
     [

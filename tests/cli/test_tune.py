@@ -78,6 +78,7 @@ def test_many_cut_texts_are_told_before_training(
     assert told.index(warning) < told.index("2 seeds, scored")
 
 
+@pytest.mark.full
 def test_columns_by_number_and_settings_of_the_task_are_accepted(
     tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -184,6 +185,7 @@ def test_an_existing_out_is_not_overwritten(
     assert (out / "mine.txt").read_text(encoding="utf-8") == "mine"
 
 
+@pytest.mark.full
 def test_several_tasks_are_told_apart_by_prefixes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -266,6 +268,7 @@ def test_the_best_of_several_rates_is_chosen_and_said(
     assert "0.01 (" in err
 
 
+@pytest.mark.full
 def test_the_best_epoch_is_kept_where_asked_and_this_is_said(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

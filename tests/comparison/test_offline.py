@@ -41,6 +41,7 @@ def forecast(grid: str, out: Path, capsys: pytest.CaptureFixture[str]) -> tuple[
     return status, json.loads(capsys.readouterr().out)["cells"]
 
 
+@pytest.mark.full
 def test_offline_training_has_a_note_and_no_forecast(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

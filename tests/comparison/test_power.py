@@ -22,6 +22,7 @@ from foreword.comparison.tables import notes
 from tests.comparison import grids
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("seeds", [2, 3, 5])
 def test_the_difference_is_detected_in_eight_of_ten_cases(seeds: int) -> None:
     rng = np.random.default_rng(1)

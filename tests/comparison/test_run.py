@@ -112,6 +112,7 @@ def test_a_changed_grid_runs_only_what_changed(
     assert begun(folder, out) == []  # and what was there is there still
 
 
+@pytest.mark.full
 def test_a_changed_task_file_repeats_its_fine_tunings(tmp_path: Path, out: Path) -> None:
     folder = grids.write_files(tmp_path / "grid")
     with (folder / "train.tsv").open("a", encoding="utf-8") as file:

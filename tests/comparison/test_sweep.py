@@ -381,6 +381,7 @@ def test_first_embeddings_that_take_all_of_the_budget_are_refused_before_the_fir
     assert not (tmp_path / "out" / "sweeps").exists()
 
 
+@pytest.mark.full
 def test_a_dry_run_says_what_first_embeddings_take(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

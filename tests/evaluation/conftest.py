@@ -113,7 +113,7 @@ def write_run(folder: Path, recipe: Recipe, tokenizer: Tokenizer) -> Path:
         (made / "run.json").write_text('{"texts": []}', encoding="utf-8")
         tokenizer.save(made / "tokenizer")
 
-    return shelf.copied(f"{recipe.dumps()} {tokenizer.fingerprint()}", write, folder)
+    return shelf.copied(f"{recipe.dumps()} {tokenizer.to_str()}", write, folder)
 
 
 @pytest.fixture

@@ -48,6 +48,7 @@ def test_the_fill_mask_pipeline_gives_our_candidates(tmp_path: Path) -> None:
         assert answer["score"] == pytest.approx(candidate.probability, abs=1e-5)
 
 
+@pytest.mark.full
 def test_an_encoder_without_segments_is_exported_as_roberta(tmp_path: Path) -> None:
     """Padding is token 0 here and 1 there, and positions are counted from after it."""
     settings = [*SMALL, *MASKED, "model.segments=0"]
@@ -196,6 +197,7 @@ def test_recipes_are_exported_as_their_family(name: str, tmp_path: Path) -> None
     assert kinds.name_of(exporting.find_family(trained)) == CARRIED[name]
 
 
+@pytest.mark.full
 def test_show_families_names_the_family_of_the_export(capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["show", "families", "--json"]) == 0
     output = {one["family"]: one["hugging_face"] for one in json.loads(capsys.readouterr().out)}

@@ -54,6 +54,7 @@ def test_a_family_without_such_a_class_is_refused_in_one_line(
     assert not (tmp_path / "hf").exists()
 
 
+@pytest.mark.full
 def test_a_long_sentence_is_tagged_to_its_end(tmp_path: Path) -> None:
     run = tiny_run(tmp_path / "run", "bert")
     model = load_tuned(tune(run, SENTENCES, SENTENCES, task="tag", **FAST).out, "cpu")

@@ -173,6 +173,7 @@ def test_a_full_disk_leaves_the_shards(
     assert foreword.resume(run, progress=False).is_done
 
 
+@pytest.mark.full
 def test_sources_count_by_their_shares(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,6 +208,7 @@ def test_a_text_with_too_few_words_keeps_random_embeddings(text: Path, tmp_path:
     assert runs.last_bytes(run) == runs.last_bytes(other)
 
 
+@pytest.mark.full
 def test_a_run_from_trained_weights_keeps_them(text: Path, tmp_path: Path) -> None:
     first = begin(table(), text, tmp_path / "first")
     runs.train_run(first)

@@ -96,6 +96,7 @@ def test_the_recipe_restricts_what_is_planned() -> None:
     assert only.memory.weights == 4 * sum(made.parameters.values()) // 2
 
 
+@pytest.mark.full
 def test_a_plan_that_does_not_fit_says_on_how_many_gpus_it_would() -> None:
     recipe, gpu = load_recipe("gpt2_tiny", SMALL), find_gpu("h100")[1]
     eight = min(setting.memory.total for setting in plan(recipe, gpu, 8, Assumptions()).settings)

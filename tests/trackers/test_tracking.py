@@ -52,6 +52,7 @@ def test_all_records_and_the_recipe_are_tracked(wandb: None, begun: Path) -> Non
     assert first[1].columns == ["prompt", "text"] and len(first[1].data) == 3
 
 
+@pytest.mark.full
 def test_a_killed_run_continues_the_same_tracker_run_without_going_back(
     wandb: None, begun: Path
 ) -> None:
@@ -64,6 +65,7 @@ def test_a_killed_run_continues_the_same_tracker_run_without_going_back(
     assert logged("heldout/loss") == expected(begun, "heldout")
 
 
+@pytest.mark.full
 def test_a_tracker_that_comes_later_is_told_the_earlier_records(wandb: None, begun: Path) -> None:
     runs.train_run(begun)
     resume(begun, track="wandb", progress=False)

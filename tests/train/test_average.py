@@ -90,6 +90,7 @@ def test_a_run_resumed_while_averaging_equals_an_uninterrupted_one(
         assert runs.logged(run, kind) == runs.logged(whole, kind)
 
 
+@pytest.mark.full
 def test_the_last_held_out_loss_is_that_of_the_average(text: Path, tmp_path: Path) -> None:
     run = averaged(text, tmp_path / "run")
     reporter = runs.Quiet()

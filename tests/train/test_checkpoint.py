@@ -107,6 +107,7 @@ def test_pruning_keeps_the_last_and_the_best(tmp_path: Path) -> None:
     assert checkpoint.all_in(tmp_path) == [folders[0], folders[3], folders[4]]
 
 
+@pytest.mark.full
 def test_a_damaged_checkpoint_does_not_count_as_kept(text: Path, tmp_path: Path) -> None:
     """A run that resumes before a damaged checkpoint must not delete whole ones."""
     run = runs.begin(runs.recipe(keep=1, checkpoints=12, evaluations=1), text, tmp_path / "run")

@@ -90,6 +90,7 @@ def test_every_kind_has_a_test_of_resuming() -> None:
         assert set(kinds.names(folder)) - names <= ELSEWHERE, folder
 
 
+@pytest.mark.full
 def test_dropout_changes_the_weights_of_the_tested_runs(text: Path, tmp_path: Path) -> None:
     """Without dropout the tests of resuming would not check its seeds."""
     results = []
@@ -171,6 +172,7 @@ def test_a_second_ctrl_c_leaves_at_once_but_a_second_hangup_does_not(
     assert checkpoint.all_in(run)[-1].name == checkpoint.name_of(6)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("listening")
 def test_a_signal_that_was_ignored_before_stays_ignored(text: Path, tmp_path: Path) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as `nohup` does
@@ -178,6 +180,7 @@ def test_a_signal_that_was_ignored_before_stays_ignored(text: Path, tmp_path: Pa
     assert runs.train_run(run, runs.Quiet(5, sends(signal.SIGHUP)))
 
 
+@pytest.mark.full
 def test_resuming_a_finished_run_changes_nothing(text: Path, tmp_path: Path) -> None:
     run = runs.whole(runs.recipe(), text, tmp_path / "run")
     before = runs.last_bytes(run), log.read(run)
@@ -196,6 +199,7 @@ def test_a_cut_last_line_of_the_log_is_written_again(text: Path, tmp_path: Path)
     assert steps == list(range(1, 13))
 
 
+@pytest.mark.full
 def test_the_held_out_loss_uses_the_same_rows_each_time(text: Path, tmp_path: Path) -> None:
     """With a negligible learning rate weights and held-out loss stay the same."""
     table = runs.table("encoder")

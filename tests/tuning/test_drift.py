@@ -47,7 +47,7 @@ def tuned_way(
     return way_of(open_tuned(result.out, "cpu"), open_run(folder, "cpu"), DEV, name)
 
 
-@pytest.mark.product(few=2)
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("layout", ["encoder", "decoder", "recurrent", "encoder_decoder"])
 def test_the_end_of_the_line_is_the_tuned_model_and_its_start_the_pretrained_one(
     layout: str, tmp_path: Path

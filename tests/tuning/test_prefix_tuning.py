@@ -115,6 +115,7 @@ def greedy(prompted: PromptedModel, start: list[int], count: int) -> list[int]:
     return written[len(start) :]
 
 
+@pytest.mark.full
 def test_a_model_tuned_to_chat_writes_with_a_cache_what_it_writes_without(tmp_path: Path) -> None:
     run = make_run(tmp_path, "decoder")
     tuned = tune(run, SINGLE * 4, SINGLE, name="chat", task="chat", **FAST).out

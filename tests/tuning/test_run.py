@@ -185,6 +185,7 @@ def test_results_depend_on_the_seed_alone(tmp_path: Path) -> None:
     assert first.epochs[0]["train_loss"] != first.epochs[1]["train_loss"]
 
 
+@pytest.mark.full
 def test_each_variant_gives_a_row(trained: TrainedModel) -> None:
     steps: list[tuple[int, int, str]] = []
     compared = variants(TuneSettings(seeds=2, epochs=2, batch=32))

@@ -59,6 +59,7 @@ def test_another_task_is_learned_and_its_origin_is_noted(first: Path, tmp_path: 
     assert again.rows[0]["start"] == "tuned on second"
 
 
+@pytest.mark.full
 def test_tokens_that_the_first_task_trained_are_not_initialised_again(tmp_path: Path) -> None:
     first = tune(make_run(tmp_path, "decoder"), TRAIN, DEV, name="first", **FAST).out
     before = load_tuned(first, "cpu").network.backbone.embedding.token.weight

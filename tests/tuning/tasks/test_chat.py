@@ -335,6 +335,7 @@ def test_new_tokens_that_a_strategy_leaves_at_random_are_named(tmp_path: Path) -
         assert all(note.startswith("<|system|>, <|user|>, <|assistant|>: ") for note in notes)
 
 
+@pytest.mark.full
 def test_lora_trains_the_embeddings_of_new_tokens_alone(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", "decoder")
     results = {}

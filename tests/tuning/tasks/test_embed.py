@@ -231,6 +231,7 @@ def test_scores_are_learned(tmp_path: Path) -> None:
     assert result.rows[0]["spearman"] > 0.7
 
 
+@pytest.mark.full
 def test_texts_alone_are_learned_by_dropout_and_measured_on_pairs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -166,6 +166,7 @@ def test_predictions_are_written_as_the_official_script_reads_them(tmp_path: Pat
         assert sum(each["probability"] for each in row["best"]) == pytest.approx(1.0, abs=1e-4)
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize(
     ("change", "message"),
     [

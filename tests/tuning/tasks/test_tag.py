@@ -234,6 +234,7 @@ def test_baseline_is_each_words_most_frequent_label() -> None:
     assert outputs.argmax(1).tolist() == [1, 1]
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize(
     ("text", "more", "message"),
     [
