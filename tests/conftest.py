@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import signal
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,6 +22,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 
 import pytest
 
+from tests import shelf
 from tests.covering import mark_the_rest
 
 MEMORY = Path("/dev/shm")
@@ -39,6 +41,19 @@ IMPORTED_LATE = (
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script
     signal.signal(signal.SIGINT, signal.default_int_handler)  # tests and their processes hear it
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the shelf of runs, which the workers of a session share."""
+    if not hasattr(config, "workerinput"):
+        root = os.environ.get("PYTEST_DEBUG_TEMPROOT")
+        os.environ[shelf.FOLDER] = tempfile.mkdtemp(prefix="shelf-", dir=root)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove the shelf."""
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ[shelf.FOLDER], ignore_errors=True)
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses among marks

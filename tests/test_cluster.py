@@ -134,6 +134,7 @@ def test_a_cluster_makes_the_same_shards_and_text_and_trains_every_cell(
     clean(tmp_path)
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize(
     ("address", "message"),
     [

@@ -302,6 +302,7 @@ def test_a_kind_known_by_another_name_is_proposed() -> None:
         load_recipe("gpt2_tiny", ["model.position=rope"])
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize(
     "text",
     ["a = " + "[" * 100_000, "a" + ".a" * 20_000 + " = 1", "a = " + "{a=" * 200 + "1" + "}" * 200],

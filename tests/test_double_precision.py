@@ -25,7 +25,7 @@ def loss_and_gradients(recipe: Recipe, model: Model, inputs: Batch) -> tuple[Ten
     return loss.total, [grad for grad in gradients if grad is not None]
 
 
-@pytest.mark.product(few=14)
+@pytest.mark.product(few=6)
 @pytest.mark.parametrize("norm", ["layer", "rms"])
 @pytest.mark.parametrize("name", TRAINED)
 def test_float64_gives_the_loss_and_gradients_of_float32(name: str, norm: str) -> None:

@@ -66,6 +66,7 @@ def examples() -> Iterator[None]:
         yield
 
 
+@pytest.mark.product(few=6)
 @pytest.mark.parametrize("kind", CHECKS)
 def test_examples_pass_the_contract_checks(kind: str) -> None:
     folder, _, name = kind.rpartition("/")

@@ -88,6 +88,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     yield counts
 
 
+@pytest.mark.full
 def test_text_is_read_once_per_pass(tmp_path: Path, opened: Counter[str]) -> None:
     """The tokenizer learns, the fingerprint tells whether shards exist, the shards are made."""
     text = str(write_document(tmp_path / "a.txt", 10_000))

@@ -32,6 +32,7 @@ def test_each_family_has_a_tiny_form() -> None:
     assert expected <= {name.removesuffix("_tiny") for name in RECIPES if name.endswith("_tiny")}
 
 
+@pytest.mark.product(few=40)
 @every_recipe
 def test_recipes_read_back_equal(name: str, tmp_path: Path) -> None:
     recipe = load_recipe(name)
@@ -48,6 +49,7 @@ def test_a_recipe_with_a_published_figure_trains_on_all_of_its_text(name: str) -
     assert load_recipe(name).prepare.heldout == 0
 
 
+@pytest.mark.product(few=40)
 @every_recipe
 def test_parts_of_recipes_are_compatible_and_special_tokens_exist(name: str) -> None:
     recipe, words = load_recipe(name), vocab(500)
@@ -98,6 +100,7 @@ def built(name: str) -> Model:
         return recipe.build(vocab(recipe.tokenizer.vocab))
 
 
+@pytest.mark.product(few=8)
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_recipes_have_the_parameters_of_their_papers(name: str) -> None:
     model = built(name)
@@ -148,6 +151,7 @@ PARAMETERS = {
 }
 
 
+@pytest.mark.product(few=8)
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_recipes_have_the_parameters_of_their_descriptions(name: str) -> None:
     assert built(name).count_parameters() == pytest.approx(PARAMETERS[name], rel=0.01)

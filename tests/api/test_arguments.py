@@ -176,6 +176,7 @@ def test_texts_are_prepared_once_and_never_overwritten(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["shards", "shards.jsonl"]
 
 
+@pytest.mark.full
 def test_two_threads_with_one_out_do_not_mix(tmp_path: Path) -> None:
     is_begun, may_end = threading.Event(), threading.Event()
     ended: list[Any] = []

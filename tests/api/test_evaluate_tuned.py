@@ -180,6 +180,7 @@ def test_mistakes_are_refused_in_one_line(
     assert "empty.tsv" in refused(str(tuned))
 
 
+@pytest.mark.full
 def test_models_that_read_other_examples_or_have_other_scores_are_refused(
     run: Path, tuned: Path, files: Path, tmp_path: Path
 ) -> None:
@@ -224,6 +225,7 @@ def test_the_text_it_was_scored_on_is_told_by_its_size(tuned: Path, files: Path)
         (files / "dev.tsv").write_text(whole, encoding="utf-8")
 
 
+@pytest.mark.full
 def test_prefixes_are_those_of_training_unless_given(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", "encoder_decoder")
     made = []
@@ -250,6 +252,7 @@ def refused_default(folder: Path) -> str:
     return str(caught.value)
 
 
+@pytest.mark.full
 def test_the_command_prints_and_compares(
     tuned: Path, scratch: Path, files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -96,6 +96,7 @@ def test_measurements_are_no_classes() -> None:
     assert Classify().labels([Labelled("a", "1"), Labelled("b", "2")]) == ("1", "2")
 
 
+@pytest.mark.full
 def test_dev_examples_that_are_trained_on_are_counted(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

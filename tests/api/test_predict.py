@@ -68,6 +68,7 @@ def test_texts_are_predicted_as_the_loaded_model_does(tuned: Path) -> None:
     assert "rows" in repr(result)
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "tsv", "parquet", "csv.gz", "jsonl.zst"])
 def test_a_file_keeps_its_columns_and_order(tuned: Path, tmp_path: Path, ending: str) -> None:
     source, out = table(tmp_path / "in.csv", TEXTS), tmp_path / f"out.{ending}"

@@ -49,6 +49,7 @@ def test_a_recipe_may_be_an_object(tmp_path: Path) -> None:
     assert made.read.documents == "line"
 
 
+@pytest.mark.full
 def test_a_given_progress_receives_stages_and_records(tmp_path: Path) -> None:
     class Told:
         def __init__(self) -> None:

@@ -61,6 +61,7 @@ def test_evaluate_returns_the_loss_and_its_baselines(run: Path) -> None:
     assert "unigram counts" in repr(result) and "bits per byte" in repr(result)
 
 
+@pytest.mark.product(few=3)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -186,6 +187,7 @@ def test_a_comparison_shows_pretraining_and_fine_tuning(shards: Path, tmp_path: 
     assert any("dev examples are training examples too" in note for note in result.notes)
 
 
+@pytest.mark.full
 def test_pages_have_text_and_html_forms() -> None:
     page = show("masked")
     assert page.data()[0]["name"] == "masked"

@@ -37,6 +37,7 @@ dev = "reviews.jsonl"
 """
 
 
+@pytest.mark.full
 def test_tables_name_what_is_measured_and_what_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

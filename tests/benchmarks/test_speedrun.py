@@ -46,6 +46,7 @@ def test_a_plain_loop_learns_in_the_steps_given(plain: Any) -> None:
     assert plain.loss(plain.recipe) < before - 0.5
 
 
+@pytest.mark.full
 def test_a_plain_loop_is_judged_on_each_target(plain: Any) -> None:
     ids = torch.arange(2 * plain.recipe.packing.length).view(2, -1) % 190
     nats = plain._nats(ids, ids.roll(1, 1))

@@ -185,6 +185,7 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
 }
 
 
+@pytest.mark.product(few=4)
 @pytest.mark.parametrize("name", TEXTS)
 def test_bad_text_is_refused_in_one_line(name: str, case: Case) -> None:
     mistake, message = TEXTS[name]
@@ -193,6 +194,7 @@ def test_bad_text_is_refused_in_one_line(name: str, case: Case) -> None:
         assert words in line
 
 
+@pytest.mark.product(few=3)
 @pytest.mark.parametrize("verb", ["pretrain", "check"])
 @pytest.mark.parametrize(
     ("more", "message"),
@@ -218,6 +220,7 @@ def test_incompatible_settings_are_refused_before_text_is_read(
     assert message in case.fails(words)
 
 
+@pytest.mark.product(few=6)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_bad_settings_are_refused_in_one_line(name: str, case: Case) -> None:
     more, message = SETTINGS[name]
@@ -236,6 +239,7 @@ def test_bytes_that_are_not_utf8_can_be_replaced(
     assert "1 bytes replaced" in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_options_set_how_text_is_read(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
     lines = '{"body": "some words of the text."}\n' * 40
     data = case.write("a.jsonl", lines)

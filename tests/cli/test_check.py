@@ -86,6 +86,7 @@ def test_check_gives_the_numbers_of_the_run(
     assert result["epochs"] == pytest.approx(5 * 4 / setup.feed.packed.rows_per_epoch)
 
 
+@pytest.mark.full
 def test_documents_and_empty_lines_add_up_to_the_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,7 +106,7 @@ def test_documents_and_empty_lines_add_up_to_the_lines(
     assert f"tokens in {data['documents']} documents, " in out and "notes " in out
 
 
-@pytest.mark.product(few=1)
+@pytest.mark.full
 @pytest.mark.parametrize("is_emulated", [True, False])
 def test_emulated_bf16_is_said_wherever_it_is_chosen(
     is_emulated: bool,
@@ -289,6 +290,7 @@ def test_shards_are_checked_without_being_changed(
     assert sorted(made.rglob("*")) == before
 
 
+@pytest.mark.full
 def test_check_takes_the_held_out_text_and_start_of_a_run(
     text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

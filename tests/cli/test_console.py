@@ -115,8 +115,8 @@ def test_a_narrow_window_shows_the_loss_first(
     display.record({"kind": "heldout", **losses}, 0.5)
     speed = {"lr": 0.1, "tokens_per_second": 9.0, "share_of_matmul": 0.5, "seconds": 2.0}
     display.record({"kind": "train", "step": 1, "loss": 9.1234, **speed}, 0.5)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines == ["held-out loss 9.1234", "step       1  loss 9.1234"]
+    printed_lines = capsys.readouterr().err.splitlines()
+    assert printed_lines == ["held-out loss 9.1234", "step       1  loss 9.1234"]
 
 
 def test_training_shows_one_sample_and_only_numbers_that_a_newcomer_understands(

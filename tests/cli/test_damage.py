@@ -121,7 +121,7 @@ def _earlier(made: Path) -> set[str]:
     return {folder.name for folder in checkpoint.all_in(made / "run")[:-1]}
 
 
-@pytest.mark.product(few=4)
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize("name", READERS)
 def test_a_damaged_file_is_refused_or_has_no_effect(
     made: Path,

@@ -59,6 +59,7 @@ def test_the_help_names_every_verb_once_and_cuts_no_description(
     assert "Other:" not in shown
 
 
+@pytest.mark.product(few=6)
 @pytest.mark.parametrize("verb", main.verbs())
 def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([verb, "--help"]) == 0

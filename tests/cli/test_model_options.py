@@ -52,6 +52,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return captured.err
 
 
+@pytest.mark.full
 def test_unknown_words_of_a_prompt_are_said(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["fill", "encoder", "The [MASK] zebra."], ["generate", "decoder", "The zebra ."]):
         told(capsys, words[0], str(runs / words[1]), words[2])
@@ -159,6 +160,7 @@ def test_evaluate_saves_its_result_and_report_shows_it(
     assert "not a run folder" in refused(capsys, "report", str(tmp_path))
 
 
+@pytest.mark.full
 def test_unknown_tokens_are_noted_beside_the_figures(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -175,6 +177,7 @@ def test_unknown_tokens_are_noted_beside_the_figures(
     assert message in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.full
 def test_show_lists_kinds_recipes_and_families(capsys: pytest.CaptureFixture[str]) -> None:
     result = told(capsys, "show", "kinds")
     assert result["nn/positions"]["none"].startswith("No positions")

@@ -38,6 +38,7 @@ def test_every_numeric_option_states_its_range() -> None:
     assert [name for name, hints in hints_of_options.items() if None in map(range_of, hints)] == []
 
 
+@pytest.mark.product(few=5)
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -66,6 +67,7 @@ def test_a_number_out_of_range_is_refused_in_one_line(
     assert error.startswith(f"foreword: {message}") and error.count("\n") == 1
 
 
+@pytest.mark.product(few=5)
 @pytest.mark.parametrize(
     ("words", "name"),
     [

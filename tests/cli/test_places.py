@@ -91,7 +91,7 @@ FILES = ("vectors", "report")  # verbs whose --out is a file
 OUT = ("prepare", "pretrain", "tokenizer", "tune", "export", "import", "demo", "compare", *FILES)
 
 
-@pytest.mark.product(few=3)
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("verb", OUT)
 def test_a_pipe_is_not_replaced(
     verb: str, here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -107,7 +107,7 @@ def test_a_pipe_is_not_replaced(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "link", "pipe"]
 
 
-@pytest.mark.product(few=4)
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize("verb", [*OUT, "probe"])
 def test_an_unwritable_out_is_refused_before_the_work(
     verb: str,
@@ -145,7 +145,7 @@ def test_a_run_whose_scores_cannot_be_written_is_not_fine_tuned(
     assert "evaluations is a file" in line
 
 
-@pytest.mark.product(few=2)
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("verb", ["prepare", "tokenizer", "tune", "export", "report", "evaluate"])
 def test_a_full_disk_leaves_nothing_half_written(
     verb: str,
@@ -168,6 +168,7 @@ def test_a_full_disk_leaves_nothing_half_written(
     assert run(words_of(verb, here, tmp_path / "out")) == 0
 
 
+@pytest.mark.full
 def test_a_disk_that_fills_with_weights_is_reported_in_one_line(
     here: Path,
     tmp_path: Path,
@@ -198,7 +199,7 @@ def largest_file(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-@pytest.mark.product(few=2)
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("verb", ["export", "vectors", "tune", "import"])
 @pytest.mark.parametrize("size", [100, 20_000])  # refuses the first file, or the weights
 def test_a_write_beyond_the_size_limit_leaves_nothing(
@@ -266,6 +267,7 @@ def test_a_run_that_loses_a_file_stops_at_the_next_checkpoint(
     assert runs.train_run(one)
 
 
+@pytest.mark.full
 def test_a_run_that_loses_its_recipe_is_not_done_and_keeps_its_weights(
     here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,6 +305,7 @@ def test_shards_removed_meanwhile_are_not_recreated(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.full
 def test_a_link_is_kept_and_its_target_replaced(here: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "out").symlink_to(tmp_path / "elsewhere")

@@ -78,6 +78,7 @@ def test_a_given_tokenizer_is_used(
     assert run([*words, "--kind", "char"]) == 2
 
 
+@pytest.mark.product(few=3)
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -54,6 +54,7 @@ def test_one_command_makes_a_run(
     assert "[MASK]" in samples[-1]["samples"][0]["prompt"]
 
 
+@pytest.mark.full
 def test_the_terms_of_a_sum_are_reported(
     text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,6 +104,7 @@ def test_prepared_shards_and_a_given_tokenizer_are_used(
     assert (other / "tokenizer" / "tokenizer.json").read_bytes() == kept
 
 
+@pytest.mark.full
 def test_given_held_out_text_is_held_out(
     text: Path, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

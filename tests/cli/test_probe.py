@@ -81,6 +81,7 @@ def test_mistakes_are_reported_in_one_line(
     assert "no such folder" in refused("probe", tmp_path / "none", "gradient_reach")
 
 
+@pytest.mark.full
 def test_results_of_other_settings_get_files_of_their_own(
     make_run: Make,  # noqa: F811
     text: Path,  # noqa: F811

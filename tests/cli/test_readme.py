@@ -52,6 +52,7 @@ def parse(words: list[str]) -> None:
         command.make_context(context, list(words))
 
 
+@pytest.mark.product(only=("README", "tutorial"))
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_command_of_a_page_is_valid(page: Path) -> None:
     lines = commands(page.read_text(encoding="utf-8"))

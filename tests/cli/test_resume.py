@@ -35,6 +35,7 @@ def test_resume_continues_from_the_last_checkpoint(
     assert printed["last"]["train"]["step"] == 12
 
 
+@pytest.mark.full
 def test_resume_sets_another_learning_rate(
     stopped: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -60,6 +61,7 @@ def test_a_damaged_checkpoint_is_named_and_the_previous_one_used(
     assert "resuming from step 3" in error
 
 
+@pytest.mark.full
 def test_a_run_with_only_damaged_checkpoints_is_refused(
     stopped: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

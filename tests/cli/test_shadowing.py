@@ -106,6 +106,7 @@ def test_workers_and_training_run_nothing_of_the_current_folder(
     assert (run / "checkpoints" / "step-00000001" / "weights.safetensors").is_file()
 
 
+@pytest.mark.full
 def test_processes_that_python_starts_run_nothing_of_the_current_folder(
     everywhere: Hostile, tmp_path: Path
 ) -> None:
@@ -131,6 +132,7 @@ def test_python_m_foreword_runs_nothing_of_the_current_folder(tmp_path: Path) ->
     assert "Usage" in hostile.run("-m", "foreword", "tokenizer", "--help")
 
 
+@pytest.mark.full
 def test_an_empty_part_of_pythonpath_runs_nothing_of_the_current_folder(tmp_path: Path) -> None:
     hostile = Hostile(tmp_path, not_imported_by_python())
     program = script(tmp_path, "from foreword.__main__ import main\nmain()\n")

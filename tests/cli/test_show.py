@@ -59,6 +59,7 @@ def test_a_kind_has_a_page_with_its_settings(capsys: pytest.CaptureFixture[str])
     assert rate["meaning"].startswith("share of each row's")
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize(
     ("word", "kind"),
     [("rope", "rotary"), ("MLM", "masked"), ("Adam", "adamw"), ("nn/positions/none", "none")],
@@ -86,6 +87,7 @@ def test_a_section_lists_its_settings(
     assert some <= {setting["name"] for setting in shown(capsys, section)["settings"]}
 
 
+@pytest.mark.full
 def test_a_family_lists_its_recipes(capsys: pytest.CaptureFixture[str]) -> None:
     assert "gpt2_mini" in [recipe["recipe"] for recipe in shown(capsys, "gpt-2")]
 
@@ -98,6 +100,7 @@ def test_an_unknown_word_is_refused_with_a_hint(
     assert hint in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_every_page_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     for word in ([], ["kinds"], ["tokenizers"], ["transformer"]):
         assert run(["show", *word]) == 0
@@ -126,6 +129,7 @@ def test_other_names_are_unique_within_a_folder() -> None:
         assert not set(names) & set(kinds.names(folder)), folder
 
 
+@pytest.mark.product(few=5)
 @pytest.mark.parametrize("folder", kinds.folders())
 def test_every_folder_says_how_its_kinds_are_chosen(
     folder: str, capsys: pytest.CaptureFixture[str]

@@ -56,6 +56,7 @@ def failed(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return lines[0]
 
 
+@pytest.mark.product(few=6)
 @pytest.mark.parametrize("verb", ["pretrain", "check", "show"])
 @pytest.mark.parametrize("name", TOO_LARGE)
 def test_a_size_beyond_all_memory_is_refused_at_once(
@@ -126,6 +127,7 @@ def test_recipes_that_fit_are_not_refused(monkeypatch: pytest.MonkeyPatch) -> No
         require_memory(load_recipe(name))
 
 
+@pytest.mark.full
 def test_check_estimates_a_model_too_large_for_the_machine(
     recipe: str,
     text: str,
@@ -162,7 +164,7 @@ def runs_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return made
 
 
-@pytest.mark.product(few=2)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("family", "words", "message"),
     [

@@ -84,6 +84,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return captured.err
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("model", ["seq2seq", "encoder_decoder"])
 def test_pretraining_on_pairs_records_counts_and_samples(made: Path, model: str) -> None:
     run = made / model
@@ -95,6 +96,7 @@ def test_pretraining_on_pairs_records_counts_and_samples(made: Path, model: str)
     assert {sample["prompt"] for sample in shown} <= set(SENTENCES)
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("model", ["seq2seq", "encoder_decoder"])
 def test_translate_scores_and_plots_an_alignment(
     made: Path, model: str, capsys: pytest.CaptureFixture[str]
@@ -142,6 +144,7 @@ def test_impossible_options_of_translate_are_refused(
     assert "No such file" in gone
 
 
+@pytest.mark.full
 def test_empty_lines_stay_empty_lines(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (made / "gaps.en").write_text("a dog runs\n\n  \na cat\n")
     run, source = str(made / "seq2seq"), str(made / "gaps.en")
@@ -246,6 +249,7 @@ def test_alignment_columns_are_summed_by_word() -> None:
     np.testing.assert_allclose(by_word, [[0.3, 0.7], [0.75, 0.25]])
 
 
+@pytest.mark.full
 def test_cut_pairs_are_counted(
     made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

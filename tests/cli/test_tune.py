@@ -78,6 +78,7 @@ def test_many_cut_texts_are_told_before_training(
     assert told.index(warning) < told.index("2 seeds, scored")
 
 
+@pytest.mark.full
 def test_columns_by_number_and_settings_of_the_task_are_accepted(
     tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -92,6 +93,7 @@ def test_columns_by_number_and_settings_of_the_task_are_accepted(
     assert printed["settings"]["task"]["pooling"] == "last"
 
 
+@pytest.mark.full
 def test_the_name_includes_the_training_file(
     tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,6 +123,7 @@ def test_regression_scores_are_shown(
     assert "spearman" in output
 
 
+@pytest.mark.product(few=4)
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -182,6 +185,7 @@ def test_an_existing_out_is_not_overwritten(
     assert (out / "mine.txt").read_text(encoding="utf-8") == "mine"
 
 
+@pytest.mark.full
 def test_several_tasks_are_told_apart_by_prefixes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -248,6 +252,7 @@ def test_a_finished_tune_is_not_repeated(
     assert run(words) == 2
 
 
+@pytest.mark.full
 def test_the_best_of_several_rates_is_chosen_and_said(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -263,6 +268,7 @@ def test_the_best_of_several_rates_is_chosen_and_said(
     assert "0.01 (" in err
 
 
+@pytest.mark.full
 def test_the_best_epoch_is_kept_where_asked_and_this_is_said(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

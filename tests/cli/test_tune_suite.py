@@ -111,6 +111,7 @@ def test_a_suite_that_was_killed_continues_with_what_is_not_done(
     assert sorted(json.loads(file.read_text())["tasks"]) == ["CoLA", "RTE", "STS-B"]
 
 
+@pytest.mark.full
 def test_tasks_of_two_calls_are_in_one_table_and_other_settings_are_refused(
     tmp_path: Path, words: list[str], glue: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -128,6 +129,7 @@ def test_tasks_of_two_calls_are_in_one_table_and_other_settings_are_refused(
     assert "RTE.json: already exists; choose another --name" in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_a_new_test_file_is_predicted_anew(tmp_path: Path, words: list[str], glue: Path) -> None:
     assert run([*words, "--tasks", "RTE"]) == 0
     file = tmp_path / "run" / "tuned" / "glue" / "submission" / "RTE.tsv"
@@ -140,6 +142,7 @@ def test_a_new_test_file_is_predicted_anew(tmp_path: Path, words: list[str], glu
     assert file.read_text(encoding="utf-8").splitlines()[-1] == "4\tentailment"
 
 
+@pytest.mark.full
 def test_a_task_whose_seeds_all_diverge_is_named_and_the_others_are_done(
     tmp_path: Path,
     words: list[str],
@@ -160,6 +163,7 @@ def test_a_task_whose_seeds_all_diverge_is_named_and_the_others_are_done(
     assert "RTE" in captured.out
 
 
+@pytest.mark.full
 def test_rates_are_chosen_on_training_examples_or_on_dev_and_this_is_said(
     tmp_path: Path, words: list[str], glue: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -180,6 +184,7 @@ def test_rates_are_chosen_on_training_examples_or_on_dev_and_this_is_said(
     assert [trial["lr"] for trial in rate["trials"]] == [1e-3, 2e-3]
 
 
+@pytest.mark.full
 def test_a_rate_among_the_settings_is_tried_alone_and_recorded(
     tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -193,6 +198,7 @@ def test_a_rate_among_the_settings_is_tried_alone_and_recorded(
     assert "already exists, of another model or other settings" in capsys.readouterr().err
 
 
+@pytest.mark.product(few=4)
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -275,7 +281,7 @@ def test_a_model_without_gradients_is_refused(
     assert "gradients" in line or "fine-tun" in line
 
 
-@pytest.mark.product(few=1)
+@pytest.mark.full
 @pytest.mark.parametrize("layout", ["decoder", "prefix", "encoder_decoder", "bidirectional"])
 def test_every_family_can_do_a_suite(
     layout: str, tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]

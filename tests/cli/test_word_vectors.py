@@ -167,6 +167,7 @@ def test_losses_and_samples_are_printed(text: Path, capsys: pytest.CaptureFixtur
         assert part in error
 
 
+@pytest.mark.full
 def test_lists_of_unknown_words_are_refused(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], refused: Refused
 ) -> None:

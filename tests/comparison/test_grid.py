@@ -60,6 +60,7 @@ def test_other_data_drops_the_held_out_text_of_the_grid(folder: Path) -> None:
     assert load_grid(path, ["elsewhere"], heldout=["far.txt"]).heldout == ("far.txt",)
 
 
+@pytest.mark.product(few=8)
 @pytest.mark.parametrize(
     ("more", "message"),
     [

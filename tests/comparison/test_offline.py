@@ -41,6 +41,7 @@ def forecast(grid: str, out: Path, capsys: pytest.CaptureFixture[str]) -> tuple[
     return status, json.loads(capsys.readouterr().out)["cells"]
 
 
+@pytest.mark.full
 def test_offline_training_has_a_note_and_no_forecast(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -56,6 +57,7 @@ def test_offline_training_has_a_note_and_no_forecast(
     assert "offline, no forecast" in captured.out and "3 pieces, at least" in captured.err
 
 
+@pytest.mark.full
 def test_the_forecast_names_a_budget_that_a_cell_does_not_support(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,6 +22,7 @@ from foreword.evaluation.statistics import Spread, difference
 from tests.comparison import grids
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("seeds", [2, 3, 5])
 def test_the_difference_is_detected_in_eight_of_ten_cases(seeds: int) -> None:
     rng = np.random.default_rng(1)
@@ -60,6 +61,7 @@ def test_the_deviation_is_pooled_over_cells() -> None:
     assert pooled_deviation([[1.0], []]) is None
 
 
+@pytest.mark.full
 def test_a_dry_run_assumes_a_deviation_and_finished_cells_replace_it(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,6 +86,7 @@ def test_notes_state_the_observed_deviation(folder: Path, out: Path) -> None:
     assert line in notes(results)
 
 
+@pytest.mark.full
 def test_with_one_seed_nothing_is_detectable(folder: Path, out: Path) -> None:
     task = {**grids.TASK, "tune": {**grids.TASK["tune"], "seeds": 1}}
     results = gather(grids.compare(folder, out, tasks=[task]))

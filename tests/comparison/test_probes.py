@@ -83,6 +83,7 @@ def test_each_model_is_probed_once_beside_random_weights(folder: Path, tmp_path:
     assert "minimal pairs, accuracy" in (out / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.full
 def test_the_probe_equals_that_of_the_command(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -183,6 +184,7 @@ def test_a_mistake_in_a_probe_is_refused_in_one_line(
     assert message in str(caught.value)
 
 
+@pytest.mark.full
 def test_a_probe_without_a_figure_fails_in_one_line(folder: Path, tmp_path: Path) -> None:
     more = {**MORE, "cells": [MASKED], "probes": ["gradient_reach"]}
     (failure,) = grids.compare(folder, tmp_path / "out", **more).failures
@@ -190,6 +192,7 @@ def test_a_probe_without_a_figure_fails_in_one_line(folder: Path, tmp_path: Path
     assert not failure.is_fault
 
 
+@pytest.mark.full
 def test_a_bag_of_words_stands_in_the_table_once_per_task(folder: Path, tmp_path: Path) -> None:
     few = {**TASK, "rows": 0, "tune": {**TASK["tune"], "examples": 10}}
     comparison = grids.compare(folder, tmp_path / "out", tasks=[few])

@@ -89,7 +89,7 @@ def test_finished_work_is_not_repeated(folder: Path, out: Path) -> None:
     assert begun(folder, out) == []
 
 
-@pytest.mark.product(few=2)
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize(
     ("more", "anew"),
     [
@@ -112,6 +112,7 @@ def test_a_changed_grid_runs_only_what_changed(
     assert begun(folder, out) == []  # and what was there is there still
 
 
+@pytest.mark.full
 def test_a_changed_task_file_repeats_its_fine_tunings(tmp_path: Path, out: Path) -> None:
     folder = grids.write_files(tmp_path / "grid")
     with (folder / "train.tsv").open("a", encoding="utf-8") as file:
@@ -169,6 +170,7 @@ def test_a_stopped_run_stops_the_comparison(
     assert comparison.run() is False
 
 
+@pytest.mark.full
 def test_a_cell_that_fails_is_reported_and_the_others_go_on(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,7 @@ def grid(**more: Any) -> dict[str, Any]:
     return {"data": None, "tasks": [], "cells": CELLS, **more}
 
 
+@pytest.mark.full
 def test_every_cell_is_measured_on_the_held_out_text_of_every_source(
     folder: Path, tmp_path: Path
 ) -> None:

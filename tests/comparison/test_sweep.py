@@ -106,6 +106,7 @@ def test_trials_are_short_differ_in_seed_and_leave_the_held_out_text_alone(swept
     assert not [path for path in (swept / "sweeps").iterdir() if path.is_dir()]
 
 
+@pytest.mark.full
 def test_a_finished_sweep_is_not_repeated_and_a_changed_one_in_part(
     folder: Path, swept: Path
 ) -> None:
@@ -288,6 +289,7 @@ def test_the_best_value_at_an_edge_is_noted(folder: Path, swept: Path) -> None:
     assert [n for n in notes(results) if n.startswith("At the edge") and "lr 0.01 (highest)" in n]
 
 
+@pytest.mark.product(few=5)
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -379,6 +381,7 @@ def test_first_embeddings_that_take_all_of_the_budget_are_refused_before_the_fir
     assert not (tmp_path / "out" / "sweeps").exists()
 
 
+@pytest.mark.full
 def test_a_dry_run_says_what_first_embeddings_take(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

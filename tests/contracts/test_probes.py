@@ -226,6 +226,7 @@ def test_a_plot_of_too_many_runs_shows_the_first_and_notes_it(
     assert "the first 1 of 2 runs" in figure.axes[0].get_title() + figure.get_suptitle()
 
 
+@pytest.mark.product(few=5)
 @every_probe
 def test_an_unsupported_model_is_refused_before_any_is_measured(
     name: str,

@@ -165,6 +165,7 @@ def at_the_ends(folder: str) -> list[Any]:
     ]
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(("kind", "setting", "end"), at_the_ends("train/optimizers"))
 def test_optimizers_take_finite_steps_at_the_ends_of_ranges(
     kind: str, setting: str, end: Any
@@ -199,6 +200,7 @@ def test_schedules_stay_between_0_and_1_at_the_ends_of_ranges(
         assert 0 <= schedule.factor(step / 100, step, 100) <= 1 + 1e-12
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(("kind", "setting", "end"), at_the_ends("objectives"))
 def test_objectives_have_finite_losses_at_the_ends_of_ranges(
     kind: str, setting: str, end: Any

@@ -128,6 +128,7 @@ def _fingerprint_of(file: Path, recipe: Path, folder: Path) -> str:
     return str(stored.read(run / "run.json")["data"]["fingerprint"])
 
 
+@pytest.mark.full
 def test_shards_at_a_url_are_mirrored_without_credentials(
     server: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

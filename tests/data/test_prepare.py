@@ -175,6 +175,7 @@ def test_at_least_one_of_a_few_documents_is_held_out(
     assert again.counts["heldout"].bytes == 2 * len(held)
 
 
+@pytest.mark.product(few=4)
 @pytest.mark.parametrize("in_sentences", [True, False])
 @pytest.mark.parametrize("copies", [1, 2])
 @pytest.mark.parametrize("share", [1e-9, 0.1, 0.999999])

@@ -31,6 +31,7 @@ def test_permute_takes_no_memory_per_row() -> None:
     assert 0 <= moved.min() <= moved.max() < 10**18
 
 
+@pytest.mark.full
 def test_permute_sends_each_index_everywhere() -> None:
     n = 12
     moved = np.stack([permute(np.arange(n), n, key) for key in range(3000)])

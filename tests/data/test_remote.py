@@ -88,6 +88,7 @@ def stored(bucket: str) -> str:
     return f"{bucket}/texts"
 
 
+@pytest.mark.full
 def test_buckets_of_s3_are_cleaned(stored: str, tmp_path: Path) -> None:
     pytest.importorskip("datatrove")
     out = foreword.clean(

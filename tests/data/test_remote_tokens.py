@@ -25,6 +25,7 @@ def copy(folder: Path, url: str) -> None:
             storage.put_file(str(path), f"{root}/{path.relative_to(folder)}")
 
 
+@pytest.mark.full
 def test_a_run_on_object_storage_is_the_run_on_its_shards(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers.bpe import BPE
 from foreword.text.tokenizers.word import Word
 from foreword.train import checkpoint
+from tests import shelf
 from tests.train.runs import short_spans
 
 TEXTS = [
@@ -103,14 +104,16 @@ def recipe_of(family: str, position: str = "learned", length: int = 32) -> Recip
 
 
 def write_run(folder: Path, recipe: Recipe, tokenizer: Tokenizer) -> Path:
-    model = recipe.build(tokenizer.vocab)
-    initialise(model, 1)
-    step = checkpoint.name_of(1)
-    checkpoint.save(folder / "checkpoints" / step, model, None, {"step": 1})
-    (folder / "recipe.toml").write_text(recipe.dumps(), encoding="utf-8")
-    (folder / "run.json").write_text('{"texts": []}', encoding="utf-8")
-    tokenizer.save(folder / "tokenizer")
-    return folder
+    def write(made: Path) -> None:
+        model = recipe.build(tokenizer.vocab)
+        initialise(model, 1)
+        step = checkpoint.name_of(1)
+        checkpoint.save(made / "checkpoints" / step, model, None, {"step": 1})
+        (made / "recipe.toml").write_text(recipe.dumps(), encoding="utf-8")
+        (made / "run.json").write_text('{"texts": []}', encoding="utf-8")
+        tokenizer.save(made / "tokenizer")
+
+    return shelf.copied(f"{recipe.dumps()} {tokenizer.to_str()}", write, folder)
 
 
 @pytest.fixture

@@ -118,6 +118,7 @@ def test_models_without_attention_to_a_source_are_refused(
         align(prompted, SOURCE, TARGET)
 
 
+@pytest.mark.full
 def test_the_picture_grows_with_the_words(bpe: Tokenizer) -> None:
     from PIL import Image
 

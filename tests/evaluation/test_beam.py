@@ -74,6 +74,7 @@ def assert_equal(one: GeneratedTokens, other: GeneratedTokens) -> None:
     np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-5)
 
 
+@pytest.mark.product(few=3)
 @every_family
 def test_one_beam_equals_greedy_decoding(make: MakeModel, family: str) -> None:
     prompted = make(family)
@@ -117,6 +118,7 @@ def all_texts(prompted: PromptedModel, start: Start, tokens: int) -> list[tuple[
     return every
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
 @pytest.mark.parametrize("family", ["decoder", "goes_on", "seq2seq", "seq2seq_feeds"])
 def test_enough_beams_find_the_likeliest_of_all_texts(
@@ -135,6 +137,7 @@ def test_enough_beams_find_the_likeliest_of_all_texts(
         np.testing.assert_allclose(one.log_probs, nats, atol=1e-5)
 
 
+@pytest.mark.product(few=3)
 @every_family
 def test_a_start_gives_the_same_texts_alone_and_among_others(make: MakeModel, family: str) -> None:
     prompted = make(family)

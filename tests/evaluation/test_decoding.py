@@ -233,7 +233,7 @@ def test_generated_text_keeps_the_spaces_of_a_byte_level_tokenizer(
     assert "The cat" + text == prompted.tokenizer.decode(np.concatenate([start.target, new.ids]))
 
 
-@pytest.mark.product
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize("temperature", [0.0, 0.3])
 @pytest.mark.parametrize("family", DECODERS)
 def test_repeated_text_is_read_several_tokens_at_a_time_with_the_same_result(

@@ -77,7 +77,7 @@ def test_a_trained_encoder_fills_blanks_correctly(
         assert probabilities == sorted(probabilities, reverse=True) and probabilities[0] > 0.5
 
 
-@pytest.mark.product(few=1)
+@pytest.mark.full
 @pytest.mark.parametrize("family", ["encoder_decoder", "prefix", "span_decoder"])
 def test_a_trained_span_model_fills_blanks_correctly(
     make_prompted: Callable[..., PromptedModel], family: str
@@ -152,6 +152,7 @@ def test_filled_text_keeps_the_spaces_around_blanks(
     )
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize("family", ["encoder", "decoder", "prefix", "encoder_decoder"])
 def test_samples_are_deterministic_and_keep_mode_and_random_state(
     make_prompted: Callable[..., PromptedModel], family: str

@@ -31,6 +31,7 @@ def as_decoder(prompted: PromptedModel) -> PromptedModel:
     return replace(prompted, recipe=recipe)
 
 
+@pytest.mark.full
 def test_one_model_fills_and_continues_what_it_was_trained_on(make_prompted: Make) -> None:
     prompted = make_prompted("hybrid", objective=Hybrid(causal=0.5))
     train(prompted, SENTENCE)

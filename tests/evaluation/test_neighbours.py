@@ -97,6 +97,7 @@ def assert_each_as_alone(run: Run, model: Any, items: Sequence[Any]) -> None:
                 assert other == together[n], item
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(
     ("verb", "family"), [(verb, family) for verb in VERBS for family in sorted(VERBS[verb][1])]
 )
@@ -127,6 +128,7 @@ def predict(model: TunedModel, items: Sequence[Any]) -> Sequence[Any]:
     return outputs
 
 
+@pytest.mark.product(few=4)
 @pytest.mark.parametrize(
     ("task", "layout"),
     [

@@ -225,6 +225,7 @@ def test_a_passage_without_a_token_is_refused(
         one(prompted, Passage(" ", before="The cat"))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("option", [" cat", " mat", " bird", " on", "s", ",", " , and", "\nThe"])
 def test_a_passage_has_all_that_it_adds_to_the_text_before_it(
     make_prompted: Callable[..., PromptedModel], any_tokenizer: Tokenizer, option: str

@@ -22,9 +22,7 @@ def run(tmp_path: Path) -> Path:
     table = runs.table("transformer_xl", steps=2, evaluations=1)
     table["model"] = {"kind": "lstm", "d_model": 16, "layers": 2, "init_std": 0.5}
     text = runs.write_text(tmp_path / "text")
-    folder = runs.begin(runs.build(table), text, tmp_path / "run")
-    assert runs.train_run(folder)
-    return folder
+    return runs.whole(runs.build(table), text, tmp_path / "run")
 
 
 def test_one_stream_has_the_loss_of_one_long_row(run: Path, tmp_path: Path) -> None:

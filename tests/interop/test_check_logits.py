@@ -33,6 +33,7 @@ def differs(folder: Path, imported: importing.ImportedModel, **model: Any) -> bo
     return distance > 1e-2
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize(
     ("family", "changes"),
     [
@@ -53,6 +54,7 @@ def test_a_wrong_attention_pattern_is_found(
     assert differs(tmp_path, imported, **changes)
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize("family", ["albert", "bert", "big_bird", "electra", "xlnet"])
 def test_wrong_segments_are_found(tmp_path: Path, family: str) -> None:
     theirs.write(family, tmp_path)

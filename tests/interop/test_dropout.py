@@ -34,6 +34,7 @@ def multiplied(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool =
     return x * (1 + 3 * p) if training else x
 
 
+@pytest.mark.product(few=3)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_imported_models_apply_dropout_where_transformers_does(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -48,6 +48,7 @@ def test_the_fill_mask_pipeline_gives_our_candidates(tmp_path: Path) -> None:
         assert answer["score"] == pytest.approx(candidate.probability, abs=1e-5)
 
 
+@pytest.mark.full
 def test_an_encoder_without_segments_is_exported_as_roberta(tmp_path: Path) -> None:
     """Padding is token 0 here and 1 there, and positions are counted from after it."""
     settings = [*SMALL, *MASKED, "model.segments=0"]
@@ -93,7 +94,7 @@ def wordpiece() -> Tokenizer:
     return WordPiece(vocab=180).train(TEXTS * 4)
 
 
-@pytest.mark.product(few=2)
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("name", FILLED)
 def test_every_recipe_for_blanks_fills_them(
     name: str, wordpiece: Tokenizer, tmp_path: Path
@@ -126,6 +127,7 @@ def test_the_exported_tokenizer_gives_a_pair_two_segments(tmp_path: Path) -> Non
     assert encoded["token_type_ids"] == [0] * (len(first) + 2) + [1] * (len(second) + 1)
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("name", ["gpt2_tiny", "modern_decoder_tiny"])
 def test_the_text_generation_pipeline_gives_our_text(name: str, tmp_path: Path) -> None:
     settings = SMALL if name == "gpt2_tiny" else ["model.init_std=0.3"]
@@ -186,7 +188,7 @@ CARRIED = {
 }
 
 
-@pytest.mark.product(few=5)
+@pytest.mark.product(few=3)
 @pytest.mark.parametrize("name", CARRIED)
 def test_recipes_are_exported_as_their_family(name: str, tmp_path: Path) -> None:
     tokenizer = WordPiece(vocab=180).train(TEXTS * 4)
@@ -195,6 +197,7 @@ def test_recipes_are_exported_as_their_family(name: str, tmp_path: Path) -> None
     assert kinds.name_of(exporting.find_family(trained)) == CARRIED[name]
 
 
+@pytest.mark.full
 def test_show_families_names_the_family_of_the_export(capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["show", "families", "--json"]) == 0
     output = {one["family"]: one["hugging_face"] for one in json.loads(capsys.readouterr().out)}

@@ -42,6 +42,7 @@ def change(folder: Path, act: Callable[[dict[str, torch.Tensor]], object]) -> No
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
+@pytest.mark.product(few=5)
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
@@ -83,6 +84,7 @@ def test_unsupported_settings_are_refused(folder: Path, keys: dict[str, Any], wo
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.product(few=6)
 @pytest.mark.parametrize(
     ("family", "keys", "words"),
     [

@@ -61,6 +61,7 @@ def test_start_delimiter_and_extract_are_new_tokens(
     assert tokenizer.encode(text).tolist() == trained.tokenizer.encode(text).tolist()
 
 
+@pytest.mark.full
 def test_new_tokens_grow_the_tuned_embedding_alone(
     trained: TrainedModel, result: TuneResult
 ) -> None:

@@ -101,7 +101,7 @@ def test_the_pipeline_gives_our_labels_and_probabilities(
     assert [one["score"] for one in predicted] == pytest.approx(shares.max(1).tolist(), abs=1e-4)
 
 
-@pytest.mark.product(few=2)
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("name", ["bert", "roberta", "xlnet", "gpt2"])
 def test_pairs_are_told_apart_as_in_tuning(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -118,7 +118,7 @@ def test_pairs_are_told_apart_as_in_tuning(
     assert [one["score"] for one in predicted] == pytest.approx(shares.max(1).tolist(), abs=1e-4)
 
 
-@pytest.mark.product(few=1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["bert", "gpt2", "modern_encoder"])
 def test_low_rank_changes_are_in_the_exported_weights(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -149,7 +149,7 @@ def test_a_number_is_the_output_of_one_label(
     )
 
 
-@pytest.mark.product(few=1)
+@pytest.mark.full
 @pytest.mark.parametrize("pooling", ["mean", "max"])
 def test_another_head_is_refused_with_the_settings_that_fit(
     pooling: Pooling, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -219,7 +219,7 @@ def test_an_export_that_fails_its_check_leaves_no_folder(
     assert list(out.parent.iterdir()) == []
 
 
-@pytest.mark.product(few=1)
+@pytest.mark.full
 @pytest.mark.parametrize("length", [14, 15])
 def test_a_pair_that_is_cut_has_the_same_logits(length: int, tmp_path: Path) -> None:
     run = tiny_run(tmp_path / "run", "bert")

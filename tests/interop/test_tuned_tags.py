@@ -19,7 +19,7 @@ SENTENCES = [(["the", "cat", "sat"], TAGS), (["a", "dog", "looked"], TAGS)] * 4
 FAMILIES = ("bert", "roberta", "albert", "electra", "bigbird", "longformer", "modernbert", "xlnet")
 
 
-@pytest.mark.product(only=("bert", "gpt2", "t5"))
+@pytest.mark.product(only=("bert", "gpt2"))
 @pytest.mark.parametrize("name", [*FAMILIES, "gpt2", "modern_decoder", "t5"])
 def test_the_pipeline_gives_our_labels_and_probabilities(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -54,6 +54,7 @@ def test_a_family_without_such_a_class_is_refused_in_one_line(
     assert not (tmp_path / "hf").exists()
 
 
+@pytest.mark.full
 def test_a_long_sentence_is_tagged_to_its_end(tmp_path: Path) -> None:
     run = tiny_run(tmp_path / "run", "bert")
     model = load_tuned(tune(run, SENTENCES, SENTENCES, task="tag", **FAST).out, "cpu")

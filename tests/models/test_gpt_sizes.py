@@ -67,6 +67,7 @@ TRAINING = {
 }
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name", GPT3)
 def test_gpt3_has_the_parameters_of_the_table(name: str) -> None:
     printed, half_a_digit = GPT3[name]

@@ -80,6 +80,7 @@ def test_counts_equal_those_of_a_dictionary(tmp_path: Path) -> None:
         assert level.is_initial.tolist() == [gram[0] == START for gram in grams]
 
 
+@pytest.mark.product
 @pytest.mark.usefixtures("chunk")
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
 def test_modified_kneser_ney_equals_the_reference_implementation(

@@ -77,6 +77,7 @@ def test_every_mask_is_covered() -> None:
     assert used == set(Mask.__subclasses__())
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("has_bias", [False, True])
 @pytest.mark.parametrize("name", MASKS)
 def test_dense_attention_equals_the_slow_reference(name: str, has_bias: bool) -> None:

@@ -28,6 +28,7 @@ def spans(is_target: Array) -> list[int]:
     return [len(run) for row in is_target for run in "".join(" x"[int(t)] for t in row).split()]
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize("max_span", [0, 1, 5])
 @pytest.mark.parametrize("rate", [1 / 6, 0.5])
 def test_full_rows_have_the_same_number_of_targets(rate: float, max_span: int) -> None:

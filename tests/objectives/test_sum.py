@@ -188,6 +188,7 @@ def test_impossible_settings_are_refused(settings: dict[str, Any], message: str)
         SentenceOrder(1.0)
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("second", ["next_sentence", "sentence_order"])
 def test_a_run_reports_both_terms_and_fills_in_masks(second: str, tmp_path: Path) -> None:
     made = table(second)

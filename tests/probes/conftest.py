@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from foreword.nn.init import initialise
 from foreword.probes._words import read_words
 from foreword.runs.recipe import Recipe
 from foreword.settings import config
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers.word import Word
-from foreword.train import checkpoint
 from foreword.vectors.questions import read_analogies
+from tests.evaluation.conftest import write_run
 
 FAMILIES: dict[str, dict[str, Any]] = {
     "encoder": {"model": "transformer", "objective": "masked", "layout": "encoder"},
@@ -79,14 +78,7 @@ def make_run(tmp_path: Path, tokenizer: Tokenizer) -> Callable[[str], Path]:
                 "train": {"batch": 4, "device": "cpu"},
             },
         )
-        model = recipe.build(tokenizer.vocab)
-        initialise(model, 1)
-        run = tmp_path / family
-        checkpoint.save(run / "checkpoints" / checkpoint.name_of(1), model, None, {"step": 1})
-        (run / "recipe.toml").write_text(recipe.dumps(), encoding="utf-8")
-        (run / "run.json").write_text('{"texts": []}', encoding="utf-8")
-        tokenizer.save(run / "tokenizer")
-        return run
+        return write_run(tmp_path / family, recipe, tokenizer)
 
     return make
 

@@ -177,6 +177,7 @@ def test_a_model_that_tells_no_digits_apart_exposes_nothing() -> None:
     assert bits == pytest.approx(1, abs=0.01)
 
 
+@pytest.mark.full
 def test_planted_canaries_are_exposed_and_counted(tmp_path: Path) -> None:
     digits = [f"code {n}" for n in range(10)]
     model = overfitted(["code 7"], words=digits)

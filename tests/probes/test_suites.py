@@ -302,7 +302,7 @@ def test_a_score_that_all_draws_share_has_no_interval(decoder: ProbedModel, tmp_
     assert found.rows[0]["perplexity_low"] < found.rows[0]["perplexity_high"]
 
 
-@pytest.mark.product
+@pytest.mark.product(few=3)
 @pytest.mark.parametrize("family", ["decoder", "encoder"])
 @pytest.mark.parametrize(
     ("suite", "row"),

@@ -193,6 +193,7 @@ def test_loss_components_have_tiles_and_figures(tmp_path: Path) -> None:
     assert "<figcaption>Next &lt;b&gt; accuracy</figcaption>" in html
 
 
+@pytest.mark.full
 def test_the_page_is_deterministic(tmp_path: Path) -> None:
     run = full_run(tmp_path / "run")
     one, other = (write_page(run, tmp_path / f"{n}.html").read_bytes() for n in (1, 2))
@@ -416,6 +417,7 @@ def test_plots_in_png_are_shown_at_the_size_of_their_text() -> None:
     assert screen_width(PNG + b"broken") == 0
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("_all_widths")
 def test_each_width_of_the_screen_has_its_plot_in_both_colour_schemes(tmp_path: Path) -> None:
     html = write_page(full_run(tmp_path / "run")).read_text(encoding="utf-8")

@@ -74,6 +74,7 @@ def test_training_starts_from_the_given_weights(trained: Path, other: Path, tmp_
     assert read_state(run)["from"] == str(before.folder.resolve())
 
 
+@pytest.mark.full
 def test_a_resumed_continuation_equals_an_uninterrupted_one(
     trained: Path, other: Path, tmp_path: Path
 ) -> None:

@@ -320,6 +320,7 @@ def test_a_model_to_start_from_is_refused(text: Path, tmp_path: Path) -> None:
         pretrain("encoder", text, tmp_path / "run", hours=1, from_=tmp_path, progress=False)
 
 
+@pytest.mark.full
 def test_show_explains_a_dial_and_the_kinds_of_its_name(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

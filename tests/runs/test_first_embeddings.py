@@ -46,7 +46,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return runs.write_text(tmp_path_factory.mktemp("text"))
 
 
-@pytest.mark.product(few=2)
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("family", ["encoder", "encoder_decoder", "electra", "albert", "lstm"])
 def test_embeddings_begin_as_vectors_as_long_as_random_ones(
     family: str, text: Path, tmp_path: Path
@@ -75,6 +75,7 @@ def set_up(run: Path) -> TrainingSetup:
     return set_up_training(recipe, *corpus(recipe, run, lambda _: None))
 
 
+@pytest.mark.full
 def test_a_run_killed_before_its_first_checkpoint_begins_with_the_same_vectors(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,7 +93,7 @@ def test_a_run_killed_before_its_first_checkpoint_begins_with_the_same_vectors(
     assert runs.logged(killed, "train")[-1] == runs.logged(whole, "train")[-1]
 
 
-@pytest.mark.product(few=1)
+@pytest.mark.full
 @pytest.mark.parametrize("damage", ["cut", "removed"])
 def test_damaged_vectors_are_learned_again(damage: str, text: Path, tmp_path: Path) -> None:
     whole, run = (begin(table(), text, tmp_path / name) for name in ("whole", "run"))
@@ -119,7 +120,7 @@ def test_learning_counts_in_the_budget(text: Path, tmp_path: Path) -> None:
     assert any("first embeddings: word vectors" in note for note in reporter.notes)
 
 
-@pytest.mark.product(few=1)
+@pytest.mark.full
 @pytest.mark.parametrize("schedule", ["linear", "constant"])
 def test_the_schedule_begins_with_the_first_step(schedule: str, text: Path, tmp_path: Path) -> None:
     """The rates of a budget of which word vectors take a part are those of the rest alone."""
@@ -153,6 +154,7 @@ def test_vectors_that_take_all_of_the_budget_are_refused(text: Path, tmp_path: P
         runs.train_run(run)
 
 
+@pytest.mark.full
 def test_a_full_disk_leaves_the_shards(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +176,7 @@ def test_a_full_disk_leaves_the_shards(
     assert foreword.resume(run, progress=False).is_done
 
 
+@pytest.mark.full
 def test_sources_count_by_their_shares(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +199,7 @@ def test_sources_count_by_their_shares(
     assert most == pytest.approx(3 * rest, rel=0.1)
 
 
+@pytest.mark.full
 def test_a_text_with_too_few_words_keeps_random_embeddings(text: Path, tmp_path: Path) -> None:
     made = config.merge(table(), {"model": {"d_model": 64}})
     plain = config.merge(made, {"train": {"embedding_init": "random"}})
@@ -207,6 +211,7 @@ def test_a_text_with_too_few_words_keeps_random_embeddings(text: Path, tmp_path:
     assert runs.last_bytes(run) == runs.last_bytes(other)
 
 
+@pytest.mark.full
 def test_a_run_from_trained_weights_keeps_them(text: Path, tmp_path: Path) -> None:
     first = begin(table(), text, tmp_path / "first")
     runs.train_run(first)

@@ -207,6 +207,7 @@ def test_the_loss_does_not_depend_on_the_block_size(
     assert at_once.nats == pytest.approx(-table.log_probs_of(stream).sum())
 
 
+@pytest.mark.full
 def test_counting_in_parts_gives_the_same_table(run: Path, tmp_path: Path) -> None:
     whole = open_run(run, "cpu").model
     components = finish(begin(tmp_path, recipe(chunk=50))).model
@@ -243,6 +244,7 @@ def test_a_killed_offline_run_starts_again(
     assert files(run) == files(done(kind)[0])
 
 
+@pytest.mark.product(few=1)
 @every_kind
 def test_a_damaged_checkpoint_is_trained_again(tmp_path: Path, done: Done, kind: str) -> None:
     run = begin(tmp_path, recipe(kind))
@@ -282,6 +284,7 @@ def test_a_start_from_weights_is_refused(tmp_path: Path, kind: str) -> None:
         finish(run)
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize(
     ("train", "message"),
     [

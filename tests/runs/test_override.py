@@ -16,6 +16,7 @@ from foreword.types import Batch, Hidden, Loss
 from tests.train import runs
 
 
+@pytest.mark.full
 def test_a_run_that_blew_up_continues_with_new_settings(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ def gpt3() -> Plan:
     return plan(recipe, find_gpu("a100-80")[1], 1024, Assumptions(utilisation=140 / 312))
 
 
+@pytest.mark.full
 def test_gpt3_takes_the_published_operations_and_state(gpt3: Plan) -> None:
     """Brown et al. 2020, table D.1: 3.14e23 FLOPs for 300 B tokens of 174.6 B parameters."""
     parameters = sum(gpt3.parameters.values())
@@ -63,6 +64,7 @@ def test_a_small_model_needs_no_shards() -> None:
     assert shards["hsdp"] == pytest.approx(shards["ddp"] / 8, abs=4)
 
 
+@pytest.mark.full
 def test_time_follows_utilisation_and_price_the_time() -> None:
     recipe, gpu = load_recipe("gpt2_tiny", SMALL), find_gpu("memory_gb=16,bf16_tflops=0.01")[1]
     slow, fast = (plan(recipe, gpu, 2, Assumptions(u, price=3)) for u in (0.2, 0.4))
@@ -99,6 +101,7 @@ def test_the_recipe_restricts_what_is_planned() -> None:
     assert only.memory.weights == 4 * sum(made.parameters.values()) // 2
 
 
+@pytest.mark.full
 def test_a_plan_that_does_not_fit_says_on_how_many_gpus_it_would() -> None:
     recipe, gpu = load_recipe("gpt2_tiny", SMALL), find_gpu("h100")[1]
     eight = min(setting.memory.total for setting in plan(recipe, gpu, 8, Assumptions()).settings)

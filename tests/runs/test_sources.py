@@ -45,6 +45,7 @@ def begin(made: Recipe, folder: Path, out: Path) -> Path:
     return out
 
 
+@pytest.mark.full
 def test_a_resumed_mixture_equals_an_uninterrupted_one_and_is_reported_by_source(
     texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -44,6 +44,7 @@ def test_a_sample_is_bounded_uniform_and_reproducible() -> None:
     assert np.abs(lengths / share - 1).max() < 0.25
 
 
+@pytest.mark.full
 def test_a_tokenizer_learns_the_same_of_text_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(1)
     parts = [

@@ -165,6 +165,7 @@ def test_words_are_split_at_whitespace(tmp_path) -> None:
         load(split="words")
 
 
+@pytest.mark.product(few=2)
 def test_save_and_load_change_nothing(tokenizer: Tokenizer, tmp_path) -> None:
     tokenizer.save(tmp_path / "a" / "b")
     for path in (tmp_path / "a" / "b", tmp_path / "a" / "b" / "tokenizer.json"):

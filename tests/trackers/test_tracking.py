@@ -51,6 +51,7 @@ def test_all_records_and_the_recipe_are_tracked(wandb: None, begun: Path) -> Non
     assert first[1].columns == ["prompt", "text"] and len(first[1].data) == 3
 
 
+@pytest.mark.full
 def test_a_killed_run_continues_the_same_tracker_run_without_going_back(
     wandb: None, begun: Path
 ) -> None:
@@ -63,6 +64,7 @@ def test_a_killed_run_continues_the_same_tracker_run_without_going_back(
     assert logged("heldout/loss") == expected(begun, "heldout")
 
 
+@pytest.mark.full
 def test_a_tracker_that_comes_later_is_told_the_earlier_records(wandb: None, begun: Path) -> None:
     runs.train_run(begun)
     resume(begun, track="wandb", progress=False)
@@ -71,6 +73,7 @@ def test_a_tracker_that_comes_later_is_told_the_earlier_records(wandb: None, beg
     assert logged("train/loss") == expected(begun, "train")
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("progress", [True, False])
 def test_a_tracker_that_fails_is_told_once_and_training_goes_on(
     wandb: None, begun: Path, capsys: pytest.CaptureFixture[str], progress: bool
@@ -118,6 +121,7 @@ def test_a_damaged_note_of_the_trackers_is_refused(wandb: None, begun: Path) -> 
         resume(begun, track="wandb", progress=False)
 
 
+@pytest.mark.full
 def test_each_epoch_of_fine_tuning_is_tracked(wandb: None, begun: Path) -> None:
     resume(begun, progress=False)
     examples = [(e.text, e.label) for e in reviews(24, 1)]

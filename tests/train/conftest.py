@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import shelf
 from tests.train import runs
 
 
 @pytest.fixture(scope="session")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def text() -> Path:
     """A folder of text."""
-    return runs.write_text(tmp_path_factory.mktemp("text") / "text")
+    return shelf.made("text", runs.write_text)

@@ -22,6 +22,7 @@ from foreword.train import checkpoint, log
 from foreword.train.step import train_step
 from foreword.train.workers import accumulate_on
 from foreword.types import Batch
+from tests import shelf
 
 VERBS = ["ran", "sang", "saw", "went", "slept", "sat"]
 NOUNS = ["cat", "dog", "bird", "river", "house", "tree", "road", "child"]
@@ -253,6 +254,13 @@ def begin(made: Recipe, text: Path, run: Path, probes: Sequence[Mapping[str, Any
 def train_run(run: Path, reporter: Quiet | None = None) -> bool:
     """Train to the end; return whether the run is done."""
     return running.train_run(run, reporter or Quiet(), stage)
+
+
+def whole(made: Recipe, text: Path, run: Path) -> Path:
+    """Return a run that was trained to its end at once, a copy of the one on the shelf."""
+    return shelf.copied(
+        f"{made.dumps()} {text}", lambda folder: train_run(begin(made, text, folder)), run
+    )
 
 
 def kill() -> None:

@@ -43,8 +43,11 @@ def weights(model: nn.Module) -> dict[str, torch.Tensor]:
     return {name: p.detach().clone() for name, p in model.named_parameters()}
 
 
+AVERAGED = runs.recipe(average=LAST_THIRD, checkpoints=12, evaluations=6)
+
+
 def averaged(text: Path, run: Path) -> Path:
-    return runs.begin(runs.recipe(average=LAST_THIRD, checkpoints=12, evaluations=6), text, run)
+    return runs.begin(AVERAGED, text, run)
 
 
 def test_the_saved_model_is_the_mean_of_the_weights_after_the_last_steps(
@@ -64,10 +67,8 @@ def test_the_saved_model_is_the_mean_of_the_weights_after_the_last_steps(
 
 
 def test_averaging_leaves_the_training_as_it_is(text: Path, tmp_path: Path) -> None:
-    run = averaged(text, tmp_path / "run")
-    plain = runs.begin(runs.recipe(), text, tmp_path / "plain")
-    assert runs.train_run(run)
-    assert runs.train_run(plain)
+    run = runs.whole(AVERAGED, text, tmp_path / "run")
+    plain = runs.whole(runs.recipe(), text, tmp_path / "plain")
     assert runs.logged(run, "train") == runs.logged(plain, "train")
     last = runs.last_bytes(run), runs.last_bytes(plain)
     assert last[0]["unaveraged.safetensors"] == last[1]["weights.safetensors"]
@@ -78,8 +79,8 @@ def test_averaging_leaves_the_training_as_it_is(text: Path, tmp_path: Path) -> N
 def test_a_run_resumed_while_averaging_equals_an_uninterrupted_one(
     text: Path, tmp_path: Path
 ) -> None:
-    whole, run = averaged(text, tmp_path / "whole"), averaged(text, tmp_path / "run")
-    assert runs.train_run(whole)
+    whole = runs.whole(AVERAGED, text, tmp_path / "whole")
+    run = averaged(text, tmp_path / "run")
     for step in (9, 10, 12):
         runs.die_at(run, step)
     assert checkpoint.read_state(checkpoint.newest(run))["averaged"] == 3
@@ -89,6 +90,7 @@ def test_a_run_resumed_while_averaging_equals_an_uninterrupted_one(
         assert runs.logged(run, kind) == runs.logged(whole, kind)
 
 
+@pytest.mark.full
 def test_the_last_held_out_loss_is_that_of_the_average(text: Path, tmp_path: Path) -> None:
     run = averaged(text, tmp_path / "run")
     reporter = runs.Quiet()

@@ -46,6 +46,7 @@ def test_a_budget_in_steps_ends_the_run_and_its_schedule(text: Path, tmp_path: P
     ends_low(records)
 
 
+@pytest.mark.full
 def test_a_budget_in_tokens_ends_the_run_and_its_schedule(text: Path, tmp_path: Path) -> None:
     records = train(text, tmp_path / "run", tokens=1000)
     assert records[-1]["tokens"] == 1024  # steps of 4 rows of 16: the first that is not below
@@ -53,6 +54,7 @@ def test_a_budget_in_tokens_ends_the_run_and_its_schedule(text: Path, tmp_path: 
     ends_low(records)
 
 
+@pytest.mark.full
 def test_a_budget_in_flops_ends_the_run_and_its_schedule(text: Path, tmp_path: Path) -> None:
     step = train(text, tmp_path / "one", steps=1)[0]["flops"]
     assert step > 0

@@ -107,6 +107,7 @@ def test_pruning_keeps_the_last_and_the_best(tmp_path: Path) -> None:
     assert checkpoint.all_in(tmp_path) == [folders[0], folders[3], folders[4]]
 
 
+@pytest.mark.full
 def test_a_damaged_checkpoint_does_not_count_as_kept(text: Path, tmp_path: Path) -> None:
     """A run that resumes before a damaged checkpoint must not delete whole ones."""
     run = runs.begin(
@@ -151,8 +152,7 @@ def test_a_run_keeps_its_best_checkpoint(
     sums = iter([30.0, 20.0, 40.0, 50.0])  # of 10 predictions
     monkeypatch.setattr(measure, "evaluate", lambda *_: Evaluation(next(sums), 10.0, {}))
     made = runs.recipe(steps=12, evaluations=4, checkpoints=4, kept_checkpoints=1)
-    run = runs.begin(made, text, tmp_path / "run")
-    runs.train_run(run)
+    run = runs.whole(made, text, tmp_path / "run")
     assert [record["loss"] for record in runs.logged(run, "heldout")] == [3.0, 2.0, 4.0, 5.0]
     kept = [folder.name for folder in checkpoint.all_in(run)]
     assert kept == [checkpoint.name_of(6), checkpoint.name_of(12)]

@@ -79,6 +79,7 @@ def test_compiled_blocks_have_one_graph_each_and_equal_losses(
     assert compiler.graphs == GRAPHS[family]
 
 
+@pytest.mark.full
 def test_counting_flops_does_not_prevent_compilation(
     text: Path, tmp_path: Path, compiler: Counted
 ) -> None:

@@ -62,7 +62,7 @@ def require_rows_of(divided: nn.Module, alone: nn.Module) -> None:
         assert torch.equal(one, other)
 
 
-@pytest.mark.product(few=8)
+@pytest.mark.product(few=4)
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_divided_model_begins_with_the_weights_of_one_process(name: str) -> None:
     recipe = load_recipe(name)

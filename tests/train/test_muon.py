@@ -99,6 +99,7 @@ def test_embeddings_and_output_layers_are_updated_by_adamw() -> None:
         assert not any("table" in name for name in hidden)
 
 
+@pytest.mark.full
 def test_a_step_does_not_depend_on_the_number_of_threads() -> None:
     cores = torch.get_num_threads()
     models = [build(load_recipe("modern_decoder_tiny")) for _ in range(2)]

@@ -25,8 +25,7 @@ from tests.train import runs
 def test_a_resumed_run_equals_an_uninterrupted_one(family: str, text: Path, tmp_path: Path) -> None:
     made = runs.recipe(family, steps=4, checkpoints=2, evaluations=1)
     text = runs.text_for(family, text, tmp_path / "text")
-    whole = runs.begin(made, text, tmp_path / "whole")
-    assert runs.train_run(whole)
+    whole = runs.whole(made, text, tmp_path / "whole")
     run = runs.begin(made, text, tmp_path / "run")
     runs.die_at(run, 3)  # after the checkpoint of step 2
     assert [folder.name for folder in checkpoint.all_in(run)] == [checkpoint.name_of(2)]
@@ -34,14 +33,13 @@ def test_a_resumed_run_equals_an_uninterrupted_one(family: str, text: Path, tmp_
     require_equal(run, whole, 4)
 
 
-@pytest.mark.product(few=1)
+@pytest.mark.full
 @pytest.mark.parametrize("family", ["decoder", "transformer_xl"])
 def test_a_run_resumed_twice_equals_an_uninterrupted_one(
     family: str, text: Path, tmp_path: Path
 ) -> None:
     made = runs.recipe(family)
-    whole = runs.begin(made, text, tmp_path / "whole")
-    assert runs.train_run(whole)
+    whole = runs.whole(made, text, tmp_path / "whole")
     run = runs.begin(made, text, tmp_path / "run")
     for step in (5, 10):
         runs.die_at(run, step)
@@ -58,14 +56,13 @@ def require_equal(run: Path, whole: Path, steps: int) -> None:
     assert [record["step"] for record in runs.logged(run, "train")] == [*range(1, steps + 1)]
 
 
-@pytest.mark.product(few=1)
+@pytest.mark.full
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_resumed_run_in_several_micro_batches_equals_an_uninterrupted_one(
     workers: int, text: Path, tmp_path: Path
 ) -> None:
     made = runs.recipe(batch=5, micro_batch=2, threads=workers, steps=6, checkpoints=2)
-    whole = runs.begin(made, text, tmp_path / "whole")
-    assert runs.train_run(whole)
+    whole = runs.whole(made, text, tmp_path / "whole")
     run = runs.begin(made, text, tmp_path / "run")
     runs.die_at(run, 5)
     assert runs.train_run(run)
@@ -93,6 +90,7 @@ def test_every_kind_has_a_test_of_resuming() -> None:
         assert set(kinds.names(folder)) - names <= ELSEWHERE, folder
 
 
+@pytest.mark.full
 def test_dropout_changes_the_weights_of_the_tested_runs(text: Path, tmp_path: Path) -> None:
     """Without dropout the tests of resuming would not check its seeds."""
     results = []
@@ -149,8 +147,7 @@ def test_a_signal_saves_the_run_and_ends_it(
     number: signal.Signals, text: Path, tmp_path: Path
 ) -> None:
     made = runs.recipe("encoder")
-    whole = runs.begin(made, text, tmp_path / "whole")
-    runs.train_run(whole)
+    whole = runs.whole(made, text, tmp_path / "whole")
     run = runs.begin(made, text, tmp_path / "run")
     before = signal.getsignal(number)
     reporter = runs.Quiet(5, sends(number, number))  # twice, as `timeout` does
@@ -175,6 +172,7 @@ def test_a_second_ctrl_c_leaves_at_once_but_a_second_hangup_does_not(
     assert checkpoint.all_in(run)[-1].name == checkpoint.name_of(6)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("listening")
 def test_a_signal_that_was_ignored_before_stays_ignored(text: Path, tmp_path: Path) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as `nohup` does
@@ -182,9 +180,9 @@ def test_a_signal_that_was_ignored_before_stays_ignored(text: Path, tmp_path: Pa
     assert runs.train_run(run, runs.Quiet(5, sends(signal.SIGHUP)))
 
 
+@pytest.mark.full
 def test_resuming_a_finished_run_changes_nothing(text: Path, tmp_path: Path) -> None:
-    run = runs.begin(runs.recipe(), text, tmp_path / "run")
-    runs.train_run(run)
+    run = runs.whole(runs.recipe(), text, tmp_path / "run")
     before = runs.last_bytes(run), log.read(run)
     assert runs.train_run(run)
     assert (runs.last_bytes(run), log.read(run)) == before
@@ -201,12 +199,12 @@ def test_a_cut_last_line_of_the_log_is_written_again(text: Path, tmp_path: Path)
     assert steps == list(range(1, 13))
 
 
+@pytest.mark.full
 def test_the_held_out_loss_uses_the_same_rows_each_time(text: Path, tmp_path: Path) -> None:
     """With a negligible learning rate weights and held-out loss stay the same."""
     table = runs.table("encoder")
     table["optimizer"] = {"kind": "adamw", "lr": 1e-30, "decay": 0.0}
-    run = runs.begin(runs.build(table), text, tmp_path / "run")
-    runs.train_run(run)
+    run = runs.whole(runs.build(table), text, tmp_path / "run")
     heldout = runs.logged(run, "heldout")
     assert [record["step"] for record in heldout] == [4, 8, 12]
     assert len({(record["loss"], record["predictions"]) for record in heldout}) == 1

@@ -41,6 +41,7 @@ def gradient(
     return runs.gradient(setup, batches, workers), [int(b.weights.sum()) for b in batches]
 
 
+@pytest.mark.product(few=3)
 @pytest.mark.parametrize("family", runs.FAMILIES)
 def test_micro_batches_give_the_same_gradient(family: str, text: Path, tmp_path: Path) -> None:
     setup = ready(text, tmp_path / "run", family, batch=8)
@@ -58,7 +59,7 @@ def test_micro_batches_give_the_same_gradient(family: str, text: Path, tmp_path:
         torch.testing.assert_close(split, whole, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.product(few=5)
+@pytest.mark.product(few=3)
 @pytest.mark.parametrize("family", [*runs.FAMILIES, *runs.VARIANTS])
 def test_workers_take_the_same_step_each_time(family: str, text: Path, tmp_path: Path) -> None:
     """Each micro-batch has its own seed for dropout; torch's global generator is not used."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from pathlib import Path
 
 from foreword.nn.init import initialise
@@ -11,6 +12,7 @@ from foreword.settings import config, kinds
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizers.word import Word
 from foreword.train import checkpoint
+from tests import shelf
 
 GOOD = ["lovely", "fine", "warm", "bright"]
 BAD = ["awful", "cold", "dull", "grim"]
@@ -79,7 +81,12 @@ PARTS = {
 
 
 def make_run(folder: Path, layout: str = "encoder", **model: object) -> Path:
-    """A run folder as pretraining leaves it."""
+    """Return a run folder as pretraining leaves it, with random weights."""
+    key = f"tuning {layout} {sorted(model.items())}"
+    return shelf.copied(key, lambda made: write_run(made, layout, model), folder)
+
+
+def write_run(folder: Path, layout: str, model: Mapping[str, object]) -> None:
     table = {"layout": {"kind": layout}, **PARTS[layout], "train": {"device": "cpu"}}
     own = PARTS[layout]["model"]
     known = kinds.load("models", str(own["kind"])).__dataclass_fields__
@@ -93,7 +100,6 @@ def make_run(folder: Path, layout: str = "encoder", **model: object) -> Path:
     tokenizer.save(folder / "tokenizer")
     (folder / "recipe.toml").write_text(recipe.dumps(), encoding="utf-8")
     (folder / "run.json").write_text("{}", encoding="utf-8")
-    return folder
 
 
 def reviews(count: int, seed: int) -> list[Labelled]:

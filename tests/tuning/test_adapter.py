@@ -29,7 +29,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return write_run(tmp_path_factory.mktemp("run"), load_recipe(request.param), words)
 
 
-@pytest.mark.product(few=2)
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("task", ["classify", "chat"])
 def test_pretrained_weights_and_factors_give_the_tuned_ones(
     task: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -109,6 +109,7 @@ def test_a_seed_trains_on_what_it_drew_alone(
     assert numbers[1] != numbers[2]
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("strategy", ["full", "frozen"])
 def test_drawing_all_examples_is_like_not_drawing(trained: TrainedModel, strategy: str) -> None:
     chosen = variants(replace(FAST, seeds=1))[["full", "frozen"].index(strategy)]
@@ -118,6 +119,7 @@ def test_drawing_all_examples_is_like_not_drawing(trained: TrainedModel, strateg
     assert drawn.epochs == every.epochs
 
 
+@pytest.mark.full
 def test_the_bag_of_words_learns_from_what_each_seed_drew(
     trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +160,7 @@ def test_texts_without_words_have_no_bag_of_words(trained: TrainedModel) -> None
     assert [row["start"] for row in rows[-2:]] == ["from scratch", "no model"]
 
 
+@pytest.mark.full
 def test_the_command_and_the_report_say_how_many_were_drawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

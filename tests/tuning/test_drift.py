@@ -47,6 +47,7 @@ def tuned_way(
     return way_of(open_tuned(result.out, "cpu"), open_run(folder, "cpu"), DEV, name)
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("layout", ["encoder", "decoder", "recurrent", "encoder_decoder"])
 def test_the_end_of_the_line_is_the_tuned_model_and_its_start_the_pretrained_one(
     layout: str, tmp_path: Path
@@ -65,7 +66,7 @@ def test_the_end_of_the_line_is_the_tuned_model_and_its_start_the_pretrained_one
     assert loss_of(way) == after  # the network has its own weights again
 
 
-@pytest.mark.product(few=1)
+@pytest.mark.full
 @pytest.mark.parametrize("layout", ["decoder", "encoder_decoder"])
 @pytest.mark.parametrize("metric", ["accuracy", "answer"])
 def test_a_model_that_answers_in_text_has_a_way_too(
@@ -136,6 +137,7 @@ def test_cka_is_1_for_rotated_and_scaled_states_and_small_for_others() -> None:
     assert linear_cka(x, rng.normal(size=(500, 6))) < 0.1
 
 
+@pytest.mark.full
 def test_the_plane_has_the_line_and_both_ends(tmp_path: Path) -> None:
     way = tuned_way(tmp_path)
     other = tuned_way(tmp_path, name="scratch", from_scratch=True)

@@ -96,6 +96,7 @@ def test_an_example_with_several_cut_inputs_is_counted_once() -> None:
     assert cut_count(encoded) == 2
 
 
+@pytest.mark.full
 def test_a_table_takes_little_more_memory_than_its_text(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     line = "a sentence of a few words, as they are in tables of this kind\tgood\n"

@@ -52,7 +52,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 ONE_STACK = [layout for layout in LAYOUTS if layout != "encoder_decoder"]
 
 
-@pytest.mark.product
+@pytest.mark.product(few=3)
 @pytest.mark.parametrize(
     ("layout", "task"),
     [(layout, Classify()) for layout in LAYOUTS]
@@ -119,6 +119,7 @@ def test_features_are_computed_once_for_all_epochs_and_seeds(
         assert len(reads) == 2  # all of training in one batch, all of dev in another
 
 
+@pytest.mark.full
 def test_another_backbone_computes_its_own_features(trained: TrainedModel) -> None:
     """Random bodies differ by seed, and none is taken for the pretrained one."""
     with torch.no_grad():

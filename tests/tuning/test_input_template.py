@@ -39,6 +39,7 @@ def test_a_pair_has_two_segments_and_loses_tokens_of_the_longer_text() -> None:
     assert filled.was_cut
 
 
+@pytest.mark.full
 def test_pairs_are_cut_as_transformers_cuts_the_longest_first() -> None:
     words = {"a": 0, "b": 1}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="a"))

@@ -23,7 +23,7 @@ from foreword.tuning.tasks.regress import Regress
 from tests.tuning.runs import LAYOUTS, make_run, reviews
 
 
-@pytest.mark.product(few=2)
+@pytest.mark.product(only=("encoder_decoder",))
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_tuned_model_loads_back_and_predicts_as_it_scored(tmp_path: Path, layout: str) -> None:
     trained = open_run(make_run(tmp_path / "run", layout), "cpu")
@@ -43,7 +43,7 @@ def test_a_tuned_model_loads_back_and_predicts_as_it_scored(tmp_path: Path, layo
     assert classifier.predict([])[0] == []
 
 
-@pytest.mark.product
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("strategy", [Full(lr=3e-3), Frozen(lr=1e-2)], ids=["full", "frozen"])
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ def prefix_of(model: TrainedModel) -> dict[str, torch.Tensor]:
     return {name: p for name, p in backbone.state_dict().items() if ".prefix." in name}
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("layout", ["encoder", "decoder", "encoder_decoder"])
 def test_the_saved_model_predicts_what_was_scored_and_only_its_prefixes_are_new(
     layout: str, tmp_path: Path
@@ -114,6 +115,7 @@ def greedy(prompted: PromptedModel, start: list[int], count: int) -> list[int]:
     return written[len(start) :]
 
 
+@pytest.mark.full
 def test_a_model_tuned_to_chat_writes_with_a_cache_what_it_writes_without(tmp_path: Path) -> None:
     run = make_run(tmp_path, "decoder")
     tuned = tune(run, SINGLE * 4, SINGLE, name="chat", task="chat", **FAST).out
@@ -125,6 +127,7 @@ def test_a_model_tuned_to_chat_writes_with_a_cache_what_it_writes_without(tmp_pa
         assert new.ids.tolist() == greedy(prompted, start.target.tolist(), 12)
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("layout", ["decoder", "encoder_decoder"])
 def test_a_model_that_answers_in_text_is_loaded_with_its_prefix(
     layout: str, tmp_path: Path
@@ -137,6 +140,7 @@ def test_a_model_that_answers_in_text_is_loaded_with_its_prefix(
     assert right == result.rows[0]["accuracy"]
 
 
+@pytest.mark.full
 def test_a_prefix_is_trained_on_or_kept_by_the_next_tuning(tmp_path: Path) -> None:
     first = tune(make_run(tmp_path), TRAIN, DEV, name="first", **FAST).out
     start = open_start(first, "cpu")

@@ -92,6 +92,7 @@ READINGS = [
 ]
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(("layout", "pooling"), READINGS)
 def test_packed_rows_give_the_gradient_of_padded_ones(
     tmp_path: Path, layout: str, pooling: Pooling
@@ -144,6 +145,7 @@ def test_the_auxiliary_loss_weights_every_text_equally(tmp_path: Path) -> None:
     assert actual == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_fixed_shapes_and_small_batches_give_the_same_outputs(
     tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch

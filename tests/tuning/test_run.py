@@ -48,7 +48,7 @@ def weights(result: TuneResult) -> dict[str, torch.Tensor]:
     return dict(result.network.named_parameters())
 
 
-@pytest.mark.product(only=("encoder", "decoder", "encoder_decoder"))
+@pytest.mark.product(only=("encoder", "decoder"))
 @pytest.mark.parametrize("layout", [*LAYOUTS, "word_vectors"])
 def test_fine_tuning_learns_separable_classes(tmp_path: Path, layout: str) -> None:
     trained = open_run(make_run(tmp_path, layout), "cpu")
@@ -61,6 +61,7 @@ def test_fine_tuning_learns_separable_classes(tmp_path: Path, layout: str) -> No
     assert result.rows[-1]["matthews"] == 0
 
 
+@pytest.mark.full
 def test_shuffled_labels_teach_nothing(trained: TrainedModel) -> None:
     train = reviews(300, 1)
     labels = [example.label for example in train]
@@ -70,6 +71,7 @@ def test_shuffled_labels_teach_nothing(trained: TrainedModel) -> None:
     assert result.rows[0]["accuracy"] < 0.75
 
 
+@pytest.mark.full
 def test_pairs_are_told_apart_by_their_order(trained: TrainedModel) -> None:
     """The telling word stands in the first text or in the second: segments or order tell."""
 
@@ -183,6 +185,7 @@ def test_results_depend_on_the_seed_alone(tmp_path: Path) -> None:
     assert first.epochs[0]["train_loss"] != first.epochs[1]["train_loss"]
 
 
+@pytest.mark.full
 def test_each_variant_gives_a_row(trained: TrainedModel) -> None:
     steps: list[tuple[int, int, str]] = []
     compared = variants(TuneSettings(seeds=2, epochs=2, batch=32))

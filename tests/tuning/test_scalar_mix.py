@@ -45,6 +45,7 @@ def test_the_scalar_mix_begins_as_the_mean() -> None:
     torch.testing.assert_close(ScalarMix(4)(layers), layers.mean(0))
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("layout", ["encoder", "bidirectional", "decoder", "recurrent"])
 def test_layers_of_a_single_stack_are_mixed(tmp_path: Path, layout: str) -> None:
     trained = open_run(make_run(tmp_path, layout), "cpu")
@@ -62,6 +63,7 @@ def test_layers_of_a_single_stack_are_mixed(tmp_path: Path, layout: str) -> None
 CHARACTERS = {"width": 4, "filters": ((1, 8), (3, 8)), "highways": 1, "length": 12}
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("characters", [False, True])
 def test_layers_of_a_frozen_backbone_are_cached_features(tmp_path: Path, characters: bool) -> None:
     more = {"characters": characters, "spelling": CHARACTERS}
@@ -110,6 +112,7 @@ def test_layers_of_several_widths_are_refused(tmp_path: Path) -> None:
         tune(trained, MIXED, reviews(8, 1), reviews(8, 2), FAST)
 
 
+@pytest.mark.full
 def test_tune_shows_the_layer_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = []
     for name, count in (("train", 32), ("dev", 16)):

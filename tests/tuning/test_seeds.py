@@ -93,6 +93,7 @@ def test_all_seeds_of_the_only_variant_diverging_is_an_error(
         tune(trained, TASK, TRAIN, DEV, FAST)
 
 
+@pytest.mark.full
 def test_a_compared_variant_whose_seeds_all_diverge_has_no_scores(
     trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,7 +122,7 @@ def test_finished_seeds_are_not_trained_again_and_the_result_is_the_same(
     assert all(torch.equal(p, weights(whole)[name]) for name, p in weights(result).items())
 
 
-@pytest.mark.product(few=2)
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("changed", ["settings", "train", "dev", "task", "damage"])
 def test_a_seed_of_other_settings_or_examples_or_a_damaged_one_is_trained_again(
     changed: str, trained: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -175,6 +176,7 @@ def test_patience_ends_a_seed_that_no_longer_improves(
     assert result.rows[0]["kept_epoch"] == 2
 
 
+@pytest.mark.full
 def test_epochs_between_scores_are_trained_alike_and_the_last_is_scored(
     trained: TrainedModel,
 ) -> None:
@@ -193,6 +195,7 @@ def test_epochs_between_scores_are_trained_alike_and_the_last_is_scored(
         replace(settings, score_every=2, keep="best")
 
 
+@pytest.mark.full
 def test_further_examples_are_scored_once_at_the_end_and_choose_nothing(
     trained: TrainedModel,
 ) -> None:
@@ -204,6 +207,7 @@ def test_further_examples_are_scored_once_at_the_end_and_choose_nothing(
     assert {k: v for k, v in result.rows[0].items() if not k.startswith("test_")} == plain.rows[0]
 
 
+@pytest.mark.full
 def test_labels_and_answers_of_all_seeds_are_counted(trained: TrainedModel) -> None:
     result = tune(trained, TASK, TRAIN, DEV, FAST)
     assert result.confusion is not None
@@ -226,6 +230,7 @@ def test_patience_requires_that_the_best_epoch_is_kept() -> None:
         TuneSettings(patience=2)
 
 
+@pytest.mark.full
 def test_the_kept_weights_are_those_that_were_scored(trained: TrainedModel) -> None:
     settings = replace(FAST, keep="best", epochs=5, seeds=1)
     found: list[float] = []
@@ -243,6 +248,7 @@ def test_the_kept_weights_are_those_that_were_scored(trained: TrainedModel) -> N
     assert found == [max(r["accuracy"] for r in result.epochs)]
 
 
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize(
     ("layout", "task", "settings"),
     [

@@ -135,7 +135,7 @@ def test_lists_of_sentences_and_of_answers_are_read() -> None:
         TextToText().example({"source": [{}], "target": ""}, Columns("source", "target"), "x:1")
 
 
-@pytest.mark.product(few=1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("layout", "metric"),
     [

@@ -33,7 +33,7 @@ def first(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return tune(run, TRAIN, DEV, name="first", **FAST).out
 
 
-@pytest.mark.product(few=2)
+@pytest.mark.product(few=1)
 def test_the_backbone_is_the_tuned_one_and_the_head_is_new(first: Path) -> None:
     trained = open_start(first, "cpu")
     tuned = load_tuned(first, "cpu").network
@@ -46,7 +46,7 @@ def test_the_backbone_is_the_tuned_one_and_the_head_is_new(first: Path) -> None:
     assert network.head[-1].out_features == 3  # type: ignore[index]
 
 
-@pytest.mark.product(few=2)
+@pytest.mark.product(few=1)
 def test_another_task_is_learned_and_its_origin_is_noted(first: Path, tmp_path: Path) -> None:
     done = tune(first, THREE, THREE, name="second", **FAST)
     assert done.out == first / "tuned" / "second"
@@ -59,6 +59,7 @@ def test_another_task_is_learned_and_its_origin_is_noted(first: Path, tmp_path: 
     assert again.rows[0]["start"] == "tuned on second"
 
 
+@pytest.mark.full
 def test_tokens_that_the_first_task_trained_are_not_initialised_again(tmp_path: Path) -> None:
     first = tune(make_run(tmp_path, "decoder"), TRAIN, DEV, name="first", **FAST).out
     before = load_tuned(first, "cpu").network.backbone.embedding.token.weight

@@ -174,7 +174,7 @@ def test_answers_are_learned_and_written(layout: str, tmp_path: Path) -> None:
         assert PromptedModel.of(open_run(result.out, "cpu")).continues
 
 
-@pytest.mark.product(few=1)
+@pytest.mark.full
 @pytest.mark.parametrize("layout", ["decoder", "encoder_decoder"])
 def test_every_answer_of_a_conversation_is_learned(layout: str, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", layout)
@@ -217,7 +217,7 @@ def messages_of(count: int, *, has_system: bool) -> list[dict[str, str]]:
     return [{"role": role, "content": CONTENTS[n % len(CONTENTS)]} for n, role in enumerate(roles)]
 
 
-@pytest.mark.product(few=3)
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("kind", ["word", "wordpiece", "bpe", "unigram"])
 @pytest.mark.parametrize("name", ["gpt2", "t5"])
 def test_the_exported_tokenizer_gives_our_ids(
@@ -334,6 +334,7 @@ def test_new_tokens_that_a_strategy_leaves_at_random_are_named(tmp_path: Path) -
         assert all(note.startswith("<|system|>, <|user|>, <|assistant|>: ") for note in notes)
 
 
+@pytest.mark.full
 def test_lora_trains_the_embeddings_of_new_tokens_alone(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", "decoder")
     results = {}

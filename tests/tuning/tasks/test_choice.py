@@ -160,7 +160,7 @@ def test_the_options_of_a_question_are_in_one_batch(
     assert loss_of_parts == pytest.approx(loss, rel=1e-5)
 
 
-@pytest.mark.product(few=2)
+@pytest.mark.product(few=1)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_learns_to_choose_and_predicts_what_it_was_scored_by(
     layout: str, tmp_path: Path
@@ -217,6 +217,7 @@ def test_an_answer_is_a_number_a_text_or_a_letter(
     assert example.label == number
 
 
+@pytest.mark.product(few=3)
 @pytest.mark.parametrize(
     ("change", "message"),
     [

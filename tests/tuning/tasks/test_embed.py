@@ -223,12 +223,14 @@ def test_pairs_are_learned_and_the_model_before_tuning_stands_beside(
     assert scores["accuracy_at_1"] == pytest.approx(tuned["accuracy_at_1"], abs=0.051)
 
 
+@pytest.mark.full
 def test_scores_are_learned(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     result = tune(run, scored(200, 1), scored(50, 7), batch=20, **FAST)
     assert result.rows[0]["spearman"] > 0.7
 
 
+@pytest.mark.full
 def test_texts_alone_are_learned_by_dropout_and_measured_on_pairs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -289,6 +289,7 @@ def test_a_prompt_that_its_conversations_lack_is_refused() -> None:
         Prefer().example(row, COLUMNS, "x:1")
 
 
+@pytest.mark.full
 def test_other_columns_are_named_and_a_conversation_is_answered_where_it_ends(
     tmp_path: Path,
 ) -> None:

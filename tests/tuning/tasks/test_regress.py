@@ -129,6 +129,7 @@ def test_fine_tuning_fails_if_every_step_was_skipped(
         tune(trained, Regress(), train, train, replace(FAST, epochs=1))
 
 
+@pytest.mark.full
 def test_the_epoch_of_the_lowest_error_is_kept(tmp_path: Path) -> None:
     trained = open_run(make_run(tmp_path / "run"), "cpu")
     settings = replace(FAST, epochs=4, strategy=Full(lr=1e-2), keep="best", metric="rmse")

@@ -157,7 +157,7 @@ def test_no_word_is_lost_in_windows(tmp_path: Path) -> None:
     assert [len(one) for one in placed] == [6, 6, 3] * 2
 
 
-@pytest.mark.product(few=2)
+@pytest.mark.product(only=("bidirectional",))
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_learns_to_tag_and_predicts_what_it_was_scored_by(
     layout: str, tmp_path: Path
@@ -233,6 +233,7 @@ def test_baseline_is_each_words_most_frequent_label() -> None:
     assert outputs.argmax(1).tolist() == [1, 1]
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize(
     ("text", "more", "message"),
     [

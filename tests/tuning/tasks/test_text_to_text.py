@@ -82,6 +82,7 @@ def batches(folder: Path, layout: str, lengths: list[int]) -> tuple[AnswerExampl
     return AnswerExamples.of(prompted, encoded, template), prompted
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize("layout", ["encoder_decoder", "prefix", "decoder", "hybrid", "recurrent"])
 def test_packed_examples_give_the_outputs_of_each_alone(tmp_path: Path, layout: str) -> None:
     answers, prompted = batches(tmp_path, layout, [3, 9, 1, 22, 5, 12])
