@@ -254,7 +254,7 @@ def test_training_continues_without_a_standard_error(tmp_path: Path) -> None:
     recipe = tmp_path / "tiny.toml"
     recipe.write_text(runs.recipe("encoder", steps=2).dumps())
     words = ["pretrain", str(recipe), "--data", str(text), "--out", str(tmp_path / "run")]
-    assert with_streams(words, stderr="/dev/full", closed=1)[1] == 0
+    assert with_streams(words, stderr="/dev/full")[1] == 0
     assert is_finished(tmp_path / "run")
 
 
