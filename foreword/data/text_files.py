@@ -135,8 +135,7 @@ class TextFile:
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
         """Open the file as a stream of decompressed bytes, without a byte order mark."""
-        if isinstance(self.path, Path):  # not a URL
-            atomic.require_no_device(self.path, atomic.FROM_A_FILE)
+        atomic.require_no_device(self.path, atomic.FROM_A_FILE)
         with self.path.open("rb") as raw:
             stream: Any = decompressed(raw, self.path)
             if stream.peek(3)[:3] == _BOM:

@@ -270,7 +270,8 @@ def require_no_device(path: Path, remedy: str = OTHER_OUT) -> None:
     Raises:
         UserError: it is one.
     """
-    if path.exists() and not (path.is_file() or path.is_dir()):
+    is_local = isinstance(path, Path)  # and not a URL, which readers take like one
+    if is_local and path.exists() and not (path.is_file() or path.is_dir()):
         raise UserError(f"{path}: is a device, a pipe or a socket; {remedy}")
 
 

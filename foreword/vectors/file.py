@@ -63,7 +63,9 @@ def read(path: Path) -> tuple[list[str], Array]:
     if not count:
         count, body = len(data.splitlines()), data
     if count * width > len(body):  # a number takes a byte at least
-        raise UserError(f"{path}: too short for {count:,} words of {width:,} numbers; is it cut?")
+        raise UserError(
+            f"{path}: too short for {count:,} words of {width:,} numbers; is it cut short?"
+        )
     words, vectors = (_read_text if _is_text(body, width) else _read_binary)(
         path, body, count, width
     )
