@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ PROJECT = tomllib.loads((kinds.ROOT.parent / "pyproject.toml").read_text(encodin
 BUDGETS: dict[str, dict[str, int]] = PROJECT["tool"]["foreword"]["budgets"]
 SPARE = 1.03  # a budget that is not used up is lowered
 MOST_PARAMETERS = 7  # of a function outside of the rooms of verbs
-SURFACE = ("verbs", "api", "cli")
+SURFACE = ("verbs", "cli")
 MANY = PROJECT["tool"]["foreword"]["many_parameters"]
 
 
@@ -80,7 +79,7 @@ def parameters(function: ast.FunctionDef) -> int:
 
 
 def test_contracts_are_small() -> None:
-    """At most as many members as the largest contract that is allowed, by name."""
+    """Those of more than twelve members are named in pyproject.toml, and may not grow."""
     allowed = PROJECT["tool"]["foreword"]["contracts"]
     sizes: dict[str, Any] = {}
     for folder in kinds.folders():
@@ -93,4 +92,4 @@ def test_contracts_are_small() -> None:
                 members = [n for n in node.body if isinstance(n, ast.FunctionDef | ast.AnnAssign)]
                 sizes[f"{folder}: {node.name}"] = len(members)
     over = {name: n for name, n in sizes.items() if n > allowed.get(name, 12)}
-    assert not over, inspect.cleandoc(f"contracts with more than their members: {over}")
+    assert not over, f"contracts with more than their members: {over}"

@@ -128,9 +128,16 @@ def test_a_broken_plug_in_is_reported_in_one_line_with_its_file(
 def test_an_error_in_a_plug_ins_code_names_its_line(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write(folder, "cli/crash", "def crash() -> None:\n    [][1]\n")
+    verb = """from dataclasses import dataclass
+from foreword.verbs._contract import Verb
+@dataclass(frozen=True)
+class Crash(Verb):
+    def __call__(self):
+        [][1]
+"""
+    write(folder, "verbs/crash", verb)
     error = fail(["crash", "--plugins", str(folder)], capsys)
-    assert error.endswith("crash.py:2: plug-in: IndexError: list index out of range")
+    assert error.endswith("crash.py:6: plug-in: IndexError: list index out of range")
 
 
 def test_impossible_names_and_folders_are_refused(

@@ -111,9 +111,7 @@ def shown(
     }
     return [
         ResultTable(rows, f"{recipe} on {gpus:,} x {name}, {gpu.memory_gb:g} GB each"),
-        Text(
-            "parallel.kind, train.activation_checkpointing, rows computed at once; GB on each GPU\n"
-        ),
+        Text("parallel.kind, activation checkpointing, rows computed at once; GB on each GPU\n"),
         Facts(facts),
     ]
 

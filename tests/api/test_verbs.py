@@ -72,8 +72,8 @@ def test_evaluate_returns_the_loss_and_its_baselines(run: Path) -> None:
         ({"streams": -3}, "--streams: must be a whole number from 0 to"),
         ({"memory": []}, "--memory []: expected numbers of tokens, such as 0,64,128"),
         ({"memory": 64}, "--memory 64: expected numbers of tokens, such as 0,64,128"),
-        ({"memory": [-1]}, "--memory: must be a whole number from 0 to"),
-        ({"memory": [0.5]}, "--memory: must be a whole number from 0 to"),
+        ({"memory": [-1]}, "--memory[0]: must be a whole number from 0 to"),
+        ({"memory": [0.5]}, "--memory[0]: must be a whole number from 0 to"),
     ],
     ids=str,
 )

@@ -236,7 +236,7 @@ def test_a_suite_has_a_command_of_its_own(
         ),
         (
             ["tune", "RUN", "--suite=glue"],
-            "'foreword tune-suite RUN SUITE --data DIR' takes suites",
+            "--suite: now 'foreword tune-suite RUN SUITE --data DIR'",
         ),
         (["tune-suite", *words[1:2], "gleu", *words[3:]], "no suite 'gleu', neither a .toml file"),
         (["tune-suite", "RUN", "glue"], "Missing option '--data'"),

@@ -82,7 +82,7 @@ PARTS = {
 
 def make_run(folder: Path, layout: str = "encoder", **model: object) -> Path:
     """Return a run folder as pretraining leaves it, with random weights."""
-    key = f"tuning {layout} {sorted(model.items())}"
+    key = f"tuning {layout} {PARTS[layout]} {sorted(model.items())}"
     return shelf.copied(key, lambda made: write_run(made, layout, model), folder)
 
 
