@@ -88,6 +88,22 @@ class Sample:
         for piece in self.pieces:
             yield from _between_words(piece.decode(), _BLOCK)
 
+    @property
+    def is_mostly_unspaced(self) -> bool:
+        """Whether words longer than `LONGEST` stand in most of it."""
+        if not self.counts.has_long_words:
+            return False
+        texts = [(len(text), _has_long_word(text)) for text in self.texts()]
+        return 2 * sum(size for size, is_long in texts if is_long) > sum(size for size, _ in texts)
+
+    def within(self, limit_bytes: int) -> Sample:
+        """Return a sample of this one, of at most `limit_bytes`."""
+        if self.counts.bytes_kept <= limit_bytes:
+            return self
+        fewer = draw_sample(self.texts(), limit_bytes, merges=True)
+        kept = replace(self.counts, bytes_kept=fewer.counts.bytes_kept)
+        return Sample(fewer.pieces, kept)
+
     def texts_within(self, coverage: float) -> Iterator[str]:
         """Yield the pieces with their rarest characters as spaces, to spend no vocabulary on them.
 

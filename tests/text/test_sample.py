@@ -137,3 +137,12 @@ def test_long_words_are_found_and_said(text: str, is_long: bool) -> None:
     counts = draw_sample([text], 10**6, merges=True).counts
     assert counts.has_long_words == is_long == ("longer than 1,000" in str(counts))
     assert not draw_sample([text], 10**6).counts.has_long_words
+
+
+def test_only_text_without_spaces_is_sampled_less_for_long_words() -> None:
+    letters, words = "ACGT" * 20_000, "some words " * 20_000
+    mostly = draw_sample([letters], 10**6, merges=True)
+    assert mostly.is_mostly_unspaced
+    assert mostly.within(9_000).counts.bytes_kept <= 9_000 < mostly.counts.bytes_kept
+    assert mostly.within(9_000).counts.bytes_seen == len(letters)
+    assert not draw_sample([words + letters[:2_000] + words], 10**6, merges=True).is_mostly_unspaced

@@ -17,6 +17,8 @@ from foreword.text.sample import draw_sample
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers._contract import TokenizerKind, unheard
 
+UNSPACED = 200_000  # bytes to learn from where words have no end
+
 
 @dataclass(frozen=True)
 class Unigram(TokenizerKind):
@@ -51,6 +53,8 @@ class Unigram(TokenizerKind):
             UserError: there is no text, or `vocab` has no room for its characters.
         """
         sample = draw_sample(texts, self.sample_bytes, merges=True)
+        if sample.is_mostly_unspaced:  # for which the trainer's passes take minutes
+            sample = sample.within(UNSPACED)
         engine = training.assemble(
             models.Unigram(),
             normalizers.Sequence(
