@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from foreword.runs.request import RunRequest
     from foreword.runs.source_estimate import SourceEstimate
 
+SLOWER = 1.1  # times the hours asked for, from which a dial's epochs are said to take longer
+OVER_HOURS = (
+    "by the steps timed here, the epochs of this text take longer than --hours: the machine is "
+    "slower or busier than its speed of products says; the run ends after its epochs all the same"
+)
 BY_STEPS = "(in the hours, by the steps timed here; the dial knew the speed of products alone)"
 COLOURS = {
     "masked": "black on bright_yellow",
@@ -105,6 +110,8 @@ class Check(Trains, Plans, LooksForPersonal, Verb[Output]):
             parts += _dial(request.dial, checked.setup.recipe)
             content["dial"] = request.dial.facts
         parts += _parts(checked, content, is_dial=request.dial is not None)
+        if self.hours and content["seconds"]["total"] > SLOWER * 3_600 * self.hours:
+            parts.append(OVER_HOURS)
         if personal is not None:
             parts += self.shown(personal)
             content["privacy"] = asdict(personal)
