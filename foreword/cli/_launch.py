@@ -50,7 +50,11 @@ def run(verb: TrainsRun, *, as_json: bool) -> int:
             lines.say(verb.interrupted())
         return INTERRUPTED
     if not launched_rank():  # the first process tells
-        results.show(result, as_json=as_json)
+        try:
+            results.show(result, as_json=as_json)
+        except UserError:  # a closed terminal stopped the run and takes no result
+            if not result.status:
+                raise
     return result.status
 
 

@@ -263,7 +263,7 @@ def test_the_command_prints_and_compares(
     assert command([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"][0]["model"] == "a"
     assert command(["evaluate", str(tuned)]) == 2
-    assert f"'foreword evaluate-tuned {tuned}' scores it" in capsys.readouterr().err
+    assert f"'foreword evaluate-tuned {tuned}' scores on labelled text" in capsys.readouterr().err
 
 
 def test_a_result_shows_itself(tuned: Path, files: Path) -> None:
