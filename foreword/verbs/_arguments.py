@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-import operator
 import os
 import reprlib
-import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
-from types import SimpleNamespace
 from typing import (
-    Annotated,
     Any,
     NoReturn,
     ParamSpec,
     TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
 )
 
 from foreword.data.text_files import ReadSettings
 from foreword.disk import atomic, stored
 from foreword.errors import UserError
 from foreword.settings import config
-from foreword.settings.ranges import check
 from foreword.tables.given import items_of, texts_of
 from foreword.trackers._contract import Tracker
 from foreword.train.budget import Budget
@@ -45,55 +34,6 @@ Track = str | Tracker | Sequence[str | Tracker]
 Settings = Mapping[str, Any] | Sequence[str]
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function that first checks its arguments, as the command line checks options.
-
-    Numbers, texts and truth values must be of their type, and numbers in the range that comes with
-    it, `rows: Count`. Numbers of numpy are passed on as Python's. Other arguments are checked by
-    the function.
-    """
-    signature = inspect.signature(function)
-
-    @functools.cache
-    def hint_of(name: str) -> Any:
-        return _hint(function, name)
-
-    @functools.wraps(function)
-    def called(*args: P.args, **kwargs: P.kwargs) -> R:
-        bound = signature.bind(*args, **kwargs)
-        for name, value in bound.arguments.items():
-            hint, where = hint_of(name), f"--{name.strip('_').replace('_', '-')}"
-            plain = _plain(hint)
-            if plain is not None:
-                bound.arguments[name] = config.convert(plain, value, where)
-            check(hint, bound.arguments[name], where)
-        return function(*bound.args, **bound.kwargs)
-
-    return called
-
-
-def _hint(function: Callable[..., Any], name: str) -> Any:
-    """Return the type of a parameter with its range."""
-    annotations = {name: function.__annotations__[name]}
-    names = getattr(function, "__globals__", {})
-    try:
-        holder: Any = SimpleNamespace(__annotations__=annotations)
-        return get_type_hints(holder, names, include_extras=True)[name]
-    except NameError:  # a class that is imported for type checkers alone, so not a plain type
-        return Any
-
-
-def _plain(hint: Any) -> Any:
-    """Return a type without its range if it is made of numbers, texts and booleans; else None."""
-    origin, args = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        return _plain(args[0])
-    if origin in (Union, types.UnionType):
-        parts = [arg if arg is types.NoneType else _plain(arg) for arg in args]
-        return None if None in parts else functools.reduce(operator.or_, parts)
-    return hint if hint in (bool, int, float, str) else None
 
 
 def paths(value: Paths | None, name: str = DATA) -> tuple[str, ...]:
@@ -189,18 +129,6 @@ def given_reading(**settings: str | None) -> dict[str, Any]:
     reading: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     if reading.get("documents", "line") != "line":
         reading["blank_lines"] = False  # there are none to count
-    return reading
-
-
-def given_reading_of(texts: Iterable[str] | None, **settings: str | None) -> dict[str, Any]:
-    """Return `given_reading` of text in files.
-
-    Raises:
-        UserError: there are such settings for texts given in Python.
-    """
-    reading = given_reading(**settings)
-    if texts is not None and reading:
-        refuse(reading, "cannot be combined with texts, which are documents as they are")
     return reading
 
 

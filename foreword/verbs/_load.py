@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from foreword.evaluation import loaded
+from foreword.settings import config
 from foreword.verbs import _arguments
-from foreword.verbs._arguments import PathName, checked
+from foreword.verbs._arguments import PathName
 
 if TYPE_CHECKING:
     from foreword.evaluation.loaded import LoadedModel
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from foreword.tuning.written import TunedWriter
 
 
-@checked
 def load(
     path: PathName, device: str = "auto", precision: str = "fp32"
 ) -> LoadedModel | TunedModel | TunedWriter:
@@ -36,6 +36,8 @@ def load(
     Raises:
         UserError: no such folder, no whole checkpoint, or no such device.
     """
+    device = config.convert(str, device, "--device")
+    precision = config.convert(str, precision, "--precision")
     folder = _arguments.path(path, "RUN")
     from foreword.tuning.predictor import is_tuned
 
