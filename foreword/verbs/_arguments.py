@@ -11,7 +11,6 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import (
     Any,
-    NoReturn,
     ParamSpec,
     TypeVar,
 )
@@ -130,15 +129,6 @@ def given_reading(**settings: str | None) -> dict[str, Any]:
     if reading.get("documents", "line") != "line":
         reading["blank_lines"] = False  # there are none to count
     return reading
-
-
-def refuse(reading: Mapping[str, Any], why: str) -> NoReturn:
-    """Refuse settings of reading where no text is read.
-
-    Raises:
-        UserError: always; it names the first.
-    """
-    raise UserError(f"--{next(iter(reading))}: {why}")
 
 
 def read_as(settings: ReadSettings, reading: Mapping[str, Any]) -> ReadSettings:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import foreword
+from foreword.display.results import Facts, Part, Result, ResultTable
 from foreword.errors import UserError
-from foreword.verbs._result import FactsAndRows
 from foreword.verbs._run import PretrainingResult
 from tests.frames import Frame, Series
 
@@ -205,12 +205,10 @@ def test_a_path_may_be_shown() -> None:
     assert repr(foreword.show(recipe)) == repr(foreword.show(str(recipe)))
 
 
-class Long(FactsAndRows):
-    def _facts(self) -> dict[str, Any]:
-        return {"note": "a\nb " * 10_000}
-
-    def _rows(self) -> list[dict[str, Any]]:
-        return [{"text": "word " * 10_000, "n": 1}, {"text": "two\nlines", "n": 2}]
+class Long(Result):
+    def tables(self) -> list[Part]:
+        rows = [{"text": "word " * 10_000, "n": 1}, {"text": "two\nlines", "n": 2}]
+        return [Facts({"note": "a\nb " * 10_000}), ResultTable(rows)]
 
 
 def test_a_result_is_shown_in_short_lines() -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from foreword.display.results import Result
 from foreword.reports import cleaning
 from foreword.reports.comparison import write_comparison
 from foreword.reports.page import page, write_page
-from foreword.verbs._result import Result
 from tests.reports import test_comparison, test_page
 
 HOSTILE = (
