@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from foreword.display.results import Result
+from foreword.display.results import Facts, Part, Result, ResultTable
 from foreword.reports import cleaning
 from foreword.reports.comparison import write_comparison
 from foreword.reports.page import page, write_page
@@ -109,16 +109,16 @@ class Shown(Result):
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def _facts(self) -> dict[str, Any]:
-        return {self._text: self._text}
-
-    def _rows(self) -> list[dict[str, Any]]:
-        return [{self._text: self._text}]
+    def tables(self) -> list[Part]:
+        row = {self._text: self._text}
+        return [Facts(row), ResultTable([row], self._text), self._text]
 
 
 def notebook_page(folder: Path, hostile: str) -> str:
     del folder
-    return page(hostile, Shown(hostile)._repr_html_())
+    shown = Shown(hostile)._repr_html_()
+    assert shown.count(escape(hostile)) == 4  # name, value, title, line; cells are cut
+    return page(hostile, shown)
 
 
 @pytest.mark.product(few=2)
