@@ -51,7 +51,9 @@ FROZEN_FACTORS = (10.0, 30.0)
 def examples(path: str, columns: Columns) -> list[Labelled]:
     """Return the labelled texts of a file."""
     table = read_table(path)
-    read = (Classify().reader(row, columns, table.source_of(n)) for n, row in table.sound_rows())
+    read = (
+        Classify().reader.read(row, columns, table.source_of(n)) for n, row in table.sound_rows()
+    )
     return [example for example in read if example is not None and example.label is not None]
 
 

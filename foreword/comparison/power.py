@@ -75,7 +75,7 @@ def power_notes(results: Results) -> list[str]:
 
 def _power_note(results: Results, task: GridTask) -> str:
     grid = results.comparison.grid
-    metric = results.metric(task) or ("accuracy" if task.task.has_classes else "")
+    metric = results.metric(task) or ("accuracy" if task.task.judge.has_classes else "")
     name = f"{task.name}, {metric_name(metric)}"
     seeds, of = (grid.seeds, "pretraining") if grid.seeds > 1 else (task.tune.seeds, "fine-tuning")
     if seeds < 2:

@@ -119,7 +119,9 @@ class Comparison:
                     pieces.append(Piece(cell, seed, task))
                     if task.scratch and seed == 1:
                         pieces.append(Piece(cell, seed, task, is_scratch=True))
-        pieces += [Piece(NO_CELL, 0, task) for task in self.grid.tasks if task.task.has_classes]
+        pieces += [
+            Piece(NO_CELL, 0, task) for task in self.grid.tasks if task.task.judge.has_classes
+        ]
         return pieces
 
     def prepare(self) -> None:

@@ -103,7 +103,7 @@ def bag_of_words(
     for name, part in {"": test, **{f"{name}_": part for name, part in further.items()}}.items():
         outputs = model.predict_proba([_text(example) for example in part])
         part_targets = task.targets(part, labels)
-        part_scores = task.scores(outputs, part_targets)
+        part_scores = task.judge.scores(outputs, part_targets)
         correct.append(np.asarray(outputs.argmax(axis=1) == part_targets, np.float64))
         scores |= {f"{name}{metric}": score for metric, score in part_scores.items()}
     return BagOfWords({"start": "no network", "strategy": NAME, **scores}, correct[0])

@@ -58,7 +58,7 @@ def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task
     if count > total:
         raise UserError(f"tune.examples: {count:,}, but there are {total:,} training examples")
     groups = _groups(example.label for example in examples)
-    if len(groups) > count and task.has_classes:
+    if len(groups) > count and task.judge.has_classes:
         raise UserError(
             f"tune.examples: {count:,} cannot have one of each of the {len(groups):,} labels"
         )
@@ -91,7 +91,7 @@ def hold_out(
     is_held[numbers] = True
     rest = LabelledTexts.of(e for e, held in zip(examples, is_held, strict=True) if not held)
     part = (example for example, held in zip(examples, is_held, strict=True) if held)
-    if task.has_classes:
+    if task.judge.has_classes:
         labels = {example.label for example in rest}
         part = (example for example in part if example.label in labels)
     return rest, LabelledTexts.of(part)

@@ -27,7 +27,6 @@ from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
 from foreword.tables.examples import Labelled
-from foreword.tuning.answer_form import AnswerForm
 from foreword.tuning.encoding import added_tokens
 from foreword.tuning.model_settings import adapted
 from foreword.tuning.network import Network
@@ -38,7 +37,7 @@ from foreword.tuning.scored import network_and_examples
 from foreword.tuning.starting_network import starting_network
 from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.tasks._contract import Task
-from foreword.tuning.writing import WritingTask
+from foreword.tuning.tasks._writing import AnswerForm, WritingTask
 from foreword.tuning.written import TunedWriter
 from foreword.types import Array
 
@@ -275,10 +274,10 @@ def _score(way: TunedWay, outputs: Array) -> tuple[str, float]:
 
     Of a task whose answers are written: the share of right tokens, since nothing is written here.
     """
-    if way.task.writes:
+    if way.task.judge.writes:
         right = np.concatenate(list(way.examples.targets))
         return "tokens", float(np.mean(outputs[:, 0].astype(np.int64) == right))
-    metric, score = next(iter(way.task.scores(outputs, way.examples.targets).items()))
+    metric, score = next(iter(way.task.judge.scores(outputs, way.examples.targets).items()))
     return metric, float(score)
 
 

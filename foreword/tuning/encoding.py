@@ -23,8 +23,8 @@ from foreword.tuning.fine_tuner import TuneData, TuneSettings, scored_outputs
 from foreword.tuning.input_template import InputTemplate, missing_special_tokens, template_of
 from foreword.tuning.rows import PackedExamples, PooledExamples
 from foreword.tuning.starting_network import build_network
-from foreword.tuning.tasks._contract import Task, Whole
-from foreword.tuning.writing import WritingTask
+from foreword.tuning.tasks._contract import LossUnit, Task
+from foreword.tuning.tasks._writing import WritingTask
 from foreword.types import Array
 
 
@@ -71,14 +71,14 @@ def draw_and_encode(
     first = variants[0]
     drawn = draw(train, first.examples, max(variant.seeds for variant in variants), task)
     dropping = with_dropout(trained, first.dropout)
-    read = task.training_examples(drawn.examples, has_dropout=has_dropout(dropping))
+    read = task.reader.to_train(drawn.examples, has_dropout(dropping))
     drawn = replace(drawn, examples=read)
     added = added_tokens(trained, task)
     extended = with_special(dropping, added)
     template = template_for(extended, task, first.max_length)
     with allocator.returning_freed():
         data = encode(extended, task, drawn, dev, template, further)
-        data = with_reference(extended, task, data) if task.has_reference else data
+        data = with_reference(extended, task, data) if task.needs.has_reference else data
         new = [int(extended.tokenizer.encode(name, special=True)[0]) for name in added]
         data = replace(data, added=tuple(new))
     return TuningExamples(extended, drawn, template, added, data)
@@ -89,15 +89,15 @@ def template_for(trained: TrainedModel, task: Task, max_length: int | None) -> I
     template = template_of(trained.recipe, trained.vocab, max_length)
     if trained.tuned_head is not None:
         template = replace(template, fresh=())  # the first task has trained them
-    if task.continues and trained.recipe.objective.predicts == "next_and_in_place":
+    if task.needs.continues and trained.recipe.objective.predicts == "next_and_in_place":
         template = replace(template, is_causal=True)
-    return template.of_tokens() if task.reads_tokens else template
+    return template.of_tokens() if task.needs.reads_tokens else template
 
 
 def added_tokens(trained: TrainedModel, task: Task) -> tuple[str, ...]:
     """Return the special tokens that the task or the input template needs and the model lacks."""
     is_decoder = trained.recipe.objective.predicts in ("next", "next_and_in_place")
-    if names := task.special_tokens or (task.decoder_tokens if is_decoder else ()):
+    if names := task.needs.special_tokens or (task.needs.decoder_tokens if is_decoder else ()):
         known = {*trained.tokenizer.pieces, *trained.vocab.special}
         return tuple(name for name in names if name not in known)
     return missing_special_tokens(trained.recipe, trained.vocab)
@@ -143,12 +143,12 @@ def encode(
     """
     if not dev:
         raise UserError("there is no dev example to score")
-    if task.mix_layers and (template.start is not None or trained.recipe.layout.start):
+    if task.needs.mix_layers and (template.start is not None or trained.recipe.layout.start):
         raise UserError(
             "task.mix_layers: is for models of one stack; an encoder-decoder's head reads the "
             "decoder's first token"
         )
-    if task.auxiliary and template.is_causal:
+    if task.needs.auxiliary and template.is_causal:
         _require_output_layer(trained, "task.auxiliary")
     labels = drawn.labels
     prompted = None
@@ -163,10 +163,12 @@ def encode(
     scored = {name: pack(part) for name, part in {"dev": dev, **further}.items()}
     trained_on = pack(drawn.examples)
     if isinstance(trained_on, PooledExamples):
-        auxiliary = task.auxiliary if template.is_causal else 0.0
-        trained_on = replace(trained_on, auxiliary=auxiliary, whole=task.whole)
+        auxiliary = task.needs.auxiliary if template.is_causal else 0.0
+        trained_on = replace(trained_on, auxiliary=auxiliary, loss_unit=task.needs.loss_unit)
     numbers = drawn.numbers
-    if task.whole == "input":  # what is drawn are examples, and what is trained on their inputs
+    if (
+        task.needs.loss_unit == "input"
+    ):  # what is drawn are examples, and what is trained on their inputs
         begins = first_inputs(trained_on.encoded)
         numbers = tuple(_inputs_of(one_seeds, begins) for one_seeds in numbers)
     return TuneData(trained_on, scored.pop("dev"), labels, numbers, scored)
@@ -193,15 +195,14 @@ def scoring_examples(
     Raises:
         UserError: the examples do not fit the task, or a label is unknown.
     """
-    targets = task.targets(examples, labels)
     encoded = task.encode(examples, tokenizer, template)
     if encoded[0].answer is not None:
         assert prompted is not None
-        answers = AnswerExamples.of(prompted, encoded, template, task.whole)
-        return replace(answers, targets=task.place(targets, answers.encoded))
+        answers = AnswerExamples.of(prompted, encoded, template, task.needs.loss_unit)
+        return replace(answers, targets=task.targets(examples, labels, answers.encoded))
     # Outputs do not depend on others, so scoring never needs a batch as a whole.
-    whole: Whole = "input" if task.whole == "input" else "example"
-    return PooledExamples(encoded, task.place(targets, encoded), template, 0.0, whole)
+    unit: LossUnit = "input" if task.needs.loss_unit == "input" else "example"
+    return PooledExamples(encoded, task.targets(examples, labels, encoded), template, 0.0, unit)
 
 
 def with_reference(trained: TrainedModel, task: Task, data: TuneData) -> TuneData:

@@ -143,7 +143,7 @@ def count_chunks(*parts: Sized) -> int:
 
 def fits_in_memory(settings: ModelSettings, task: Task, *parts: PackedExamples) -> bool:
     """Return whether the features of all examples fit in memory, for a backbone of `settings`."""
-    layers = settings.layers + 1 if task.mix_layers else 1
+    layers = settings.layers + 1 if task.needs.mix_layers else 1
     outputs = sum(
         1
         if example.is_pooled

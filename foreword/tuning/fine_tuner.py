@@ -41,7 +41,7 @@ from foreword.tuning.rows import PackedExamples
 from foreword.tuning.starting_network import start_name, starting_network
 from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.tasks._contract import Task
-from foreword.tuning.writing import WritingTask
+from foreword.tuning.tasks._writing import WritingTask
 from foreword.types import Array, Loss
 
 SCORING_DTYPE = torch.float32  # of dev examples in any training, since tuned models predict in it
@@ -330,9 +330,10 @@ class FineTuner:
     def score(self, epoch: int, train_loss: float, skipped: int) -> Row:
         """Return the scores on the dev examples, as a row of results."""
         outputs, targets = self._outputs(self.dev), self.data.dev.targets
-        fitted = self.task.fitted(outputs, targets)
+        fitted = replace(self.task, **self.task.judge.chosen(outputs, targets))
+        judge = fitted.judge
         self._answered.append(
-            _Answered(fitted, fitted.confusion(outputs, targets), fitted.correct(outputs, targets))
+            _Answered(fitted, judge.confusion(outputs, targets), judge.correct(outputs, targets))
         )
         return {
             "start": self.start,
@@ -343,7 +344,7 @@ class FineTuner:
             "trained_parameters": self.trained_parameters,
             "train_loss": train_loss,
             "skipped_steps": skipped,
-            **fitted.scores(outputs, targets),
+            **judge.scores(outputs, targets),
             **(self.network.scalar_mix.learned() if self.network.scalar_mix is not None else {}),
         }
 
@@ -352,7 +353,7 @@ class FineTuner:
         return {
             f"{name}_{metric}": score
             for name, part in self.data.further.items()
-            for metric, score in task.scores(self._outputs(part), part.targets).items()
+            for metric, score in task.judge.scores(self._outputs(part), part.targets).items()
         }
 
     def _outputs(self, examples: ExampleSet) -> Array:
@@ -378,7 +379,7 @@ def scored_outputs(
         examples: the examples.
         done: called with the numbers of examples as they are answered.
     """
-    if task.writes:
+    if task.judge.writes:
         assert isinstance(task, WritingTask) and isinstance(examples, AnswerExamples)
         return examples.write(network, task.most_tokens((), examples.prompted), done)
     return predict(network, examples, next(network.parameters()).device, SCORING_DTYPE, done)

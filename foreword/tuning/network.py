@@ -189,8 +189,8 @@ class HeadNetwork(Network):
         token_head: TokenHead | None = None,
     ) -> HeadNetwork:
         """Return the network of a task, with the head that the task built."""
-        mix = ScalarMix(backbone.settings.layers + 1) if task.mix_layers else None
-        reads_encoder, reduction = task.reads_tokens, task.reduction
+        mix = ScalarMix(backbone.settings.layers + 1) if task.needs.mix_layers else None
+        reads_encoder, reduction = task.needs.reads_tokens, task.needs.reduction
         return cls(
             backbone, head, token_head, mix, reads_encoder=reads_encoder, reduction=reduction
         )

@@ -28,7 +28,7 @@ from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import HeadNetwork, Network
 from foreword.tuning.predictor import (
     FILE,
-    Answers,
+    Predicted,
     TunedOn,
     TunedTask,
     is_tuned,
@@ -70,7 +70,7 @@ class TunedModel:
     tuned_on: TunedOn = TunedOn()
 
     def __repr__(self) -> str:
-        labels = f"{len(self.labels):,} labels, " if self.task.has_classes else ""
+        labels = f"{len(self.labels):,} labels, " if self.task.judge.has_classes else ""
         return f"<{kinds.name_of(self.task)}, {labels}{self.source}>"
 
     def predict(
@@ -96,11 +96,13 @@ class TunedModel:
                 task is regression or embedding, whose answers `outputs` returns.
         """
         inputs = self.tuned_on.examples(texts, pairs, self.task)
-        if PROBABILITY not in self.task.answer_types(self.labels, probabilities=False):
-            raise UserError(f"this model was tuned to {self.task.purpose}; use `outputs`")
+        if PROBABILITY not in self.task.answers.types(
+            self.labels, probabilities=False, is_pair=False
+        ):
+            raise UserError(f"this model was tuned to {self.task.answers.purpose}; use `outputs`")
         results = self.outputs_of(inputs.examples)
-        if not self.task.has_classes:
-            answers = iter(self.task.answers(results, self.labels, probabilities=False))
+        if not self.task.judge.has_classes:
+            answers = iter(self.task.answers.rows(results, self.labels, probabilities=False))
             rows = [next(answers) if has_text else {} for has_text in inputs.has_text]
             return [r.get(PREDICTION) for r in rows], [r.get(PROBABILITY) for r in rows]
         outputs = self._in_place(results, inputs.has_text)
@@ -119,7 +121,7 @@ class TunedModel:
         """
         inputs = self.tuned_on.examples(texts, pairs, self.task)
         results = self.outputs_of(inputs.examples)
-        if self.task.reads_texts and all(len(result.outputs) == 1 for result in results):
+        if self.task.reader.takes_texts and all(len(result.outputs) == 1 for result in results):
             return self._in_place(results, inputs.has_text)
         arrays = iter(result.outputs for result in results)
         return [next(arrays) if has_text else None for has_text in inputs.has_text]
@@ -142,16 +144,16 @@ class TunedModel:
 
     def answer_types(self, *, probabilities: bool, is_pair: bool = False) -> dict[str, Any]:
         """See `Predictor`."""
-        return self.task.answer_types(self.labels, probabilities=probabilities, is_pair=is_pair)
+        return self.task.answers.types(self.labels, probabilities=probabilities, is_pair=is_pair)
 
     def answer(
         self, examples: LabelledTexts, *, probabilities: bool, done: Callable[[int], None]
-    ) -> Answers:
+    ) -> Predicted:
         """See `Predictor`."""
         encoded = self._encode(examples)
         results = self._compute(encoded, examples, done)
-        rows = self.task.answers(results, self.labels, probabilities=probabilities)
-        return Answers(rows, cut_count(encoded))
+        rows = self.task.answers.rows(results, self.labels, probabilities=probabilities)
+        return Predicted(rows, cut_count(encoded))
 
     def _encode(self, examples: LabelledTexts) -> Sequence[EncodedExample]:
         return self.task.encode(examples, self.tokenizer, self.template) if examples else []

@@ -65,7 +65,7 @@ def output_types(table: ExampleTable, model: Predictor, how: HowToPredict) -> di
     require_columns(table, how.columns)
     model.tuned_on.require_form(is_pair=bool(how.columns.pair))
     model.tuned_on.with_prefix(Labelled(""), how.prefix)
-    if how.prefix is not None and model.task.compares_texts:
+    if how.prefix is not None and model.task.reader.compares_texts:
         raise UserError("--prefix: this model reads texts as they are")
     types = model.answer_types(probabilities=how.probabilities, is_pair=bool(how.columns.pair))
     if existing := [name for name in types if name in table.columns]:
@@ -84,7 +84,9 @@ def count_rows(model: Predictor, table: ExampleTable, how: HowToPredict) -> int 
     """
     if table.is_stream:
         return None
-    return sum(1 for _ in how.bad.examples(table, table.rows(), how.columns, model.task.reader))
+    return sum(
+        1 for _ in how.bad.examples(table, table.rows(), how.columns, model.task.reader.read)
+    )
 
 
 def predict_table(
@@ -125,7 +127,7 @@ def _answered(
     """Yield rows with their answers, and count them."""
     sources = [table.source_of(line) for line, _ in rows]
     again = BadRows(0.0 if table.is_stream else 1.0)  # `count_rows` has judged the others
-    examples = list(again.examples(table, rows, how.columns, model.task.reader))
+    examples = list(again.examples(table, rows, how.columns, model.task.reader.read))
     predicted = counts.rows
 
     def done(number: int) -> None:

@@ -68,11 +68,11 @@ class TunedOn:
         """
         tuned_columns = Columns(self.text, "", self.pair)
         table, columns = texts_or_table(
-            texts, "texts", tuned_columns, pairs, are_texts=task.reads_texts
+            texts, "texts", tuned_columns, pairs, are_texts=task.reader.takes_texts
         )
         require_columns(table, columns)
         self.require_form(is_pair=bool(columns.pair))
-        read = [task.reader(row, columns, table.source_of(n)) for n, row in table.sound_rows()]
+        read = [task.reader.read(row, columns, table.source_of(n)) for n, row in table.sound_rows()]
         has_text = np.array([example is not None for example in read], bool)
         return GivenTexts(
             LabelledTexts.of(self.with_prefix(e, None) for e in read if e is not None), has_text
@@ -154,7 +154,7 @@ def is_tuned(folder: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class Answers:
+class Predicted:
     """The answers of a model to some examples.
 
     Attributes:
@@ -198,7 +198,7 @@ class Predictor(Protocol):
 
     def answer(
         self, examples: LabelledTexts, *, probabilities: bool, done: Callable[[int], None]
-    ) -> Answers:
+    ) -> Predicted:
         """Return the answer to each example.
 
         Args:

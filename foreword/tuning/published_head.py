@@ -13,9 +13,9 @@ from foreword.errors import UserError
 from foreword.interop import exporting
 from foreword.interop.hf._contract import PublishedHead
 from foreword.runs.trained_model import TrainedModel
-from foreword.tuning.headed import HiddenLayer
 from foreword.tuning.model_settings import without_prefix
 from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tasks._headed import HiddenLayer
 
 NO_LAYER = "none"
 
@@ -29,9 +29,9 @@ def with_published_head(task: Task, trained: TrainedModel) -> Task:
         task: the task.
         trained: the pretrained model.
     """
-    if not task.auto_class or task.mix_layers:
+    if task.exports is None or task.needs.mix_layers:
         return task
-    published = published_head(trained, task.auto_class)
+    published = published_head(trained, task.exports.auto_class)
     if published is None or published.hidden_layer not in get_args(HiddenLayer):
         return task
     settings = head_settings(task, published)

@@ -34,7 +34,7 @@ from foreword.tuning.margins import margins
 from foreword.tuning.network import Network
 from foreword.tuning.predictor import TunedOn, TunedTask
 from foreword.tuning.tasks._contract import Task
-from foreword.tuning.writing import WritingTask
+from foreword.tuning.tasks._writing import WritingTask
 from foreword.types import Array
 
 # Of the folder of a network with a task's head. 2: means over a text have its special tokens too.
@@ -115,17 +115,17 @@ def _shipped_lower() -> frozenset[str]:
     """Return the `lower_is_better` of all shipped tasks together."""
     folder = "tuning/tasks"
     tasks = [kinds.load(folder, name) for name in plugins.SHIPPED.kinds(folder)]
-    return frozenset(name for task in tasks for name in task.lower_is_better)
+    return frozenset(name for task in tasks for name in task().judge.lower_is_better)
 
 
 def is_lower_better(metric: str, task: Task | None = None) -> bool:
-    """Return whether the lower one of two scores is better, as `Task.lower_is_better` says.
+    """Return whether the lower one of two scores is better, as `Judge.lower_is_better` says.
 
     Args:
         metric: name of the score.
         task: the task whose score it is; where only names are known: any shipped one.
     """
-    return metric in (_shipped_lower() if task is None else task.lower_is_better)
+    return metric in (_shipped_lower() if task is None else task.judge.lower_is_better)
 
 
 def as_gain(metric: str, score: float, task: Task | None = None) -> float:

@@ -26,9 +26,9 @@ from foreword.tuning.result import Row, TuneResult, chosen_metric, summarise, wi
 from foreword.tuning.seeds import ReportProgress, SeedTrainer, Variant, stuck_notes
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tasks._writing import WritingTask
 from foreword.tuning.text_metrics import word_rules
 from foreword.tuning.unfinished import FinishedSeeds
-from foreword.tuning.writing import WritingTask
 from foreword.types import Array
 
 __all__ = ["TuneSettings", "tune", "variants", "without_tied_head"]
@@ -76,7 +76,7 @@ def tune(
     variants = (
         [settings] if isinstance(settings, TuneSettings) else list(settings or [TuneSettings()])
     )
-    if task.whole == "batch" and min(variants[0].batch, len(train)) < 2:
+    if task.needs.loss_unit == "batch" and min(variants[0].batch, len(train)) < 2:
         raise UserError(
             "--batch: this task compares the examples of a batch; at least 2 are needed"
         )
@@ -91,13 +91,13 @@ def tune(
         warn(cut)
     baselines, correct = _baselines(task, read.data)
     for variant, row in itertools.product(variants, baselines):
-        if variant.metric not in task.score_names:  # which a baseline may lack
+        if variant.metric not in task.judge.names:  # which a baseline may lack
             chosen_metric(row, variant.metric)
     # Train every seed, but for those that an earlier call finished.
     examples = {"train": train, "dev": dev, **further}
     settings_of_model = neural_settings(trained.recipe.model)
     data = read.data
-    caches = not task.writes and fits_in_memory(settings_of_model, task, data.train, data.dev)
+    caches = not task.judge.writes and fits_in_memory(settings_of_model, task, data.train, data.dev)
     seeds_of = [
         Variant(variant, FinishedSeeds.of(unfinished, trained, task, variant, examples))
         for variant in variants
@@ -108,7 +108,7 @@ def tune(
     ).train()
     # Put the rows that were not trained below those that were.
     stuck = stuck_notes(trained_seeds.finals, baselines, variants[0].metric, task)
-    if task.scores_untuned:
+    if task.judge.scores_untuned:
         baselines = [_untuned_row(read.trained, task, data), *baselines]
     result = TuneResult(
         task=trained_seeds.task,
@@ -126,13 +126,13 @@ def tune(
             *trained_seeds.notes,
             *stuck,
             *_untrained_notes(trained_seeds.network, read.added, variants[0]),
-            *word_rules(task.score_names),
+            *word_rules(task.judge.names),
         ),
         confusion=trained_seeds.confusion,
         correct=trained_seeds.correct | correct,
         resumed=trained_seeds.resumed,
     )
-    if len(variants) > 1 and task.has_classes:
+    if len(variants) > 1 and task.judge.has_classes:
         return with_words(result, bags_of_words(task, read.drawn, dev))
     return result
 
@@ -199,7 +199,7 @@ def _untuned_row(trained: TrainedModel, task: Task, data: TuneData) -> Row:
     """Return the scores of the pretrained model as it is."""
     network = build_network(trained, task, data.labels, None).to(trained.device)
     outputs = scored_outputs(task, network, data.dev)
-    scores = task.scores(outputs, data.dev.targets)
+    scores = task.judge.scores(outputs, data.dev.targets)
     return summarise([{"start": "pretrained", "strategy": "not tuned", **scores}])
 
 
@@ -209,12 +209,12 @@ def _baselines(task: Task, data: TuneData) -> tuple[list[Row], dict[str, Array]]
     rows: dict[str, Row] = {}
     correct: dict[str, Array] = {}
     for prefix, part in parts.items():
-        outputs_by_name = task.baselines(data.train.targets, part.targets, data.labels)
+        outputs_by_name = task.judge.baselines(data.train.targets, part.targets, data.labels)
         for name, outputs in outputs_by_name.items():
             row = rows.setdefault(name, {"start": "no model", "strategy": name})
-            scores = task.scores(outputs, part.targets)
+            scores = task.judge.scores(outputs, part.targets)
             row |= {f"{prefix}{metric}": score for metric, score in scores.items()}
-            answers = task.correct(outputs, part.targets)
+            answers = task.judge.correct(outputs, part.targets)
             if answers is not None and not prefix:
                 correct[name] = answers[None]
     return [summarise([row]) for row in rows.values()], correct

@@ -56,11 +56,11 @@ class ScoredExamples:
         Args:
             numbers: of the examples to score, of which some may occur more than once; default: all.
         """
-        return self.task.scores(*self._of(numbers))
+        return self.task.judge.scores(*self._of(numbers))
 
     def confusion(self) -> list[list[int]] | None:
         """Return how often each label (row) got each answer (column); None without classes."""
-        return self.task.confusion(*self._of(None))
+        return self.task.judge.confusion(*self._of(None))
 
     def _of(self, numbers: Array | None) -> tuple[Array, Any]:
         """Return the outputs for examples and their targets."""
@@ -68,16 +68,14 @@ class ScoredExamples:
         outputs = np.concatenate([self.outputs[n] for n in chosen])
         if self._single_targets is not None:
             return outputs, self._single_targets[chosen]
-        targets = self.task.targets([self.examples[n] for n in chosen], self.labels)
         inputs = [one for n in chosen for one in self.inputs[n]]
-        return outputs, self.task.place(targets, inputs)
+        return outputs, self.task.targets([self.examples[n] for n in chosen], self.labels, inputs)
 
     @cached_property
     def _single_targets(self) -> Array | None:
         """The target of each example, (examples,), if each has one; else None."""
-        targets = self.task.targets(self.examples, self.labels)
         inputs = [one for of_example in self.inputs for one in of_example]
-        placed = self.task.place(targets, inputs)
+        placed = self.task.targets(self.examples, self.labels, inputs)
         return placed if isinstance(placed, np.ndarray) and len(placed) == len(inputs) else None
 
 
@@ -107,7 +105,7 @@ def scored(
     outputs = scored_outputs(task, network, part, done)
     # What belongs to each example.
     begins = first_inputs(part.encoded)
-    if task.writes:
+    if task.judge.writes:
         counts = np.ones(len(part.encoded), np.int64)
     elif isinstance(part, AnswerExamples):
         counts = np.asarray([len(one.written) for one in part.encoded], np.int64)
@@ -138,7 +136,7 @@ def network_and_examples(
         UserError: a label is unknown, or the task compares the model with the one it began from.
     """
     task, labels = tuned.task, tuned.labels
-    if task.has_reference:
+    if task.needs.has_reference:
         raise UserError(
             f"{tuned.source}: is scored beside the model that it began from, which it does not "
             "hold; 'foreword tune ... --test FILE' scores it when training has ended"

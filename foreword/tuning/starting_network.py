@@ -14,9 +14,9 @@ from foreword.nn.model import neural
 from foreword.nn.pair_head import PairHead
 from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.answers import AnswerNetwork
-from foreword.tuning.headed import below_output, hidden_layer_of
 from foreword.tuning.network import HeadNetwork, Network
 from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tasks._headed import below_output, hidden_layer_of
 
 
 def starting_network(

@@ -21,7 +21,7 @@ from foreword.settings.kinds import part
 from foreword.settings.ranges import LearningRate, Ranged
 from foreword.tables.columns import Columns
 from foreword.tables.files import FORMATS
-from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tasks._contract import Task, require_score
 
 TEXT_ENDINGS = (*FORMATS, ".txt")  # of the files of a suite; `.txt` is read as `.tsv`
 
@@ -93,7 +93,7 @@ class SuiteTask:
         if not self.metrics:
             raise ValueError("metrics: required, the scores that are reported")
         for metric in self.metrics:
-            self.task.require_score(metric, "metrics")
+            require_score(self.task, metric, "metrics")
         if not self.layouts:
             raise ValueError("layouts: required, with the files of the task")
         if self.name.lower() == SUBMISSION:

@@ -63,7 +63,7 @@ def read_unlabelled(
         for line, row in table.sound_rows():
             cell = row.get(index) if index else None
             name = str(number if cell in (None, "") else cell)
-            yield name, task.task.reader(row, columns, table.source_of(line))
+            yield name, task.task.reader.read(row, columns, table.source_of(line))
             number += 1
 
 
@@ -116,7 +116,7 @@ def _read(
     Raises:
         UserError: the label is of no class, or a number out of range.
     """
-    example = task.task.reader(row, columns, source)
+    example = task.task.reader.read(row, columns, source)
     if example is None or not example.label:
         return example
     if task.labels:

@@ -49,7 +49,7 @@ def score_rows(
     for number, name in enumerate(dev):
         for metric in task.metrics:
             key = f"{name}_{metric}" if number else metric
-            is_share = metric not in task.task.not_shares
+            is_share = metric not in task.task.judge.not_shares
             rows.append(
                 {
                     "task": name,

@@ -17,9 +17,9 @@ from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tables.columns import PREDICTION
 from foreword.tables.examples import LabelledTexts
 from foreword.tuning.predict import TunedModel, load_tuned
-from foreword.tuning.predictor import Answers, TunedTask, is_tuned
+from foreword.tuning.predictor import Predicted, TunedTask, is_tuned
 from foreword.tuning.rows import CHUNK
-from foreword.tuning.writing import WritingTask
+from foreword.tuning.tasks._writing import WritingTask
 
 
 class TunedWriter(LoadedModel):
@@ -85,10 +85,10 @@ class TunedWriter(LoadedModel):
 
     def answer(
         self, examples: LabelledTexts, *, probabilities: bool, done: Callable[[int], None]
-    ) -> Answers:
+    ) -> Predicted:
         """See `Predictor`."""
         if not examples:
-            return Answers([], 0)
+            return Predicted([], 0)
         # Cut each text so that its longest answer still has a position.
         prompted = self.trained
         tokens = self.task.most_tokens(self.labels, prompted)
@@ -105,7 +105,7 @@ class TunedWriter(LoadedModel):
                 text = text_of(prompted, starts[n], new.ids).strip()
                 rows[n] = {PREDICTION: self.task.answer_of(text, self.labels)}
             done(len(chunk))
-        return Answers(rows, cut)
+        return Predicted(rows, cut)
 
 
 def open_tuned(

@@ -71,11 +71,11 @@ def sources_of(examples: Examples, name: str, task: Task) -> list[ExampleSource]
     items = list(items_of(examples, name, "examples"))
     if not items:
         raise UserError(f"{name}: is empty")
-    if not task.reads_texts and isinstance(items[0], tuple | list | Mapping):
-        fields = [name for name in astuple(task.columns[0]) if name]
+    if not task.reader.takes_texts and isinstance(items[0], tuple | list | Mapping):
+        fields = [name for name in astuple(task.reader.columns[0]) if name]
         return [ExampleSource("", records_table(items, name, fields))]
     if isinstance(items[0], tuple | list):
-        table = examples_table(items, name, needs_label=not task.compares_texts)
+        table = examples_table(items, name, needs_label=not task.reader.compares_texts)
         label, pair = (name if name in table.columns else "" for name in (LABEL, PAIR))
         return [ExampleSource("", table, Columns(TEXT, label, pair))]
     sources = []
@@ -181,7 +181,7 @@ class ExampleReader:
         named_sources = {"train": train, "dev": dev} | ({"test": test} if test else {})
         parts = {name: self._read(part) for name, part in named_sources.items()}
         columns = [c for part in parts.values() for c in part.columns]
-        if len({bool(c.pair) for c in columns}) > 1 and not self.task.compares_texts:
+        if len({bool(c.pair) for c in columns}) > 1 and not self.task.reader.compares_texts:
             names = ", ".join(parts)
             raise UserError(f"{names}: pairs of texts in one, single texts in the other")
         return ExampleSplits(parts.pop("train"), parts)
@@ -205,7 +205,7 @@ class ExampleReader:
             raise UserError("text, label, pair: tuples have no columns to choose from")
         if self._reads.names and not any(source.file for source in sources):
             raise UserError("columns: names the columns of files without a header, and none is one")
-        if self.prefixes and (not self.task.reads_texts or self.task.compares_texts):
+        if self.prefixes and (not self.task.reader.takes_texts or self.task.reader.compares_texts):
             kind = kinds.name_of(self.task)
             raise UserError(f"--prefix: is for texts; {kind} reads its examples as they are")
 
@@ -221,13 +221,13 @@ class ExampleReader:
         for n, source in enumerate(sources):
             table = source.table or self._table(source.file)
             used.append(
-                source.columns or chosen_columns(table, self.task.columns, self._reads.named)
+                source.columns or chosen_columns(table, self.task.reader.columns, self._reads.named)
             )
             examples, skipped_here = labelled(
                 table,
                 used[-1],
-                self.task.reader,
-                needs_label=not self.task.compares_texts,
+                self.task.reader.read,
+                needs_label=not self.task.reader.compares_texts,
                 bad=self.bad,
             )
             skipped += skipped_here
@@ -239,10 +239,10 @@ class ExampleReader:
 
     def _table(self, file: str) -> ExampleTable:
         kind = "" if Path(file).is_dir() else self._format_of(Path(file))
-        names, first = self._reads.names, self.task.columns[0]
+        names, first = self._reads.names, self.task.reader.columns[0]
         has_header = kind in SEPARATED and not names
         by_number = has_header and replace(first, **self._reads.named).are_numbers
-        return read_table(file, names, by_number, self.task.formats)
+        return read_table(file, names, by_number, self.task.reader.formats)
 
     def _format_of(self, file: Path) -> str:
         """Return the format of a file.
@@ -251,10 +251,12 @@ class ExampleReader:
             UserError: the task does not read it; tasks that do are named.
         """
         try:
-            return format_of(file, self.task.formats)[0]
+            return format_of(file, self.task.reader.formats)[0]
         except UserError as error:
             folder, ending = "tuning/tasks", ending_of(file)
-            names = [n for n in kinds.names(folder) if ending in kinds.load(folder, n).formats]
+            names = [
+                n for n in kinds.names(folder) if ending in kinds.load(folder, n).reader.formats
+            ]
             if not names:
                 raise
             are_read = f"{ending} is read by --task {' and '.join(names)}"
@@ -273,8 +275,8 @@ class ExampleReader:
 
     def tuned_on(self, train: GivenExamples) -> TunedOn:
         """Return the form of the training examples."""
-        columns = self.task.asked(train.columns[0])
-        is_pair = None if self.task.compares_texts else bool(columns.pair)
+        columns = self.task.reader.asked(train.columns[0])
+        is_pair = None if self.task.reader.compares_texts else bool(columns.pair)
         return TunedOn(columns.text, columns.pair, tuple(self.prefixes), is_pair)
 
 
@@ -353,9 +355,9 @@ def _tuned_part(
         ReadsLabelled(**named, columns=reads.columns, prefix=prefixes, bad_rows=bad_rows),
     )
     part = reader.read_part(where)
-    model.tuned_on.require_form(is_pair=bool(model.task.asked(part.columns[0]).pair))
+    model.tuned_on.require_form(is_pair=bool(model.task.reader.asked(part.columns[0]).pair))
     plain = examples = part.together
-    if not prefixes and model.task.reads_texts and not model.task.compares_texts:
+    if not prefixes and model.task.reader.takes_texts and not model.task.reader.compares_texts:
         examples = LabelledTexts.of(model.tuned_on.with_prefix(e, None) for e in plain)
     if not examples:
         raise UserError(f"{part.description}: no example has a text and a label")

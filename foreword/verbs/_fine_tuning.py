@@ -127,7 +127,7 @@ def fine_tune(
         if result.resumed:
             seeds = "1 seed was" if result.resumed == 1 else f"{result.resumed} seeds were"
             display.note(f"{seeds} trained by an earlier call")
-        if job.has_words and len(job.variants) == 1 and job.task.has_classes:
+        if job.has_words and len(job.variants) == 1 and job.task.judge.has_classes:
             result = _with_words(result, job)
         result = replace(
             result,

@@ -106,7 +106,7 @@ def work_of(
         dev[name], skipped_here, _ = read_examples(task, paths, bad)
         skipped += skipped_here
     first, *others = dev
-    asked = tuning_task.asked(columns)
+    asked = tuning_task.reader.asked(columns)
     overlap = overlap_note([train], dev[first])
     data = {
         "train": [str(file) for file in files.train],

@@ -124,6 +124,7 @@ class FineTunes(Tracks):
         """
         from foreword.settings import config, kinds
         from foreword.tuning.run import TuneSettings
+        from foreword.tuning.tasks._contract import require_score
 
         table = self._tables(task)
         if unknown := sorted(table.keys() - {"task", "tune"}):
@@ -132,7 +133,7 @@ class FineTunes(Tracks):
         tune_table = {"metric": metric} | self._options | table["tune"]
         settings = config.build(TuneSettings, tune_table, "tune")
         try:
-            tuning_task.require_score(settings.metric, "tune.metric")
+            require_score(tuning_task, settings.metric, "tune.metric")
         except ValueError as error:
             raise UserError(str(error)) from error
         return tuning_task, settings

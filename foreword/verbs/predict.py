@@ -210,7 +210,9 @@ class Predict(ReadsRows, Verb[PredictionResult]):
             raise UserError(
                 "columns: names the columns of a file without a header; data is not a file"
             )
-        table, used = texts_or_table(self.data, "data", columns, are_texts=model.task.reads_texts)
+        table, used = texts_or_table(
+            self.data, "data", columns, are_texts=model.task.reader.takes_texts
+        )
         if are_chosen and used is not columns:
             raise UserError("text, pair: data are texts, not a table with columns to choose from")
         return table, used
@@ -227,12 +229,12 @@ class Predict(ReadsRows, Verb[PredictionResult]):
         from foreword.tables.table import chosen_columns
 
         task, by_number = model.task, columns.are_numbers and not self.names
-        table = read_table(file, self.names, by_number, task.formats)
-        needed = {columns.text, columns.pair if task.compares_texts else ""}
+        table = read_table(file, self.names, by_number, task.reader.formats)
+        needed = {columns.text, columns.pair if task.reader.compares_texts else ""}
         if not needed <= {"", *table.columns} and "text" not in chosen:
-            has_own = task.compares_texts or not task.reads_texts
-            usual = task.columns if has_own else [columns]
-            return table, task.asked(chosen_columns(table, usual, chosen))
+            has_own = task.reader.compares_texts or not task.reader.takes_texts
+            usual = task.reader.columns if has_own else [columns]
+            return table, task.reader.asked(chosen_columns(table, usual, chosen))
         return table, columns
 
     @contextmanager

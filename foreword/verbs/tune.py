@@ -218,7 +218,9 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
                 "--compare cannot be combined with --strategy or --from-scratch: it compares full "
                 "fine-tuning, the frozen model and the same network from scratch"
             )
-        return variants(settings, has_frozen=not (task.scores_untuned or task.has_reference))
+        return variants(
+            settings, has_frozen=not (task.judge.scores_untuned or task.needs.has_reference)
+        )
 
     def _possible(
         self, variants: list[TuneSettings], trained: TrainedModel, task: Task
@@ -271,7 +273,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
             further=scored,
             rates=self.rates,
             warnings=warnings,
-            notes=[*warnings, *task.notes(mixture, dev, trained.tokenizer), *left_out],
+            notes=[*warnings, *task.judge.notes(mixture, dev, trained.tokenizer), *left_out],
         )
 
     def _say_before(self, display: ProgressDisplay, trained: TrainedModel, job: FineTuning) -> None:

@@ -104,7 +104,7 @@ def test_the_loss_on_answers_is_that_of_transformers(kind: str, tmp_path: Path) 
     if kind == "chat":
         task: Task = Chat()
         labelled = [labelled_ids(theirs, row["messages"]) for row in CHATS]
-        examples = [task.example(row, task.columns[0], "") for row in CHATS]
+        examples = [task.reader.read(row, task.reader.columns[0], "") for row in CHATS]
     else:
         task, labelled, examples = TextToText(), [], [Labelled(*pair) for pair in PAIRS]
         for text, answer in PAIRS:

@@ -59,7 +59,7 @@ def test_scores_are_computed_from_the_exact_predictions(
     save_network(result, tmp_path / "tuned")
     classifier = load_tuned(tmp_path / "tuned", "cpu")
     outputs = classifier.outputs([example.text for example in dev])
-    scores = task.scores(outputs, task.targets(dev, result.labels))
+    scores = task.judge.scores(outputs, task.targets(dev, result.labels))
     assert scores.items() <= result.rows[0].items()
 
 

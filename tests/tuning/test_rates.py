@@ -14,6 +14,8 @@ from foreword.tuning.drawing import hold_out
 from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.rates import RateChoice, Rates, tune_at_best_rate
 from foreword.tuning.result import TuneResult
+from foreword.tuning.tasks._contract import Judge
+from foreword.tuning.tasks.chat import PerplexityJudge
 from foreword.tuning.tasks.classify import Classify
 from tests.tuning.runs import reviews
 
@@ -65,7 +67,7 @@ class Tuner:
 class Perplexed(Classify):
     """A task with a score of which the lower one is better."""
 
-    lower_is_better: ClassVar[tuple[str, ...]] = ("perplexity",)
+    judge: ClassVar[Judge] = PerplexityJudge()
 
 
 def choose(

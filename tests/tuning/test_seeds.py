@@ -21,7 +21,7 @@ from foreword.tuning.strategies.full import Full
 from foreword.tuning.strategies.lora import LoRA
 from foreword.tuning.strategies.prefix_tuning import PrefixTuning
 from foreword.tuning.tasks._contract import Task
-from foreword.tuning.tasks.classify import Classify
+from foreword.tuning.tasks.classify import Classify, ClassJudge
 from foreword.tuning.tasks.regress import Regress
 from foreword.tuning.tasks.text_to_text import TextToText
 from tests.tuning.runs import make_run, reviews
@@ -161,11 +161,11 @@ def test_patience_ends_a_seed_that_no_longer_improves(
 ) -> None:
     scores = iter([0.5, 0.7, 0.7, 0.6, 0.9])
 
-    def scored(self: Classify, *given: Any) -> Row:
+    def scored(self: ClassJudge, *given: Any) -> Row:
         return {"accuracy": next(scores) if len(given[0]) == len(DEV) else 0.0}
 
-    monkeypatch.setattr(Classify, "scores", scored)
-    monkeypatch.setattr(Classify, "baselines", lambda *given: {})
+    monkeypatch.setattr(ClassJudge, "scores", scored)
+    monkeypatch.setattr(ClassJudge, "baselines", lambda *given: {})
     settings = replace(FAST, keep="best", patience=2, epochs=9, seeds=1)
     shown: list[tuple[int, int]] = []
     result = tune(
@@ -239,7 +239,7 @@ def test_the_kept_weights_are_those_that_were_scored(trained: TrainedModel) -> N
     def rescored(self: FineTuner, *progress: Any) -> SeedResult:
         result = run(self, *progress)
         outputs = predict(self.network, self.dev, self.device, SCORING_DTYPE)
-        found.append(self.task.scores(outputs, self.data.dev.targets)["accuracy"])
+        found.append(self.task.judge.scores(outputs, self.data.dev.targets)["accuracy"])
         return result
 
     with pytest.MonkeyPatch.context() as patch:

@@ -30,7 +30,7 @@ from foreword.tuning.strategies.gradual_unfreezing import GradualUnfreezing
 from foreword.tuning.strategies.layer_decay import LayerDecay
 from foreword.tuning.strategies.lora import LoRA
 from foreword.tuning.strategies.top_layers import TopLayers
-from foreword.tuning.tasks.classify import Classify
+from foreword.tuning.tasks.classify import Classify, ClassJudge
 from foreword.tuning.tasks.tag import Tag
 from foreword.tuning.tasks.text_to_text import TextToText
 from tests.tuning.runs import make_run, reviews
@@ -172,8 +172,8 @@ def test_the_best_epoch_is_restored_with_layers_that_joined_later(
     """The first epoch trains the head and one layer; those below are as they were then."""
     trained = open_run(make_run(tmp_path), "cpu")
     scores = iter([0.9, 0.1, 0.1])
-    monkeypatch.setattr(Classify, "scores", lambda *given: {"accuracy": next(scores)})
-    monkeypatch.setattr(Classify, "baselines", lambda *given: {})
+    monkeypatch.setattr(ClassJudge, "scores", lambda *given: {"accuracy": next(scores)})
+    monkeypatch.setattr(ClassJudge, "baselines", lambda *given: {})
     strategy = GradualUnfreezing(over=0.6, lr=1e-2)
     settings = replace(FAST, strategy=strategy, keep="best", epochs=3, batch=8)
     network = tune(trained, TASK, reviews(32, 1), reviews(8, 2), settings).network

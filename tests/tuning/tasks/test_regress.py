@@ -48,7 +48,7 @@ def test_regression_learns_a_scale_and_loads_back(tmp_path: Path, layout: str) -
     save_network(result, tmp_path / "tuned")
     tuned = load_tuned(tmp_path / "tuned", "cpu")
     outputs = tuned.outputs([e.text for e in dev])
-    assert Regress().scores(outputs, np.asarray([float(e.label) for e in dev]))[
+    assert Regress().judge.scores(outputs, np.asarray([float(e.label) for e in dev]))[
         "pearson"
     ] == pytest.approx(result.rows[0]["pearson"], abs=1e-5)
     with pytest.raises(UserError, match="tuned to predict numbers"):
@@ -59,23 +59,23 @@ def test_scores_equal_scipys() -> None:
     random = np.random.default_rng(1)
     targets = np.round(random.uniform(0, 5, 50), 1).astype(np.float32)
     outputs = (targets + random.normal(0, 1, 50)).astype(np.float32)
-    scores = Regress().scores(outputs[:, None], targets)
+    scores = Regress().judge.scores(outputs[:, None], targets)
     assert scores["pearson"] == pytest.approx(stats.pearsonr(outputs, targets).statistic, abs=1e-6)
     assert scores["spearman"] == pytest.approx(
         stats.spearmanr(outputs, targets).statistic, abs=1e-6
     )
-    flat = Regress().scores(np.full((50, 1), 2.5), targets)
+    flat = Regress().judge.scores(np.full((50, 1), 2.5), targets)
     assert (flat["pearson"], flat["spearman"]) == (0.0, 0.0)
 
 
 def test_errors_are_in_the_unit_of_the_labels_and_follow_the_correlations() -> None:
-    scores = Regress().scores(np.array([[1.0], [2.0], [6.0]]), np.array([1.0, 3.0, 4.0]))
-    assert list(scores) == list(Regress().score_names) == ["pearson", "spearman", "rmse", "mae"]
+    scores = Regress().judge.scores(np.array([[1.0], [2.0], [6.0]]), np.array([1.0, 3.0, 4.0]))
+    assert list(scores) == list(Regress().judge.names) == ["pearson", "spearman", "rmse", "mae"]
     assert scores["rmse"] == pytest.approx((5 / 3) ** 0.5)
     assert scores["mae"] == 1.0
     targets = np.array([1.0, 3.0], np.float32)
-    mean = Regress().baselines(targets, targets, ())["mean"]
-    assert Regress().scores(mean, targets)["rmse"] == 1.0
+    mean = Regress().judge.baselines(targets, targets, ())["mean"]
+    assert Regress().judge.scores(mean, targets)["rmse"] == 1.0
 
 
 def test_outputs_of_minus_one_and_one_are_the_ends_of_the_scale() -> None:

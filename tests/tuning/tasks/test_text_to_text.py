@@ -240,9 +240,9 @@ def test_a_tied_output_layer_cannot_be_trained_alone(tmp_path: Path) -> None:
 def test_scores_count_whole_answers_and_tokens() -> None:
     targets = [np.array([5, 6, 1]), np.array([7, 1])]
     right = np.array([[5.0], [6.0], [1.0], [8.0], [1.0]])
-    assert TextToText().scores(right, targets) == {"accuracy": 0.5, "tokens": 0.8}
-    baselines = TextToText().baselines([*targets, targets[1]], targets, ("a", "b"))
-    scores = TextToText().scores(baselines["most frequent answer"], targets)
+    assert TextToText().judge.scores(right, targets) == {"accuracy": 0.5, "tokens": 0.8}
+    baselines = TextToText().judge.baselines([*targets, targets[1]], targets, ("a", "b"))
+    scores = TextToText().judge.scores(baselines["most frequent answer"], targets)
     assert scores["accuracy"] == 0.5
 
 
@@ -279,7 +279,7 @@ PASSAGES = Columns("context", "answers", "question")
 )
 def test_answers_in_squads_layouts_are_read(answers: Any, right: int) -> None:
     row = {"context": "warm was a day", "question": "what", "answers": answers}
-    example = TextToText().example(row, PASSAGES, "a:1")
+    example = TextToText().reader.read(row, PASSAGES, "a:1")
     assert example is not None
     task = TextToText(metric="answer").for_columns(PASSAGES)
     assert with_prefix(example, task.prefix).text == "question: what context: warm was a day"
@@ -287,9 +287,9 @@ def test_answers_in_squads_layouts_are_read(answers: Any, right: int) -> None:
     assert targets.references == ([["warm", "a day"]] if right else [[""]])
     assert task.labels([example]) == (() if right else ("",))
     alias, none = (np.asarray([text], dtype=object) for text in ("The day!", "unanswerable"))
-    assert task.scores(alias, targets)["exact_match"] == float(right > 0)
-    assert task.scores(none, targets)["exact_match"] == float(right == 0)
-    assert TextToText().example({**row, "answers": None}, PASSAGES, "a:1") == example._replace(
+    assert task.judge.scores(alias, targets)["exact_match"] == float(right > 0)
+    assert task.judge.scores(none, targets)["exact_match"] == float(right == 0)
+    assert TextToText().reader.read({**row, "answers": None}, PASSAGES, "a:1") == example._replace(
         label=""
     )
 
