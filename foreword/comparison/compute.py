@@ -27,8 +27,9 @@ from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.train import log
 from foreword.tuning.bag_of_words import bags_of_words
 from foreword.tuning.drawing import draw
-from foreword.tuning.result import as_json, row_name
-from foreword.tuning.run import tune
+from foreword.tuning.job import Examples, Job
+from foreword.tuning.result import as_json
+from foreword.tuning.run import Told, tune
 
 Content = dict[str, Any]
 
@@ -154,23 +155,25 @@ def _learn_words(task: GridTask, examples: TaskExamples) -> Content:
     train_sets = draw(examples.train, task.tune.examples, task.tune.seeds, task.task)
     bags = bags_of_words(task.task, train_sets, examples.dev)
     correct = {"correct": to_lines(np.stack([one.correct for one in bags]))} if bags else {}
-    return {"rows": [one.row for one in bags], **correct}
+    rows = [{"start": one.row.start, "strategy": one.row.strategy, **one.row.means} for one in bags]
+    return {"rows": rows, **correct}
 
 
 def _tune(
     order: PieceOrder, task: GridTask, examples: TaskExamples, reporter: PieceProgress
 ) -> Content:
     began = time.monotonic()
-    result = tune(
-        _trained(order),
+    job = Job(
         task.task.for_columns(examples.columns),
-        examples.train,
-        examples.dev,
-        replace(task.tune, from_scratch=order.is_scratch),
-        lambda done, total, note: reporter.show(done / total, time.monotonic() - began, note),
+        Examples(examples.train, examples.dev, skipped=examples.skipped),
+        [replace(task.tune, from_scratch=order.is_scratch)],
     )
-    result = replace(result, examples=result.examples | {"skipped": examples.skipped})
-    known = result.correct.get(row_name(result.rows[0]))
+
+    def report(done: int, total: int, note: str) -> None:
+        reporter.show(done / total, time.monotonic() - began, note)
+
+    result = tune(_trained(order), job, Told(report))
+    known = result.correct.get(result.rows[0].name)
     correct = {} if known is None else {"correct": to_lines(known)}
     return as_json(result, task.name, order.command) | correct
 

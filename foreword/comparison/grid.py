@@ -25,7 +25,7 @@ from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tables.read import read_table
 from foreword.tables.table import chosen_columns, labelled
 from foreword.train.budget import Budget
-from foreword.tuning.fine_tuner import TuneSettings
+from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Task, require_score
 
 

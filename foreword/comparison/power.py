@@ -11,7 +11,7 @@ from scipy import optimize, stats
 from foreword.comparison.grid import GridTask
 from foreword.comparison.results import Results
 from foreword.evaluation.statistics import LEVEL
-from foreword.tuning.result import metric_name
+from foreword.tuning.scores import metric_name
 
 POWER = 0.8
 SHARES = 200  # at which an average over the Beta distribution is taken

@@ -48,7 +48,7 @@ from foreword.runs.trained_model import is_finished
 from foreword.settings import config, kinds
 from foreword.tables.examples import overlap_note
 from foreword.train import checkpoint
-from foreword.tuning.result import VERSION
+from foreword.tuning.tuned import VERSION
 
 GRID_FILE = "grid.toml"
 

@@ -16,10 +16,10 @@ from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
 from foreword.tables.examples import Labelled
 from foreword.testing.models import tiny_model
-from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.input_template import template_of
-from foreword.tuning.result import RUN_COLUMNS
+from foreword.tuning.job import Examples, Job
 from foreword.tuning.run import tune
+from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks._contract import Task
 
@@ -113,27 +113,18 @@ def check_it_scores_a_network_and_a_baseline_alike(
     ):
         with_pair = [example._replace(pair=pair or example.pair) for example in examples]
         trained = _model(task, [*TEXTS, *(e.text for e in examples)])
-        result = tune(trained, task, with_pair[10:], with_pair[:10], FAST)
-        tuned, *baselines = (row for row in result.rows if row["strategy"] != "not tuned")
-        plain = {*RUN_COLUMNS, "seeds", "epochs"}
-        metrics = [name for name in tuned if name not in plain]
+        examples_of_both = Examples(with_pair[10:], with_pair[:10])
+        result = tune(trained, Job(task, examples_of_both, [FAST]))
+        tuned, *baselines = (row for row in result.rows if row.strategy != "not tuned")
+        metrics = list(tuned.metrics)
         assert all(math.isfinite(tuned[name]) for name in metrics), "a score is not finite"
-        score_names = task.judge.names or metrics
-        assert {name.removesuffix("_std") for name in metrics} <= {*score_names}, (
-            "score_names lack one"
-        )
+        assert {*metrics} <= {*(task.judge.names or metrics)}, "names lack a score"
         assert baselines, "there is no baseline"
         for row in baselines:
-            baseline_metrics = [
-                name for name in row if name not in plain and not name.endswith("_std")
-            ]
-            assert baseline_metrics[0] == metrics[0] and {*baseline_metrics} <= {*metrics}, (
-                "metrics differ"
-            )
-            assert all(math.isfinite(row[name]) for name in baseline_metrics), (
-                "a baseline is not finite"
-            )
-            assert row["start"] == "no model"
+            names = list(row.metrics)
+            assert names[0] == metrics[0] and {*names} <= {*metrics}, "metrics differ"
+            assert all(math.isfinite(row[name]) for name in names), "a baseline is not finite"
+            assert row.start == "no model"
         assert result.settings["task"]["kind"] == kinds.name_of(task)
 
 
@@ -141,7 +132,7 @@ def check_without_a_dev_example_it_is_refused(task: Task, examples: Sequence[Lab
     """Check that fine-tuning without a dev example is refused."""
     trained = _model(task, TEXTS)
     try:
-        tune(trained, task, examples, [], FAST)
+        tune(trained, Job(task, Examples(examples, []), [FAST]))
     except UserError as error:
         assert "no dev example" in str(error)
         return

@@ -25,8 +25,8 @@ from foreword.interop import exporting, files
 from foreword.interop.hf_config import FILE as HF_CONFIG
 from foreword.runs.trained_model import is_run, open_run
 from foreword.tuning import exporting as tuned_exporting
-from foreword.tuning.predict import load_tuned
-from foreword.tuning.result import SCORES
+from foreword.tuning.tuned import SCORES
+from foreword.tuning.tuned_model import load_tuned
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # as peft names them
 PREFIX = "base_model.model."

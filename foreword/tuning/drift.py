@@ -30,15 +30,14 @@ from foreword.tables.examples import Labelled
 from foreword.tuning.encoding import added_tokens
 from foreword.tuning.model_settings import adapted
 from foreword.tuning.network import Network
-from foreword.tuning.predict import TunedModel
-from foreword.tuning.result import SCORES
 from foreword.tuning.rows import PackedExamples
 from foreword.tuning.scored import network_and_examples
 from foreword.tuning.starting_network import starting_network
 from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks._writing import AnswerForm, WritingTask
-from foreword.tuning.written import TunedWriter
+from foreword.tuning.tuned import SCORES
+from foreword.tuning.tuned_model import TunedModel, TunedWriter
 from foreword.types import Array
 
 Weights = Mapping[str, Tensor]  # by the names of `named_parameters`

@@ -9,7 +9,7 @@ import numpy as np
 
 from foreword.tuning.curvature import largest_eigenvalue
 from foreword.tuning.drift import TunedWay, distances, line, mean_loss, plane, similarities
-from foreword.tuning.result import metric_name
+from foreword.tuning.scores import metric_name
 
 LINE = tuple(np.linspace(-0.5, 2.0, 21).tolist())  # points of a line: 0 the start, 1 the end
 PLANE = tuple(np.linspace(-0.5, 1.5, 11).tolist())  # points of a plane along each axis

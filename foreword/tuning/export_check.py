@@ -13,8 +13,8 @@ import torch
 from foreword.errors import UserError
 from foreword.interop import check_logits
 from foreword.tables.examples import LabelledTexts
-from foreword.tuning.predict import TunedModel
 from foreword.tuning.tasks._contract import ExampleOutputs, Exports
+from foreword.tuning.tuned_model import TunedModel
 from foreword.types import Array
 
 SHORT = (1, 7)  # tokens of texts that are compared, besides one that is cut

@@ -20,10 +20,10 @@ from foreword.runs.trained_model import TrainedModel
 from foreword.settings import kinds
 from foreword.tuning import sentence_export
 from foreword.tuning.export_check import check, exports_of
-from foreword.tuning.predict import TunedModel
 from foreword.tuning.published_head import current_settings, head_settings
 from foreword.tuning.tasks._headed import hidden_layer_of
 from foreword.tuning.tasks.regress import Scale
+from foreword.tuning.tuned_model import TunedModel
 
 SENTENCES = "sentence_transformers reads the folder: SentenceTransformer(FOLDER).encode(texts)"
 

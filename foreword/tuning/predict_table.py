@@ -13,9 +13,9 @@ from foreword.tables.columns import PREDICTION, Columns
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tables.table import BadRows, ExampleTable, require_columns
 from foreword.tables.write import SourcedRow, WriteRows
-from foreword.tuning.predictor import Predictor
 from foreword.tuning.rows import WINDOW
 from foreword.tuning.tasks._contract import PROBABILITY
+from foreword.tuning.tuned_model import TunedModel, TunedWriter
 
 SHOWN = 3  # rows without text that are named
 
@@ -56,7 +56,9 @@ class PredictionCounts:
     labels: Counter[str] = field(default_factory=Counter)
 
 
-def output_types(table: ExampleTable, model: Predictor, how: HowToPredict) -> dict[str, Any]:
+def output_types(
+    table: ExampleTable, model: TunedModel | TunedWriter, how: HowToPredict
+) -> dict[str, Any]:
     """Return the Arrow type of each column that is written: the table's, then the answers'.
 
     Raises:
@@ -76,7 +78,9 @@ def output_types(table: ExampleTable, model: Predictor, how: HowToPredict) -> di
     return {**table.types, **types}
 
 
-def count_rows(model: Predictor, table: ExampleTable, how: HowToPredict) -> int | None:
+def count_rows(
+    model: TunedModel | TunedWriter, table: ExampleTable, how: HowToPredict
+) -> int | None:
     """Count the rows by reading all; None for a stream, which can be read only once.
 
     Raises:
@@ -90,7 +94,7 @@ def count_rows(model: Predictor, table: ExampleTable, how: HowToPredict) -> int 
 
 
 def predict_table(
-    model: Predictor,
+    model: TunedModel | TunedWriter,
     table: ExampleTable,
     how: HowToPredict,
     write: WriteRows,
@@ -117,7 +121,7 @@ def predict_table(
 
 
 def _answered(
-    model: Predictor,
+    model: TunedModel | TunedWriter,
     table: ExampleTable,
     how: HowToPredict,
     rows: list[tuple[int, dict[str, Any]]],
@@ -135,7 +139,7 @@ def _answered(
         predicted += number
         report(predicted)
 
-    answers = model.answer(
+    answers, cut = model.answer(
         LabelledTexts.of(
             model.tuned_on.with_prefix(example, how.prefix)
             for example in examples
@@ -148,8 +152,8 @@ def _answered(
     is_pair = bool(how.columns.pair)
     types = model.answer_types(probabilities=how.probabilities, is_pair=is_pair)
     none = dict.fromkeys(types)
-    answer_rows = iter(answers.rows)
-    counts.cut += answers.cut
+    answer_rows = iter(answers)
+    counts.cut += cut
     for (_, row), example, source in zip(rows, examples, sources, strict=True):
         answer = none if example is None else next(answer_rows)
         counts.rows += 1

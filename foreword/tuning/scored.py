@@ -15,13 +15,12 @@ from foreword.tables.examples import Labelled
 from foreword.tuning.answers import AnswerExamples
 from foreword.tuning.encoded import first_inputs, output_counts
 from foreword.tuning.encoding import scoring_examples
-from foreword.tuning.fine_tuner import scored_outputs
 from foreword.tuning.network import Network
-from foreword.tuning.predict import TunedModel
+from foreword.tuning.outputs import scored_outputs
 from foreword.tuning.rows import PooledExamples
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import EncodedExample, Task
-from foreword.tuning.written import TunedWriter
+from foreword.tuning.tuned_model import TunedModel, TunedWriter
 from foreword.types import Array
 
 

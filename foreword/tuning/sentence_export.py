@@ -16,7 +16,7 @@ from foreword.interop.importing import RECIPE
 from foreword.runs.trained_model import TrainedModel
 from foreword.text.tokenizer import CONFIG as TOKENIZER_CONFIG
 from foreword.tuning.export_check import check
-from foreword.tuning.predict import TunedModel
+from foreword.tuning.tuned_model import TunedModel
 
 POOLING = "1_Pooling"
 MODES = {"mean": "mean_tokens", "first": "cls_token", "last": "lasttoken"}

@@ -8,15 +8,15 @@ from pathlib import Path
 from foreword.disk import atomic
 from foreword.tables.columns import PREDICTION
 from foreword.tables.examples import LabelledTexts
-from foreword.tuning.predictor import Predictor
 from foreword.tuning.suite import SuiteTask
 from foreword.tuning.suite_files import read_unlabelled
+from foreword.tuning.tuned_model import TunedModel, TunedWriter
 
 HEADER = "index\tprediction\n"
 
 
 def write_submission(
-    model: Predictor,
+    model: TunedModel | TunedWriter,
     task: SuiteTask,
     files: Sequence[Path],
     out: Path,
@@ -49,7 +49,7 @@ def write_submission(
         done += number
         report(done, len(examples), f"{done:,} of {len(examples):,} rows")
 
-    answers = iter(model.answer(examples, probabilities=False, done=advance).rows)
+    answers = iter(model.answer(examples, probabilities=False, done=advance)[0])
     default = task.labels[0] if task.labels else (sum(task.range) / 2 if task.range else "")
     lines = [
         f"{index}\t{_text(default if example is None else next(answers)[PREDICTION], task)}\n"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from foreword.nn.init import initialise
 from foreword.runs.trained_model import TrainedModel, is_run, open_run
-from foreword.tuning.predict import load_tuned
-from foreword.tuning.predictor import is_tuned
+from foreword.tuning.tuned import is_tuned
+from foreword.tuning.tuned_model import load_tuned
 
 
 def open_start(path: Path, device: str = "auto") -> TrainedModel:

@@ -13,7 +13,7 @@ from foreword.disk import stored
 from foreword.errors import UserError
 from foreword.settings import kinds
 from foreword.tables.columns import Columns
-from foreword.tables.examples import Labelled, LabelledTexts
+from foreword.tables.examples import Labelled, LabelledTexts, overlap_note
 from foreword.tables.files import SEPARATED, ending_of, format_of
 from foreword.tables.given import (
     LABEL,
@@ -27,12 +27,11 @@ from foreword.tables.given import (
 )
 from foreword.tables.read import read_table
 from foreword.tables.table import BAD_ROWS, BadRows, ExampleTable, chosen_columns, labelled
-from foreword.tuning.predict import TunedModel
-from foreword.tuning.predictor import TunedOn
-from foreword.tuning.result import SCORES
-from foreword.tuning.task_mixture import with_prefix
+from foreword.tuning.job import Examples as TuningExamples
+from foreword.tuning.task_mixture import mix_tasks, with_prefix
 from foreword.tuning.tasks._contract import Task
-from foreword.tuning.written import TunedWriter
+from foreword.tuning.tuned import SCORES, TunedOn
+from foreword.tuning.tuned_model import TunedModel, TunedWriter
 from foreword.verbs import _arguments
 from foreword.verbs._labelled import Examples, ReadsLabelled
 
@@ -97,8 +96,8 @@ def _source_of(value: Any, name: str) -> ExampleSource | None:
 
 
 @dataclass(frozen=True)
-class GivenExamples:
-    """Examples to train on or to score on.
+class ReadPart:
+    """Examples of one argument, as they were read.
 
     Attributes:
         sources: where they came from, a source for each task.
@@ -127,24 +126,6 @@ class GivenExamples:
         return named[0] if len(named) == 1 else named
 
 
-@dataclass(frozen=True)
-class ExampleSplits:
-    """Examples to train on, and those to score.
-
-    Attributes:
-        train: examples to train on.
-        scored: by name, `dev`, and `test` if it is given, which is scored at the end.
-    """
-
-    train: GivenExamples
-    scored: Mapping[str, GivenExamples]
-
-    @property
-    def skipped(self) -> int:
-        """The number of rows without text or label."""
-        return sum(part.skipped for part in (self.train, *self.scored.values()))
-
-
 class ExampleReader:
     """What makes examples of files and tables.
 
@@ -166,27 +147,45 @@ class ExampleReader:
         self.bad = BadRows.of(reads.bad_rows)
 
     def read(
-        self,
-        train: Sequence[ExampleSource],
-        dev: Sequence[ExampleSource],
-        test: Sequence[ExampleSource] = (),
-    ) -> ExampleSplits:
-        """Return the examples to train on, and those to score.
+        self, sources: Mapping[str, Sequence[ExampleSource]], temperature: float = 1.0
+    ) -> tuple[TuningExamples, Columns]:
+        """Return the examples of a fine-tuning, and which columns those to train on have.
+
+        Args:
+            sources: those of `train`, `dev`, and perhaps of other examples to score at the end.
+            temperature: of the mixture of several tasks.
 
         Raises:
             UserError: a file cannot be read, arguments do not fit the sources, or pairs of texts
                 are among single texts.
         """
-        self._require_fitting([*train, *dev, *test])
-        named_sources = {"train": train, "dev": dev} | ({"test": test} if test else {})
-        parts = {name: self._read(part) for name, part in named_sources.items()}
-        columns = [c for part in parts.values() for c in part.columns]
-        if len({bool(c.pair) for c in columns}) > 1 and not self.task.reader.compares_texts:
-            names = ", ".join(parts)
-            raise UserError(f"{names}: pairs of texts in one, single texts in the other")
-        return ExampleSplits(parts.pop("train"), parts)
+        self._require_fitting([source for part in sources.values() for source in part])
+        parts = {name: self._read(part) for name, part in sources.items()}
+        every = [columns for part in parts.values() for columns in part.columns]
+        if len({bool(c.pair) for c in every}) > 1 and not self.task.reader.compares_texts:
+            raise UserError(f"{', '.join(parts)}: pairs of texts in one, single texts in the other")
+        tasks, columns = parts["train"].tasks, parts["train"].columns[0]
+        scored = {name: part.together for name, part in parts.items() if name != "train"}
+        overlaps = [overlap_note(tasks, part, name) for name, part in scored.items()]
+        asked = self.task.reader.asked(columns)
+        is_pair = None if self.task.reader.compares_texts else bool(asked.pair)
+        # Where they came from, as the settings of the scores record it.
+        about: dict[str, Any] = {name: part.description for name, part in parts.items()}
+        about |= {"text": columns.text, "pair": columns.pair, "label": columns.label}
+        about |= {} if self.bad.share == BAD_ROWS else {"bad_rows": self.bad.share}
+        if self.prefixes:
+            about |= {"prefix": self.prefixes, "temperature": temperature}
+        return TuningExamples(
+            mix_tasks(tasks, temperature),
+            scored.pop("dev"),
+            scored,
+            TunedOn(asked.text, asked.pair, tuple(self.prefixes), is_pair),
+            about,
+            sum(part.skipped for part in parts.values()),
+            [*self.bad.notes, *filter(None, overlaps)],
+        ), columns
 
-    def read_part(self, sources: Sequence[ExampleSource]) -> GivenExamples:
+    def read_part(self, sources: Sequence[ExampleSource]) -> ReadPart:
         """Return examples of one kind, such as those to score alone.
 
         Raises:
@@ -209,7 +208,7 @@ class ExampleReader:
             kind = kinds.name_of(self.task)
             raise UserError(f"--prefix: is for texts; {kind} reads its examples as they are")
 
-    def _read(self, sources: Sequence[ExampleSource]) -> GivenExamples:
+    def _read(self, sources: Sequence[ExampleSource]) -> ReadPart:
         if len(self.prefixes) not in (0, len(sources)):
             raise UserError(
                 "--prefix: requires one for each --train and each --dev, in their order; got "
@@ -235,7 +234,7 @@ class ExampleReader:
                 prefix = self.prefixes[n]
                 examples = LabelledTexts.of(with_prefix(e, prefix) for e in examples)
             tasks.append(examples)
-        return GivenExamples(sources, tasks, skipped, used)
+        return ReadPart(sources, tasks, skipped, used)
 
     def _table(self, file: str) -> ExampleTable:
         kind = "" if Path(file).is_dir() else self._format_of(Path(file))
@@ -261,23 +260,6 @@ class ExampleReader:
                 raise
             are_read = f"{ending} is read by --task {' and '.join(names)}"
             raise UserError(f"{error}; {are_read}") from None
-
-    def as_table(self, splits: ExampleSplits, temperature: float) -> dict[str, Any]:
-        """Return where the examples came from, as the evaluation's settings record it."""
-        columns = splits.train.columns[0]
-        table: dict[str, Any] = {"train": splits.train.description}
-        table |= {name: part.description for name, part in splits.scored.items()}
-        table |= {"text": columns.text, "pair": columns.pair, "label": columns.label}
-        table |= {} if self.bad.share == BAD_ROWS else {"bad_rows": self.bad.share}
-        if self.prefixes:
-            table |= {"prefix": self.prefixes, "temperature": temperature}
-        return table
-
-    def tuned_on(self, train: GivenExamples) -> TunedOn:
-        """Return the form of the training examples."""
-        columns = self.task.reader.asked(train.columns[0])
-        is_pair = None if self.task.reader.compares_texts else bool(columns.pair)
-        return TunedOn(columns.text, columns.pair, tuple(self.prefixes), is_pair)
 
 
 @dataclass(frozen=True)

@@ -19,17 +19,15 @@ from foreword.settings import config, kinds
 from foreword.tables.examples import overlap_note
 from foreword.tables.table import BadRows
 from foreword.trackers._contract import Tracker
-from foreword.tuning.predictor import TunedOn
+from foreword.tuning.fine_tuning import fine_tune
+from foreword.tuning.job import Examples, Job
 from foreword.tuning.published_head import with_published_head
-from foreword.tuning.rates import Rates
-from foreword.tuning.result import Row
 from foreword.tuning.submission import write_submission
 from foreword.tuning.suite import SUBMISSION, FoundFiles, SuiteTask, TuningSuite
 from foreword.tuning.suite_files import read_examples
 from foreword.tuning.suite_table import score_rows, with_average
-from foreword.tuning.written import open_tuned
-from foreword.verbs import _fine_tuning
-from foreword.verbs._fine_tuning import FineTuning
+from foreword.tuning.tuned import TunedOn
+from foreword.tuning.tuned_model import open_tuned
 from foreword.verbs._tune_settings import FineTunes
 
 PREFIX = "tune-suite-"  # of the file of a suite's table
@@ -63,7 +61,7 @@ class TaskWork:
 
     task: SuiteTask
     files: FoundFiles
-    job: FineTuning
+    job: Job
 
 
 def work_of(
@@ -92,11 +90,11 @@ def work_of(
     table = {"kind": kinds.name_of(task.task), **config.to_table(task.task)}
     tuning_task, settings = how.tuning_task(table, metric=task.metrics[0])
     tuning_task = with_published_head(tuning_task, trained)
-    rates = how.rates
-    if not rates.values and not how.has_rate:
+    rates, chosen_on = how.rates
+    if not rates and not how.has_rate:
         peak_lr = settings.strategy.peak_lr(neural_settings(trained.recipe.model))
         values = (float(f"{peak_lr * factor:.2g}") for factor in suite.rate_factors)
-        rates = Rates(tuple(dict.fromkeys(values)), rates.chosen_on)
+        rates = tuple(dict.fromkeys(values))
     # Read the examples.
     bad = BadRows.of(bad_rows)
     train, skipped, columns = read_examples(task, files.train, bad)
@@ -115,21 +113,25 @@ def work_of(
         "pair": columns.pair,
         "label": columns.label,
     }
-    job = FineTuning(
-        task=tuning_task,
-        variants=[settings],
-        train=train,
-        dev=dev[first],
-        tuned_on=TunedOn(asked.text, asked.pair, (), bool(asked.pair)),
-        data=data,
+    examples = Examples(
+        train,
+        dev[first],
+        {name: dev[name] for name in others},
+        TunedOn(asked.text, asked.pair, (), bool(asked.pair)),
+        data,
+        skipped,
+        notes=[*bad.notes, *([overlap] if overlap else [])],
+    )
+    job = Job(
+        tuning_task,
+        examples,
+        [settings],
+        rates,
+        chosen_on,
+        has_words=True,
         name=task.name,
         evaluation=places.scores / f"{task.name}.json",
         folder=places.models / task.name,
-        skipped=skipped,
-        further={name: dev[name] for name in others},
-        rates=rates,
-        has_words=True,
-        notes=[*bad.notes, *([overlap] if overlap else [])],
     )
     return TaskWork(task, files, job)
 
@@ -156,12 +158,12 @@ class SuiteRun:
         notes: Sequence[str],
     ) -> None:
         self.trained, self._suite = trained, suite
-        self._out, self._evaluation = places.models, places.table
+        self._out, self._scores, self._evaluation = places.models, places.scores, places.table
         self._settings, self._notes = dict(settings), list(notes)
         self.failures: list[str] = []
         self._tasks: dict[str, Any] = self._known()
         for read in works:
-            _fine_tuning.find(trained, read().job)
+            read().job.done(trained)
 
     def _known(self) -> dict[str, Any]:
         """Return the tasks of the table, if it exists.
@@ -197,12 +199,12 @@ class SuiteRun:
         """
         task, job = work.task, work.job
         task_display = TaskDisplay(display, f"{task.name} ({number})")
-        content = _fine_tuning.find(self.trained, job)
+        content = job.done(self.trained)
         if content is None:
-            for note in job.notes:
+            for note in job.examples.notes:
                 task_display.warn(note)
             try:
-                _, content = _fine_tuning.fine_tune(self.trained, job, task_display, trackers)
+                _, content = fine_tune(self.trained, job, task_display, trackers)
             except TrainingStoppedError as error:
                 self.failures.append(f"{task.name}: {error}")
                 task_display.warn(str(error))
@@ -214,7 +216,7 @@ class SuiteRun:
             **{name: content[name] for name in SHOWN if name in content},
             "dev": list(work.files.dev),
             "notes": [*content["notes"], *_skipped_note(content)],
-            "evaluation": str(job.evaluation.relative_to(self.trained.run)),
+            "evaluation": str((self._scores / f"{task.name}.json").relative_to(self.trained.run)),
             "submissions": submissions,
         }
         self.write()
@@ -236,7 +238,7 @@ class SuiteRun:
             if out.is_file() and made_of.items() <= before.items():
                 submissions[name] = before
                 continue
-            model = open_tuned(work.job.folder, self.trained.device.type)
+            model = open_tuned(self._out / work.task.name, self.trained.device.type)
             stage = display.stage(f"predicting {name}")
             rows, empty = write_submission(model, work.task, files, out, stage)
             submissions[name] = {**made_of, "file": str(out), "rows": rows, "without_text": empty}
@@ -249,7 +251,7 @@ class SuiteRun:
 
     def content(self) -> dict[str, Any]:
         """Return the table as in its file."""
-        rows: list[Row] = []
+        rows: list[dict[str, Any]] = []
         dev: dict[str, list[str]] = {}
         notes = list(self._notes)
         for task in self._suite.tasks:

@@ -76,8 +76,8 @@ class Drift(Verb[DriftResult]):
         from foreword.reports.drift import plot_drift
         from foreword.runs.provenance import command
         from foreword.tuning.drift import way_of
+        from foreword.tuning.tuned_model import open_tuned
         from foreword.tuning.tuned_start import open_start
-        from foreword.tuning.written import open_tuned
         from foreword.verbs._arguments import distinct_names, paths
         from foreword.verbs._examples import tuned_examples
 

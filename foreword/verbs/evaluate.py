@@ -131,7 +131,7 @@ class Evaluate(ReadsText, ReadsModel, Verb[EvaluationResult]):
             UserError: there is no such run, or it is a tuned model.
         """
         from foreword.evaluation.loaded import load
-        from foreword.tuning.predictor import is_tuned
+        from foreword.tuning.tuned import is_tuned
         from foreword.verbs._arguments import path
 
         run = path(self.run, "RUN")

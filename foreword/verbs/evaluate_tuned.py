@@ -16,9 +16,8 @@ from foreword.verbs._contract import PYTHON_ONLY, Flag, PathName, Paths, Verb
 from foreword.verbs._labelled import TUNED, Examples, ReadsLabelled
 
 if TYPE_CHECKING:
-    from foreword.tuning.predict import TunedModel
     from foreword.tuning.scored import ScoredExamples
-    from foreword.tuning.written import TunedWriter
+    from foreword.tuning.tuned_model import TunedModel, TunedWriter
     from foreword.types import Array
     from foreword.verbs._examples import TunedExamples
 
@@ -49,7 +48,7 @@ class TunedEvaluation(Result):
 
     def tables(self) -> Sequence[Part]:
         """Return the scores of each model with their intervals, and how to read them."""
-        from foreword.tuning.result import metric_name
+        from foreword.tuning.scores import metric_name
 
         metrics = [name for name in self.rows[0] if f"{name}_low" in self.rows[0]]
         shown = [
@@ -90,7 +89,7 @@ class EvaluateTuned(ReadsLabelled, Verb[TunedEvaluation]):
 
     def __call__(self) -> TunedEvaluation:
         from foreword.disk import atomic, stored
-        from foreword.tuning.written import open_tuned
+        from foreword.tuning.tuned_model import open_tuned
         from foreword.verbs import _saved_results
         from foreword.verbs._arguments import distinct_names, paths
         from foreword.verbs._examples import tuned_examples
@@ -172,7 +171,7 @@ def _require_same_scores(names: Sequence[str], scores: Sequence[Mapping[str, flo
     Raises:
         UserError: one has others.
     """
-    from foreword.tuning.result import metric_name
+    from foreword.tuning.scores import metric_name
 
     known = [", ".join(map(metric_name, of)) for of in scores]
     for name, metrics in zip(names, known, strict=True):
@@ -199,7 +198,7 @@ def _content(
     """Return the result to save."""
     from foreword.runs.provenance import command
     from foreword.tuning.encoded import cut_warning
-    from foreword.tuning.result import metric_name
+    from foreword.tuning.scores import metric_name
     from foreword.tuning.text_metrics import word_rules
     from foreword.verbs._examples import name_of
 

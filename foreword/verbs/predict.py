@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from foreword.tables.columns import Columns
     from foreword.tables.table import ExampleTable
     from foreword.tables.write import WriteRows
-    from foreword.tuning.predict import TunedModel
     from foreword.tuning.predict_table import PredictionCounts
-    from foreword.tuning.written import TunedWriter
+    from foreword.tuning.tuned_model import TunedModel, TunedWriter
 
 STANDARD = "-"  # standard input or output
 ROWS_SHOWN = 5  # of a result
@@ -173,8 +172,7 @@ class Predict(ReadsRows, Verb[PredictionResult]):
         Raises:
             UserError: it is no fine-tuned model, or one that `load` has put on a device already.
         """
-        from foreword.tuning.predict import TunedModel
-        from foreword.tuning.written import TunedWriter, open_tuned
+        from foreword.tuning.tuned_model import TunedModel, TunedWriter, open_tuned
         from foreword.verbs._arguments import path
 
         if not isinstance(self.tuned, TunedModel | TunedWriter):
@@ -256,7 +254,7 @@ class Predict(ReadsRows, Verb[PredictionResult]):
 def _precision_warning(model: TunedModel | TunedWriter) -> str | None:
     """Return a warning that the hardware emulates the model's precision."""
     from foreword.train.device import precision_warning
-    from foreword.tuning.written import TunedWriter
+    from foreword.tuning.tuned_model import TunedWriter
 
     opened = model.trained if isinstance(model, TunedWriter) else model
     return precision_warning(opened.device, opened.dtype)

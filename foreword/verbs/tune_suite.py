@@ -16,7 +16,6 @@ from foreword.verbs._contract import ARGUMENT, Flag, PathName, Verb
 from foreword.verbs._tune_settings import FineTunes
 
 if TYPE_CHECKING:
-    from foreword.tuning.result import Row
     from foreword.tuning.suite import FoundFiles, SuiteTask, TuningSuite
     from foreword.verbs._suite_work import SuiteRun, TaskWork
 
@@ -38,7 +37,7 @@ class SuiteResult(Result):
 
     out: Path
     evaluation: Path
-    rows: list[Row]
+    rows: list[dict[str, Any]]
     notes: tuple[str, ...]
     failures: tuple[str, ...]
     content: Mapping[str, Any]

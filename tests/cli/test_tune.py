@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from foreword.cli.main import run
-from foreword.tuning.predict import load_tuned
+from foreword.tuning.tuned_model import load_tuned
 from foreword.verbs._contract import arguments_of
 from foreword.verbs._tune_settings import FineTunes
 from foreword.verbs.tune import Tune

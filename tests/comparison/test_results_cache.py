@@ -9,7 +9,7 @@ from foreword.comparison import results_cache
 from foreword.comparison.grid import GridTask
 from foreword.comparison.results_cache import TuningKey
 from foreword.disk import stored
-from foreword.tuning.result import VERSION
+from foreword.tuning.tuned import VERSION
 
 
 def test_a_fine_tuning_of_an_older_version_is_done_again(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from foreword.runs.trained_model import open_run
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizers.word import Word
 from foreword.tuning.encoding import draw_and_encode
-from foreword.tuning.fine_tuner import TuneSettings
+from foreword.tuning.job import Examples
+from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks.chat import Chat
@@ -74,7 +75,7 @@ def their_loss(model: Any, rows: list[tuple[list[int], list[int]]]) -> torch.Ten
 def our_loss(run: Path, task: Task, examples: list[Labelled]) -> tuple[float, torch.Tensor]:
     """The loss of a training step, and its gradient at the token embedding."""
     trained = open_run(run, "cpu")
-    data = draw_and_encode(trained, task, [TuneSettings(seeds=1)], examples, examples).data
+    data = draw_and_encode(trained, task, [TuneSettings(seeds=1)], Examples(examples, examples))
     network = build_network(trained, task, (), None).eval()
 
     (batch,) = data.train.batches(data.numbers[0], "cpu")

@@ -27,7 +27,7 @@ from foreword.tuning.drift import (
     similarities,
     way_of,
 )
-from foreword.tuning.written import open_tuned
+from foreword.tuning.tuned_model import open_tuned
 
 from .runs import make_run, reviews
 

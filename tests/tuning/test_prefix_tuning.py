@@ -21,20 +21,19 @@ from foreword.nn.masks import CausalMask
 from foreword.nn.stack_settings import StackSettings
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tuning.drift import distances, line, way_of
-from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.model_settings import adapted
-from foreword.tuning.predict import load_tuned
 from foreword.tuning.published_head import published_head
-from foreword.tuning.run import tune as tune_network
+from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.prefix_tuning import PrefixTuning
 from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tasks.tag import Tag
+from foreword.tuning.tuned_model import load_tuned, open_tuned
 from foreword.tuning.tuned_start import open_start
-from foreword.tuning.written import open_tuned
 from foreword.types import Batch
 from tests.tuning.runs import make_run, reviews
+from tests.tuning.runs import tune as tune_network
 from tests.tuning.tasks.test_chat import SINGLE
 
 LENGTH = 3
@@ -76,7 +75,7 @@ def test_the_saved_model_predicts_what_was_scored_and_only_its_prefixes_are_new(
     head = sum(p.numel() for p in tuned.network.head.parameters())
     each = 2 * LENGTH * settings.heads * settings.head_width + settings.heads
     trained = len(gates) * each + len(fresh) * settings.d_model + head
-    assert result.rows[0]["trained_parameters"] == trained
+    assert result.rows[0].about["trained_parameters"] == trained
 
 
 def test_a_task_that_reads_the_encoder_trains_its_prefixes_alone(tmp_path: Path) -> None:

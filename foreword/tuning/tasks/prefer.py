@@ -27,14 +27,7 @@ from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.encoded import EncodedTexts
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.tasks._contract import (
-    EncodedExample,
-    Inputs,
-    Judge,
-    Labels,
-    Needs,
-    RowReader,
-)
+from foreword.tuning.tasks._contract import EncodedExample, Inputs, Judge, Labels, Needs, RowReader
 from foreword.tuning.tasks._conversations import SOURCE_ENDS, ChatTokens, ConversationTask
 from foreword.types import Array, Loss
 

@@ -16,13 +16,7 @@ from foreword.errors import UserError
 from foreword.tables.columns import Columns, example_of
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.tasks._contract import (
-    Exports,
-    Inputs,
-    Judge,
-    Labels,
-    RowReader,
-)
+from foreword.tuning.tasks._contract import Exports, Inputs, Judge, Labels, RowReader
 from foreword.tuning.tasks._headed import PooledTask
 from foreword.types import Array, Loss
 

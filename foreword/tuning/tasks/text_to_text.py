@@ -22,14 +22,7 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.encoded import EncodedTexts, Ragged
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.task_mixture import with_prefix
-from foreword.tuning.tasks._contract import (
-    EncodedExample,
-    Inputs,
-    Judge,
-    Labels,
-    Needs,
-    RowReader,
-)
+from foreword.tuning.tasks._contract import EncodedExample, Inputs, Judge, Labels, Needs, RowReader
 from foreword.tuning.tasks._writing import DECODER_TOKENS, AnswerForm, WritingTask
 from foreword.tuning.text_metrics import SCORES, Metric, require, share_known, text_scores
 from foreword.types import Array

@@ -23,10 +23,10 @@ from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.encoding import added_tokens
 from foreword.tuning.input_template import InputTemplate, template_of
-from foreword.tuning.predictor import TunedTask
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._conversations import jinja
 from foreword.tuning.tasks.chat import Chat
+from foreword.tuning.tuned import Tuned
 from tests.tuning.runs import make_run
 
 FAST: dict[str, Any] = {
@@ -242,7 +242,7 @@ def test_the_exported_tokenizer_gives_our_ids(
     assert config["chat_template"] == (result.out / "tokenizer" / "chat_template.jinja").read_text()
     theirs = transformers.AutoTokenizer.from_pretrained(out)
     prompted = PromptedModel.of(open_run(result.out, "cpu"))
-    template = TunedTask.read(result.out).template
+    template = Tuned.read(result.out).template
     for has_system in (False, True):
         for count in (1, 2):
             messages = messages_of(count, has_system=has_system)

@@ -21,10 +21,10 @@ from foreword.tables.examples import Labelled
 from foreword.tables.table import chosen_columns
 from foreword.tuning import rows
 from foreword.tuning.input_template import template_of
-from foreword.tuning.predict import load_tuned
 from foreword.tuning.rows import PooledExamples
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks.choice import Choice
+from foreword.tuning.tuned_model import load_tuned
 from tests.tuning.runs import BAD, GOOD, LAYOUTS, make_run, reviews
 
 COLUMNS = Columns("question", "answer", "options")

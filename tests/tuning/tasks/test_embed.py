@@ -21,11 +21,11 @@ from foreword.runs.trained_model import open_run
 from foreword.tables.examples import Labelled
 from foreword.tuning.backbone_dropout import has_dropout, with_dropout
 from foreword.tuning.input_template import template_of
-from foreword.tuning.predict import load_tuned
 from foreword.tuning.rows import PooledExamples
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import ExampleOutputs
 from foreword.tuning.tasks.embed import Embed
+from foreword.tuning.tuned_model import load_tuned
 from tests.tuning.runs import BAD, GOOD, make_run, reviews
 
 FAST: dict[str, Any] = {

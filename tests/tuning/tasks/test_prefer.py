@@ -26,8 +26,10 @@ from foreword.tables.read import read_table
 from foreword.tables.table import chosen_columns, labelled
 from foreword.tuning import encoding
 from foreword.tuning.drawing import draw
-from foreword.tuning.fine_tuner import TuneData, scored_outputs
+from foreword.tuning.encoding import TuneData
 from foreword.tuning.input_template import InputTemplate
+from foreword.tuning.job import Examples
+from foreword.tuning.outputs import scored_outputs
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks.prefer import Prefer
 from foreword.types import Batch, Example, Tokens
@@ -60,8 +62,8 @@ def opened(folder: Path, layout: str = "decoder") -> tuple[TrainedModel, InputTe
 def referred_data(trained: TrainedModel, template: InputTemplate, task: Prefer) -> TuneData:
     examples = [read(row) for row in ROWS]
     drawn = draw(examples, None, 1, task)
-    data = encoding.encode(trained, task, drawn, examples, template)
-    return encoding.with_reference(trained, task, data)
+    data = encoding.encode(trained, task, drawn, Examples(examples, examples), template)
+    return encoding.with_reference(task, data)
 
 
 def tokens_of(ids: np.ndarray) -> Tokens:

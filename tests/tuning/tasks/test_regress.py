@@ -13,14 +13,13 @@ from scipy import stats
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.runs.trained_model import open_run
 from foreword.tables.examples import Labelled
-from foreword.tuning.fine_tuner import TuneSettings
-from foreword.tuning.predict import load_tuned
 from foreword.tuning.result import save_network
-from foreword.tuning.run import tune
+from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks import regress
 from foreword.tuning.tasks.regress import LARGEST, Regress
-from tests.tuning.runs import BAD, GOOD, make_run, reviews
+from foreword.tuning.tuned_model import load_tuned
+from tests.tuning.runs import BAD, GOOD, make_run, reviews, tune
 
 FAST = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=6, precision="fp32")
 
@@ -44,7 +43,7 @@ def test_regression_learns_a_scale_and_loads_back(tmp_path: Path, layout: str) -
     assert result.labels == ("100.0", "275.0")
     assert result.rows[0]["pearson"] > 0.9
     assert result.rows[0]["spearman"] > 0.9
-    assert (result.rows[-1]["strategy"], result.rows[-1]["pearson"]) == ("mean", 0.0)
+    assert (result.rows[-1].strategy, result.rows[-1]["pearson"]) == ("mean", 0.0)
     save_network(result, tmp_path / "tuned")
     tuned = load_tuned(tmp_path / "tuned", "cpu")
     outputs = tuned.outputs([e.text for e in dev])
@@ -115,7 +114,7 @@ def test_the_largest_numbers_are_learned(tmp_path: Path, size: float) -> None:
     trained = open_run(make_run(tmp_path / "run"), "cpu")
     train = [e._replace(label=str(n % 2 * size)) for n, e in enumerate(reviews(8, 1))]
     result = tune(trained, Regress(), train, train, replace(FAST, epochs=1))
-    assert result.rows[0]["skipped_steps"] == 0
+    assert result.rows[0].about["skipped_steps"] == 0
     assert -1 <= result.rows[0]["pearson"] <= 1
 
 

@@ -16,9 +16,9 @@ from foreword.runs.trained_model import open_run
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
 from foreword.tuning.input_template import template_of
-from foreword.tuning.predict import load_tuned
 from foreword.tuning.squad import best_threshold, exact_match, f1, right_answers
 from foreword.tuning.tasks.span import NO_ANSWER, Span
+from foreword.tuning.tuned_model import load_tuned
 from tests.tuning.runs import BAD, GOOD, LAYOUTS, make_run, reviews
 
 COLUMNS = Columns("context", "answers", "question")

@@ -23,9 +23,9 @@ from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
 from foreword.tuning.entities import entities, entity_scores
 from foreword.tuning.input_template import template_of
-from foreword.tuning.predict import load_tuned
-from foreword.tuning.result import is_score
+from foreword.tuning.scores import Scores
 from foreword.tuning.tasks.tag import Tag, TagTargets
+from foreword.tuning.tuned_model import load_tuned
 from tests.tuning.runs import BAD, GOOD, LAYOUTS, make_run, reviews
 
 COLUMNS = Columns("words", "labels")
@@ -169,7 +169,7 @@ def test_every_layout_learns_to_tag_and_predicts_what_it_was_scored_by(
     settings = {"task.dropout": 0.0, "task.weights": ["B-good=2"]}
     done = tune(run, sentences(120, 1), dev, lr=1e-2, epochs=5, settings=settings, **FAST)
     tuned, baseline = done.rows
-    scores = [name for name in tuned if is_score(name) and not name.endswith("_std")]
+    scores = list(Scores.of(tuned).metrics)
     assert scores[:2] == ["entity_f1", "entity_precision"]
     assert baseline["strategy"] == "most frequent label of each word"
     assert baseline["entity_f1"] == 1.0

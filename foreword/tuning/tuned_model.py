@@ -1,21 +1,25 @@
-"""Prediction with a fine-tuned model, read from its folder."""
+"""Fine-tuned models, read from their folders: they answer examples and rows of tables."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, cast
 
 import numpy as np
+import pyarrow as pa
 import torch
 from scipy.special import softmax
 
 from foreword.disk import manifest
 from foreword.errors import UserError
+from foreword.evaluation.decoding import decode, stops_of, text_of
+from foreword.evaluation.loaded import LoadedModel
+from foreword.evaluation.sampling import GREEDY
 from foreword.nn.model import neural
 from foreword.runs.recipe import Recipe
-from foreword.runs.trained_model import read_recipe
+from foreword.runs.trained_model import TrainedModel, open_run, read_recipe
 from foreword.settings import kinds
 from foreword.tables.columns import PREDICTION
 from foreword.tables.examples import LabelledTexts
@@ -23,22 +27,17 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.train.checkpoint import load_weights
 from foreword.train.device import choose_device, choose_precision
 from foreword.tuning.encoded import by_example, cut_count, output_counts
-from foreword.tuning.fine_tuner import predict
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import HeadNetwork, Network
-from foreword.tuning.predictor import (
-    FILE,
-    Predicted,
-    TunedOn,
-    TunedTask,
-    is_tuned,
-)
-from foreword.tuning.result import KIND, VERSION
-from foreword.tuning.rows import PooledExamples
+from foreword.tuning.outputs import predict
+from foreword.tuning.rows import CHUNK, PooledExamples
 from foreword.tuning.tasks._contract import PROBABILITY, EncodedExample, ExampleOutputs, Task
+from foreword.tuning.tasks._writing import WritingTask
+from foreword.tuning.tuned import FILE, KIND, VERSION, Tuned, TunedOn, is_tuned
 from foreword.types import Array
 
 FILES = (FILE, "recipe.toml", "weights.safetensors", "tokenizer/tokenizer.json")
+Answered = tuple[list[dict[str, Any]], int]  # the columns of each answer; how many were cut
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,17 +94,17 @@ class TunedModel:
             UserError: an item is not a text, the numbers of texts and second texts differ, or the
                 task is regression or embedding, whose answers `outputs` returns.
         """
-        inputs = self.tuned_on.examples(texts, pairs, self.task)
+        examples, has_text = self.tuned_on.examples(texts, pairs, self.task)
         if PROBABILITY not in self.task.answers.types(
             self.labels, probabilities=False, is_pair=False
         ):
             raise UserError(f"this model was tuned to {self.task.answers.purpose}; use `outputs`")
-        results = self.outputs_of(inputs.examples)
+        results = self.outputs_of(examples)
         if not self.task.judge.has_classes:
             answers = iter(self.task.answers.rows(results, self.labels, probabilities=False))
-            rows = [next(answers) if has_text else {} for has_text in inputs.has_text]
+            rows = [next(answers) if known else {} for known in has_text]
             return [r.get(PREDICTION) for r in rows], [r.get(PROBABILITY) for r in rows]
-        outputs = self._in_place(results, inputs.has_text)
+        outputs = self._in_place(results, has_text)
         best = [None if np.isnan(row).all() else self.labels[row.argmax()] for row in outputs]
         return best, softmax(outputs, axis=1)
 
@@ -119,12 +118,12 @@ class TunedModel:
         Raises:
             UserError: an item is not a text, or the numbers of texts and second texts differ.
         """
-        inputs = self.tuned_on.examples(texts, pairs, self.task)
-        results = self.outputs_of(inputs.examples)
+        examples, has_text = self.tuned_on.examples(texts, pairs, self.task)
+        results = self.outputs_of(examples)
         if self.task.reader.takes_texts and all(len(result.outputs) == 1 for result in results):
-            return self._in_place(results, inputs.has_text)
+            return self._in_place(results, has_text)
         arrays = iter(result.outputs for result in results)
-        return [next(arrays) if has_text else None for has_text in inputs.has_text]
+        return [next(arrays) if known else None for known in has_text]
 
     def outputs_of(self, examples: LabelledTexts) -> list[ExampleOutputs]:
         """Return what the network computes for each example."""
@@ -143,17 +142,31 @@ class TunedModel:
         return self.template.length
 
     def answer_types(self, *, probabilities: bool, is_pair: bool = False) -> dict[str, Any]:
-        """See `Predictor`."""
+        """Return the Arrow type of each column of its answers.
+
+        Args:
+            probabilities: whether there is a column for the probability of each label.
+            is_pair: whether the examples have second texts.
+
+        Raises:
+            UserError: the task has no probabilities.
+        """
         return self.task.answers.types(self.labels, probabilities=probabilities, is_pair=is_pair)
 
     def answer(
         self, examples: LabelledTexts, *, probabilities: bool, done: Callable[[int], None]
-    ) -> Predicted:
-        """See `Predictor`."""
+    ) -> Answered:
+        """Return the answer to each example, and how many were cut to the model's length.
+
+        Args:
+            examples: with their prefixes.
+            probabilities: as in `answer_types`.
+            done: called with the number of examples answered since the last call.
+        """
         encoded = self._encode(examples)
         results = self._compute(encoded, examples, done)
         rows = self.task.answers.rows(results, self.labels, probabilities=probabilities)
-        return Predicted(rows, cut_count(encoded))
+        return rows, cut_count(encoded)
 
     def _encode(self, examples: LabelledTexts) -> Sequence[EncodedExample]:
         return self.task.encode(examples, self.tokenizer, self.template) if examples else []
@@ -186,6 +199,90 @@ class TunedModel:
             return int(self.network.head(states).shape[-1])
 
 
+class TunedWriter(LoadedModel):
+    """A model tuned to answer in text, with all that a loaded run can do.
+
+    Args:
+        trained: the model.
+        tuned: the task it was tuned for.
+    """
+
+    def __init__(self, trained: TrainedModel, tuned: Tuned) -> None:
+        super().__init__(trained)
+        self.task = cast(WritingTask, tuned.task)  # only these are saved as a run
+        self.labels, self.template, self.tuned_on = tuned.labels, tuned.template, tuned.tuned_on
+
+    def predict(self, texts: Iterable[Any], pairs: Iterable[str] | None = None) -> list[str | None]:
+        """Return the answer to each text or pair: the label of a word it writes, or the text.
+
+        It takes the likeliest token each time, and writes at most as many as the task says, or as
+        the longest label of training has. Texts of one length are computed together.
+
+        Args:
+            texts: texts, or pairs of texts, in a list, Series or array; or a table, such as a
+                DataFrame, with the columns it was tuned on. One longer than `max_tokens` is cut.
+                For conversations: lists of messages.
+            pairs: the second text of each, if it was tuned on pairs and they are given apart.
+
+        Returns:
+            The answers; None for an empty text.
+
+        Raises:
+            UserError: an item is not a text, or the numbers of texts and second texts differ.
+        """
+        examples, has_text = self.tuned_on.examples(texts, pairs, self.task)
+        answers = iter(self.answer(examples, probabilities=False, done=lambda _: None)[0])
+        return [str(next(answers)[PREDICTION]) if known else None for known in has_text]
+
+    def outputs(self, texts: Iterable[Any], pairs: Iterable[str] | None = None) -> NoReturn:
+        """Refuse: the model has no head whose outputs it could return.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError("this model was tuned to answer in text; use `predict`")
+
+    @property
+    def source(self) -> Path:
+        """The folder it was read from."""
+        return self.trained.run
+
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens that it reads of an example, special ones included."""
+        return self.template.length
+
+    def answer_types(self, *, probabilities: bool, is_pair: bool = False) -> dict[str, Any]:
+        """Return the Arrow type of each column of its answers; see `TunedModel`."""
+        if probabilities:
+            raise UserError("this model was tuned to answer in text, which has no probabilities")
+        return {PREDICTION: pa.string()}
+
+    def answer(
+        self, examples: LabelledTexts, *, probabilities: bool, done: Callable[[int], None]
+    ) -> Answered:
+        """Return the answer to each example, and how many were cut; see `TunedModel`."""
+        if not examples:
+            return [], 0
+        # Cut each text so that its longest answer still has a position.
+        prompted = self.trained
+        tokens = self.task.most_tokens(self.labels, prompted)
+        starts, cut = self.task.starts(examples, prompted, self.template, tokens)
+        # Write texts of similar length together; words that stand for labels become these.
+        sizes = [len(start.target if start.source is None else start.source) for start in starts]
+        order = sorted(range(len(starts)), key=sizes.__getitem__)
+        rows: list[dict[str, Any]] = [{}] * len(starts)
+        greedy, stops = replace(GREEDY, tokens=tokens), stops_of(prompted)
+        for begin in range(0, len(order), CHUNK):
+            chunk = order[begin : begin + CHUNK]
+            outputs = decode(prompted, [starts[n] for n in chunk], greedy, stops)
+            for n, new in zip(chunk, outputs, strict=True):
+                text = text_of(prompted, starts[n], new.ids).strip()
+                rows[n] = {PREDICTION: self.task.answer_of(text, self.labels)}
+            done(len(chunk))
+        return rows, cut
+
+
 def load_tuned(folder: str | Path, device: str = "auto", precision: str = "fp32") -> TunedModel:
     """Load a model that `foreword tune` saved.
 
@@ -208,7 +305,7 @@ def load_tuned(folder: str | Path, device: str = "auto", precision: str = "fp32"
         raise UserError(f"{folder}: answers in text; use 'foreword generate {folder}'")
     # Verify the files and the plug-ins before anything is built.
     manifest.verify(folder, KIND, VERSION, FILES)
-    tuned = TunedTask.read(folder)
+    tuned = Tuned.read(folder)
     # Build the network, then load its weights.
     recipe = read_recipe(folder)
     tokenizer = Tokenizer.load(folder / "tokenizer")
@@ -230,3 +327,27 @@ def load_tuned(folder: str | Path, device: str = "auto", precision: str = "fp32"
         source=folder,
         tuned_on=tuned.tuned_on,
     )
+
+
+def open_tuned(
+    folder: str | Path, device: str = "auto", precision: str = "fp32"
+) -> TunedModel | TunedWriter:
+    """Load a model that `foreword tune` saved, whatever its task.
+
+    Args:
+        folder: the `--out` of `foreword tune`.
+        device: auto, cpu, cuda or mps.
+        precision: auto, bf16 or fp32; fine-tuning scored it in fp32.
+
+    Raises:
+        UserError: the folder holds no fine-tuned model, or a damaged one.
+    """
+    folder = Path(folder)
+    if not is_tuned(folder) and (folder / "recipe.toml").is_file():
+        raise UserError(
+            f"{folder}: was pretrained and not fine-tuned; 'foreword tune {folder} --train FILE "
+            "--dev FILE' teaches it a task"
+        )
+    if not (folder / "run.json").is_file():
+        return load_tuned(folder, device, precision)
+    return TunedWriter(open_run(folder, device, precision), Tuned.read(folder))
