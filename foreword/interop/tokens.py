@@ -44,7 +44,7 @@ def read(folder: Path, family: Family, size: int) -> Tokenizer:
         with atomic.temporary_folder() as made:
             _convert(folder, made)
             return read(made, family, size)
-    roles = {**family.roles, **_roles(folder / SPECIAL_TOKENS_MAP)}
+    roles = {**family.names.roles, **_roles(folder / SPECIAL_TOKENS_MAP)}
     tokenizer = Tokenizer.load(folder, roles, size)
     if tokenizer.vocab.size > size:
         raise UserError(
