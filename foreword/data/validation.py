@@ -74,12 +74,7 @@ def split_validation(prepared: PreparedText, folder: Path) -> PreparedText:
 
 
 def _cuts(shards: Shards, *, is_parallel: bool) -> dict[int, int]:
-    """Return the documents to draw, each with the number of its sequences to train on.
-
-    Args:
-        shards: the documents.
-        is_parallel: whether a document is a pair of texts, which is not cut.
-    """
+    """Return the documents to draw, each with the number of its sequences to train on."""
     target = min(MOST, SHARE * shards.tokens_total)
     starts = shards.document_starts
     lengths: Array = np.diff(starts)

@@ -127,16 +127,7 @@ def _builder(
     progress: Progress | None,
     total: int,
 ) -> ShardBuilder:
-    """Return a builder of shards in the folder `part`, where the tokenizer is saved.
-
-    Args:
-        part: the folder to build in.
-        tokenizer: text to ids.
-        settings: how documents become shards.
-        read: how files become documents.
-        progress: see `prepare`.
-        total: bytes of all files.
-    """
+    """Return a builder of shards in the folder `part`, where the tokenizer is saved."""
     tokenizer.save(part / "tokenizer")
     cut: Cut = "sentences" if settings.sentences else "documents"
     cut = "lines" if read.target else cut
@@ -144,11 +135,7 @@ def _builder(
 
 
 def _require_unchanged(states: Mapping[Path, tuple[int, int]]) -> None:
-    """Check that the files still have these states.
-
-    Raises:
-        UserError: one was changed.
-    """
+    """Check that the files still have these states."""
     for file, state in states.items():
         if file_state(file) != state:
             raise UserError(f"{file}: changed while it was read; prepare it again")

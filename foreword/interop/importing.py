@@ -101,11 +101,7 @@ class _HFFolder:
 
 
 def _read_hf_folder(folder: Path, family: Family) -> _HFFolder:
-    """Read the config and weights of a folder of `family`.
-
-    Raises:
-        UserError: a file is broken, two files disagree, or a setting is not supported.
-    """
+    """Read the config and weights of a folder of `family`."""
     hf_config = HFConfig.load(folder)
     if family_of(hf_config) != family:
         raise UserError(
@@ -125,11 +121,7 @@ def _read_hf_folder(folder: Path, family: Family) -> _HFFolder:
 
 
 def _vocab_rows(weights: Mapping[str, Tensor], family: Family) -> int:
-    """Return the number of rows of the token embedding.
-
-    Raises:
-        UserError: there is no such tensor.
-    """
+    """Return the number of rows of the token embedding."""
     if family.names.embedding not in weights:
         raise UserError(f"model.safetensors: has no tensor {family.names.embedding}")
     return len(weights[family.names.embedding])
@@ -155,11 +147,7 @@ def _fill(
     family: Family,
     hf_folders: Mapping[str, _HFFolder],
 ) -> list[str]:
-    """Fill `model` from all its folders and return the tensors that are dropped.
-
-    Raises:
-        UserError: the folders are not those that `recipe` requires, or not of one model.
-    """
+    """Fill `model` from all its folders and return the tensors that are dropped."""
     folder, submodels = hf_folders[""].folder, family.folders(model, recipe)
     for name in hf_folders.keys() ^ submodels.keys():
         has, needs = ("a", "no") if name in hf_folders else ("no", "a")
@@ -184,11 +172,7 @@ def _fill(
 
 
 def _require_shared(submodel: Model, filled: dict[nn.Parameter, Tensor], reason: str) -> None:
-    """Require shared parameters to be equal in all submodels; record their values in `filled`.
-
-    Raises:
-        UserError: another submodel has other values; the message begins with `reason`.
-    """
+    """Require shared parameters to be equal in all submodels; record their values in `filled`."""
     for name, parameter in submodel.named_parameters():
         first = filled.setdefault(parameter, parameter.detach().clone())
         if not torch.equal(parameter, first):
@@ -251,11 +235,7 @@ def _recipe(hf_folders: Mapping[str, _HFFolder], family: Family, tokenizer: Toke
 
 
 def _decoder_start(hf_folder: _HFFolder, family: Family, vocab: Vocab) -> str:
-    """Return the special token that the decoder starts from, "" without a separate decoder.
-
-    Raises:
-        UserError: it is not a special token, or generation starts from another.
-    """
+    """Return the special token that the decoder starts from, "" without a separate decoder."""
     if family.names.layout != "encoder_decoder":
         return ""
     key, hf_config = "decoder_start_token_id", hf_folder.hf_config

@@ -64,11 +64,7 @@ def _roles(file: Path) -> dict[str, str]:
 
 
 def _convert(folder: Path, made: Path) -> None:
-    """Convert the tokenizer files of older folders to a `tokenizer.json` with `transformers`.
-
-    Raises:
-        UserError: there are no such files, or `transformers` is not installed.
-    """
+    """Convert the tokenizer files of older folders to a `tokenizer.json` with `transformers`."""
     slow = [name for name in SLOW_TOKENIZER_FILES if (folder / name).is_file()]
     if not slow:
         raise UserError(f"{folder}: holds no {FILE}, so texts cannot be tokenized")

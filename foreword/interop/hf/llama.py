@@ -134,11 +134,7 @@ class Llama(Family):
 
 
 def _base(hf_config: HFConfig) -> float:
-    """Return the base of rotary positions.
-
-    Raises:
-        UserError: the frequencies are scaled, or two keys disagree.
-    """
+    """Return the base of rotary positions."""
     configured = hf_config.get("rope_theta", None, float)
     options = dict(hf_config.get("rope_parameters", None, dict) or {})
     scaling = hf_config.get("rope_scaling", None, dict)

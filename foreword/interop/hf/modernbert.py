@@ -165,11 +165,7 @@ def _types(every: int, layers: int) -> list[str]:
 
 
 def _dense_every(hf_config: HFConfig, layers: int) -> int:
-    """Return n if every n-th layer has full attention, 0 if none has.
-
-    Raises:
-        UserError: the pattern is irregular, or two keys disagree.
-    """
+    """Return n if every n-th layer has full attention, 0 if none has."""
     types = hf_config.get("layer_types", None, list)
     every_n = hf_config.get("global_attn_every_n_layers")
     if types is None:
@@ -182,11 +178,7 @@ def _dense_every(hf_config: HFConfig, layers: int) -> int:
 
 
 def _bases(hf_config: HFConfig) -> tuple[float, float]:
-    """Return the rotary bases of local and of full layers.
-
-    Raises:
-        UserError: the frequencies are scaled, or two keys disagree.
-    """
+    """Return the rotary bases of local and of full layers."""
     bases = []
     frequencies = hf_config.get("rope_parameters", None, dict) or {}
     if frequencies.keys() - {LOCAL, FULL} or not all(
