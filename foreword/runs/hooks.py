@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ import torch
 from foreword.errors import UserError
 from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.model import Model
+from foreword.progress import ProgressReporter
 from foreword.runs.measure import Measure, heldout_record, measure_rows, measure_sources
 from foreword.runs.provenance import require_own_files
 from foreword.runs.recipe import Recipe
@@ -42,19 +43,6 @@ Samples = Callable[[Model, Recipe, Tokenizer, Rows, torch.device], list[dict[str
 Probing = Callable[[TrainedModel], Mapping[str, float | None]]
 # The probing by the tables of probes that a run stores; None without any.
 ProbingOf = Callable[[Sequence[Mapping[str, Any]]], Probing | None]
-
-
-class ProgressReporter(Protocol):
-    """The receiver of a run's messages and records, such as the command line's progress bar."""
-
-    def note(self, text: str) -> None:
-        """Show a message."""
-
-    def warn(self, text: str) -> None:
-        """Show a message, even where others are not wanted."""
-
-    def record(self, record: dict[str, Any], progress: float) -> None:
-        """Show a record of `metrics.jsonl`, at a share of the budget."""
 
 
 @dataclass(frozen=True)

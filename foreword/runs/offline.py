@@ -24,9 +24,10 @@ from foreword.disk import atomic
 from foreword.errors import NotFiniteError, UserError
 from foreword.nn.model import Model
 from foreword.nn.offline_training import OfflineArchitecture, OfflineBackbone, OfflineInputs
+from foreword.progress import ProgressReporter
 from foreword.runs.continued import START
 from foreword.runs.corpus import describe_text
-from foreword.runs.hooks import Probing, ProgressReporter, Samples, probe_record
+from foreword.runs.hooks import Probing, Samples, probe_record
 from foreword.runs.measure import Watch, heldout_record, measure
 from foreword.runs.not_finite import non_finite_error
 from foreword.runs.provenance import note_data, write_recipe

@@ -18,6 +18,7 @@ from foreword.data.prepared_text import MANIFEST, PreparedText
 from foreword.data.remote import is_url
 from foreword.disk import atomic
 from foreword.errors import DamagedError, NotFiniteError, UserError, is_out_of_memory
+from foreword.progress import ProgressReporter
 from foreword.runs import first_embeddings
 from foreword.runs.continued import StartingModel, load_start
 from foreword.runs.corpus import (
@@ -34,7 +35,6 @@ from foreword.runs.hooks import (
     MeasureProbes,
     Probing,
     ProbingOf,
-    ProgressReporter,
     RunLog,
     Samples,
     SaveCheckpoints,
