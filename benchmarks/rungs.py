@@ -42,10 +42,10 @@ from foreword.models.elmo import ELMo
 from foreword.models.seq2seq import Seq2Seq
 from foreword.nn.model import neural_settings
 from foreword.nn.recurrent import RecurrentSettings
-from foreword.progress import Silent
 from foreword.runs import run as running
 from foreword.runs.offline import offline_backbone, offline_inputs
 from foreword.runs.recipe import Recipe, load_recipe
+from foreword.runs.stages import Silent
 from foreword.types import Vocab
 
 RUNGS = {

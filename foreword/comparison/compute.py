@@ -19,10 +19,9 @@ from foreword.comparison.probing import GridProbe, GridText, measure, measure_lo
 from foreword.errors import TrainingStoppedError
 from foreword.evaluation.samples import samples
 from foreword.probes._while_training import probing, tables_of
-from foreword.progress import ProgressReporter, Silent
 from foreword.runs import run as running
 from foreword.runs.recipe import Recipe
-from foreword.runs.stages import TRAINING
+from foreword.runs.stages import TRAINING, ProgressReporter, Silent
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.train import log
 from foreword.tuning.bag_of_words import bags_of_words

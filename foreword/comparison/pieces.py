@@ -12,8 +12,7 @@ from foreword.comparison.probing import GridProbe, GridText
 from foreword.comparison.sweep import Slot
 from foreword.comparison.time_left import TimeLeft
 from foreword.formatting import rough
-from foreword.progress import ProgressReporter
-from foreword.runs.stages import LOOP_STAGES, TRAINING
+from foreword.runs.stages import LOOP_STAGES, TRAINING, ProgressReporter
 
 NO_CELL = Cell("")
 BAG_OF_WORDS = "bag of words"

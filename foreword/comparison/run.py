@@ -36,7 +36,6 @@ from foreword.data.prepared_text import PreparedText
 from foreword.disk import atomic, stored
 from foreword.errors import UserError, is_out_of_memory
 from foreword.probes._while_training import checksums
-from foreword.progress import ProgressReporter
 from foreword.runs import first_embeddings
 from foreword.runs import run as running
 from foreword.runs.corpus import is_prepared, require_form, require_sentences, require_text
@@ -45,6 +44,7 @@ from foreword.runs.provenance import make_provenance
 from foreword.runs.recipe import Recipe
 from foreword.runs.sizes import MACHINES, require_memory
 from foreword.runs.sources import require_one_tokenizer, source_texts
+from foreword.runs.stages import ProgressReporter
 from foreword.runs.trained_model import is_finished
 from foreword.settings import config, kinds
 from foreword.tables.examples import overlap_note

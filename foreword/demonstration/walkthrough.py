@@ -28,13 +28,12 @@ from foreword.evaluation.baselines import prediction_name
 from foreword.evaluation.filling import FilledText
 from foreword.evaluation.loaded import load
 from foreword.evaluation.samples import samples
-from foreword.progress import ProgressReporter
+from foreword.planning.conditions import machine
 from foreword.reports.page import write_page
 from foreword.runs import run as running
-from foreword.runs.conditions import machine
 from foreword.runs.provenance import read_state
 from foreword.runs.recipe import Recipe, load_recipe
-from foreword.runs.stages import Stage, unwatched
+from foreword.runs.stages import ProgressReporter, Stage, unwatched
 from foreword.runs.trained_model import is_finished, open_run
 from foreword.tables.examples import Labelled
 from foreword.train import log

@@ -8,7 +8,7 @@ from typing import Protocol
 from foreword.display import lines
 from foreword.display.run import LiveProgress
 from foreword.errors import UserError
-from foreword.progress import ProgressReporter, Silent
+from foreword.runs.stages import ProgressReporter, Silent
 
 
 class ProgressDisplay(ProgressReporter, Protocol):

@@ -77,12 +77,25 @@ def _drawn(count: int, draws: int) -> Iterator[Array]:
         yield from rng.integers(0, count, (min(together, draws - first), count))
 
 
+def correlations(one: Array, other: Array) -> tuple[float, float]:
+    """Return Pearson's and Spearman's correlation, nan if one side is constant or has one value.
+
+    Args:
+        one: (values,).
+        other: (values,).
+    """
+    if len(one) < 2 or np.ptp(one) == 0 or np.ptp(other) == 0:
+        return math.nan, math.nan
+    both = stats.pearsonr(one, other), stats.spearmanr(one, other)
+    return float(both[0].statistic), float(both[1].statistic)
+
+
 @dataclass(frozen=True)
 class Interval:
     """A mean and its confidence interval.
 
     Attributes:
-        mean: mean of the values.
+        mean: mean of the values; nan if one is undefined.
         half_width: half the interval's width; nan for one value.
         count: number of values.
     """
@@ -92,6 +105,8 @@ class Interval:
     count: int
 
     def __str__(self) -> str:
+        if math.isnan(self.mean):
+            return "–"
         return (
             f"{self.mean:.3f}"
             if math.isnan(self.half_width)

@@ -16,12 +16,11 @@ import torch
 from foreword.errors import UserError
 from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.model import Model
-from foreword.progress import ProgressReporter
 from foreword.runs.measure import Measure, heldout_record, measure_rows, measure_sources
 from foreword.runs.provenance import require_own_files
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import TrainingSetup
-from foreword.runs.stages import EVALUATING, SAVING, TRAINING, Stage, unwatched
+from foreword.runs.stages import EVALUATING, SAVING, TRAINING, ProgressReporter, Stage, unwatched
 from foreword.runs.trained_model import TrainedModel
 from foreword.runs.whole_model import WholeModel
 from foreword.text.tokenizer import Tokenizer

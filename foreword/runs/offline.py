@@ -24,7 +24,6 @@ from foreword.disk import atomic
 from foreword.errors import NotFiniteError, UserError
 from foreword.nn.model import Model
 from foreword.nn.offline_training import OfflineArchitecture, OfflineBackbone, OfflineInputs
-from foreword.progress import ProgressReporter
 from foreword.runs.continued import START
 from foreword.runs.corpus import describe_text
 from foreword.runs.hooks import Probing, Samples, probe_record
@@ -33,7 +32,7 @@ from foreword.runs.not_finite import non_finite_error
 from foreword.runs.provenance import note_data, write_recipe
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import heldout_feed, on_cpu_in_fp32
-from foreword.runs.stages import EVALUATING, Stage
+from foreword.runs.stages import EVALUATING, ProgressReporter, Stage
 from foreword.runs.trained_model import TrainedModel, is_finished
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log

@@ -18,7 +18,6 @@ from foreword.data.prepared_text import MANIFEST, PreparedText
 from foreword.data.remote import is_url
 from foreword.disk import atomic
 from foreword.errors import DamagedError, NotFiniteError, UserError, is_out_of_memory
-from foreword.progress import ProgressReporter
 from foreword.runs import first_embeddings
 from foreword.runs.continued import StartingModel, load_start
 from foreword.runs.corpus import (
@@ -63,7 +62,7 @@ from foreword.runs.setup import (
 )
 from foreword.runs.sizes import require_memory
 from foreword.runs.sources import given_tokenizer, mean_bytes_per_token
-from foreword.runs.stages import TRAINING, Stage
+from foreword.runs.stages import TRAINING, ProgressReporter, Stage
 from foreword.runs.trained_model import read_recipe, require_run
 from foreword.runs.whole_model import whole_model
 from foreword.settings import plugins
@@ -114,7 +113,7 @@ def start(
         run: the run folder.
         starting_model: a trained model to continue from.
         machines: number of machines like this one that may share the training.
-        dial: what the recipe was derived from, if it was (`foreword.runs.dial`).
+        dial: the conditions and choices that the recipe was derived from, if it was.
 
     Raises:
         UserError: the folder is not empty or in use, or as `require_possible`.

@@ -12,7 +12,7 @@ from typing import Any
 
 from foreword.disk import stored
 from foreword.errors import DamagedError, UserError
-from foreword.progress import ProgressReporter
+from foreword.runs.stages import ProgressReporter
 from foreword.runs.trained_model import read_recipe
 from foreword.settings import config, kinds
 from foreword.trackers._contract import TrackedRun, Tracker

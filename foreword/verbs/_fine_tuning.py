@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from foreword.disk import atomic, stored
-from foreword.progress import ProgressReporter
 from foreword.runs.provenance import command
+from foreword.runs.stages import ProgressReporter
 from foreword.runs.tracking import Tracking, closing
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds

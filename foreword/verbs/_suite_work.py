@@ -11,8 +11,8 @@ from typing import Any
 from foreword.disk import atomic, stored
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.nn.model import neural_settings
-from foreword.progress import Prefixed, ProgressReporter
 from foreword.runs.provenance import command
+from foreword.runs.stages import Prefixed, ProgressReporter
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
 from foreword.tables.examples import overlap_note

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from foreword.display.progress import ProgressDisplay, progress_of
 from foreword.display.results import Facts, Part, Remark, Result, ResultTable
-from foreword.progress import Prefixed
+from foreword.runs.stages import Prefixed
 from foreword.verbs._contract import PYTHON_ONLY, PathName, Verb
 
 if TYPE_CHECKING:

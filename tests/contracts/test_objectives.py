@@ -179,8 +179,8 @@ def test_properties_of_an_objective_match_its_examples(recipe: str) -> None:
     seen = "next" if example.source is None else "in_place" if example.is_aligned else "target"
     if example.part(CausalRows) is not None:
         seen = "next_and_in_place"
-    assert objective.predicts == seen
-    assert objective.predicts_in_order == (example.part(PredictionOrder) is not None)
+    assert objective.predicts.form == seen
+    assert objective.predicts.in_order == (example.part(PredictionOrder) is not None)
     forms = set()
     if seen == "target":
         for ids, documents in zip(example.source.ids, example.source.documents, strict=True):
@@ -194,4 +194,4 @@ def test_properties_of_an_objective_match_its_examples(recipe: str) -> None:
     assert stated == forms
     with torch.device("meta"):
         model = made.build(vocab)
-    assert ("token" in model.heads) == objective.predicts_tokens
+    assert ("token" in model.heads) == objective.predicts.tokens
