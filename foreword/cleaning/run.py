@@ -155,11 +155,7 @@ def _fingerprint(files: Sequence[Path], recipe: CleaningRecipe) -> str:
 
 
 def _finished(out: Path, fingerprint: str) -> dict[str, Any] | None:
-    """Return the report of a result that is there already; None if there is none.
-
-    Raises:
-        UserError: it is of other text or steps, or damaged.
-    """
+    """Return the report of a result that is there already; None if there is none."""
     if not (out / REPORT).is_file():
         return None
     report = stored.read(out / REPORT)
@@ -175,11 +171,7 @@ def _finished(out: Path, fingerprint: str) -> dict[str, Any] | None:
 
 
 def _require_same_work(out: Path, fingerprint: str) -> None:
-    """Check that what is in `out` is unfinished work of the same plan, if anything.
-
-    Raises:
-        UserError: it is something else.
-    """
+    """Check that what is in `out` is unfinished work of the same plan, if anything."""
     plan = out / WORK / PLAN
     if plan.is_file() and stored.read(plan).get("fingerprint") != fingerprint:
         raise UserError(

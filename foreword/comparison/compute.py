@@ -7,10 +7,9 @@ result.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +20,8 @@ from foreword.errors import TrainingStoppedError
 from foreword.evaluation.samples import samples
 from foreword.probes._while_training import probing, tables_of
 from foreword.runs import run as running
-from foreword.runs.hooks import ProgressReporter
 from foreword.runs.recipe import Recipe
+from foreword.runs.stages import TRAINING, ProgressReporter, Silent
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.train import log
 from foreword.tuning.bag_of_words import bags_of_words
@@ -32,16 +31,6 @@ from foreword.tuning.result import as_json
 from foreword.tuning.run import Told, tune
 
 Content = dict[str, Any]
-
-
-class PieceProgress(ProgressReporter, Protocol):
-    """The progress reporter of one piece."""
-
-    def show(self, share: float, seconds: float, note: str) -> None:
-        """Show that `share` of the piece is done after `seconds`."""
-
-    def stage(self, name: str) -> Callable[..., None]:
-        """Show a stage; the returned function takes (done, total)."""
 
 
 @dataclass(frozen=True)
@@ -78,20 +67,20 @@ class PieceOrder:
 
 
 def compute(
-    order: PieceOrder, reporter: PieceProgress, examples: TaskExamples | None = None
+    order: PieceOrder, progress: ProgressReporter, examples: TaskExamples | None = None
 ) -> Content | None:
     """Return the result of a piece; None if a signal stopped it.
 
     Args:
         order: the piece.
-        reporter: receives its progress.
+        progress: shows it.
         examples: of its task; default: read from their files.
 
     Raises:
         UserError: as the piece's work; a trial that diverges is a result.
     """
     if order.recipe is not None:
-        return _train(order, order.recipe, reporter)
+        return _train(order, order.recipe, progress)
     # The others are measured at once; the result has the time that they took.
     began = time.monotonic()
     if isinstance(order.probe, GridText):
@@ -105,19 +94,18 @@ def compute(
         if order.run is None:
             content = _learn_words(order.task, examples)
         else:
-            content = _tune(order, order.task, examples, reporter)
-    seconds = time.monotonic() - began
-    reporter.show(1.0, seconds, "")
-    return content | {"seconds": round(seconds, 3)}
+            content = _tune(order, order.task, examples, progress)
+    progress.stage(TRAINING)(1, 1)
+    return content | {"seconds": round(time.monotonic() - began, 3)}
 
 
 def compute_remotely(order: PieceOrder) -> tuple[Content | None, list[str]]:
     """Return the result of a piece, and its warnings: a task of a cluster."""
-    reporter = _Silent()
-    return compute(order, reporter), reporter.warnings
+    warnings: list[str] = []
+    return compute(order, Silent(warnings.append)), warnings
 
 
-def _train(order: PieceOrder, recipe: Recipe, reporter: PieceProgress) -> Content | None:
+def _train(order: PieceOrder, recipe: Recipe, progress: ProgressReporter) -> Content | None:
     """Train a run, from the start or from its newest checkpoint; a trial is measured."""
     run = order.run
     assert run is not None
@@ -128,7 +116,7 @@ def _train(order: PieceOrder, recipe: Recipe, reporter: PieceProgress) -> Conten
                 inputs = running.Inputs(order.shards, shared_embeddings=run.parent)
             running.start(recipe, inputs, run)
         sample_fn = None if order.is_trial else samples
-        if not running.train_run(run, reporter, reporter.stage, sample_fn, (), probing):
+        if not running.train_run(run, progress, progress.stage, sample_fn, (), probing):
             return None
     except TrainingStoppedError:
         if not order.is_trial:
@@ -160,19 +148,14 @@ def _learn_words(task: GridTask, examples: TaskExamples) -> Content:
 
 
 def _tune(
-    order: PieceOrder, task: GridTask, examples: TaskExamples, reporter: PieceProgress
+    order: PieceOrder, task: GridTask, examples: TaskExamples, progress: ProgressReporter
 ) -> Content:
-    began = time.monotonic()
     job = Job(
         task.task.for_columns(examples.columns),
         Examples(examples.train, examples.dev, skipped=examples.skipped),
         [replace(task.tune, from_scratch=order.is_scratch)],
     )
-
-    def report(done: int, total: int, note: str) -> None:
-        reporter.show(done / total, time.monotonic() - began, note)
-
-    result = tune(_trained(order), job, Told(report))
+    result = tune(_trained(order), job, Told(progress.stage(TRAINING)))
     known = result.correct.get(result.rows[0].name)
     correct = {} if known is None else {"correct": to_lines(known)}
     return as_json(result, task.name, order.command) | correct
@@ -181,27 +164,3 @@ def _tune(
 def _trained(order: PieceOrder) -> TrainedModel:
     assert order.run is not None
     return open_run(order.run, order.device)
-
-
-class _Silent:
-    """A progress reporter that keeps the warnings."""
-
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def note(self, text: str) -> None:
-        """Show nothing."""
-
-    def warn(self, text: str) -> None:
-        """Keep a warning."""
-        self.warnings.append(text)
-
-    def record(self, record: dict[str, Any], progress: float) -> None:
-        """Show nothing."""
-
-    def show(self, share: float, seconds: float, note: str) -> None:
-        """Show nothing."""
-
-    def stage(self, name: str) -> Callable[..., None]:
-        """Show nothing."""
-        return lambda *_: None

@@ -44,7 +44,7 @@ def read(folder: Path, family: Family, size: int) -> Tokenizer:
         with atomic.temporary_folder() as made:
             _convert(folder, made)
             return read(made, family, size)
-    roles = {**family.roles, **_roles(folder / SPECIAL_TOKENS_MAP)}
+    roles = {**family.names.roles, **_roles(folder / SPECIAL_TOKENS_MAP)}
     tokenizer = Tokenizer.load(folder, roles, size)
     if tokenizer.vocab.size > size:
         raise UserError(
@@ -64,11 +64,7 @@ def _roles(file: Path) -> dict[str, str]:
 
 
 def _convert(folder: Path, made: Path) -> None:
-    """Convert the tokenizer files of older folders to a `tokenizer.json` with `transformers`.
-
-    Raises:
-        UserError: there are no such files, or `transformers` is not installed.
-    """
+    """Convert the tokenizer files of older folders to a `tokenizer.json` with `transformers`."""
     slow = [name for name in SLOW_TOKENIZER_FILES if (folder / name).is_file()]
     if not slow:
         raise UserError(f"{folder}: holds no {FILE}, so texts cannot be tokenized")

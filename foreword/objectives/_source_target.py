@@ -19,8 +19,7 @@ class SourceTarget(Term):
 
     @property
     def predicts(self) -> Prediction:
-        """A target text, given a source."""
-        return "target"
+        return Prediction("target")
 
     @abstractmethod
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:

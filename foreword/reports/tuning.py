@@ -24,7 +24,7 @@ def metrics(evaluation: SavedEvaluation) -> list[str]:
     first = evaluation.rows[0]
     if not {"start", "strategy"} <= set(first):
         return []
-    return [name for name in Scores.of(first).metrics if isinstance(first[name], float)]
+    return [name for name in Scores.of(first).metrics if isinstance(first[name], float | None)]
 
 
 def worth(evaluation: SavedEvaluation) -> str:

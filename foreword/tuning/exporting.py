@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from foreword.disk import atomic
 from foreword.errors import UserError
 from foreword.interop import exporting, files, tensors, tokens
-from foreword.interop.hf._contract import Design, Family, PublishedHead, Table
+from foreword.interop.hf._contract import Design, Family, PublishedHead, Table, published_head
 from foreword.interop.hf_config import FILE as CONFIG
 from foreword.interop.importing import RECIPE
 from foreword.runs.trained_model import TrainedModel
@@ -74,11 +74,15 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExportedClass
         )
     family = _family_with_head(tuned, trained, exports.auto_class, family_name)
     submodel, design = family.folders(trained.model, trained.recipe)[""]
-    classifier = family.published_head(design, exports.auto_class)
+    classifier = published_head(family, design, exports.auto_class)
     _require_same_head(tuned, kinds.name_of(family), classifier)
     assert classifier is not None
-    if problem := family.head_problem(design, exports.auto_class, tuned.template.length):
-        raise UserError(f"{tuned.source}: {problem}")
+    longest = classifier.max_length
+    if longest is not None and tuned.template.length > longest:
+        raise UserError(
+            f"{tuned.source}: {classifier.architecture} {classifier.problem}; up to {longest} "
+            f"tokens both are the same: tune with --max-length {longest}"
+        )
 
     # Write weights, tokenizer and config.
     vocab = tuned.tokenizer.vocab
@@ -103,7 +107,8 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExportedClass
         table = exporting.hf_config(design, vocab, family, "") | _config(tuned, classifier)
         exporting.write_json(part / CONFIG, table)
         (part / RECIPE).write_text(trained.recipe.dumps(), encoding="utf-8")
-        difference = check(tuned, part, family.checked_length(design, template.length))
+        longest = family.differences(design).max_length or template.length
+        difference = check(tuned, part, min(longest, template.length))
     return ExportedClassifier(classifier.architecture, difference, _notes(tuned, family, design))
 
 
@@ -114,7 +119,7 @@ def _family_with_head(
     families = list(exporting.find_families(trained, family_name))
     for family in families:
         _, design = family.folders(trained.model, trained.recipe)[""]
-        classifier = family.published_head(design, auto_class)
+        classifier = published_head(family, design, auto_class)
         if classifier is not None and _has_head(tuned, classifier):
             return family
     return families[0]
@@ -227,7 +232,7 @@ def _config(tuned: TunedModel, classifier: PublishedHead) -> Table:
 
 def _notes(tuned: TunedModel, family: Family, design: Design) -> tuple[str, ...]:
     exports = exports_of(tuned)
-    notes = [*family.notes(design), *filter(None, [exports.note])]
+    notes = [*family.differences(design).notes, *filter(None, [exports.note])]
     if exports.cuts_texts:
         notes.append(
             f"transformers cuts texts to the {tuned.template.length:,} tokens of tuning with "

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 from foreword.disk import atomic, stored
 from foreword.runs.provenance import command
+from foreword.runs.stages import ProgressReporter
 from foreword.runs.tracking import Tracking, closing
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
@@ -24,21 +25,8 @@ from foreword.tuning.scores import Scores
 from foreword.tuning.seeds import ReportProgress
 
 
-class Display(Protocol):
-    """What shows a fine-tuning."""
-
-    def note(self, text: str) -> None:
-        """Show a line."""
-
-    def warn(self, text: str) -> None:
-        """Show a line, even where others are not wanted."""
-
-    def stage(self, name: str) -> Callable[..., None]:
-        """Show a stage; the returned function takes its progress."""
-
-
 def fine_tune(
-    trained: TrainedModel, job: Job, display: Display, trackers: Sequence[Tracker] = ()
+    trained: TrainedModel, job: Job, display: ProgressReporter, trackers: Sequence[Tracker] = ()
 ) -> tuple[TuneResult, dict[str, Any]]:
     """Fine-tune, and write the tuned model and its scores.
 
@@ -86,7 +74,7 @@ def fine_tune(
     return result, content
 
 
-def _tracking(trained: TrainedModel, job: Job, display: Display) -> Tracking:
+def _tracking(trained: TrainedModel, job: Job, display: ProgressReporter) -> Tracking:
     assert job.evaluation is not None
     task = {"kind": kinds.name_of(job.task), **config.to_table(job.task)}
     settings = {"task": task, **config.to_table(job.variants[0])}

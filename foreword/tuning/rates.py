@@ -13,7 +13,7 @@ from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tuning.drawing import draw, hold_out
 from foreword.tuning.job import Job
 from foreword.tuning.result import TuneResult
-from foreword.tuning.scores import as_gain, metric_name
+from foreword.tuning.scores import MeanScore, as_gain, metric_name
 from foreword.tuning.seeds import ReportProgress
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Task
@@ -87,7 +87,8 @@ def note_of(choice: Mapping[str, Any]) -> str:
     """Return what a reader of the scores has to know of the choice, in a line."""
     trials = [(trial["lr"], trial["score"]) for trial in choice["trials"]]
     tried = ", ".join(
-        f"{rate:.2g} ({'diverged' if score is None else f'{score:.3f}'})" for rate, score in trials
+        f"{rate:.2g} ({'diverged' if score is None else MeanScore(score)})"
+        for rate, score in trials
     )
     chosen = f"learning rate {choice['chosen']:.2g} chosen by {metric_name(choice['metric'])} on"
     if choice["on"] == "dev":

@@ -36,6 +36,7 @@ from foreword.tuning.seeds import (
     correct_of,
     diverged_notes,
     stuck_notes,
+    undefined_notes,
 )
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network
@@ -160,6 +161,7 @@ def tune(trained: TrainedModel, job: Job, told: Told = Told()) -> TuneResult:
         notes=(
             *filter(None, [cut]),
             *diverged_notes(results),
+            *undefined_notes(results),
             *choice_notes(first, sound[0].final),
             *stuck,
             *_untrained_notes(network, data.added, first),

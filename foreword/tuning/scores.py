@@ -27,7 +27,7 @@ class MeanScore(NamedTuple):
     """A score over seeds.
 
     Attributes:
-        mean: the mean.
+        mean: the mean; nan if one is undefined, such as the correlation of a constant.
         std: the sample standard deviation; None for a single value.
     """
 
@@ -41,6 +41,8 @@ class MeanScore(NamedTuple):
         return cls(float(np.mean(values)), std)
 
     def __str__(self) -> str:
+        if math.isnan(self.mean):
+            return "–"
         return f"{self.mean:.3f}" if self.std is None else f"{self.mean:.3f} ± {self.std:.3f}"
 
 

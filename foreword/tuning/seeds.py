@@ -96,6 +96,23 @@ def diverged_notes(results: Sequence[Sequence[SeedResult]]) -> list[str]:
     return notes
 
 
+def undefined_notes(results: Sequence[Sequence[SeedResult]]) -> list[str]:
+    """Return a line for each variant of which some seeds have scores that are undefined."""
+    notes = []
+    for runs in results:
+        finals = [result.final for result in runs if not result.has_diverged]
+        undefined = [{k for k, score in row.means.items() if math.isnan(score)} for row in finals]
+        if any(undefined):
+            names = [metric_name(k) for k in finals[0].metrics if k in set().union(*undefined)]
+            seeds = [str(f.about["seed"]) for f, of in zip(finals, undefined, strict=True) if of]
+            notes.append(
+                f"{finals[0].name}: {', '.join(names)} undefined for {len(seeds)} of "
+                f"{len(finals)} seeds ({', '.join(seeds)}), since all predictions or all labels "
+                "are equal; so is the mean over seeds"
+            )
+    return notes
+
+
 def stuck_notes(
     finals: Sequence[Scores], baselines: Sequence[Scores], metric: str, task: Task
 ) -> list[str]:
@@ -108,12 +125,17 @@ def stuck_notes(
         task: the task.
     """
     name = finals[0].chosen_metric(metric)
+
+    def gain(row: Scores) -> float:
+        # Where a baseline's correlation is undefined, as of a constant, none above 0 was learned.
+        return as_gain(name, float(np.nan_to_num(row[name])), task)
+
     known = [row for row in baselines if name in row.metrics]
-    best = max(known, key=lambda row: as_gain(name, row[name], task), default=None)
+    best = max(known, key=gain, default=None)
     if best is None:
         return []
-    most = as_gain(name, best[name], task)
-    stuck = [row.about["seed"] for row in finals if as_gain(name, row[name], task) <= most]
+    gains = {row.about["seed"]: as_gain(name, row[name], task) for row in finals}
+    stuck = [seed for seed, reached in gains.items() if -math.inf < reached <= gain(best)]
     if not stuck:
         return []
     seeds = ", ".join(map(str, stuck))

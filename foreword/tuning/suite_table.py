@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -137,7 +138,7 @@ def in_percent(row: Row, column: str) -> str:
     What is not a share, such as BLEU, which is of 100, or a perplexity, is shown as it is.
     """
     value, deviation = row.get(column), row.get(f"{column}_std")
-    if not isinstance(value, int | float):
+    if not isinstance(value, int | float) or math.isnan(value):
         return "–"
     unit = 100 if row.get("is_share", True) else 1
     text = f"{unit * value:.1f}"

@@ -170,6 +170,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         from foreword.runs.tracking import trackers_of
         from foreword.tuning.fine_tuning import fine_tune
         from foreword.tuning.published_head import with_published_head
+        from foreword.tuning.scores import Scores
         from foreword.verbs._examples import ExampleReader, sources_of
 
         # Check every argument.
@@ -201,7 +202,8 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
             with display:
                 result, done = fine_tune(trained, job, display, trackers)
         places = self.folder_of(trained, job.name), self._evaluation(trained, job.name)
-        return TuningResult(*places, done["title"], done["rows"], done, result)
+        rows = [Scores.of(row).as_row() for row in done["rows"]]
+        return TuningResult(*places, done["title"], rows, done, result)
 
     def _variants(self, task: Task, settings: TuneSettings) -> list[TuneSettings]:
         """Return the settings of each variant to fine-tune.

@@ -89,7 +89,7 @@ def test_an_exported_tokenizer_encodes_as_the_original(
         ours = torch.from_numpy(loaded.encode(text))
         torch.testing.assert_close(states(text), ours, atol=1e-4, rtol=1e-4)
     message = "reads the name of the padding token within a text as padding"
-    assert any(message in note for note in family.notes(plain.recipe)) == counts_places
+    assert any(message in note for note in family.differences(plain.recipe).notes) == counts_places
 
 
 def test_other_special_tokens_around_a_text_are_noted(tmp_path: Path) -> None:

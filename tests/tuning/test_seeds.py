@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +13,14 @@ from unittest.mock import Mock
 import pytest
 import torch
 
+from foreword.disk import stored
 from foreword.errors import NotFiniteError, TrainingStoppedError, UserError
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tuning.fine_tuner import FineTuner, SeedResult
 from foreword.tuning.outputs import SCORING_DTYPE, predict
 from foreword.tuning.result import TuneResult, as_json
-from foreword.tuning.scores import as_gain, single
-from foreword.tuning.seeds import stuck_notes
+from foreword.tuning.scores import Scores, as_gain, single, summarise
+from foreword.tuning.seeds import stuck_notes, undefined_notes
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
@@ -300,6 +303,23 @@ def test_trained_parameters_stand_in_the_table_where_they_differ() -> None:
     assert "trained parameters" not in shown(1_000, 1_000)[0]
     names = [row["trained parameters"] for row in shown(1_000, 2_000)]
     assert names == ["1,000", "2,000", ""]
+
+
+def test_a_mean_over_seeds_with_an_undefined_score_is_undefined_and_says_so_once() -> None:
+    about = {"epoch": 1, "lr": 1e-3, "trained_parameters": 9, "skipped_steps": 0}
+    scores = [{"pearson": 0.9, "rmse": 1.0}, {"pearson": math.nan, "rmse": 2.0}]
+    finals = [single("pretrained", "full", row, seed=n, **about) for n, row in enumerate(scores, 1)]
+    read = [Scores.of(json.loads(stored.to_json(final.as_row()))) for final in finals]
+    assert math.isnan(read[1]["pearson"])
+    assert list(map(str, summarise(read).metrics.values())) == ["–", "1.500 ± 0.707"]
+    assert undefined_notes([[SeedResult([], one, Regress()) for one in read]]) == [
+        "pretrained, full: pearson undefined for 1 of 2 seeds (2), since all predictions or all "
+        "labels are equal; so is the mean over seeds"
+    ]
+    worse = [*read, single("pretrained", "full", {"pearson": -0.1}, seed=3)]
+    baseline = single("no model", "mean", {"pearson": math.nan})
+    (note,) = stuck_notes(worse, [baseline], "", Regress())
+    assert note.startswith("1 of 3 seeds (3) are no better than 'mean' by pearson")
 
 
 def test_of_two_errors_the_lower_one_is_better() -> None:

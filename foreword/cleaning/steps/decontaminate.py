@@ -78,11 +78,7 @@ def _hashes(judge: Any, text: str, length: int) -> Iterator[int]:
 
 
 def _texts(file: Path) -> Iterator[str]:
-    """Yield the texts of an evaluation set.
-
-    Raises:
-        UserError: the file cannot be read.
-    """
+    """Yield the texts of an evaluation set."""
     source = TextFile(file, ReadSettings(errors="replace"), ReadCounts())
     suffixes = [suffix.lower() for suffix in file.suffixes]
     try:

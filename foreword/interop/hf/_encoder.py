@@ -95,7 +95,7 @@ def bert_copies(embedding: str) -> Mapping[str, str]:
 
 def has_pair_head(design: Design) -> bool:
     """Return whether the objective also has a loss on pairs of texts."""
-    return design.objective.predicts_tokens and design.objective.classifies_pairs
+    return design.objective.predicts.tokens and design.objective.predicts.pairs
 
 
 def pair_head(pooler: str, output: str) -> Iterator[ParameterMap]:

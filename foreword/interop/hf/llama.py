@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
+from foreword.interop.hf import _decoder as decoder
 from foreword.interop.hf._contract import (
+    ConfigKeys,
     Design,
     Family,
+    FamilyNames,
     ParameterMap,
     PublishedHead,
     SettingMap,
     Table,
+    TensorMaps,
     map_each,
 )
 from foreword.interop.hf_config import HFConfig
@@ -39,24 +42,26 @@ class Llama(Family):
     Each head has keys and values of its own; grouped-query attention is refused.
     """
 
-    architecture = "LlamaForCausalLM"
-    layout = "decoder"
-    prefix = "model."
-    embedding = "model.embed_tokens.weight"
-    linear_heads = MappingProxyType({"TokenClassification": "score"})
-    setting_maps = (
-        SettingMap("d_model", "hidden_size", 4096),
-        SettingMap("layers", "num_hidden_layers", 32),
-        SettingMap("heads", "num_attention_heads", 32),
-        SettingMap("d_head", "head_dim", None),
-        SettingMap("d_ff", "intermediate_size", 11_008),
-        SettingMap("activation", "hidden_act", "silu", {"swiglu": "silu"}),
-        SettingMap("norm_eps", "rms_norm_eps", 1e-6),
-        SettingMap("init_std", "initializer_range", 0.02),
-        SettingMap("attention_dropout", "attention_dropout", 0.0),
+    names = FamilyNames(
+        architecture="LlamaForCausalLM",
+        layout="decoder",
+        embedding="model.embed_tokens.weight",
+        prefix="model.",
+        buffers=("*.rotary_emb.inv_freq",),  # rotary frequencies, in old files
     )
-    fixed = MappingProxyType(
-        {
+    keys = ConfigKeys(
+        maps=(
+            SettingMap("d_model", "hidden_size", 4096),
+            SettingMap("layers", "num_hidden_layers", 32),
+            SettingMap("heads", "num_attention_heads", 32),
+            SettingMap("d_head", "head_dim", None),
+            SettingMap("d_ff", "intermediate_size", 11_008),
+            SettingMap("activation", "hidden_act", "silu", {"swiglu": "silu"}),
+            SettingMap("norm_eps", "rms_norm_eps", 1e-6),
+            SettingMap("init_std", "initializer_range", 0.02),
+            SettingMap("attention_dropout", "attention_dropout", 0.0),
+        ),
+        fixed={
             "norm": "rms",
             "norm_position": "pre",
             "bias": False,
@@ -64,10 +69,10 @@ class Llama(Family):
             "assumes_causal_mask": True,
             "position.kind": "rotary",
             "init": "gpt2",
-        }
+        },
+        supported={"attention_bias": False, "mlp_bias": False},
+        ignored=("pretraining_tp",),
     )
-    supported_values = MappingProxyType({"attention_bias": False, "mlp_bias": False})
-    ignored_keys = ("pretraining_tp",)
 
     def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
         """Return the model with its rotary base, and its output layer tied or not.
@@ -84,7 +89,7 @@ class Llama(Family):
         table["position"]["base"] = _base(hf_config)
         hf_config.get("max_position_embeddings", 2048)
         is_tied = hf_config.get("tie_word_embeddings", False)
-        output, embedding = weights.get("lm_head.weight"), weights.get(self.embedding)
+        output, embedding = weights.get("lm_head.weight"), weights.get(self.names.embedding)
         is_copy = output is None or embedding is None or torch.equal(output, embedding)
         return {**table, "tied": is_tied or is_copy}
 
@@ -99,10 +104,10 @@ class Llama(Family):
             "rope_theta": base,
             "rope_parameters": {"rope_theta": base, "rope_type": "default"},
             "tie_word_embeddings": model.tied,
-            **self.supported_values,
+            **self.keys.supported,
         }
 
-    def objective(self, weights: Mapping[str, Tensor]) -> Table:
+    def objective(self, weights: Mapping[str, Tensor], models: Mapping[str, Table]) -> Table:
         return {"kind": "causal"}
 
     def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
@@ -110,41 +115,26 @@ class Llama(Family):
         return {"length": 1024, "bos": "<s>", "eos": "</s>", "document_mask": True}
 
     def bos_and_eos(self, design: Design) -> tuple[str, str]:
-        """Return the token before a text; the model finds the end itself."""
-        packing = design.packing
-        return packing.bos or ("" if packing.document_mask else packing.eos), ""
+        return decoder.bos_and_eos(design)
 
-    def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
-        kind = ("weight",)
-        yield ParameterMap(("backbone.embedding.token.weight",), (self.embedding,))
+    def tensors(self, design: Design, vocab: Vocab) -> TensorMaps:
+        prefix, kind = self.names.prefix, ("weight",)
+        maps = [ParameterMap(("backbone.embedding.token.weight",), (self.names.embedding,))]
         for n in range(design.model.layers):
-            ours, theirs = f"backbone.stack.blocks.{n}.", f"{self.prefix}layers.{n}."
-            yield from map_each(BLOCK, ours, theirs, kind)
-        yield from map_each({"final_norm": "norm"}, "backbone.stack.", self.prefix, kind)
-        if not design.model.tied:
-            yield ParameterMap(("heads.token.weight",), ("lm_head.weight",))
+            maps += map_each(BLOCK, f"backbone.stack.blocks.{n}.", f"{prefix}layers.{n}.", kind)
+        maps += map_each({"final_norm": "norm"}, "backbone.stack.", prefix, kind)
+        if design.model.tied:
+            return TensorMaps(tuple(maps), tied={"lm_head.weight": self.names.embedding})
+        return TensorMaps((*maps, ParameterMap(("heads.token.weight",), ("lm_head.weight",))))
 
-    def classifier(self, design: Design) -> PublishedHead:
-        """Return the class whose head reads the last state, without a bias."""
-        return PublishedHead(
-            "LlamaForSequenceClassification", "score", pooling="last", output_bias=False
-        )
-
-    def tied_tensors(self, design: Design) -> Mapping[str, str]:
-        """Return the output layer, if it is tied to the embedding."""
-        return {"lm_head.weight": self.embedding} if design.model.tied else {}
-
-    def is_buffer(self, name: str) -> bool:
-        """Return whether it holds rotary frequencies, which old files do."""
-        return name.endswith(".rotary_emb.inv_freq")
+    def heads(self, design: Design) -> Mapping[str, PublishedHead]:
+        """Return heads called `score`: of tokens, and of the last state without a bias."""
+        classifier = PublishedHead("score", pooling="last", output_bias=False)
+        return {"SequenceClassification": classifier, "TokenClassification": PublishedHead("score")}
 
 
 def _base(hf_config: HFConfig) -> float:
-    """Return the base of rotary positions.
-
-    Raises:
-        UserError: the frequencies are scaled, or two keys disagree.
-    """
+    """Return the base of rotary positions."""
     configured = hf_config.get("rope_theta", None, float)
     options = dict(hf_config.get("rope_parameters", None, dict) or {})
     scaling = hf_config.get("rope_scaling", None, dict)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from torch import Tensor
 
 from foreword.interop.hf import _encoder as encoder
 from foreword.interop.hf._contract import (
     LINEAR_HEADS,
+    ConfigKeys,
     Design,
     Family,
+    FamilyNames,
     ParameterMap,
     PublishedHead,
     SettingMap,
     Table,
+    TensorMaps,
     map_each,
 )
 from foreword.interop.hf_config import HFConfig
@@ -39,34 +41,34 @@ FULL, LOCAL = "full_attention", "sliding_attention"
 class ModernBERT(Family):
     """ModernBERT (Warner et al. 2024): rotary positions, local and global attention in turn."""
 
-    architecture = "ModernBertForMaskedLM"
-    layout = "encoder"
-    prefix = "model."
-    embedding = "model.embeddings.tok_embeddings.weight"
-    setting_maps = (
-        SettingMap("d_model", "hidden_size", 768),
-        SettingMap("layers", "num_hidden_layers", 22),
-        SettingMap("heads", "num_attention_heads", 12),
-        SettingMap("d_ff", "intermediate_size", 1152),
-        SettingMap("activation", "hidden_activation", "gelu", {"geglu": "gelu"}),
-        SettingMap("norm_eps", "norm_eps", 1e-5),
-        SettingMap("init_std", "initializer_range", 0.02),
-        SettingMap("dropout", "embedding_dropout", 0.0),
-        SettingMap("dropout", "mlp_dropout", 0.0),
-        SettingMap("attention_dropout", "attention_dropout", 0.0),
+    names = FamilyNames(
+        architecture="ModernBertForMaskedLM",
+        layout="encoder",
+        embedding="model.embeddings.tok_embeddings.weight",
+        prefix="model.",
     )
-    fixed = MappingProxyType(
-        {
+    keys = ConfigKeys(
+        maps=(
+            SettingMap("d_model", "hidden_size", 768),
+            SettingMap("layers", "num_hidden_layers", 22),
+            SettingMap("heads", "num_attention_heads", 12),
+            SettingMap("d_ff", "intermediate_size", 1152),
+            SettingMap("activation", "hidden_activation", "gelu", {"geglu": "gelu"}),
+            SettingMap("norm_eps", "norm_eps", 1e-5),
+            SettingMap("init_std", "initializer_range", 0.02),
+            SettingMap("dropout", "embedding_dropout", 0.0),
+            SettingMap("dropout", "mlp_dropout", 0.0),
+            SettingMap("attention_dropout", "attention_dropout", 0.0),
+        ),
+        fixed={
             "norm_position": "pre",
             "normalise_embedding": True,
             "normalise_first": False,
             "bias": False,
             "position.kind": "rotary",
             "init": "gpt2",
-        }
-    )
-    supported_values = MappingProxyType(
-        {
+        },
+        supported={
             "attention_bias": False,
             "classifier_activation": "gelu",
             "classifier_bias": False,
@@ -74,18 +76,18 @@ class ModernBERT(Family):
             "mlp_bias": False,
             "norm_bias": False,
             "position_embedding_type": "absolute",
-        }
-    )
-    ignored_keys = (
-        "classifier_pooling",
-        "deterministic_flash_attn",
-        "initializer_cutoff_factor",
-        "layer_norm_eps",
-        "max_position_embeddings",
-        "reference_compile",
-        "repad_logits_with_grad",
-        "sparse_pred_ignore_index",
-        "sparse_prediction",
+        },
+        ignored=(
+            "classifier_pooling",
+            "deterministic_flash_attn",
+            "initializer_cutoff_factor",
+            "layer_norm_eps",
+            "max_position_embeddings",
+            "reference_compile",
+            "repad_logits_with_grad",
+            "sparse_pred_ignore_index",
+            "sparse_prediction",
+        ),
     )
 
     def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
@@ -121,34 +123,32 @@ class ModernBERT(Family):
             "local_rope_theta": near,
             **({"local_attention": 2 * radius} if radius else {}),
             "max_position_embeddings": design.packing.length,
-            **{
-                key: self.supported_values[key] for key in ("decoder_bias", "norm_bias", "mlp_bias")
-            },
+            **{key: self.keys.supported[key] for key in ("decoder_bias", "norm_bias", "mlp_bias")},
         }
 
-    def objective(self, weights: Mapping[str, Tensor]) -> Table:
+    def objective(self, weights: Mapping[str, Tensor], models: Mapping[str, Table]) -> Table:
         return {"kind": "masked"}
 
     def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
         """Return rows of one text, as long as in the first phase of its training."""
         return encoder.document_packing({"position": {"length": 1024}})
 
-    def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
+    def tensors(self, design: Design, vocab: Vocab) -> TensorMaps:
         kind = ("weight",)
         embeddings = {"token": "tok_embeddings", "norm": "norm"}
-        yield from map_each(embeddings, "backbone.embedding.", "model.embeddings.", kind)
+        maps = [*map_each(embeddings, "backbone.embedding.", "model.embeddings.", kind)]
         for n in range(design.model.layers):
             block = {**BLOCK, **({"attention_norm": "attn_norm"} if n else {})}
-            yield from map_each(block, f"backbone.stack.blocks.{n}.", f"model.layers.{n}.", kind)
-        yield from map_each({"final_norm": "final_norm"}, "backbone.stack.", "model.", kind)
+            maps += map_each(block, f"backbone.stack.blocks.{n}.", f"model.layers.{n}.", kind)
+        maps += map_each({"final_norm": "final_norm"}, "backbone.stack.", "model.", kind)
         head = {"transform.0": "head.dense", "transform.2": "head.norm"}
-        yield from map_each(head, "heads.token.", "", kind)
-        yield ParameterMap(("heads.token.bias",), ("decoder.bias",))
+        maps += map_each(head, "heads.token.", "", kind)
+        bias = ParameterMap(("heads.token.bias",), ("decoder.bias",))
+        return TensorMaps((*maps, bias), tied={"decoder.weight": self.names.embedding})
 
-    def classifier(self, design: Design) -> PublishedHead:
-        """Return the class whose head reads the mean of all states."""
-        return PublishedHead(
-            "ModernBertForSequenceClassification",
+    def heads(self, design: Design) -> Mapping[str, PublishedHead]:
+        """Return the heads, which all read the mean of the states through one layer."""
+        head = PublishedHead(
             "classifier",
             pooling="mean",
             hidden_layer="gelu_norm",
@@ -156,15 +156,7 @@ class ModernBERT(Family):
             norm="head.norm",
             config={"classifier_pooling": "mean", "classifier_activation": "gelu"},
         )
-
-    def published_head(self, design: Design, auto_class: str) -> PublishedHead | None:
-        """Return the class, whose heads all begin with the layer of the text classifier."""
-        known = ("SequenceClassification", "MultipleChoice", *LINEAR_HEADS)
-        return self.classifier(design).of(auto_class) if auto_class in known else None
-
-    def tied_tensors(self, design: Design) -> Mapping[str, str]:
-        """Return the output layer, which is tied to the embedding."""
-        return {"decoder.weight": self.embedding}
+        return dict.fromkeys(("SequenceClassification", "MultipleChoice", *LINEAR_HEADS), head)
 
 
 def _types(every: int, layers: int) -> list[str]:
@@ -173,11 +165,7 @@ def _types(every: int, layers: int) -> list[str]:
 
 
 def _dense_every(hf_config: HFConfig, layers: int) -> int:
-    """Return n if every n-th layer has full attention, 0 if none has.
-
-    Raises:
-        UserError: the pattern is irregular, or two keys disagree.
-    """
+    """Return n if every n-th layer has full attention, 0 if none has."""
     types = hf_config.get("layer_types", None, list)
     every_n = hf_config.get("global_attn_every_n_layers")
     if types is None:
@@ -190,11 +178,7 @@ def _dense_every(hf_config: HFConfig, layers: int) -> int:
 
 
 def _bases(hf_config: HFConfig) -> tuple[float, float]:
-    """Return the rotary bases of local and of full layers.
-
-    Raises:
-        UserError: the frequencies are scaled, or two keys disagree.
-    """
+    """Return the rotary bases of local and of full layers."""
     bases = []
     frequencies = hf_config.get("rope_parameters", None, dict) or {}
     if frequencies.keys() - {LOCAL, FULL} or not all(

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
 from foreword.interop.hf._contract import (
+    ConfigKeys,
     Design,
     Family,
+    FamilyNames,
     ParameterMap,
     PublishedHead,
     SettingMap,
     Table,
+    TensorMaps,
     map_each,
 )
 from foreword.interop.hf_config import HFConfig
@@ -38,26 +40,30 @@ class T5(Family):
     sqrt(d_model); version 1.1 does neither, and its feed-forward layers are gated.
     """
 
-    architecture = "T5ForConditionalGeneration"
-    kind = "encoder_decoder"
-    layout = "encoder_decoder"
-    embedding = "shared.weight"
-    setting_maps = (
-        SettingMap("d_model", "d_model", 512),
-        SettingMap("layers", "num_layers", 6),
-        SettingMap("decoder_layers", "num_decoder_layers", None),
-        SettingMap("heads", "num_heads", 8),
-        SettingMap("d_head", "d_kv", 64),
-        SettingMap("d_ff", "d_ff", 2048),
-        SettingMap("activation", "feed_forward_proj", "relu", ACTIVATIONS),
-        SettingMap("position.buckets", "relative_attention_num_buckets", 32),
-        SettingMap("position.max_distance", "relative_attention_max_distance", 128),
-        SettingMap("norm_eps", "layer_norm_epsilon", 1e-6),
-        SettingMap("dropout", "dropout_rate", 0.1),
-        SettingMap("attention_dropout", "dropout_rate", 0.1),
+    names = FamilyNames(
+        architecture="T5ForConditionalGeneration",
+        layout="encoder_decoder",
+        embedding="shared.weight",
+        kind="encoder_decoder",
+        # A table of version 1.0 that its code does not read.
+        buffers=("*EncDecAttention.relative_attention_bias.weight",),
     )
-    fixed = MappingProxyType(
-        {
+    keys = ConfigKeys(
+        maps=(
+            SettingMap("d_model", "d_model", 512),
+            SettingMap("layers", "num_layers", 6),
+            SettingMap("decoder_layers", "num_decoder_layers", None),
+            SettingMap("heads", "num_heads", 8),
+            SettingMap("d_head", "d_kv", 64),
+            SettingMap("d_ff", "d_ff", 2048),
+            SettingMap("activation", "feed_forward_proj", "relu", ACTIVATIONS),
+            SettingMap("position.buckets", "relative_attention_num_buckets", 32),
+            SettingMap("position.max_distance", "relative_attention_max_distance", 128),
+            SettingMap("norm_eps", "layer_norm_epsilon", 1e-6),
+            SettingMap("dropout", "dropout_rate", 0.1),
+            SettingMap("attention_dropout", "dropout_rate", 0.1),
+        ),
+        fixed={
             "norm": "rms",
             "norm_position": "pre",
             "bias": False,
@@ -65,37 +71,22 @@ class T5(Family):
             "scale_scores": False,
             "init": "t5",
             "ff_and_output_dropout": True,
-        }
+        },
+        supported={"is_encoder_decoder": True},
+        ignored=("dense_act_fn", "is_gated_act", "n_positions"),
     )
-    supported_values = MappingProxyType({"is_encoder_decoder": True})
-    ignored_keys = ("dense_act_fn", "is_gated_act", "n_positions")
 
     def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
         """Return the model with its output layer tied or not, as in the weights."""
         is_version_1_0 = hf_config.get("tie_word_embeddings", True)
         output = weights.get("lm_head.weight")
-        embedding = weights.get(self.embedding)
+        embedding = weights.get(self.names.embedding)
         is_tied = output is None or embedding is None or torch.equal(output, embedding)
         return {
             **super().model(hf_config, weights),
             "tied": is_tied,
             "scale_logits": hf_config.get("scale_decoder_outputs", is_version_1_0),
         }
-
-    def decoder_start(self, hf_config: HFConfig, vocab: Vocab) -> str:
-        """Return the start token, which is padding in the published models.
-
-        Raises:
-            UserError: it is missing or not a special token.
-        """
-        start = hf_config.get("decoder_start_token_id")
-        names: dict[int | None, str] = {}
-        for name, i in vocab.special.items():
-            names.setdefault(i, name)
-        if start not in names:
-            known = ", ".join(f"{i} ({name})" for i, name in names.items())
-            raise hf_config.refuse("decoder_start_token_id", f"a special token: {known}")
-        return names[start]
 
     def describe(self, design: Design, vocab: Vocab) -> Table:
         """Return the config in the form of releases before 5 and since."""
@@ -108,7 +99,7 @@ class T5(Family):
             "scale_decoder_outputs": model.scale_logits,
         }
 
-    def objective(self, weights: Mapping[str, Tensor]) -> Table:
+    def objective(self, weights: Mapping[str, Tensor], models: Mapping[str, Table]) -> Table:
         """Return span corruption."""
         return {"kind": "span_corruption"}
 
@@ -120,8 +111,15 @@ class T5(Family):
         """Return the special tokens before and after a source."""
         return design.packing.bos, design.objective.end
 
-    def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
-        yield ParameterMap(("backbone.embedding.token.weight",), (self.embedding,))
+    def tensors(self, design: Design, vocab: Vocab) -> TensorMaps:
+        """Return the tensors; encoder and decoder share the embedding, which files hold again."""
+        again = ["encoder.embed_tokens.weight", "decoder.embed_tokens.weight"]
+        again += ["lm_head.weight"] if design.model.tied else []
+        tied = dict.fromkeys(again, self.names.embedding)
+        return TensorMaps(tuple(self._parameter_maps(design)), tied=tied)
+
+    def _parameter_maps(self, design: Design) -> Iterator[ParameterMap]:
+        yield ParameterMap(("backbone.embedding.token.weight",), (self.names.embedding,))
         if not design.model.tied:
             yield ParameterMap(("heads.token.weight",), ("lm_head.weight",))
         layers = {
@@ -137,22 +135,10 @@ class T5(Family):
             for n in range(number):
                 yield from _block(f"{ours}blocks.{n}.", f"{side}.block.{n}.layer.", is_gated)
 
-    def published_head(self, design: Design, auto_class: str) -> PublishedHead | None:
-        """Return the class that reads the encoder's states of tokens."""
-        if auto_class != "TokenClassification":
-            return None
+    def heads(self, design: Design) -> Mapping[str, PublishedHead]:
+        """Return the head that reads the encoder's states of tokens."""
         parts = {part: f"transformer.{part}" for part in ("shared.", "encoder.")}
-        return PublishedHead("T5ForTokenClassification", "classifier", backbone=parts)
-
-    def tied_tensors(self, design: Design) -> Mapping[str, str]:
-        """Return the embedding, which encoder and decoder share."""
-        names = ["encoder.embed_tokens.weight", "decoder.embed_tokens.weight"]
-        names += ["lm_head.weight"] if design.model.tied else []
-        return dict.fromkeys(names, self.embedding)
-
-    def is_buffer(self, name: str) -> bool:
-        """Return whether it is a table of version 1.0 that its code does not read."""
-        return name.endswith("EncDecAttention.relative_attention_bias.weight")
+        return {"TokenClassification": PublishedHead("classifier", backbone=parts)}
 
 
 def _block(ours: str, theirs: str, is_gated: bool) -> Iterator[ParameterMap]:
