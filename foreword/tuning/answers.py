@@ -144,9 +144,9 @@ class AnswerExamples(PackedExamples):
             return replace(example, ids=ids, answer=left, was_cut=was_cut)
 
         pairs = EncodedTexts.of(map(with_ends, encoded))
-        assert pairs.answers is not None
+        assert pairs.answer is not None
         return cls(
-            pairs, pairs.answers, replace(template, fresh=form.fresh), prompted, loss_unit=loss_unit
+            pairs, pairs.answer, replace(template, fresh=form.fresh), prompted, loss_unit=loss_unit
         )
 
     def _length(self, number: int) -> int:

@@ -15,11 +15,11 @@ from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.answers import AnswerExamples
-from foreword.tuning.backbone_dropout import has_dropout, with_dropout
 from foreword.tuning.drawing import Drawn, draw
 from foreword.tuning.encoded import first_inputs
 from foreword.tuning.input_template import InputTemplate, missing_special_tokens, template_of
 from foreword.tuning.job import Examples
+from foreword.tuning.model_settings import has_dropout, with_dropout
 from foreword.tuning.outputs import scored_outputs
 from foreword.tuning.rows import PackedExamples, PooledExamples
 from foreword.tuning.settings import TuneSettings

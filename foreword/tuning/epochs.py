@@ -1,19 +1,24 @@
-"""The epochs of fine-tuning: scores after each, and which one's weights are kept."""
+"""The epochs of fine-tuning: their batches, the scores after each, and whose weights are kept."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor, nn
 
+from foreword.data.rng import permute
 from foreword.train.finite import require_finite
 from foreword.train.hooks import Hook
 from foreword.train.loop import Loop
+from foreword.tuning.network import ExampleSet, NetworkBatch
 from foreword.tuning.scores import Scores, as_gain
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Task
+from foreword.types import Array
 
 
 class ScoreEpochs(Hook):
@@ -106,3 +111,47 @@ class ScoreEpochs(Hook):
 def _parameters(loop: Loop) -> list[nn.Parameter]:
     """Return the parameters that are trained at any time."""
     return [p for group in loop.optimizer.param_groups for p in group["params"]]
+
+
+@dataclass(frozen=True)
+class ExampleBatches:
+    """The batches of fine-tuning, in a new order each epoch (implements `Batches`).
+
+    Attributes:
+        examples: the training examples.
+        numbers: the numbers of the examples to train on, (numbers,) int64.
+        size: examples per step.
+        seed: seed of the order.
+        device: type of the network's device.
+    """
+
+    examples: ExampleSet
+    numbers: Array
+    size: int
+    seed: int
+    device: str
+
+    def ahead(self, step: int) -> Generator[list[NetworkBatch]]:
+        """Yield the micro-batches of `step`, `step` + 1, ..."""
+        for epoch in itertools.count(step // self._steps):
+            order = shuffled_batches(len(self.numbers), self.size, self.seed, epoch)
+            for batch in order[step % self._steps if epoch == step // self._steps else 0 :]:
+                yield list(self.examples.batches(self.numbers[batch], self.device))
+
+    def epochs(self, steps: int) -> float:
+        """Return how often each example has been seen after `steps` steps."""
+        return steps / self._steps
+
+    def count_tokens(self, batches: Sequence[NetworkBatch]) -> int:
+        """Return the tokens that the network reads; cached features count none."""
+        return sum(batch.token_count for batch in batches)
+
+    @property
+    def _steps(self) -> int:
+        return -(-len(self.numbers) // self.size)
+
+
+def shuffled_batches(count: int, batch: int, seed: int, epoch: int) -> list[Array]:
+    """Return the shuffled examples of an epoch, in batches whose sizes differ by at most 1."""
+    order = permute(np.arange(count), count, (seed << 20) + epoch)
+    return np.array_split(order, -(-count // batch))

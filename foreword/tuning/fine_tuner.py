@@ -14,8 +14,7 @@ from foreword.train.budget import Budget
 from foreword.train.device import choose_precision
 from foreword.train.loop import Loop, StepOptions
 from foreword.tuning.encoding import TuneData
-from foreword.tuning.epochs import ScoreEpochs
-from foreword.tuning.example_batches import ExampleBatches
+from foreword.tuning.epochs import ExampleBatches, ScoreEpochs
 from foreword.tuning.features import Features
 from foreword.tuning.model_settings import adapted
 from foreword.tuning.network import ExampleSet, Network, NetworkBatch

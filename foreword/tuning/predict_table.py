@@ -21,7 +21,7 @@ SHOWN = 3  # rows without text that are named
 
 
 @dataclass(frozen=True)
-class HowToPredict:
+class PredictOptions:
     """How rows become examples, and which answers are written.
 
     Attributes:
@@ -57,7 +57,7 @@ class PredictionCounts:
 
 
 def output_types(
-    table: ExampleTable, model: TunedModel | TunedWriter, how: HowToPredict
+    table: ExampleTable, model: TunedModel | TunedWriter, how: PredictOptions
 ) -> dict[str, Any]:
     """Return the Arrow type of each column that is written: the table's, then the answers'.
 
@@ -79,7 +79,7 @@ def output_types(
 
 
 def count_rows(
-    model: TunedModel | TunedWriter, table: ExampleTable, how: HowToPredict
+    model: TunedModel | TunedWriter, table: ExampleTable, how: PredictOptions
 ) -> int | None:
     """Count the rows by reading all; None for a stream, which can be read only once.
 
@@ -96,7 +96,7 @@ def count_rows(
 def predict_table(
     model: TunedModel | TunedWriter,
     table: ExampleTable,
-    how: HowToPredict,
+    how: PredictOptions,
     write: WriteRows,
     report: Callable[[int], None],
 ) -> PredictionCounts:
@@ -123,7 +123,7 @@ def predict_table(
 def _answered(
     model: TunedModel | TunedWriter,
     table: ExampleTable,
-    how: HowToPredict,
+    how: PredictOptions,
     rows: list[tuple[int, dict[str, Any]]],
     counts: PredictionCounts,
     report: Callable[[int], None],

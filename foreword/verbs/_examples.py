@@ -167,7 +167,7 @@ class ExampleReader:
         tasks, columns = parts["train"].tasks, parts["train"].columns[0]
         scored = {name: part.together for name, part in parts.items() if name != "train"}
         overlaps = [overlap_note(tasks, part, name) for name, part in scored.items()]
-        asked = self.task.reader.asked(columns)
+        asked = self.task.reader.to_predict(columns)
         is_pair = None if self.task.reader.compares_texts else bool(asked.pair)
         # Where they came from, as the settings of the scores record it.
         about: dict[str, Any] = {name: part.description for name, part in parts.items()}
@@ -337,7 +337,7 @@ def _tuned_part(
         ReadsLabelled(**named, columns=reads.columns, prefix=prefixes, bad_rows=bad_rows),
     )
     part = reader.read_part(where)
-    model.tuned_on.require_form(is_pair=bool(model.task.reader.asked(part.columns[0]).pair))
+    model.tuned_on.require_form(is_pair=bool(model.task.reader.to_predict(part.columns[0]).pair))
     plain = examples = part.together
     if not prefixes and model.task.reader.takes_texts and not model.task.reader.compares_texts:
         examples = LabelledTexts.of(model.tuned_on.with_prefix(e, None) for e in plain)

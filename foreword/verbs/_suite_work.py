@@ -21,9 +21,8 @@ from foreword.trackers._contract import Tracker
 from foreword.tuning.fine_tuning import fine_tune
 from foreword.tuning.job import Examples, Job
 from foreword.tuning.published_head import with_published_head
-from foreword.tuning.submission import write_submission
 from foreword.tuning.suite import SUBMISSION, FoundFiles, SuiteTask, TuningSuite
-from foreword.tuning.suite_files import read_examples
+from foreword.tuning.suite_files import read_examples, write_submission
 from foreword.tuning.suite_table import score_rows, with_average
 from foreword.tuning.tuned import TunedOn
 from foreword.tuning.tuned_model import open_tuned
@@ -103,7 +102,7 @@ def work_of(
         dev[name], skipped_here, _ = read_examples(task, paths, bad)
         skipped += skipped_here
     first, *others = dev
-    asked = tuning_task.reader.asked(columns)
+    asked = tuning_task.reader.to_predict(columns)
     overlap = overlap_note([train], dev[first])
     data = {
         "train": [str(file) for file in files.train],

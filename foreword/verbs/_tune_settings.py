@@ -174,7 +174,7 @@ class FineTunes(Tracks):
         Raises:
             UserError: there is no such run, or it has no gradients.
         """
-        from foreword.tuning.tuned_start import open_start
+        from foreword.tuning.tuned_model import open_start
         from foreword.verbs._arguments import path
 
         trained = open_start(path(run, "RUN"), self.device)

@@ -112,7 +112,7 @@ class Predict(ReadsRows, Verb[PredictionResult]):
     def __call__(self) -> PredictionResult:
         from foreword.tables.table import BadRows
         from foreword.tuning.predict_table import (
-            HowToPredict,
+            PredictOptions,
             count_rows,
             output_types,
             predict_table,
@@ -125,7 +125,7 @@ class Predict(ReadsRows, Verb[PredictionResult]):
             display.warn(emulated)
         table, table_columns = self._table(model)
         bad = BadRows.of(self.bad_rows)
-        how = HowToPredict(table_columns, bad, self.prefix, self.probabilities)
+        how = PredictOptions(table_columns, bad, self.prefix, self.probabilities)
         types = output_types(table, model, how)
         total = count_rows(model, table, how)
         for warning in how.bad.notes:
@@ -232,7 +232,7 @@ class Predict(ReadsRows, Verb[PredictionResult]):
         if not needed <= {"", *table.columns} and "text" not in chosen:
             has_own = task.reader.compares_texts or not task.reader.takes_texts
             usual = task.reader.columns if has_own else [columns]
-            return table, task.reader.asked(chosen_columns(table, usual, chosen))
+            return table, task.reader.to_predict(chosen_columns(table, usual, chosen))
         return table, columns
 
     @contextmanager

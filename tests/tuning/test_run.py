@@ -15,7 +15,7 @@ from foreword.errors import NotFiniteError, TrainingStoppedError, UserError
 from foreword.models.word_vectors import WordVectors
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tables.examples import Labelled
-from foreword.tuning.example_batches import ExampleBatches
+from foreword.tuning.epochs import ExampleBatches
 from foreword.tuning.input_template import template_of
 from foreword.tuning.network import HeadNetwork
 from foreword.tuning.result import TuneResult, as_json, save_network

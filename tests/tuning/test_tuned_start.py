@@ -15,8 +15,7 @@ from foreword.errors import UserError
 from foreword.tuning.starting_network import starting_network
 from foreword.tuning.tasks._headed import below_output
 from foreword.tuning.tasks.classify import Classify
-from foreword.tuning.tuned_model import load_tuned
-from foreword.tuning.tuned_start import open_start
+from foreword.tuning.tuned_model import load_tuned, open_start
 from tests.tuning.runs import make_run, reviews
 
 FAST: dict[str, Any] = {"seeds": 1, "epochs": 1, "device": "cpu", "progress": False, "lr": 3e-3}

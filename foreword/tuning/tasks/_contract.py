@@ -105,7 +105,7 @@ class RowReader:
             they may have a task prefix.
         compares_texts: whether its two texts are inputs of their own, of which the second may be
             missing in some files; such a task needs no labels, and takes no task prefix.
-        asked: returns the columns that prediction reads, given those of training.
+        to_predict: returns the columns that prediction reads, given those of training.
         to_train: returns the training examples as the network is to read them, given them and
             whether the backbone has dropout in training.
     """
@@ -115,7 +115,7 @@ class RowReader:
     formats: Mapping[str, str] = field(default_factory=dict)
     takes_texts: bool = True
     compares_texts: bool = False
-    asked: Callable[[Columns], Columns] = _except_label
+    to_predict: Callable[[Columns], Columns] = _except_label
     to_train: Callable[[Sequence[Labelled], bool], Sequence[Labelled]] = _unchanged
 
 

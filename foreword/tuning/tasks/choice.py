@@ -32,8 +32,8 @@ from foreword.tuning.tasks._contract import (
     RowReader,
     shortest,
 )
-from foreword.tuning.tasks._groups import cross_entropy_over_groups
 from foreword.tuning.tasks._headed import PooledTask
+from foreword.tuning.tasks._losses import cross_entropy_over_groups
 from foreword.types import Array, Loss
 
 OPTION, PROBABILITIES = "option", "probabilities"  # columns of answers

@@ -13,15 +13,15 @@ from torch import Tensor, nn
 
 from foreword.errors import UserError
 from foreword.tables.examples import Labelled
-from foreword.tuning.tasks._classes import (
+from foreword.tuning.tasks._contract import Exports, Inputs, Judge, Labels
+from foreword.tuning.tasks._headed import PooledTask
+from foreword.tuning.tasks._losses import (
     Weights,
     require_weights,
     short,
     weighted_cross_entropy,
     weights_of,
 )
-from foreword.tuning.tasks._contract import Exports, Inputs, Judge, Labels
-from foreword.tuning.tasks._headed import PooledTask
 from foreword.types import Array, Loss
 
 

@@ -60,7 +60,7 @@ def read_preference(row: Mapping[str, Any], columns: Columns, source: str) -> La
     return Labelled(to_text(messages), chosen, rejected, source)
 
 
-def _asked(columns: Columns) -> Columns:
+def _to_predict(columns: Columns) -> Columns:
     """Return the column of the prompt, which whole conversations lack."""
     return Columns("prompt" if columns.text == columns.label else columns.text, "", "")
 
@@ -103,7 +103,7 @@ class Prefer(ConversationTask):
             Columns("chosen", "chosen", REJECTED),  # whole conversations
         ),
         takes_texts=False,
-        asked=_asked,
+        to_predict=_to_predict,
     )
     needs: ClassVar[Needs] = replace(
         ConversationTask.needs, loss_unit="example", has_reference=True

@@ -35,8 +35,8 @@ from foreword.tuning.tasks._contract import (
     RowReader,
     shortest,
 )
-from foreword.tuning.tasks._groups import cross_entropy_over_groups
 from foreword.tuning.tasks._headed import HeadedTask
+from foreword.tuning.tasks._losses import cross_entropy_over_groups
 from foreword.types import Array, Loss
 
 ALWAYS_ANSWER = 1e6  # a threshold beyond all scores

@@ -23,13 +23,6 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.encoded import EncodedTexts
 from foreword.tuning.entities import are_entity_labels, entity_scores
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.tasks._classes import (
-    UNLABELLED,
-    Weights,
-    require_weights,
-    weighted_cross_entropy,
-    weights_of,
-)
 from foreword.tuning.tasks._contract import (
     PROBABILITY,
     Answers,
@@ -45,6 +38,13 @@ from foreword.tuning.tasks._contract import (
     shortest,
 )
 from foreword.tuning.tasks._headed import HeadedTask
+from foreword.tuning.tasks._losses import (
+    UNLABELLED,
+    Weights,
+    require_weights,
+    weighted_cross_entropy,
+    weights_of,
+)
 from foreword.types import Array, Loss
 
 SPACED, GLUED = "\n", "\t"  # before a word of `Labelled.text`, after a space or without one

@@ -19,8 +19,8 @@ from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.runs.trained_model import open_run
 from foreword.tables.examples import Labelled
-from foreword.tuning.backbone_dropout import has_dropout, with_dropout
 from foreword.tuning.input_template import template_of
+from foreword.tuning.model_settings import has_dropout, with_dropout
 from foreword.tuning.rows import PooledExamples
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import ExampleOutputs
