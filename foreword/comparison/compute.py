@@ -28,7 +28,7 @@ from foreword.tuning.bag_of_words import bags_of_words
 from foreword.tuning.drawing import draw
 from foreword.tuning.job import Examples, Job
 from foreword.tuning.result import as_json
-from foreword.tuning.run import Told, tune
+from foreword.tuning.run import Listeners, tune
 
 Content = dict[str, Any]
 
@@ -155,7 +155,7 @@ def _tune(
         Examples(examples.train, examples.dev, skipped=examples.skipped),
         [replace(task.tune, from_scratch=order.is_scratch)],
     )
-    result = tune(_trained(order), job, Told(progress.stage(TRAINING)))
+    result = tune(_trained(order), job, Listeners(progress.stage(TRAINING)))
     known = result.correct.get(result.rows[0].name)
     correct = {} if known is None else {"correct": to_lines(known)}
     return as_json(result, task.name, order.command) | correct

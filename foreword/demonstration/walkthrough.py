@@ -39,7 +39,7 @@ from foreword.tables.examples import Labelled
 from foreword.train import log
 from foreword.tuning.job import Examples, Job
 from foreword.tuning.result import save_evaluation, save_network
-from foreword.tuning.run import Told, tune
+from foreword.tuning.run import Listeners, tune
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
@@ -225,8 +225,8 @@ class Demo:
             for v in self.size.variants
         ]
         job = Job(Classify(), Examples(train, test), variants)
-        told = Told() if on_progress is None else Told(on_progress)
-        result = tune(open_run(self.run), job, told)
+        listeners = Listeners() if on_progress is None else Listeners(on_progress)
+        result = tune(open_run(self.run), job, listeners)
         save_network(result, self.run / "tuned" / NAME)
         command = f"foreword demo --out {self.out}"
         return save_evaluation(result, file, NAME, command), False

@@ -40,7 +40,6 @@ def export(tuned: Path, base: Path, out: Path, family: str = "") -> Change:
     """Write the change of a model tuned by `lora` as the folder `out`.
 
     Args:
-        tuned: the tuned model.
         base: the run that it was tuned from.
         out: the folder; it must be absent or empty.
         family: the family of both; default: the one that fits.

@@ -101,10 +101,7 @@ def change_of(
     """Return the change from a pretrained model, or random weights, to a tuned one.
 
     Args:
-        tuned: the tuned model.
         trained: the model that it was tuned from; also if from scratch.
-        dev: labelled examples.
-        name: name of the tuned model.
 
     Raises:
         UserError: it was not tuned from this model, or the examples do not fit it.

@@ -157,7 +157,10 @@ def cut_warning(cut: int, examples: int, length: int, limit: int | None = None) 
 
 def output_counts(encoded: Sequence[EncodedExample]) -> Array:
     """Return how many outputs each input has, (inputs,) int64."""
-    counts = [1 if example.is_pooled else len(example.pooled_positions) for example in encoded]
+    counts = [
+        1 if one.is_pooled else len(one.pooled_positions if one.answer is None else one.answer)
+        for one in encoded
+    ]
     return np.asarray(counts, np.int64)
 
 
@@ -167,12 +170,13 @@ def by_example(
     """Return the examples, each with its inputs and their outputs.
 
     Args:
-        examples: the examples.
-        encoded: their inputs.
-        outputs: the outputs of all inputs in their order, (outputs, labels).
+        outputs: the outputs of all inputs in their order, (outputs, labels), or the text that is
+            written for each, (inputs,).
     """
     begins = first_inputs(encoded)
-    edges = np.concatenate([[0], np.cumsum(output_counts(encoded))])[begins]
+    are_texts = outputs.dtype == object  # written, one for each input
+    counts = np.ones(len(encoded), np.int64) if are_texts else output_counts(encoded)
+    edges = np.concatenate([[0], np.cumsum(counts)])[begins]
     return [
         ExampleOutputs(
             example, encoded[begins[n] : begins[n + 1]], outputs[edges[n] : edges[n + 1]]

@@ -76,10 +76,7 @@ def draw_and_encode(
     """Draw the training examples of each seed, and encode all, once for all variants and seeds.
 
     Args:
-        trained: the pretrained model.
-        task: the task.
         variants: settings of fine-tuning; those of examples are the first one's.
-        examples: the examples.
 
     Raises:
         UserError: the examples do not fit the task or each other, or the task the model.
@@ -121,7 +118,6 @@ def _require_output_layer(trained: TrainedModel, name: str) -> None:
     """Check that a model still has the output layer of pretraining, which tuning removes.
 
     Args:
-        trained: the model.
         name: what needs it.
 
     Raises:
@@ -145,10 +141,7 @@ def encode(
 
     Args:
         trained: the model, with the tokens that the task adds.
-        task: the task.
-        drawn: the training examples of all seeds.
         examples: those to score.
-        template: the input template.
 
     Raises:
         UserError: there is no dev example, or the task does not fit the model.
@@ -195,11 +188,7 @@ def scoring_examples(
     """Encode examples to be scored, or to be answered in text.
 
     Args:
-        task: the task.
         examples: with their labels.
-        labels: the labels, in the order of the outputs.
-        tokenizer: the model's.
-        template: the input template.
         prompted: the model, if the task is answered in text.
 
     Raises:

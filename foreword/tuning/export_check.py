@@ -27,7 +27,6 @@ def check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
     task cuts long texts, the last text, or the last pair, is one that is cut.
 
     Args:
-        tuned: the model.
         out: the folder that `export` wrote.
         length: the most tokens of a text.
 

@@ -48,7 +48,6 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExportedClass
     """Write a fine-tuned model as the Hugging Face folder `out`, which exists once it is checked.
 
     Args:
-        tuned: the model.
         out: the folder; it must be absent or empty.
         family_name: the family to export to; default: the one that fits.
 

@@ -57,9 +57,7 @@ class FineTuner:
     """Fine-tunes a network with one seed.
 
     Args:
-        task: the task.
         data: the examples, and the pretrained model, which is copied.
-        settings: the settings.
         seed: seed of the head, the order of examples, dropout, and random weights.
         step_done: called after each step with what is running.
     """

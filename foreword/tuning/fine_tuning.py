@@ -31,7 +31,6 @@ def fine_tune(
     """Fine-tune, and write the tuned model and its scores.
 
     Args:
-        trained: the pretrained model.
         job: what to fine-tune, and where its results go.
         display: shows the progress.
         trackers: receive the scores of each epoch.
@@ -48,14 +47,14 @@ def fine_tune(
             if len(job.rates) > 1:
 
                 def trial(job: Job, report: ReportProgress) -> TuneResult:
-                    return run.tune(trained, job, run.Told(report, warn=warn))
+                    return run.tune(trained, job, run.Listeners(report, warn=warn))
 
                 result = tune_at_best_rate(job, trial, display.stage)
             else:
-                told = run.Told(
+                listeners = run.Listeners(
                     display.stage("tuning"), lambda scores: tracking.record(_record(scores)), warn
                 )
-                result = run.tune(trained, job, told)
+                result = run.tune(trained, job, listeners)
         if result.resumed:
             seeds = "1 seed was" if result.resumed == 1 else f"{result.resumed} seeds were"
             display.note(f"{seeds} trained by an earlier call")

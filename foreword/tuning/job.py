@@ -126,8 +126,6 @@ def digest_of(
     """Return a digest of weights, task, settings, examples, and version.
 
     Args:
-        trained: the pretrained model.
-        task: the task.
         tables: all settings of fine-tuning.
         examples: all examples.
     """

@@ -26,8 +26,6 @@ def adapted(trained: TrainedModel, strategy: Strategy, seed: int) -> TrainedMode
     """Return the model as a strategy tunes it.
 
     Args:
-        trained: the pretrained model.
-        strategy: the strategy.
         seed: of the parameters that it adds.
 
     Raises:

@@ -129,7 +129,6 @@ class Network(nn.Module, ABC):
         `layers` is 1, the last layer, unless the layers are mixed.
 
         Args:
-            hidden: the backbone's states.
             rows: the row of each pooled position, (pooled,).
             columns: the column of each, (pooled,).
             lengths: how many positions are reduced to one for each output, (outputs,); None if

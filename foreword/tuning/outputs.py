@@ -27,9 +27,6 @@ def scored_outputs(
     """Return a network's outputs for examples, or the texts that it writes if the task writes.
 
     Args:
-        task: the task.
-        network: the network.
-        examples: the examples.
         done: called with the numbers of examples as they are answered.
     """
     if task.judge.writes:
@@ -50,9 +47,6 @@ def predict(
     The network is in evaluation mode meanwhile.
 
     Args:
-        network: the network.
-        examples: the examples.
-        device: the network's device.
         dtype: the precision to compute in.
         done: called after each batch with the numbers of its examples.
     """

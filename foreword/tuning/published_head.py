@@ -25,10 +25,6 @@ def with_published_head(task: Task, trained: TrainedModel) -> Task:
     """Return the task with the head of the model's family for what its settings leave open.
 
     A task that is not exported, or whose settings rule that head out, stays as it is.
-
-    Args:
-        task: the task.
-        trained: the pretrained model.
     """
     if task.exports is None or task.needs.mix_layers:
         return task

@@ -49,7 +49,7 @@ __all__ = ["TuneSettings", "tune", "variants", "without_tied_head"]
 
 
 @dataclass(frozen=True)
-class Told:
+class Listeners:
     """Who is told of a fine-tuning as it goes.
 
     Attributes:
@@ -63,7 +63,7 @@ class Told:
     warn: Callable[[str], None] = lambda line: None
 
 
-def tune(trained: TrainedModel, job: Job, told: Told = Told()) -> TuneResult:
+def tune(trained: TrainedModel, job: Job, listeners: Listeners = Listeners()) -> TuneResult:
     """Fine-tune a pretrained model, once per seed, and score it on `dev` after each epoch.
 
     Nothing is chosen by the scores on `dev`, unless the settings say so. A seed that diverges is
@@ -71,9 +71,8 @@ def tune(trained: TrainedModel, job: Job, told: Told = Told()) -> TuneResult:
     finished seeds, which a repeated call does not train again; the caller removes them.
 
     Args:
-        trained: the pretrained model.
         job: what to fine-tune; its rates and its bag of words are for `fine_tune`.
-        told: who is told of it.
+        listeners: who is told of it.
 
     Returns:
         The scores of each variant, of a bag of words if there are several variants and the labels
@@ -96,7 +95,7 @@ def tune(trained: TrainedModel, job: Job, told: Told = Told()) -> TuneResult:
     data = draw_and_encode(trained, task, variants, job.examples)
     counts, cut = _counts(data, job), _cut_warning(data, trained)
     if cut:
-        told.warn(cut)
+        listeners.warn(cut)
     baselines, correct = _baselines(task, data)
     for variant, row in itertools.product(variants, baselines):
         if variant.metric not in task.judge.names:  # which a baseline may lack
@@ -104,7 +103,7 @@ def tune(trained: TrainedModel, job: Job, told: Told = Told()) -> TuneResult:
     # Train every seed, but for those that an earlier call finished.
     model = neural_settings(trained.recipe.model)
     caches = not task.judge.writes and fits_in_memory(model, task, data.train, data.dev)
-    steps = Steps(data, variants, caches, told.report)
+    steps = Steps(data, variants, caches, listeners.report)
     prepared = task.prepared(data.train.targets, data.labels)
     features: dict[str, tuple[Features, Features]] = {}  # of the pretrained backbone, by precision
     results: list[list[SeedResult]] = []
@@ -122,7 +121,7 @@ def tune(trained: TrainedModel, job: Job, told: Told = Told()) -> TuneResult:
                     tuner = FineTuner(prepared, data, variant, seed, steps.done)
                     if caches:
                         _use_features(tuner, features)
-                    loop = tuner.loop(told.scored)
+                    loop = tuner.loop(listeners.scored)
                     try:
                         loop.train()
                         result = tuner.result()

@@ -13,13 +13,13 @@ from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.tables.examples import Labelled
 from foreword.tuning.answers import AnswerExamples
-from foreword.tuning.encoded import first_inputs, output_counts
+from foreword.tuning.encoded import by_example
 from foreword.tuning.encoding import scoring_examples
 from foreword.tuning.network import Network
 from foreword.tuning.outputs import scored_outputs
 from foreword.tuning.rows import PooledExamples
 from foreword.tuning.starting_network import build_network
-from foreword.tuning.tasks._contract import EncodedExample, Task
+from foreword.tuning.tasks._contract import ExampleOutputs, Task
 from foreword.tuning.tuned_model import TunedModel, TunedWriter
 from foreword.types import Array
 
@@ -31,23 +31,19 @@ class ScoredExamples:
     Attributes:
         task: the task.
         labels: the labels, in the order of the outputs.
-        examples: the examples.
-        inputs: those of each example.
-        outputs: those of each example, (outputs, labels); of a task that writes its text, (1,).
+        results: each example with its inputs and outputs; of a task that writes its text, (1,).
         max_tokens: the most tokens of an input.
     """
 
     task: Task
     labels: tuple[str, ...]
-    examples: Sequence[Labelled]
-    inputs: Sequence[Sequence[EncodedExample]]
-    outputs: Sequence[Array]
+    results: Sequence[ExampleOutputs]
     max_tokens: int
 
     @property
     def cut(self) -> int:
         """How many examples were cut to the model's length."""
-        return sum(any(one.was_cut for one in inputs) for inputs in self.inputs)
+        return sum(any(one.was_cut for one in result.inputs) for result in self.results)
 
     def scores(self, numbers: Array | None = None) -> dict[str, float]:
         """Return metrics by name, the most telling first.
@@ -63,19 +59,22 @@ class ScoredExamples:
 
     def _of(self, numbers: Array | None) -> tuple[Array, Any]:
         """Return the outputs for examples and their targets."""
-        chosen = range(len(self.examples)) if numbers is None else numbers.tolist()
-        outputs = np.concatenate([self.outputs[n] for n in chosen])
+        chosen = range(len(self.results)) if numbers is None else numbers.tolist()
+        results = [self.results[n] for n in chosen]
+        outputs = np.concatenate([result.outputs for result in results])
         if self._single_targets is not None:
             return outputs, self._single_targets[chosen]
-        inputs = [one for n in chosen for one in self.inputs[n]]
-        return outputs, self.task.targets([self.examples[n] for n in chosen], self.labels, inputs)
+        return outputs, self._targets(results)
+
+    def _targets(self, results: Sequence[ExampleOutputs]) -> Any:
+        inputs = [one for result in results for one in result.inputs]
+        return self.task.targets([result.example for result in results], self.labels, inputs)
 
     @cached_property
     def _single_targets(self) -> Array | None:
         """The target of each example, (examples,), if each has one; else None."""
-        inputs = [one for of_example in self.inputs for one in of_example]
-        placed = self.task.targets(self.examples, self.labels, inputs)
-        return placed if isinstance(placed, np.ndarray) and len(placed) == len(inputs) else None
+        targets, count = self._targets(self.results), sum(len(r.inputs) for r in self.results)
+        return targets if isinstance(targets, np.ndarray) and len(targets) == count else None
 
 
 def scored(
@@ -86,7 +85,6 @@ def scored(
     """Return what a fine-tuned model computes for labelled examples.
 
     Args:
-        tuned: the model.
         examples: the examples, at least one.
         advance: called with the examples computed so far, and their total.
 
@@ -102,23 +100,8 @@ def scored(
         advance(int(is_done.sum()), len(is_done))
 
     outputs = scored_outputs(task, network, part, done)
-    # What belongs to each example.
-    begins = first_inputs(part.encoded)
-    if task.judge.writes:
-        counts = np.ones(len(part.encoded), np.int64)
-    elif isinstance(part, AnswerExamples):
-        counts = np.asarray([len(one.written) for one in part.encoded], np.int64)
-    else:
-        counts = output_counts(part.encoded)
-    edges = np.concatenate([[0], np.cumsum(counts)])[begins]
-    pairs = range(len(examples))
     return ScoredExamples(
-        task,
-        labels,
-        examples,
-        [part.encoded[begins[n] : begins[n + 1]] for n in pairs],
-        [outputs[edges[n] : edges[n + 1]] for n in pairs],
-        tuned.max_tokens,
+        task, labels, by_example(examples, part.encoded, outputs), tuned.max_tokens
     )
 
 
@@ -128,7 +111,6 @@ def network_and_examples(
     """Return a fine-tuned network in evaluation mode, and examples as it was scored on them.
 
     Args:
-        tuned: the model.
         examples: the examples, at least one.
 
     Raises:

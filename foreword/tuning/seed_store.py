@@ -60,7 +60,6 @@ class SeedStore:
         """Return the result of a seed, and its network; None if it is not there, or damaged.
 
         Args:
-            seed: the seed.
             build: returns a network for its weights; None if they are not needed.
         """
         if self.folder is None or not (folder := self._folder_of(seed)).is_dir():

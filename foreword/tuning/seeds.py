@@ -22,8 +22,6 @@ class Steps:
     """Reports progress: the steps of all seeds, and chunks of cached features.
 
     Args:
-        data: the examples.
-        variants: the settings of each variant.
         caches: whether features of a backbone that is not trained are computed once.
         report: called with the steps done, the steps in all, and what is running.
     """
@@ -122,7 +120,6 @@ def stuck_notes(
         finals: the scores of each seed that did not diverge.
         baselines: those of the baselines, the best of which counts.
         metric: the score; default: the task's first.
-        task: the task.
     """
     name = finals[0].chosen_metric(metric)
 

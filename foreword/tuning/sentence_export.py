@@ -28,9 +28,7 @@ def write(
     """Write the folder `out`: the backbone as `transformers` has it, and how states are pooled.
 
     Args:
-        tuned: the model.
         trained: the same backbone, as if it still had the heads of pretraining.
-        family: its family.
         out: the folder.
 
     Returns:

@@ -29,8 +29,6 @@ def read_examples(
     """Return the examples of files, how many rows were skipped, and the columns of the first.
 
     Args:
-        task: the task.
-        files: the files.
         bad: judges rows that are wrong; by default the first is refused.
 
     Raises:
@@ -168,8 +166,6 @@ def write_submission(
     every row.
 
     Args:
-        model: the tuned model.
-        task: the task.
         files: the test files, read one after another.
         out: the file to write.
         report: called with the number of rows done, the number in all, and a note.

@@ -29,7 +29,6 @@ def score_rows(
 
     Args:
         suite: the suite, with the published scores.
-        task: the task.
         content: the scores of its fine-tuning, as in their file.
         dev: names of the dev sets; the first has the scores without a name before them.
 

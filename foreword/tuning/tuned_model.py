@@ -161,7 +161,6 @@ class TunedModel:
 
         Args:
             examples: with their prefixes.
-            probabilities: as in `answer_types`.
             done: called with the number of examples answered since the last call.
         """
         encoded = self._encode(examples)
@@ -204,7 +203,6 @@ class TunedWriter(LoadedModel):
     """A model tuned to answer in text, with all that a loaded run can do.
 
     Args:
-        trained: the model.
         tuned: the task it was tuned for.
     """
 
@@ -289,7 +287,6 @@ def load_tuned(folder: str | Path, device: str = "auto", precision: str = "fp32"
 
     Args:
         folder: the `--out` of `foreword tune`.
-        device: auto, cpu, cuda or mps.
         precision: auto, bf16 or fp32; fine-tuning scored it in fp32.
 
     Raises:
@@ -337,7 +334,6 @@ def open_tuned(
 
     Args:
         folder: the `--out` of `foreword tune`.
-        device: auto, cpu, cuda or mps.
         precision: auto, bf16 or fp32; fine-tuning scored it in fp32.
 
     Raises:
@@ -359,10 +355,6 @@ def open_start(path: Path, device: str = "auto") -> TrainedModel:
 
     A tuned model has its backbone, in the recipe of pretraining, and its head besides; the heads of
     pretraining it has no more, and they are random.
-
-    Args:
-        path: the folder.
-        device: auto, cpu, cuda or mps.
 
     Raises:
         UserError: there is no such folder, or it is damaged.

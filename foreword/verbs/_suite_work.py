@@ -74,10 +74,6 @@ def work_of(
     """Read a task's examples and return its fine-tuning.
 
     Args:
-        trained: the pretrained model.
-        suite: the suite.
-        task: the task.
-        files: its files.
         places: where the results go.
         how: how to fine-tune.
         bad_rows: the share of a file's rows that may be wrong and left out.
@@ -138,8 +134,6 @@ class SuiteRun:
     """The fine-tuning on a suite's tasks, one after another.
 
     Args:
-        trained: the pretrained model.
-        suite: the suite.
         works: read the examples of each task.
         places: where the results go.
         settings: all that tells the results from others'.

@@ -209,10 +209,10 @@ def _content(
         for metric, score in of.items():
             low, high = next(left)
             row |= {metric: score, f"{metric}_low": low, f"{metric}_high": high}
-        rows.append(row | {"examples": len(each.examples)})
+        rows.append(row | {"examples": len(each.results)})
     metric = next(iter(scores[0]))
     notes = [_note(answered[0], read[0]), *word_rules(scores[0])]
-    cuts = (cut_warning(each.cut, len(each.examples), each.max_tokens) for each in answered)
+    cuts = (cut_warning(each.cut, len(each.results), each.max_tokens) for each in answered)
     notes += filter(None, cuts)
     for name, of, (low, high) in zip(names[1:], scores[1:], left, strict=True):
         difference = scores[0][metric] - of[metric]
@@ -251,6 +251,6 @@ def _note(answered: ScoredExamples, read: TunedExamples) -> str:
     skipped = f", {read.skipped:,} rows skipped (empty, or without a label)" * bool(read.skipped)
     cut = f", {answered.cut:,} cut to the model's length" * bool(answered.cut)
     return (
-        f"{len(answered.examples):,} examples{skipped}{cut}; intervals: 95 %, by bootstrap over "
+        f"{len(answered.results):,} examples{skipped}{cut}; intervals: 95 %, by bootstrap over "
         "them: what other examples would change, not what another seed of fine-tuning would"
     )

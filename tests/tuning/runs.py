@@ -129,9 +129,9 @@ def tune(
     settings: TuneSettings | Sequence[TuneSettings] = TuneSettings(),  # noqa: B008
     extra: Mapping[str, Sequence[Any]] | None = None,
     folder: Path | None = None,
-    **told: Any,
+    **listeners: Any,
 ) -> TuneResult:
     """Fine-tune on examples in memory."""
     variants = [settings] if isinstance(settings, TuneSettings) else settings
     job = Job(task, Examples(train, dev, extra or {}), variants, folder=folder)
-    return run.tune(trained, job, run.Told(**told))
+    return run.tune(trained, job, run.Listeners(**listeners))

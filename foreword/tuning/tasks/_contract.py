@@ -379,6 +379,8 @@ class Task(Ranged, ABC):
     def targets(self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()) -> Any:
         """Return the target of each input, (inputs,), or of each of its outputs: (outputs,) each.
 
+        A target may be several numbers, (outputs, numbers) each.
+
         Args:
             examples: the examples.
             labels: the labels.

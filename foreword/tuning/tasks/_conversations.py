@@ -115,7 +115,6 @@ class ChatTokens:
         """Return the tokens of each message, without the oldest exchanges that have no room.
 
         Args:
-            messages: a conversation.
             least: the number of last messages that are kept in any case.
             room: the most tokens.
             has_ends: whether a message has an end.

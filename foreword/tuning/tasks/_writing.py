@@ -160,8 +160,6 @@ class WritingTask(Task):
 
         Args:
             examples: the examples, without labels.
-            prompted: the tuned model.
-            template: the input template.
             most: the most tokens of an answer.
         """
 

@@ -346,7 +346,6 @@ def _windows(
 
     Args:
         words: the pieces of each word, and which of them is the first to spell it.
-        template: the input template.
     """
     before = len(template.prefix)
     room = template.length - before - len(template.suffix)
