@@ -13,8 +13,7 @@ from foreword.reports.meaning import SCRATCH, is_baseline, score_sentence, worth
 from foreword.reports.svg import responsive
 from foreword.reports.tables import Table
 from foreword.reports.tuning_curves import confusion, curves
-from foreword.tuning.result import train_count
-from foreword.tuning.scores import ABOUT, Scores, metric_name
+from foreword.tuning.scores import ABOUT, Scores, metric_name, train_count
 
 SETTINGS = ("lr", "epochs", "seeds", "trained_parameters")  # columns where variants differ
 

@@ -71,7 +71,7 @@ def export(tuned: Path, base: Path, out: Path, family: str = "") -> Change:
 
 @dataclass(frozen=True)
 class Change:
-    """What differs from the pretrained model.
+    """The difference from the pretrained model.
 
     Attributes:
         factors: B (outputs, rank) and A (rank, inputs) of each matrix of the layers, by its module.

@@ -30,7 +30,7 @@ MOST_CHOSEN_ON = 20_000  # examples; with more, choosing takes minutes and gains
 
 
 class BagOfWords(NamedTuple):
-    """What the baseline reached.
+    """The scores of the baseline.
 
     Attributes:
         row: its scores.

@@ -54,7 +54,7 @@ class EncodedTexts(Sequence[EncodedExample]):
     """Encoded examples in columns; all or none are pooled, and all or none have an answer.
 
     Attributes:
-        ids: as in `EncodedExample`, for each example, like the others.
+        ids: the ids of each example; this and the others as in `EncodedExample`.
         was_cut: (examples,) bool.
         is_pooled: the same for all examples.
         is_further: (examples,) bool.

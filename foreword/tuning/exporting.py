@@ -30,7 +30,7 @@ SENTENCES = "sentence_transformers reads the folder: SentenceTransformer(FOLDER)
 
 @dataclass(frozen=True)
 class ExportedClassifier:
-    """What was written.
+    """The class that was written, and how its logits compare.
 
     Attributes:
         architecture: the class in `transformers`.

@@ -33,7 +33,7 @@ class SeedResult(NamedTuple):
 
     Attributes:
         curve: the scores of each epoch.
-        final: those of the epoch that was kept, with the scores on extra examples; none, and
+        final: the scores of the epoch that was kept, with the scores on extra examples; none, and
             `diverged` in `about`, if training stopped.
         task: the task with what that epoch's outputs chose.
         confusion: how often each label (row) got each answer (column) then; None without classes.

@@ -26,7 +26,7 @@ def adapted(trained: TrainedModel, strategy: Strategy, seed: int) -> TrainedMode
     """Return the model as a strategy tunes it.
 
     Args:
-        seed: of the parameters that it adds.
+        seed: seed of the parameters that it adds.
 
     Raises:
         UserError: the strategy cannot tune such a model.
@@ -49,7 +49,7 @@ def with_settings(trained: TrainedModel, settings: ModelSettings, seed: int) -> 
     Args:
         trained: the model, which is not changed.
         settings: the new settings.
-        seed: of the parameters that only the new model has.
+        seed: seed of the parameters that only the new model has.
     """
     if settings == trained.recipe.model:
         return trained

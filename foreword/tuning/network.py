@@ -27,7 +27,7 @@ class Network(nn.Module, ABC):
         token_head: the output layer of pretraining, for an auxiliary language-model loss;
             or None.
         scalar_mix: the head reads this mixture of all layers; the last layer if None.
-        reads_encoder: of a backbone that reads a source, the head reads the encoder's states.
+        reads_encoder: whether the head reads the encoder's states, if the backbone reads a source.
         reduction: how several states that the head reads together are reduced to one.
     """
 

@@ -53,8 +53,8 @@ class TuneResult:
         examples: numbers of examples: train, dev, cut, skipped; with `TuneSettings.examples` also
             `drawn_from`, of how many those of each seed were drawn.
         notes: what a reader of the scores has to know, a line each.
-        confusion: of the first variant, how often each label (row) got each answer (column), over
-            all seeds; None unless the labels are classes.
+        confusion: how often each label (row) got each answer (column), over all seeds of the first
+            variant; None unless the labels are classes.
         correct: by the name of a row, how far each dev example was answered correctly, (seeds,
             examples) float64, 0 to 1, nan for a seed that diverged; empty unless the mean is the
             accuracy.
@@ -78,15 +78,6 @@ class TuneResult:
     correct: Mapping[str, Array] = field(default_factory=dict)
     resumed: int = 0
     rate: Mapping[str, Any] | None = None
-
-
-def train_count(examples: Mapping[str, Any]) -> str:
-    """Return the number of training examples in words, from the numbers of examples of a result."""
-    drawn = examples.get("drawn_from")
-    if not isinstance(drawn, int):
-        count = examples["train"]
-        return f"{count:,} training example{'s' * (count != 1)}"
-    return f"{examples['train']:,} of {drawn:,} training examples, drawn for each seed"
 
 
 def with_words(result: TuneResult, words: Sequence[BagOfWords]) -> TuneResult:

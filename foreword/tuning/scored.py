@@ -49,7 +49,7 @@ class ScoredExamples:
         """Return metrics by name, the most telling first.
 
         Args:
-            numbers: of the examples to score, of which some may occur more than once; default: all.
+            numbers: the examples to score, by number; some may occur more than once; default: all.
         """
         return self.task.judge.scores(*self._of(numbers))
 

@@ -178,3 +178,12 @@ def as_gain(metric: str, score: float, task: Task | None = None) -> float:
 def metric_name(name: str) -> str:
     """Return what people call a metric."""
     return "macro F1" if name == "f1" else name.replace("_f1", " F1").replace("_", " ")
+
+
+def train_count(examples: Mapping[str, Any]) -> str:
+    """Return the number of training examples in words, from the numbers of examples of a result."""
+    drawn = examples.get("drawn_from")
+    if not isinstance(drawn, int):
+        count = examples["train"]
+        return f"{count:,} training example{'s' * (count != 1)}"
+    return f"{examples['train']:,} of {drawn:,} training examples, drawn for each seed"

@@ -118,7 +118,7 @@ def stuck_notes(
 
     Args:
         finals: the scores of each seed that did not diverge.
-        baselines: those of the baselines, the best of which counts.
+        baselines: the scores of the baselines, the best of which counts.
         metric: the score; default: the task's first.
     """
     name = finals[0].chosen_metric(metric)

@@ -39,10 +39,10 @@ class TuneSettings(Ranged):
         max_length: the most tokens of an example; the length of pretraining's rows by default.
         optimizer: a kind in `train/optimizers/`; its learning rate is the strategy's.
         schedule: a kind in `train/schedules/`, over all epochs.
-        dropout: of the backbone; default: that of pretraining, which may have had none.
+        dropout: dropout of the backbone; default: as in pretraining, which may have had none.
         clip: greatest norm of the gradient; 0 for none.
-        precision: of training: auto, bf16 or fp32; `auto` is bf16 where the hardware multiplies it
-            faster. Dev examples are scored in fp32, in which the tuned model predicts.
+        precision: precision of training: auto, bf16 or fp32; `auto` is bf16 where the hardware
+            multiplies it faster. Dev examples are scored in fp32, in which the tuned model predicts.
         score_every: epochs from one score on the dev examples to the next; the last epoch is scored
             too. Where dev examples are many and those to train on few, scoring takes most time.
         keep: the weights of the `last` epoch, or of the `best` by the dev examples' `metric`, whose

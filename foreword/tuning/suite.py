@@ -71,7 +71,7 @@ class SuiteTask:
         metrics: the scores that are reported, the first of which chooses learning rates.
         task: a kind in `tuning/tasks/`.
         columns: the columns that its files may have; the first that a file has count.
-        names: of all columns of files without a header.
+        names: names of all columns of files without a header.
         labels: all labels, of which every row must have one; a whole number stands for the label
             at its place, from 0. Default: any.
         range: least and greatest number, where labels are numbers.

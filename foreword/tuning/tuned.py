@@ -96,7 +96,7 @@ class TunedOn:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a model was tuned for, as `labels.json` in its folder holds it.
+    """The task of a tuned model, as `labels.json` in its folder holds it.
 
     Attributes:
         task: the task.

@@ -127,7 +127,7 @@ class ReadPart:
 
 
 class ExampleReader:
-    """What makes examples of files and tables.
+    """Reads examples from files and tables.
 
     Args:
         task: reads the examples.
@@ -152,8 +152,8 @@ class ExampleReader:
         """Return the examples of a fine-tuning, and which columns those to train on have.
 
         Args:
-            sources: those of `train`, `dev`, and perhaps of other examples to score at the end.
-            temperature: of the mixture of several tasks.
+            sources: the sources of `train`, `dev`, and perhaps of other examples to score at the end.
+            temperature: temperature of the mixture of several tasks.
 
         Raises:
             UserError: a file cannot be read, arguments do not fit the sources, or pairs of texts

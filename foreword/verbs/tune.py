@@ -38,7 +38,7 @@ class TuningResult(Result):
     Attributes:
         out: folder of the tuned model.
         evaluation: file of the scores.
-        title: of the scores.
+        title: title of the scores.
         rows: one per variant: mean and standard deviation over seeds, and the majority class's.
         content: the scores as the file has them.
         result: all that fine-tuning returned; None if it was done by an earlier call.
@@ -91,8 +91,7 @@ class TuningResult(Result):
     def _remarks(self, *, shows_parameters: bool) -> Iterator[Remark]:
         """Return what a reader of the scores has to know, a line each."""
         from foreword.tuning.margins import lines as margin_lines
-        from foreword.tuning.result import train_count
-        from foreword.tuning.scores import Scores
+        from foreword.tuning.scores import Scores, train_count
 
         rows, count, first = self.rows, self.content["examples"], self.rows[0]
         for scores in map(Scores.of, rows):

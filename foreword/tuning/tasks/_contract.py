@@ -70,7 +70,7 @@ Inputs = Sequence[EncodedExample]
 
 
 class ExampleOutputs(NamedTuple):
-    """What a network computed for an example.
+    """An example with the outputs that a network computed for it.
 
     Attributes:
         example: the example.
@@ -121,7 +121,7 @@ class RowReader:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a task needs of a model, and which of its outputs belong together.
+    """Needs of a task: of the model, and which outputs belong together.
 
     Attributes:
         reads_tokens: whether the head reads the states of a text's tokens: in an encoder-decoder
@@ -137,7 +137,7 @@ class Needs:
             causally.
         special_tokens: tokens that inputs have beside the texts; a tokenizer that lacks one gets
             it.
-        decoder_tokens: likewise, of a model that continues text alone.
+        decoder_tokens: the same for a model that continues text alone.
     """
 
     reads_tokens: bool = False
@@ -192,7 +192,7 @@ class Judge(ABC):
 
         Args:
             train: the targets of training.
-            dev: those of the dev examples, which are not to be read for an answer.
+            dev: the targets of the dev examples, which are not to be read for an answer.
             labels: the labels.
         """
 
@@ -220,7 +220,7 @@ class Judge(ABC):
 
 
 class Answers(ABC):
-    """What is predicted: the columns that each example's answer has.
+    """Predictions: the columns of each example's answer.
 
     Attributes:
         purpose: what a model that gives no labels was tuned for, for messages: "tuned to ...".
@@ -338,17 +338,17 @@ class Task(Ranged, ABC):
 
     @property
     def needs(self) -> Needs:
-        """What it needs of a model, and which outputs belong together."""
+        """Needs of the model and of a batch."""
         return Needs()
 
     @property
     @abstractmethod
     def judge(self) -> Judge:
-        """What scores outputs."""
+        """The scores and baselines."""
 
     @property
     def answers(self) -> Answers:
-        """What is predicted; by default a label, or a number if labels are not classes."""
+        """The predictions; by default a label, or a number if labels are not classes."""
         return LabelAnswers() if self.judge.has_classes else NumberAnswers()
 
     def for_columns(self, columns: Columns) -> Task:

@@ -56,7 +56,7 @@ class HeadedTask(Task):
 
     @property
     def needs(self) -> Needs:
-        """What it needs of a model, by its settings."""
+        """Needs of the model, by the settings."""
         return Needs(mix_layers=self.mix_layers, auxiliary=self.auxiliary)
 
     def linear_head(self, d_model: int, outputs: int) -> nn.Module:
@@ -104,7 +104,7 @@ class PooledTask(HeadedTask):
 
     @property
     def needs(self) -> Needs:
-        """What it needs of a model: the mean of several states, or their maximum."""
+        """Needs of the model: the mean of several states, or their maximum."""
         return replace(super().needs, reduction="max" if self.pooling == "max" else "mean")
 
     def is_reduced(self, template: InputTemplate) -> bool:

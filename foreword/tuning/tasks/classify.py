@@ -40,8 +40,8 @@ class Classify(PooledTask):
     correlation.
 
     Attributes:
-        weights: of the classes in the loss: `balanced` for weights in inverse proportion to how
-            frequent they are, or `label=weight` each ("spam=5"), 1 for the others.
+        weights: weight of each class in the loss: `balanced` for weights in inverse proportion to
+            how frequent they are, or `label=weight` each ("spam=5"), 1 for the others.
         positive: the label whose own F1 is a score too, of two labels.
 
     Also called: classification.

@@ -302,7 +302,7 @@ class TextJudge(Judge):
 
 @dataclass(frozen=True)
 class WrittenTargets(Sequence[Array]):
-    """What written answers are held against.
+    """The right answers that written ones are compared with.
 
     Attributes:
         ids: the answers with their end tokens, a sequence of (tokens,) int64.
