@@ -42,7 +42,7 @@ class TuneSettings(Ranged):
         dropout: dropout of the backbone; default: as in pretraining, which may have had none.
         clip: greatest norm of the gradient; 0 for none.
         precision: precision of training: auto, bf16 or fp32; `auto` is bf16 where the hardware
-            multiplies it faster. Dev examples are scored in fp32, in which the tuned model predicts.
+            multiplies it faster. Dev examples are scored in fp32, in which tuned models predict.
         score_every: epochs from one score on the dev examples to the next; the last epoch is scored
             too. Where dev examples are many and those to train on few, scoring takes most time.
         keep: the weights of the `last` epoch, or of the `best` by the dev examples' `metric`, whose

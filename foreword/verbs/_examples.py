@@ -152,7 +152,7 @@ class ExampleReader:
         """Return the examples of a fine-tuning, and which columns those to train on have.
 
         Args:
-            sources: the sources of `train`, `dev`, and perhaps of other examples to score at the end.
+            sources: the sources of `train`, `dev`, and perhaps other examples to score at the end.
             temperature: temperature of the mixture of several tasks.
 
         Raises:
