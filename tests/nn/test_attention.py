@@ -302,6 +302,7 @@ def test_flex_attention_equals_dense_attention(name: str, has_bias: bool) -> Non
         "blocks": BlockSparseMask(torch.eye(4, dtype=torch.bool)[None].cuda(), 64) & same,
         "ordered": PermutationMask(order) & same,
         "ordered, before itself": PermutationMask(order, includes_self=False) | WindowMask(0),
+        "ragged": RaggedCausalMask(torch.tensor([0, 3]).cuda()),
     }
     mask = stretched.get(name, MASKS[name])
     shape = (2, 2, length, 32)
