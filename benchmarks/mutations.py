@@ -329,7 +329,9 @@ def run_tests(python: Path, tree: Path, tests: list[str], marks: str, limit: flo
     )
     if failed:
         return failed[1]
-    return "" if process.returncode in {0, 5} else f"pytest ended with {process.returncode}"
+    if process.returncode not in {0, 5}:
+        raise SystemExit(f"pytest ended with status {process.returncode}:\n{printed[-2000:]}")
+    return ""
 
 
 def tried(
@@ -355,7 +357,7 @@ def tried(
             write(tree / file, whole)
         if not failed:
             break
-        if "::" not in failed or not run_tests(python, tree, [failed], "", limit):
+        if "::" not in failed or not run_tests(python, tree, [failed], marks, limit):
             return outcome("caught", failed)
         left_out.append(failed)  # it fails in any case
     return outcome("survived")
