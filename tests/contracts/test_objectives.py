@@ -175,10 +175,10 @@ def test_properties_of_an_objective_match_its_examples(recipe: str) -> None:
     seen = "next" if example.source is None else "in_place" if example.is_aligned else "target"
     if example.part(CausalRows) is not None:
         seen = "next_and_in_place"
-    assert objective.predicts == seen
+    assert objective.predicts.form == seen
     if seen.endswith("in_place"):
         assert kinds.name_of(objective) in IN_PLACE
-    assert objective.predicts_in_order == (example.part(PredictionOrder) is not None)
+    assert objective.predicts.in_order == (example.part(PredictionOrder) is not None)
     forms = set()
     if seen == "target":
         for ids, documents in zip(example.source.ids, example.source.documents, strict=True):
@@ -192,4 +192,4 @@ def test_properties_of_an_objective_match_its_examples(recipe: str) -> None:
     assert stated == forms
     with torch.device("meta"):
         model = made.build(vocab)
-    assert ("token" in model.heads) == objective.predicts_tokens
+    assert ("token" in model.heads) == objective.predicts.tokens
