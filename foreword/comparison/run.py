@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from foreword.comparison import results_cache
+from foreword.comparison import keys
 from foreword.comparison.compute import PieceOrder, compute
 from foreword.comparison.corpora import Corpora
 from foreword.comparison.grid import Cell, Grid, GridTask, read_examples
@@ -33,7 +33,7 @@ from foreword.comparison.sweep import SEED, describe
 from foreword.comparison.time_left import TimeLeft
 from foreword.comparison.trials import Trials
 from foreword.data.prepared_text import PreparedText
-from foreword.disk import atomic, stored
+from foreword.disk import atomic, store, stored
 from foreword.errors import UserError, is_out_of_memory
 from foreword.probes._while_training import checksums
 from foreword.runs import first_embeddings
@@ -225,14 +225,14 @@ class Comparison:
     def run_folder(self, cell: Cell, seed: int) -> Path | None:
         """Return the run folder of a cell; None if it has not been begun."""
         key = self._run_key(cell, seed)
-        file = key and results_cache.find((self.out / "runs").glob("*.json"), key)
+        file = key and store.find(self.out / "runs", key)
         return file.with_suffix("") if file else None
 
     def saved(self, piece: Piece) -> dict[str, Any] | None:
         """Return the saved result of a probe, a fine-tuning or a baseline; None if not done."""
         folder = self._folder_of(piece)
         key = folder and self._key_of(piece)
-        file = folder and key and results_cache.find(folder.glob("*.json"), key)
+        file = folder and key and store.find(folder, key)
         return stored.read(file) if file else None
 
     def seconds_taken(self, piece: Piece) -> float | None:
@@ -281,7 +281,7 @@ class Comparison:
             )
         if run is None:
             name, key = f"{piece.cell.name}-{piece.seed}", self._run_key(piece.cell, piece.seed)
-            run = results_cache.store(self.out / "runs", name, key).with_suffix("")
+            run = store.publish(self.out / "runs", name, key, {}).with_suffix("")
         run_shards = self.corpora.shards_for(run_recipe)
         return PieceOrder(command, run_recipe, _folders(run_shards), run)
 
@@ -301,16 +301,14 @@ class Comparison:
                 name += f"-{piece.task.name}"
             folder = self._folder_of(piece)
             assert folder is not None
-            results_cache.store(folder, name, self._key_of(piece), content)
+            store.publish(folder, name, self._key_of(piece), content)
 
-    def _run_key(self, cell: Cell, seed: int) -> results_cache.RunKey | None:
+    def _run_key(self, cell: Cell, seed: int) -> keys.RunKey | None:
         """Return the key of a run; None if the settings that its sweep chooses are not known."""
         recipe = self.recipe(cell, seed)
         if recipe is None:
             return None
-        return results_cache.RunKey(
-            results_cache.without_labels(recipe), self.corpora.shards_for(recipe).fingerprint
-        )
+        return keys.RunKey(keys.without_labels(recipe), self.corpora.shards_for(recipe).fingerprint)
 
     def _text_of(self, piece: Piece) -> PreparedText | None:
         """Return the text that a piece measures the loss on; None for other pieces."""
@@ -319,19 +317,19 @@ class Comparison:
         recipe = self.recipes[piece.cell.name, piece.seed]
         return self.corpora.source_shards(recipe, piece.probe.source)
 
-    def _key_of(self, piece: Piece) -> results_cache.Key | None:
+    def _key_of(self, piece: Piece) -> keys.Key | None:
         """Return the key of a piece's saved result; None as for the run."""
         if (text := self._text_of(piece)) is not None:
-            return results_cache.LossKey(text.fingerprint)
+            return keys.LossKey(text.fingerprint)
         if isinstance(piece.probe, GridProbe):
-            return results_cache.ProbeKey(checksums(piece.probe.probe), piece.probe.probe)
+            return keys.ProbeKey(checksums(piece.probe.probe), piece.probe.probe)
         assert piece.task is not None
         task, files = (
-            results_cache.settings_of_task(piece.task),
+            keys.settings_of_task(piece.task),
             self.examples[piece.task.name].checksums,
         )
         if not piece.is_scratch:
-            return results_cache.TuningKey(task, files, version=VERSION)
+            return keys.TuningKey(task, files, version=VERSION)
         recipe = self.recipe(piece.cell, piece.seed)
         if recipe is None:
             return None
@@ -339,9 +337,7 @@ class Comparison:
             name: getattr(recipe, name) for name in ("model", "objective", "layout", "packing")
         }
         tokenizer = self.corpora.shards_for(recipe).manifest["tokenizer"]["fingerprint"]
-        return results_cache.TuningKey(
-            task, files, type(recipe)(**fields), tokenizer, version=VERSION
-        )
+        return keys.TuningKey(task, files, type(recipe)(**fields), tokenizer, version=VERSION)
 
     def _folder_of(self, piece: Piece) -> Path | None:
         """Return the folder of a piece's saved result; None if its run has not been begun."""

@@ -6,12 +6,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from foreword.comparison import results_cache
 from foreword.comparison.corpora import Corpora
 from foreword.comparison.grid import Cell, Grid
+from foreword.comparison.keys import RunKey, without_labels
 from foreword.comparison.sweep import Slot, Trial, Values, best_of, describe, ranked
 from foreword.data.prepared_text import PreparedText
-from foreword.disk import stored
+from foreword.disk import store, stored
 from foreword.errors import UserError
 from foreword.runs.recipe import Recipe
 
@@ -32,7 +32,7 @@ class Trials:
         self._grid, self._folder, self._corpora = grid, folder, corpora
         self._left: dict[tuple[str, int], list[Values]] = {}  # to try in a round, the best first
         self._known: dict[tuple[str, int, str], Trial] = {}
-        self._keys: dict[tuple[str, int, str], results_cache.RunKey] = {}
+        self._keys: dict[tuple[str, int, str], RunKey] = {}
 
     def slots(self, cell: Cell) -> list[Slot]:
         """Return the places of all trials of a cell, in order, whether or not any is done."""
@@ -71,9 +71,7 @@ class Trials:
             return None
         name = cell.name, slot.round, repr(values)
         if name not in self._known:
-            file = results_cache.find(
-                self._folder.glob("*.json"), self._key(cell, values, slot.round)
-            )
+            file = store.find(self._folder, self._key(cell, values, slot.round))
             content = stored.read(file) if file else {}
             if "seconds" not in content:
                 return None
@@ -97,12 +95,9 @@ class Trials:
                 f"its validation part has {validation.heldout.tokens_total:,} tokens, but a row "
                 f"needs {recipe.packing.length:,}; give more text, or sweep = false"
             )
-        file = results_cache.find(self._folder.glob("*.json"), key)
-        if file is None:
-            again = f"-{slot.round}" if slot.round > 1 else ""
-            name = f"{cell.name}-{describe(values)}{again}"
-            file = results_cache.store(self._folder, name, key)
-        return recipe, validation, file.with_suffix("")
+        again = f"-{slot.round}" if slot.round > 1 else ""
+        name = f"{cell.name}-{describe(values)}{again}"
+        return recipe, validation, store.begin(self._folder, name, key).with_suffix("")
 
     def finish(self, cell: Cell, slot: Slot, content: dict[str, Any]) -> Trial:
         """Save what a trial measured, and remove its run.
@@ -116,7 +111,7 @@ class Trials:
         values = self.values(cell, slot)
         assert values is not None
         key = self._key(cell, values, slot.round)
-        file = results_cache.find(self._folder.glob("*.json"), key)
+        file = store.find(self._folder, key)
         assert file is not None
         stored.write(file, stored.read(file) | content)
         shutil.rmtree(file.with_suffix(""), ignore_errors=True)
@@ -147,12 +142,12 @@ class Trials:
         left_values = self._left[name]
         return left_values[slot.number] if slot.number < len(left_values) else None
 
-    def _key(self, cell: Cell, values: Values, sweep_round: int) -> results_cache.RunKey:
+    def _key(self, cell: Cell, values: Values, sweep_round: int) -> RunKey:
         name = cell.name, sweep_round, repr(values)
         if name not in self._keys:
             recipe = self._grid.trial_recipe(cell, values, sweep_round)
-            self._keys[name] = results_cache.RunKey(
-                results_cache.without_labels(recipe),
+            self._keys[name] = RunKey(
+                without_labels(recipe),
                 self._corpora.validation_for(recipe).fingerprint,
             )
         return self._keys[name]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import shlex
@@ -110,7 +109,7 @@ def write_recipe(run: Path, recipe: Recipe) -> None:
     """
     text = recipe.dumps()
     provenance = read_state(run)
-    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    digest = atomic.digest(text)
     checksums = provenance.get("recipes", [])
     if digest not in checksums:
         write_state(run, {**provenance, "recipes": [*checksums, digest]})
