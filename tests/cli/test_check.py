@@ -19,6 +19,7 @@ from foreword.display import tables
 from foreword.planning.estimate import steps_of
 from foreword.planning.preview import ROLES, preview
 from foreword.runs.corpus import corpus
+from foreword.runs.run_folder import Run
 from foreword.runs.setup import TrainingSetup, set_up_training
 from foreword.runs.sizes import count_by_part
 from foreword.train import device
@@ -82,7 +83,7 @@ def test_check_gives_the_numbers_of_the_run(
     assert result["tokens_per_step"] * 5 == last["tokens"]
     assert result["first_loss"] == pytest.approx(math.log(result["data"]["vocab"]), rel=0.05)
     assert result["seconds"]["total"] == pytest.approx(5 * result["seconds"]["per_step"])
-    setup = set_up_training(made, *corpus(made, done, runs.stage))
+    setup = set_up_training(made, *corpus(Run(done), runs.stage))
     assert result["epochs"] == pytest.approx(5 * 4 / setup.feed.packed.rows_per_epoch)
 
 
@@ -174,7 +175,7 @@ def test_a_budget_in_any_unit_becomes_steps() -> None:
 def ready(family: str, text: Path, run_folder: Path) -> TrainingSetup:
     made = runs.recipe(family)
     runs.begin(made, text, run_folder)
-    return set_up_training(made, *corpus(made, run_folder, runs.stage))
+    return set_up_training(made, *corpus(Run(run_folder), runs.stage))
 
 
 def test_shared_weights_count_once(text: Path, tmp_path: Path) -> None:
