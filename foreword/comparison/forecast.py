@@ -128,11 +128,7 @@ def _forecast_cell(comparison: Comparison, cell: Cell) -> Forecast:
 
 
 def _offline_forecast(comparison: Comparison, cell: Cell) -> Forecast:
-    """Return the tokens and epochs of a cell with offline training; its time is not forecast.
-
-    Raises:
-        UserError: the model does not support the unit of the budget.
-    """
+    """Return the tokens and epochs of a cell with offline training; its time is not forecast."""
     recipe = comparison.recipes[cell.name, 1]
     epochs = offline_epochs(recipe)
     tokens = epochs * comparison.corpora.shards_for(recipe).counts[TRAIN].tokens

@@ -377,12 +377,7 @@ def _builds_on(job: Job, other: Job) -> bool:
 
 
 def _require_cell(recipe: Recipe, data: Sequence[str]) -> None:
-    """Check what is known of a cell before its text is read.
-
-    Raises:
-        UserError: device, package or memory are missing, parts of the recipe do not fit, or a
-            source is missing.
-    """
+    """Check what is known of a cell before its text is read."""
     running.require_machine(recipe)
     texts = _texts(recipe, data)
     if recipe.data.sources:

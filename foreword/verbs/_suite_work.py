@@ -117,11 +117,7 @@ class SuiteRun:
         )
 
     def _known(self) -> dict[str, Any]:
-        """Return the tasks of the table, if it exists.
-
-        Raises:
-            UserError: the table has other settings.
-        """
+        """Return the tasks of the table, if it exists."""
         if not self.table.exists():
             return {}
         content = stored.read(self.table)

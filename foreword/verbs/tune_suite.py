@@ -152,11 +152,7 @@ class TuneSuite(FineTunes, Verb[SuiteResult]):
     def _found_tasks(
         self, suite: TuningSuite, folder: Path
     ) -> tuple[list[tuple[SuiteTask, FoundFiles]], list[str]]:
-        """Return the tasks whose files are in a folder, and a line for what is not.
-
-        Raises:
-            UserError: files of a task that is asked for are missing, or of all.
-        """
+        """Return the tasks whose files are in a folder, and a line for what is not."""
         from foreword.tables.given import texts_of
         from foreword.tuning.suite import FoundFiles, find_files
 
