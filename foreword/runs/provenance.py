@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import shlex
@@ -112,7 +111,7 @@ def write_files(run: Path, state: Mapping[str, Any], recipe: Recipe) -> dict[str
         UserError: the folder cannot be written.
     """
     text = recipe.dumps()
-    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    digest = atomic.digest(text)
     checksums = [one for one in state.get("recipes", []) if one != digest]
     written = {**state, "recipes": [*checksums, digest]}
     write_state(run, written)
