@@ -88,7 +88,7 @@ def forecast(comparison: Comparison) -> ComparisonForecast:
     """Forecast a comparison, whose data is prepared, from a few training steps of each cell."""
     cells = []
     for cell in comparison.grid.cells:
-        comparison.reporter.stage(f"taking a few steps: {cell.name}")
+        comparison.progress.stage(f"taking a few steps: {cell.name}")
         cells.append(_forecast_cell(comparison, cell))
     return ComparisonForecast(tuple(cells), comparison.grid.seeds, len(comparison.pieces()))
 

@@ -34,7 +34,6 @@ from foreword.runs.hooks import (
     MeasureProbes,
     Probing,
     ProbingOf,
-    ProgressReporter,
     RunLog,
     Samples,
     SaveCheckpoints,
@@ -61,7 +60,7 @@ from foreword.runs.setup import (
 )
 from foreword.runs.sizes import require_memory, require_room_for_a_row
 from foreword.runs.sources import given_tokenizer, mean_bytes_per_token
-from foreword.runs.stages import TRAINING, Stage
+from foreword.runs.stages import TRAINING, ProgressReporter, Stage
 from foreword.runs.whole_model import whole_model
 from foreword.settings import plugins
 from foreword.text.tokenizer import Tokenizer
