@@ -64,7 +64,7 @@ from foreword.runs.setup import (
     set_up_training,
     training_loop,
 )
-from foreword.runs.sizes import require_memory
+from foreword.runs.sizes import require_memory, require_room_for_a_row
 from foreword.runs.sources import given_tokenizer, mean_bytes_per_token
 from foreword.runs.stages import TRAINING, ProgressReporter, Stage
 from foreword.runs.whole_model import whole_model
@@ -172,6 +172,7 @@ def require_possible(
     vocab = None if tokenizer is None else tokenizer.vocab
     require_memory(recipe, vocab, machines)
     dry_run(recipe, vocab, is_new=starting_model is None)
+    require_room_for_a_row(recipe, vocab, machines)
 
 
 def require_machine(recipe: Recipe) -> None:
