@@ -304,7 +304,7 @@ def host(job: Job, name: str) -> None:
     import io
     import pstats
 
-    from foreword.objectives._model_with_loss import ModelWithLoss
+    from foreword.objectives._contract import ModelWithLoss
     from foreword.train.budget import Budget
     from foreword.train.loop import Loop, StepOptions
 

@@ -36,7 +36,7 @@ from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.settings import config, kinds
 from foreword.tables.examples import Labelled
 from foreword.train import tensor_files
-from foreword.tuning.job import Examples, Job
+from foreword.tuning.job import Examples, TuneJob
 from foreword.tuning.published_head import with_published_head
 from foreword.tuning.run import tune
 from foreword.tuning.scores import as_gain, metric_name
@@ -155,7 +155,7 @@ def tuned(row: Row, run: str, options: argparse.Namespace, seeds: Path) -> dict[
         settings = replace(settings, strategy=replace(settings.strategy, lr=options.lr))  # type: ignore[call-arg]
     variants = [settings, replace(settings, from_scratch=True)]
     with allocator.returning_freed():
-        job = Job(task, Examples(train, dev), variants, folder=seeds)
+        job = TuneJob(task, Examples(train, dev), variants, folder=seeds)
         result = tune(trained, job)
     assert job.seeds_folder is not None
     shutil.rmtree(job.seeds_folder, ignore_errors=True)

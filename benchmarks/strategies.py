@@ -19,7 +19,7 @@ from foreword.runs.trained_model import open_run
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
 from foreword.tables.read import read_table
-from foreword.tuning.job import Examples, Job
+from foreword.tuning.job import Examples, TuneJob
 from foreword.tuning.published_head import with_published_head
 from foreword.tuning.run import tune
 from foreword.tuning.scores import Scores
@@ -81,7 +81,7 @@ def main() -> None:
 
     def scored(on: list[Labelled], seeds: int, strategy: Any) -> Scores:
         settings = replace(shared, strategy=strategy, seeds=seeds)
-        return tune(trained, Job(task, Examples(train, on), [settings])).rows[0]
+        return tune(trained, TuneJob(task, Examples(train, on), [settings])).rows[0]
 
     for name, strategy in STRATEGIES.items():
         default = strategy.peak_lr(trained.recipe.model)

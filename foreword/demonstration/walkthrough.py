@@ -37,7 +37,7 @@ from foreword.runs.stages import ProgressReporter, Stage, unwatched
 from foreword.runs.trained_model import is_finished, open_run
 from foreword.tables.examples import Labelled
 from foreword.train import log
-from foreword.tuning.job import Examples, Job
+from foreword.tuning.job import Examples, TuneJob
 from foreword.tuning.result import save_evaluation, save_network
 from foreword.tuning.run import Listeners, tune
 from foreword.tuning.settings import TuneSettings
@@ -224,7 +224,7 @@ class Demo:
             v if v.examples is None or v.examples < len(train) else replace(v, examples=None)
             for v in self.size.variants
         ]
-        job = Job(Classify(), Examples(train, test), variants)
+        job = TuneJob(Classify(), Examples(train, test), variants)
         listeners = Listeners() if on_progress is None else Listeners(on_progress)
         result = tune(open_run(self.run), job, listeners)
         save_network(result, self.run / "tuned" / NAME)

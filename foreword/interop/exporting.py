@@ -12,7 +12,7 @@ from torch import nn
 
 from foreword.disk import atomic, manifest, stored
 from foreword.errors import UserError, nearest
-from foreword.interop import check_logits, files, tensors, texts, tokens
+from foreword.interop import check_logits, files, tensors, tokens
 from foreword.interop.hf._contract import Design, Family, Table
 from foreword.interop.hf_config import FILE as CONFIG
 from foreword.interop.hf_config import HFConfig
@@ -212,7 +212,7 @@ def _check(trained: TrainedModel, out: Path, family: Family) -> dict[str, float 
     submodels = family.folders(trained.model, trained.recipe)
     differences_by_name = check_logits.check(submodels, trained.vocab, family, out)
     for name in submodels if check_logits.is_checkable() else ():
-        if differing := texts.compare(trained.tokenizer, out / name).differing:
+        if differing := tokens.compare(trained.tokenizer, out / name).differing:
             raise UserError(
                 f"{out / name}: transformers tokenizes {differing[0]!r} differently from "
                 "Foreword; this is a bug in Foreword"

@@ -12,15 +12,16 @@ from torch import Tensor, nn
 
 from foreword.disk import atomic, manifest
 from foreword.errors import DamagedError, UserError, nearest
-from foreword.interop import check_logits, files, tensors, texts, tokens
+from foreword.interop import check_logits, files, tensors, tokens
 from foreword.interop.hf._contract import Family, Table
 from foreword.interop.hf_config import FILE as CONFIG
 from foreword.interop.hf_config import HFConfig
 from foreword.nn.model import Model
-from foreword.runs.provenance import make_provenance, write_files
+from foreword.runs.continued import StartingModel
+from foreword.runs.provenance import make_provenance, read_state, write_files
 from foreword.runs.recipe import Recipe
 from foreword.runs.same_model import differences, resolved
-from foreword.runs.trained_model import TrainedModel
+from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.settings import config, kinds
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint
@@ -334,7 +335,7 @@ def reading_notes(imported: ImportedModel) -> tuple[str, ...]:
         return ()
     tokenizer, special = imported.tokenizer, imported.vocab.special
     try:
-        comparison = texts.compare(tokenizer, imported.folder)
+        comparison = tokens.compare(tokenizer, imported.folder)
     except UserError as error:
         return (str(error),)
     notes = []
@@ -356,3 +357,22 @@ def _show_wrapped(tokenizer: Tokenizer, bos: tuple[int, ...], eos: tuple[int, ..
     """Return a text with its special tokens: `[CLS] text [SEP]`."""
     pieces = tokenizer.pieces
     return " ".join([*(pieces[i] for i in bos), "text", *(pieces[i] for i in eos)])
+
+
+def open_starting_model(path: str) -> StartingModel:
+    """Open a run, one of its checkpoints, or a Hugging Face folder, to continue from it.
+
+    Raises:
+        UserError: it is none of these, is broken, or has nothing to train further.
+    """
+    folder = Path(path)
+    if is_hf_folder(folder):
+        imported = read(folder)
+        facts = {"from": str(folder.resolve()), **provenance(imported)}
+        return StartingModel.of(imported, provenance=facts, is_foreign=True)
+    trained = open_run(folder, "cpu")
+    trained.require_gradients()
+    facts = {"from": str(trained.folder.resolve())}
+    if (imported_from := read_state(trained.run).get("imported")) is not None:
+        facts |= {"imported": imported_from}
+    return StartingModel.of(trained, provenance=facts)

@@ -166,6 +166,24 @@ class Term(Objective):
         return self.loss_from_states(model, batch, model.backbone(batch))
 
 
+class ModelWithLoss(nn.Module):
+    """The module that a training step calls and DDP may wrap: `forward(batch) -> Loss`.
+
+    Args:
+        model: backbone and heads.
+        objective: what the model predicts.
+    """
+
+    def __init__(self, model: Model, objective: Objective) -> None:
+        super().__init__()
+        self.model = model
+        self.objective = objective
+
+    def forward(self, batch: Batch) -> Loss:
+        """Return the loss of a batch: a sum in nats and a count."""
+        return self.objective.loss(self.model, batch)
+
+
 def first_term(counts: Tensor) -> Tensor:
     """Return the index of the first term with predictions in the step, as a tensor; ().
 

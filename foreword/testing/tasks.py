@@ -17,7 +17,7 @@ from foreword.settings import config, kinds
 from foreword.tables.examples import Labelled
 from foreword.testing.models import tiny_model
 from foreword.tuning.input_template import template_of
-from foreword.tuning.job import Examples, Job
+from foreword.tuning.job import Examples, TuneJob
 from foreword.tuning.run import tune
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.full import Full
@@ -115,7 +115,7 @@ def check_it_scores_a_network_and_a_baseline_alike(
         with_pair = [example._replace(pair=pair or example.pair) for example in examples]
         trained = _model(task, [*TEXTS, *(e.text for e in examples)])
         examples_of_both = Examples(with_pair[10:], with_pair[:10])
-        result = tune(trained, Job(task, examples_of_both, [FAST]))
+        result = tune(trained, TuneJob(task, examples_of_both, [FAST]))
         tuned, *baselines = (row for row in result.rows if row.strategy != "not tuned")
         metrics = list(tuned.metrics)
         assert all(math.isfinite(tuned[name]) for name in metrics), "a score is not finite"
@@ -133,7 +133,7 @@ def check_without_a_dev_example_it_is_refused(task: Task, examples: Sequence[Lab
     """Check that fine-tuning without a dev example is refused."""
     trained = _model(task, TEXTS)
     try:
-        tune(trained, Job(task, Examples(examples, []), [FAST]))
+        tune(trained, TuneJob(task, Examples(examples, []), [FAST]))
     except UserError as error:
         assert "no dev example" in str(error)
         return

@@ -18,7 +18,7 @@ from foreword.trackers._contract import Tracker
 from foreword.tuning import run
 from foreword.tuning.bag_of_words import bags_of_words
 from foreword.tuning.drawing import draw
-from foreword.tuning.job import Job
+from foreword.tuning.job import TuneJob
 from foreword.tuning.rates import tune_at_best_rate
 from foreword.tuning.result import TuneResult, as_json, save_network, with_words
 from foreword.tuning.scores import Scores
@@ -26,7 +26,7 @@ from foreword.tuning.seeds import ReportProgress
 
 
 def fine_tune(
-    trained: TrainedModel, job: Job, display: ProgressReporter, trackers: Sequence[Tracker] = ()
+    trained: TrainedModel, job: TuneJob, display: ProgressReporter, trackers: Sequence[Tracker] = ()
 ) -> tuple[TuneResult, dict[str, Any]]:
     """Fine-tune, and write the tuned model and its scores.
 
@@ -46,7 +46,7 @@ def fine_tune(
         with closing(tracking, trackers):
             if len(job.rates) > 1:
 
-                def trial(job: Job, report: ReportProgress) -> TuneResult:
+                def trial(job: TuneJob, report: ReportProgress) -> TuneResult:
                     return run.tune(trained, job, run.Listeners(report, warn=warn))
 
                 result = tune_at_best_rate(job, trial, display.stage)
@@ -73,7 +73,7 @@ def fine_tune(
     return result, content
 
 
-def _tracking(trained: TrainedModel, job: Job, display: ProgressReporter) -> Tracking:
+def _tracking(trained: TrainedModel, job: TuneJob, display: ProgressReporter) -> Tracking:
     assert job.evaluation is not None
     task = {"kind": kinds.name_of(job.task), **config.to_table(job.task)}
     settings = {"task": task, **config.to_table(job.variants[0])}

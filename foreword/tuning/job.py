@@ -52,7 +52,7 @@ class Examples:
 
 
 @dataclass(frozen=True)
-class Job:
+class TuneJob:
     """One fine-tuning, of one variant of settings or of several to compare.
 
     Attributes:
@@ -115,7 +115,7 @@ class Job:
         atomic.require_new_folder(self.folder, "choose another --out or --name")
         return None
 
-    def with_settings(self, settings: TuneSettings) -> Job:
+    def with_settings(self, settings: TuneSettings) -> TuneJob:
         """Return the fine-tuning with one variant of settings, and nothing to choose."""
         return replace(self, variants=[settings], rates=())
 

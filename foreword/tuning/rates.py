@@ -11,7 +11,7 @@ from foreword.errors import TrainingStoppedError, UserError
 from foreword.settings import config
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tuning.drawing import draw, hold_out
-from foreword.tuning.job import Job
+from foreword.tuning.job import TuneJob
 from foreword.tuning.result import TuneResult
 from foreword.tuning.scores import MeanScore, as_gain, metric_name
 from foreword.tuning.seeds import ReportProgress
@@ -23,8 +23,8 @@ MOST, FEWEST = 5_000, 10  # examples held out
 
 
 def tune_at_best_rate(
-    job: Job,
-    tune: Callable[[Job, ReportProgress], TuneResult],
+    job: TuneJob,
+    tune: Callable[[TuneJob, ReportProgress], TuneResult],
     stage: Callable[[str], ReportProgress],
 ) -> TuneResult:
     """Try each rate, and return the result of the best with how it was chosen.

@@ -137,7 +137,7 @@ def save_network(
     Args:
         folder: the folder to write.
         tuned_on: the form of the examples, to predict for others in the same form.
-        scores: the scores, for `Job.done`.
+        scores: the scores, for `TuneJob.done`.
 
     Raises:
         NotFiniteError: its weights hold nan or infinity.

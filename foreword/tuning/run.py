@@ -21,7 +21,7 @@ from foreword.tuning.encoded import cut_count, cut_warning, first_inputs
 from foreword.tuning.encoding import TuneData, draw_and_encode
 from foreword.tuning.features import Features, fits_in_memory
 from foreword.tuning.fine_tuner import FineTuner, SeedResult
-from foreword.tuning.job import Examples, Job
+from foreword.tuning.job import Examples, TuneJob
 from foreword.tuning.model_settings import adapted, recipe_for
 from foreword.tuning.network import Network, shares_parameters
 from foreword.tuning.outputs import scored_outputs
@@ -63,7 +63,7 @@ class Listeners:
     warn: Callable[[str], None] = lambda line: None
 
 
-def tune(trained: TrainedModel, job: Job, listeners: Listeners = Listeners()) -> TuneResult:
+def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = Listeners()) -> TuneResult:
     """Fine-tune a pretrained model, once per seed, and score it on `dev` after each epoch.
 
     Nothing is chosen by the scores on `dev`, unless the settings say so. A seed that diverges is
@@ -195,7 +195,7 @@ def _untrained(task: Task, data: TuneData, settings: TuneSettings, seed: int) ->
     return network.eval()
 
 
-def _counts(data: TuneData, job: Job) -> dict[str, int]:
+def _counts(data: TuneData, job: TuneJob) -> dict[str, int]:
     """Return how many examples there are of each sort."""
     return {
         "train": len(data.drawn.numbers[0]),

@@ -19,7 +19,7 @@ from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
 from foreword.train.checkpoint import load_weights, weights_of
 from foreword.tuning.fine_tuner import SeedResult
-from foreword.tuning.job import Job, digest_of
+from foreword.tuning.job import TuneJob, digest_of
 from foreword.tuning.network import Network
 from foreword.tuning.scores import Scores
 from foreword.tuning.settings import TuneSettings
@@ -42,7 +42,7 @@ class SeedStore:
     digest: str = ""
 
     @classmethod
-    def of(cls, trained: TrainedModel, job: Job, settings: TuneSettings) -> SeedStore:
+    def of(cls, trained: TrainedModel, job: TuneJob, settings: TuneSettings) -> SeedStore:
         """Return the finished seeds of a variant of a job.
 
         The number of seeds matters only where they draw examples.

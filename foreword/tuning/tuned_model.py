@@ -13,7 +13,7 @@ import torch
 from scipy.special import softmax
 
 from foreword.disk import manifest
-from foreword.errors import UserError
+from foreword.errors import UserError, quoted_command
 from foreword.evaluation.decoding import decode, stops_of, text_of
 from foreword.evaluation.loaded import LoadedModel
 from foreword.evaluation.sampling import GREEDY
@@ -300,7 +300,7 @@ def load_tuned(folder: str | Path, device: str = "auto", precision: str = "fp32"
         hint = "; it is a run, which 'foreword tune' fine-tunes" if is_run else ""
         raise UserError(f"{folder}: not a fine-tuned model (no {FILE}){hint}")
     if (folder / "run.json").exists():
-        raise UserError(f"{folder}: answers in text; use 'foreword generate {folder}'")
+        raise UserError(f"{folder}: answers in text; use {quoted_command('generate', folder)}")
     # Verify the files and the plug-ins before anything is built.
     manifest.verify(folder, KIND, VERSION, FILES)
     tuned = Tuned.read(folder)
@@ -342,8 +342,9 @@ def open_tuned(
     folder = Path(folder)
     if not is_tuned(folder) and (folder / "recipe.toml").is_file():
         raise UserError(
-            f"{folder}: was pretrained and not fine-tuned; 'foreword tune {folder} --train FILE "
-            "--dev FILE' teaches it a task"
+            f"{folder}: was pretrained and not fine-tuned; "
+            f"{quoted_command('tune', folder, '--train', 'FILE', '--dev', 'FILE')} teaches it a "
+            "task"
         )
     if not (folder / "run.json").is_file():
         return load_tuned(folder, device, precision)

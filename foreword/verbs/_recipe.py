@@ -89,7 +89,7 @@ class Trains(HoldsOut, ReadsText, Budgets):
                 nothing to start from.
         """
         from foreword.data.remote_tokens import local
-        from foreword.interop.start_from import open_starting_model
+        from foreword.interop.importing import open_starting_model
         from foreword.planning import conditions
         from foreword.planning.dial import FAMILIES
         from foreword.planning.request import RunRequest

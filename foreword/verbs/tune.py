@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from foreword.display.progress import ProgressDisplay, progress_of
 from foreword.display.results import Part, Remark, Result, ResultTable, Shown
-from foreword.errors import UserError
+from foreword.errors import UserError, quoted_command
 from foreword.formatting import quantity
 from foreword.settings.ranges import Temperature
 from foreword.verbs._contract import ARGUMENT, Flag, PathName, Verb
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from foreword.evaluation.loaded import LoadedModel
     from foreword.runs.trained_model import TrainedModel
     from foreword.tuning.job import Examples as TuningExamples
-    from foreword.tuning.job import Job
+    from foreword.tuning.job import TuneJob
     from foreword.tuning.result import TuneResult
     from foreword.tuning.scores import Scores
     from foreword.tuning.settings import TuneSettings
@@ -85,7 +85,7 @@ class TuningResult(Result):
         if self.result is None:
             lines.append(Remark("done already, with the same model, settings and examples"))
         files = f"scores: {self.evaluation}", f"tuned model: {self.out}"
-        use = f"'foreword predict {self.out} FILE' uses it"
+        use = f"{quoted_command('predict', self.out, 'FILE')} uses it"
         return [ResultTable(rows, self.title), *lines, *map(Remark, [*files, use])]
 
     def _remarks(self, *, shows_parameters: bool) -> Iterator[Remark]:
@@ -248,13 +248,13 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         examples: TuningExamples,
         variants: Sequence[TuneSettings],
         train: Sequence[ExampleSource],
-    ) -> Job:
+    ) -> TuneJob:
         """Return the fine-tuning, and where its results go."""
-        from foreword.tuning.job import Job
+        from foreword.tuning.job import TuneJob
         from foreword.verbs._examples import name_of
 
         name = self.name or name_of(train)
-        return Job(
+        return TuneJob(
             task,
             examples,
             variants,
@@ -267,7 +267,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
     def _evaluation(self, trained: TrainedModel, name: str) -> Path:
         return trained.run / "evaluations" / f"tune-{self.task}-{name}.json"
 
-    def _say_before(self, display: ProgressDisplay, trained: TrainedModel, job: Job) -> None:
+    def _say_before(self, display: ProgressDisplay, trained: TrainedModel, job: TuneJob) -> None:
         """Show what is worth knowing before the work, a line each."""
         from foreword.tuning.encoding import added_tokens
 

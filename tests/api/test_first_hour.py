@@ -21,7 +21,7 @@ from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled, overlap_note
 from foreword.tables.read import read_table
 from foreword.tables.table import labelled
-from foreword.tuning.job import Examples, Job
+from foreword.tuning.job import Examples, TuneJob
 from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tuned_model import load_tuned
 from foreword.verbs._load import load
@@ -142,7 +142,9 @@ def test_a_folder_that_is_replaced_needs_a_writable_parent(
     (tmp_path / "out").mkdir()
     tried: list[Path] = []
     monkeypatch.setattr(atomic, "_make_and_remove", tried.append)
-    job = Job(Classify(), Examples([], []), evaluation=tmp_path / "s.json", folder=tmp_path / "o")
+    job = TuneJob(
+        Classify(), Examples([], []), evaluation=tmp_path / "s.json", folder=tmp_path / "o"
+    )
     job.done(cast("Any", None))
     assert tried[0].parent == tmp_path
 

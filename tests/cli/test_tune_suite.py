@@ -12,8 +12,8 @@ import pytest
 import foreword
 from foreword.cli.main import run
 from foreword.errors import TrainingStoppedError
+from foreword.tuning.job import TuneJob
 from foreword.verbs import _suite_work
-from foreword.verbs._suite_work import TaskWork
 from tests.tuning.glue import write
 from tests.tuning.runs import make_run
 
@@ -94,7 +94,7 @@ def test_a_suite_that_was_killed_continues_with_what_is_not_done(
     fine_tune = _suite_work.fine_tune
 
     def killed(trained: Any, wanted: Any, *rest: Any) -> Any:
-        held.append(sum(isinstance(one, TaskWork) for one in gc.get_objects()))
+        held.append(sum(isinstance(one, TuneJob) for one in gc.get_objects()))
         if wanted.name == "RTE" and "RTE" not in done:
             done.append("RTE")
             raise KeyboardInterrupt

@@ -16,7 +16,7 @@ from foreword.errors import UserError
 from foreword.interop import exporting, importing
 from foreword.interop.hf.electra import ELECTRA
 from foreword.interop.hf_config import HFConfig
-from foreword.interop.start_from import open_starting_model
+from foreword.interop.importing import open_starting_model
 from foreword.nn.masks import FullMask
 from foreword.objectives._generator import generator_settings
 from foreword.objectives.replaced_token import ReplacedToken

@@ -13,7 +13,7 @@ import torch
 
 import foreword
 from foreword.errors import UserError
-from foreword.interop.start_from import open_starting_model
+from foreword.interop.importing import open_starting_model
 from foreword.nn.embedding import token_tables
 from foreword.nn.init import embedding_std
 from foreword.nn.model import neural

@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from foreword.nn.attention import dense_only
-from foreword.objectives._model_with_loss import ModelWithLoss
+from foreword.objectives._contract import ModelWithLoss
 from foreword.runs.corpus import corpus
 from foreword.runs.dry_run import dummy_example, dummy_vocab
 from foreword.runs.recipe import Recipe, load_recipe

@@ -15,7 +15,7 @@ from foreword.tables.examples import Labelled
 from foreword.text.tokenizers.word import Word
 from foreword.train import checkpoint
 from foreword.tuning import run
-from foreword.tuning.job import Examples, Job
+from foreword.tuning.job import Examples, TuneJob
 from foreword.tuning.result import TuneResult
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Task
@@ -133,5 +133,5 @@ def tune(
 ) -> TuneResult:
     """Fine-tune on examples in memory."""
     variants = [settings] if isinstance(settings, TuneSettings) else settings
-    job = Job(task, Examples(train, dev, extra or {}), variants, folder=folder)
+    job = TuneJob(task, Examples(train, dev, extra or {}), variants, folder=folder)
     return run.tune(trained, job, run.Listeners(**listeners))

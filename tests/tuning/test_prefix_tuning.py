@@ -74,7 +74,7 @@ def test_the_saved_model_predicts_what_was_scored_and_only_its_prefixes_are_new(
     head = sum(p.numel() for p in tuned.network.head.parameters())
     each = 2 * LENGTH * settings.heads * settings.head_width + settings.heads
     trained = len(gates) * each + len(fresh) * settings.d_model + head
-    assert result.rows[0].about["trained_parameters"] == trained
+    assert result.rows[0]["trained_parameters"] == trained
 
 
 def test_a_task_that_reads_the_encoder_trains_its_prefixes_alone(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.tables.examples import Labelled
 from foreword.tuning.drawing import hold_out
-from foreword.tuning.job import Examples, Job
+from foreword.tuning.job import Examples, TuneJob
 from foreword.tuning.rates import tune_at_best_rate
 from foreword.tuning.result import TuneResult
 from foreword.tuning.scores import single
@@ -40,7 +40,7 @@ class Tuner:
         self.calls: list[Call] = []
         self._scores = scores
 
-    def __call__(self, job: Job, report: object) -> TuneResult:
+    def __call__(self, job: TuneJob, report: object) -> TuneResult:
         (settings,), examples = job.variants, job.examples
         sources = [{e.source for e in part} for part in (examples.train, examples.dev)]
         self.calls.append(Call(*sources, settings))
@@ -63,7 +63,7 @@ def choose(tuner: Tuner, task: Classify | None = None, **settings: Any) -> TuneR
     chosen_on = settings.pop("chosen_on", "train")
     examples = Examples(settings.pop("train", TRAIN), DEV)
     variants = [TuneSettings(seeds=3, **settings)]
-    job = Job(task or Classify(), examples, variants, VALUES, chosen_on)
+    job = TuneJob(task or Classify(), examples, variants, VALUES, chosen_on)
     return tune_at_best_rate(job, tuner, cast("Any", lambda name: None))
 
 

@@ -6,26 +6,16 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+from foreword.interop.hf import _contract as hf
 from foreword.interop.hf import _encoder as encoder
-from foreword.interop.hf._contract import (
-    LINEAR_HEADS,
-    ConfigKeys,
-    Design,
-    Differences,
-    Family,
-    FamilyNames,
-    PublishedHead,
-    Table,
-    TensorMaps,
-)
 from foreword.interop.hf_config import HFConfig
 from foreword.nn.positions.learned import Learned
 from foreword.types import Vocab
 
 
-def names(model: str, prefix: str, *dropped: str) -> FamilyNames:
+def names(model: str, prefix: str, *dropped: str) -> hf.FamilyNames:
     """Return the names of a family, given the stem of its classes and its prefix."""
-    return FamilyNames(
+    return hf.FamilyNames(
         architecture=f"{model}ForMaskedLM",
         layout="encoder",
         embedding=f"{prefix}embeddings.word_embeddings.weight",
@@ -44,14 +34,14 @@ def names(model: str, prefix: str, *dropped: str) -> FamilyNames:
     )
 
 
-class LikeRoberta(Family):
+class LikeRoberta(hf.Family):
     """BERT without segments.
 
     The first position is row `pad_token_id + 1` of their table; the rows before it are exported as
     0. Their single segment is 0 in the published models, and then our model has none.
     """
 
-    keys = ConfigKeys(
+    keys = hf.ConfigKeys(
         maps=(*encoder.SETTING_MAPS, encoder.ACTIVATION),
         fixed=encoder.FIXED,
         supported=encoder.SUPPORTED_VALUES,
@@ -61,7 +51,7 @@ class LikeRoberta(Family):
     def _segment(self) -> str:
         return f"{self.names.prefix}embeddings.token_type_embeddings.weight"
 
-    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
+    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return the model without unused positions and segments."""
         table = super().model(hf_config, weights)
         skipped = hf_config.get("pad_token_id", 1) + 1
@@ -71,7 +61,7 @@ class LikeRoberta(Family):
         table["segments"] = 0 if is_none else segments
         return table
 
-    def describe(self, design: Design, vocab: Vocab) -> Table:
+    def describe(self, design: hf.Design, vocab: Vocab) -> hf.Table:
         """Return the config, counting the positions before the first."""
         pad, position = vocab.id("[PAD]"), design.model.position
         length = position.length if isinstance(position, Learned) else None
@@ -82,14 +72,14 @@ class LikeRoberta(Family):
             "type_vocab_size": max(design.model.segments, 1),
         }
 
-    def objective(self, weights: Mapping[str, Tensor], models: Mapping[str, Table]) -> Table:
+    def objective(self, weights: Mapping[str, Tensor], models: Mapping[str, hf.Table]) -> hf.Table:
         return {"kind": "masked"}
 
-    def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
+    def packing(self, table: hf.Table, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return rows of one text between <s> and </s>."""
         return encoder.document_packing(table)
 
-    def tensors(self, design: Design, vocab: Vocab) -> TensorMaps:
+    def tensors(self, design: hf.Design, vocab: Vocab) -> hf.TensorMaps:
         """Return the tensors; their one segment is 0 if we have none."""
         prefix, segments = self.names.prefix, design.model.segments
         maps = [
@@ -98,7 +88,7 @@ class LikeRoberta(Family):
             *encoder.head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
         ]
         maps += [encoder.segment(prefix)] if segments else []
-        return TensorMaps(
+        return hf.TensorMaps(
             tuple(maps),
             tied={
                 "lm_head.decoder.weight": self.names.embedding,
@@ -107,22 +97,22 @@ class LikeRoberta(Family):
             zeros={} if segments else {self._segment: (1, design.model.d_model)},
         )
 
-    def heads(self, design: Design) -> Mapping[str, PublishedHead]:
+    def heads(self, design: hf.Design) -> Mapping[str, hf.PublishedHead]:
         """Return linear maps of tokens, and heads that read the first state or its pooler."""
         dense = f"{self.names.prefix}pooler.dense"
         return {
-            **LINEAR_HEADS,
-            "SequenceClassification": PublishedHead(
+            **hf.LINEAR_HEADS,
+            "SequenceClassification": hf.PublishedHead(
                 "classifier.out_proj", hidden_layer="tanh", dense="classifier.dense"
             ),
-            "MultipleChoice": PublishedHead("classifier", hidden_layer="tanh", dense=dense),
+            "MultipleChoice": hf.PublishedHead("classifier", hidden_layer="tanh", dense=dense),
         }
 
-    def differences(self, design: Design) -> Differences:
+    def differences(self, design: hf.Design) -> hf.Differences:
         """Return how padding within a text differs."""
         note = (
             "transformers reads the name of the padding token within a text as padding, and "
             "numbers the positions after it differently; with split_special_tokens=True its "
             "tokenizer reads the name as text"
         )
-        return Differences((note,))
+        return hf.Differences((note,))

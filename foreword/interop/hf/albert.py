@@ -7,19 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from foreword.interop.hf import _contract as hf
 from foreword.interop.hf import _encoder as encoder
-from foreword.interop.hf._contract import (
-    LINEAR_HEADS,
-    ConfigKeys,
-    Design,
-    Family,
-    FamilyNames,
-    PublishedHead,
-    SettingMap,
-    Table,
-    TensorMaps,
-    map_each,
-)
 from foreword.types import Vocab
 
 BLOCK = {
@@ -36,13 +25,13 @@ POOLER, OUTPUT = "albert.pooler.weight", "sop_classifier.classifier.weight"
 
 
 @dataclass(frozen=True)
-class ALBERT(Family):
+class ALBERT(hf.Family):
     """ALBERT (Lan et al. 2020): one block for all layers, narrow embeddings.
 
     A pooler without the head for the order of sentences is not imported.
     """
 
-    names = FamilyNames(
+    names = hf.FamilyNames(
         architecture="AlbertForMaskedLM",
         layout="encoder",
         embedding="albert.embeddings.word_embeddings.weight",
@@ -50,11 +39,11 @@ class ALBERT(Family):
         buffers=("albert.embeddings.position_ids",),
         dropped=("albert.pooler.*", "sop_classifier.*"),
     )
-    keys = ConfigKeys(
+    keys = hf.ConfigKeys(
         maps=(
             *encoder.SETTING_MAPS,
-            SettingMap("activation", "hidden_act", "gelu_new", encoder.ACTIVATIONS),
-            SettingMap("d_embedding", "embedding_size", 128),
+            hf.SettingMap("activation", "hidden_act", "gelu_new", encoder.ACTIVATIONS),
+            hf.SettingMap("d_embedding", "embedding_size", 128),
             encoder.POSITIONS,
             encoder.SEGMENTS,
         ),
@@ -71,23 +60,23 @@ class ALBERT(Family):
         ignored=("classifier_dropout_prob",),
     )
 
-    def architecture_of(self, design: Design) -> str:
+    def architecture_of(self, design: hf.Design) -> str:
         """Return the class with the second head if the objective has it."""
         return "AlbertForPreTraining" if encoder.has_pair_head(design) else self.names.architecture
 
-    def objective(self, weights: Mapping[str, Tensor], models: Mapping[str, Table]) -> Table:
+    def objective(self, weights: Mapping[str, Tensor], models: Mapping[str, hf.Table]) -> hf.Table:
         """Return masked language modelling, with sentence order if the file has its head."""
         if POOLER in weights and OUTPUT in weights:
             return {"kind": "sum", "terms": [{"kind": "masked"}, {"kind": "sentence_order"}]}
         return {"kind": "masked"}
 
-    def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
+    def packing(self, table: hf.Table, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return rows of one text between [CLS] and [SEP], or of a pair."""
         if POOLER in weights and OUTPUT in weights:
             return {**encoder.pair_packing(table), "random": 0.0}
         return encoder.document_packing(table)
 
-    def tensors(self, design: Design, vocab: Vocab) -> TensorMaps:
+    def tensors(self, design: hf.Design, vocab: Vocab) -> hf.TensorMaps:
         prefix = self.names.prefix
         projection = {"projection": "embedding_hidden_mapping_in"}
         only = f"{prefix}encoder.albert_layer_groups.0.albert_layers.0."
@@ -95,13 +84,13 @@ class ALBERT(Family):
             *encoder.embeddings(prefix),
             encoder.position(prefix),
             encoder.segment(prefix),
-            *map_each(projection, "backbone.embedding.", f"{prefix}encoder."),
-            *map_each(BLOCK, "backbone.stack.blocks.0.", only),
+            *hf.map_each(projection, "backbone.embedding.", f"{prefix}encoder."),
+            *hf.map_each(BLOCK, "backbone.stack.blocks.0.", only),
             *encoder.head("predictions.dense", "predictions.LayerNorm", "predictions.bias"),
         ]
         if encoder.has_pair_head(design):
             maps += encoder.pair_head("albert.pooler", "sop_classifier.classifier")
-        return TensorMaps(
+        return hf.TensorMaps(
             tuple(maps),
             tied={
                 "predictions.decoder.weight": self.names.embedding,
@@ -109,7 +98,7 @@ class ALBERT(Family):
             },
         )
 
-    def heads(self, design: Design) -> Mapping[str, PublishedHead]:
+    def heads(self, design: hf.Design) -> Mapping[str, hf.PublishedHead]:
         """Return linear maps of tokens, and heads that read the first state through the pooler."""
-        head = PublishedHead("classifier", hidden_layer="tanh", dense="albert.pooler")
-        return {**LINEAR_HEADS, "SequenceClassification": head, "MultipleChoice": head}
+        head = hf.PublishedHead("classifier", hidden_layer="tanh", dense="albert.pooler")
+        return {**hf.LINEAR_HEADS, "SequenceClassification": head, "MultipleChoice": head}

@@ -7,32 +7,22 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from foreword.interop.hf import _contract as hf
 from foreword.interop.hf import _encoder as encoder
-from foreword.interop.hf._contract import (
-    LINEAR_HEADS,
-    ConfigKeys,
-    Design,
-    Family,
-    FamilyNames,
-    PublishedHead,
-    SettingMap,
-    Table,
-    TensorMaps,
-)
 from foreword.types import Vocab
 
 POOLER, OUTPUT = "bert.pooler.dense.weight", "cls.seq_relationship.weight"
 
 
 @dataclass(frozen=True)
-class BERT(Family):
+class BERT(hf.Family):
     """BERT and SpanBERT (Devlin et al. 2019; Joshi et al. 2020): an encoder with one head or two.
 
     The heads predict masked tokens and pairs. A pooler without the head for the next sentence is
     not imported.
     """
 
-    names = FamilyNames(
+    names = hf.FamilyNames(
         architecture="BertForMaskedLM",
         layout="encoder",
         embedding="bert.embeddings.word_embeddings.weight",
@@ -40,10 +30,10 @@ class BERT(Family):
         buffers=("bert.embeddings.position_ids",),
         dropped=("bert.pooler.*", "cls.seq_relationship.*"),
     )
-    keys = ConfigKeys(
+    keys = hf.ConfigKeys(
         maps=(
             *encoder.SETTING_MAPS,
-            SettingMap("activation", "hidden_act", "gelu", encoder.ACTIVATIONS),
+            hf.SettingMap("activation", "hidden_act", "gelu", encoder.ACTIVATIONS),
             encoder.POSITIONS,
             encoder.SEGMENTS,
         ),
@@ -59,22 +49,22 @@ class BERT(Family):
         ),
     )
 
-    def architecture_of(self, design: Design) -> str:
+    def architecture_of(self, design: hf.Design) -> str:
         """Return the class with the second head if the objective has it."""
         return "BertForPreTraining" if encoder.has_pair_head(design) else self.names.architecture
 
-    def objective(self, weights: Mapping[str, Tensor], models: Mapping[str, Table]) -> Table:
+    def objective(self, weights: Mapping[str, Tensor], models: Mapping[str, hf.Table]) -> hf.Table:
         """Return masked language modelling, with the next sentence if the file has its head."""
         if POOLER in weights and OUTPUT in weights:
             return {"kind": "sum", "terms": [{"kind": "masked"}, {"kind": "next_sentence"}]}
         return {"kind": "masked"}
 
-    def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
+    def packing(self, table: hf.Table, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return rows of one text between [CLS] and [SEP], or of a pair."""
         is_pair = POOLER in weights and OUTPUT in weights
         return encoder.pair_packing(table) if is_pair else encoder.document_packing(table)
 
-    def tensors(self, design: Design, vocab: Vocab) -> TensorMaps:
+    def tensors(self, design: hf.Design, vocab: Vocab) -> hf.TensorMaps:
         maps = [
             *encoder.backbone(design, self.names.prefix),
             encoder.position(self.names.prefix),
@@ -83,9 +73,9 @@ class BERT(Family):
         ]
         if encoder.has_pair_head(design):
             maps += encoder.pair_head("bert.pooler.dense", "cls.seq_relationship")
-        return TensorMaps(tuple(maps), tied=encoder.bert_copies(self.names.embedding))
+        return hf.TensorMaps(tuple(maps), tied=encoder.bert_copies(self.names.embedding))
 
-    def heads(self, design: Design) -> Mapping[str, PublishedHead]:
+    def heads(self, design: hf.Design) -> Mapping[str, hf.PublishedHead]:
         """Return linear maps of tokens, and heads that read the first state through the pooler."""
-        head = PublishedHead("classifier", hidden_layer="tanh", dense="bert.pooler.dense")
-        return {**LINEAR_HEADS, "SequenceClassification": head, "MultipleChoice": head}
+        head = hf.PublishedHead("classifier", hidden_layer="tanh", dense="bert.pooler.dense")
+        return {**hf.LINEAR_HEADS, "SequenceClassification": head, "MultipleChoice": head}

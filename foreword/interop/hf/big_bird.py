@@ -8,18 +8,8 @@ from types import MappingProxyType
 
 from torch import Tensor
 
+from foreword.interop.hf import _contract as hf
 from foreword.interop.hf import _encoder as encoder
-from foreword.interop.hf._contract import (
-    ConfigKeys,
-    Design,
-    Differences,
-    Family,
-    FamilyNames,
-    PublishedHead,
-    SettingMap,
-    Table,
-    TensorMaps,
-)
 from foreword.interop.hf_config import HFConfig
 from foreword.nn.attentions import bigbird
 from foreword.types import Vocab
@@ -29,14 +19,14 @@ BLOCKS = MappingProxyType({"kind": "bigbird", "window": 3, "ends": 1, "random_fr
 
 
 @dataclass(frozen=True)
-class BigBird(Family):
+class BigBird(hf.Family):
     """BigBird (Zaheer et al. 2020): an encoder for long texts.
 
     Rows too short to leave anything out give equal logits; in longer ones theirs attends, outside
     of training, to the first block instead of random ones.
     """
 
-    names = FamilyNames(
+    names = hf.FamilyNames(
         architecture="BigBirdForMaskedLM",
         layout="encoder",
         embedding="bert.embeddings.word_embeddings.weight",
@@ -50,11 +40,11 @@ class BigBird(Family):
         buffers=("bert.embeddings.position_ids",),
         dropped=("bert.pooler.*", "cls.seq_relationship.*"),
     )
-    keys = ConfigKeys(
+    keys = hf.ConfigKeys(
         maps=(
             *encoder.SETTING_MAPS,
-            SettingMap("activation", "hidden_act", "gelu_new", encoder.ACTIVATIONS),
-            SettingMap("position.length", "max_position_embeddings", 4096),
+            hf.SettingMap("activation", "hidden_act", "gelu_new", encoder.ACTIVATIONS),
+            hf.SettingMap("position.length", "max_position_embeddings", 4096),
             encoder.SEGMENTS,
         ),
         fixed=encoder.FIXED,
@@ -67,7 +57,7 @@ class BigBird(Family):
         dropout=("hidden_dropout_prob", "attention_probs_dropout_prob"),
     )
 
-    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
+    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return the model with its block attention, if any."""
         table = super().model(hf_config, weights)
         kind = hf_config.get("attention_type", "block_sparse")
@@ -79,7 +69,7 @@ class BigBird(Family):
             table["attention"] = {**BLOCKS, "block": block, "random": random}
         return table
 
-    def describe(self, design: Design, vocab: Vocab) -> Table:
+    def describe(self, design: hf.Design, vocab: Vocab) -> hf.Table:
         """Return the config with block attention, or full attention."""
         attention = design.model.attention
         table = super().describe(design, vocab)
@@ -92,14 +82,14 @@ class BigBird(Family):
             "num_random_blocks": attention.random,
         }
 
-    def objective(self, weights: Mapping[str, Tensor], models: Mapping[str, Table]) -> Table:
+    def objective(self, weights: Mapping[str, Tensor], models: Mapping[str, hf.Table]) -> hf.Table:
         return {"kind": "masked"}
 
-    def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
+    def packing(self, table: hf.Table, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return rows of one text between [CLS] and [SEP]."""
         return encoder.document_packing(table)
 
-    def tensors(self, design: Design, vocab: Vocab) -> TensorMaps:
+    def tensors(self, design: hf.Design, vocab: Vocab) -> hf.TensorMaps:
         """Return the tensors, by BERT's names."""
         maps = (
             *encoder.backbone(design, self.names.prefix),
@@ -107,28 +97,30 @@ class BigBird(Family):
             encoder.segment(self.names.prefix),
             *encoder.bert_head(),
         )
-        return TensorMaps(maps, tied=encoder.bert_copies(self.names.embedding))
+        return hf.TensorMaps(maps, tied=encoder.bert_copies(self.names.embedding))
 
-    def heads(self, design: Design) -> Mapping[str, PublishedHead]:
+    def heads(self, design: hf.Design) -> Mapping[str, hf.PublishedHead]:
         """Return the heads; those of texts and tokens do not read the pooler."""
         width = design.model.d_model
         unread = {"bert.pooler.weight": (width, width), "bert.pooler.bias": (width,)}
         return {
-            "TokenClassification": PublishedHead("classifier", unread=unread),
-            "SequenceClassification": PublishedHead(
+            "TokenClassification": hf.PublishedHead("classifier", unread=unread),
+            "SequenceClassification": hf.PublishedHead(
                 "classifier.out_proj",
                 hidden_layer=design.model.activation,
                 dense="classifier.dense",
                 unread=unread,
             ),
-            "MultipleChoice": PublishedHead("classifier", hidden_layer="tanh", dense="bert.pooler"),
+            "MultipleChoice": hf.PublishedHead(
+                "classifier", hidden_layer="tanh", dense="bert.pooler"
+            ),
         }
 
-    def differences(self, design: Design) -> Differences:
+    def differences(self, design: hf.Design) -> hf.Differences:
         """Return how random blocks differ, in texts that they do not leave whole."""
         attention = design.model.attention
         if not isinstance(attention, bigbird.BigBird) or not attention.random:
-            return Differences()
+            return hf.Differences()
         full, limit = attention.least_blocks * attention.block, design.model.limit
         notes = [
             f"in texts of more than {full:,} tokens, transformers attends outside of training to "
@@ -141,4 +133,4 @@ class BigBird(Family):
                 "other blocks: its samples depend on the model's number of positions, and agree at "
                 f"{max(bigbird.PAPER):,}"
             )
-        return Differences(tuple(notes), full)
+        return hf.Differences(tuple(notes), full)

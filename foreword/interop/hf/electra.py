@@ -8,19 +8,8 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
+from foreword.interop.hf import _contract as hf
 from foreword.interop.hf import _encoder as encoder
-from foreword.interop.hf._contract import (
-    LINEAR_HEADS,
-    ConfigKeys,
-    Design,
-    Differences,
-    Family,
-    FamilyNames,
-    PublishedHead,
-    Table,
-    TensorMaps,
-    map_each,
-)
 from foreword.interop.hf_config import HFConfig
 from foreword.nn.model import Backbone, Model
 from foreword.objectives.masked import Masked
@@ -31,7 +20,7 @@ DISCRIMINATOR_HEAD = {"0": "dense", "2": "dense_prediction"}
 
 
 @dataclass(frozen=True)
-class ELECTRA(Family):
+class ELECTRA(hf.Family):
     """ELECTRA (Clark et al. 2020): detects the tokens that a smaller model replaced.
 
     The two are published apart. A folder that holds both has the discriminator, which is
@@ -39,7 +28,7 @@ class ELECTRA(Family):
     A discriminator alone is imported with `unigram` replacements, which need no generator.
     """
 
-    names = FamilyNames(
+    names = hf.FamilyNames(
         architecture="ElectraForMaskedLM",
         layout="encoder",
         embedding="electra.embeddings.word_embeddings.weight",
@@ -47,30 +36,30 @@ class ELECTRA(Family):
         subfolders=("generator",),
         buffers=("electra.embeddings.position_ids",),
     )
-    keys = ConfigKeys(
+    keys = hf.ConfigKeys(
         maps=(*encoder.SETTING_MAPS, encoder.ACTIVATION, encoder.POSITIONS, encoder.SEGMENTS),
         fixed=encoder.FIXED,
         supported={**encoder.SUPPORTED_VALUES, "summary_use_proj": True},
         ignored=("summary_activation", "summary_last_dropout", "summary_type"),
     )
 
-    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
+    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return the model, with narrow embeddings if it has them."""
         table = super().model(hf_config, weights)
         width = hf_config.get("embedding_size", 128)
         return table if width == table["d_model"] else {**table, "d_embedding": width}
 
-    def describe(self, design: Design, vocab: Vocab) -> Table:
+    def describe(self, design: hf.Design, vocab: Vocab) -> hf.Table:
         """Return the config, always with the width of the embeddings."""
         width = design.model.embedding_width
         return {**super().describe(design, vocab), "embedding_size": width}
 
-    def architecture_of(self, design: Design) -> str:
+    def architecture_of(self, design: hf.Design) -> str:
         """Return the class of the discriminator or of the generator."""
         is_discriminator = isinstance(design.objective, ReplacedToken)
         return "ElectraForPreTraining" if is_discriminator else self.names.architecture
 
-    def objective(self, weights: Mapping[str, Tensor], models: Mapping[str, Table]) -> Table:
+    def objective(self, weights: Mapping[str, Tensor], models: Mapping[str, hf.Table]) -> hf.Table:
         """Return the objective of the head in the file; a generator's size is a share of ours."""
         if "discriminator_predictions.dense.weight" not in weights:
             return {"kind": "masked"}
@@ -79,11 +68,11 @@ class ELECTRA(Family):
         share = models["generator"]["d_model"] / models[""]["d_model"]
         return {"kind": "replaced_token", "generator": share}
 
-    def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
+    def packing(self, table: hf.Table, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return rows of one text between [CLS] and [SEP]."""
         return encoder.document_packing(table)
 
-    def folders(self, model: Model, design: Design) -> Mapping[str, tuple[Model, Design]]:
+    def folders(self, model: Model, design: hf.Design) -> Mapping[str, tuple[Model, hf.Design]]:
         """Return the discriminator, with the generator in a subfolder."""
         objective = design.objective
         if not isinstance(objective, ReplacedToken) or objective.replacements != "generator":
@@ -104,7 +93,7 @@ class ELECTRA(Family):
             ),
         }
 
-    def tensors(self, design: Design, vocab: Vocab) -> TensorMaps:
+    def tensors(self, design: hf.Design, vocab: Vocab) -> hf.TensorMaps:
         """Return the tensors of the discriminator or the generator."""
         prefix = self.names.prefix
         maps = [
@@ -114,22 +103,22 @@ class ELECTRA(Family):
         ]
         if design.model.d_embedding:
             projection = {"projection": "embeddings_project"}
-            maps += map_each(projection, "backbone.embedding.", prefix)
+            maps += hf.map_each(projection, "backbone.embedding.", prefix)
         if isinstance(design.objective, ReplacedToken):
-            maps += map_each(DISCRIMINATOR_HEAD, "heads.replaced.", "discriminator_predictions.")
+            maps += hf.map_each(DISCRIMINATOR_HEAD, "heads.replaced.", "discriminator_predictions.")
         else:
             head = "generator_predictions"
             maps += encoder.head(f"{head}.dense", f"{head}.LayerNorm", "generator_lm_head.bias")
-        return TensorMaps(tuple(maps), tied={"generator_lm_head.weight": self.names.embedding})
+        return hf.TensorMaps(tuple(maps), tied={"generator_lm_head.weight": self.names.embedding})
 
-    def heads(self, design: Design) -> Mapping[str, PublishedHead]:
+    def heads(self, design: hf.Design) -> Mapping[str, hf.PublishedHead]:
         """Return linear maps of tokens, and heads that read the first state or its summary."""
         return {
-            **LINEAR_HEADS,
-            "SequenceClassification": PublishedHead(
+            **hf.LINEAR_HEADS,
+            "SequenceClassification": hf.PublishedHead(
                 "classifier.out_proj", hidden_layer="gelu", dense="classifier.dense"
             ),
-            "MultipleChoice": PublishedHead(
+            "MultipleChoice": hf.PublishedHead(
                 "classifier",
                 hidden_layer="gelu",
                 dense="sequence_summary.summary",
@@ -137,17 +126,17 @@ class ELECTRA(Family):
             ),
         }
 
-    def differences(self, design: Design) -> Differences:
+    def differences(self, design: hf.Design) -> hf.Differences:
         """Return a note on the part left out: the head that corrects, or the generator."""
         objective = design.objective
         if isinstance(objective, ReplacedToken) and objective.correction:
             note = "the head that corrects replaced tokens is left out; transformers has none"
-            return Differences((note,))
+            return hf.Differences((note,))
         if not isinstance(objective, ReplacedToken) or objective.replacements == "generator":
-            return Differences()
+            return hf.Differences()
         note = (
             "a discriminator without its generator: pretraining continues with replacements "
             f"sampled from the text (objective.replacements={objective.replacements}); put "
             "the generator into a subfolder generator/ to import both"
         )
-        return Differences((note,))
+        return hf.Differences((note,))

@@ -8,19 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from foreword.interop.hf import _contract as hf
 from foreword.interop.hf import _decoder as decoder
-from foreword.interop.hf._contract import (
-    ConfigKeys,
-    Design,
-    Family,
-    FamilyNames,
-    ParameterMap,
-    PublishedHead,
-    SettingMap,
-    Table,
-    TensorMaps,
-    map_each,
-)
 from foreword.interop.hf_config import HFConfig
 from foreword.types import Vocab
 
@@ -36,30 +25,30 @@ BASE = 10_000.0
 
 
 @dataclass(frozen=True)
-class Llama(Family):
+class Llama(hf.Family):
     """Llama and Modern decoder (Touvron et al. 2023): RMSNorm before each part, SwiGLU, rotary.
 
     Each head has keys and values of its own; grouped-query attention is refused.
     """
 
-    names = FamilyNames(
+    names = hf.FamilyNames(
         architecture="LlamaForCausalLM",
         layout="decoder",
         embedding="model.embed_tokens.weight",
         prefix="model.",
         buffers=("*.rotary_emb.inv_freq",),  # rotary frequencies, in old files
     )
-    keys = ConfigKeys(
+    keys = hf.ConfigKeys(
         maps=(
-            SettingMap("d_model", "hidden_size", 4096),
-            SettingMap("layers", "num_hidden_layers", 32),
-            SettingMap("heads", "num_attention_heads", 32),
-            SettingMap("d_head", "head_dim", None),
-            SettingMap("d_ff", "intermediate_size", 11_008),
-            SettingMap("activation", "hidden_act", "silu", {"swiglu": "silu"}),
-            SettingMap("norm_eps", "rms_norm_eps", 1e-6),
-            SettingMap("init_std", "initializer_range", 0.02),
-            SettingMap("attention_dropout", "attention_dropout", 0.0),
+            hf.SettingMap("d_model", "hidden_size", 4096),
+            hf.SettingMap("layers", "num_hidden_layers", 32),
+            hf.SettingMap("heads", "num_attention_heads", 32),
+            hf.SettingMap("d_head", "head_dim", None),
+            hf.SettingMap("d_ff", "intermediate_size", 11_008),
+            hf.SettingMap("activation", "hidden_act", "silu", {"swiglu": "silu"}),
+            hf.SettingMap("norm_eps", "rms_norm_eps", 1e-6),
+            hf.SettingMap("init_std", "initializer_range", 0.02),
+            hf.SettingMap("attention_dropout", "attention_dropout", 0.0),
         ),
         fixed={
             "norm": "rms",
@@ -74,7 +63,7 @@ class Llama(Family):
         ignored=("pretraining_tp",),
     )
 
-    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
+    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return the model with its rotary base, and its output layer tied or not.
 
         Raises:
@@ -93,7 +82,7 @@ class Llama(Family):
         is_copy = output is None or embedding is None or torch.equal(output, embedding)
         return {**table, "tied": is_tied or is_copy}
 
-    def describe(self, design: Design, vocab: Vocab) -> Table:
+    def describe(self, design: hf.Design, vocab: Vocab) -> hf.Table:
         """Return the config, with the rotary base in the form of releases before 5 and since."""
         model = design.model
         base = getattr(model.position, "base", BASE)
@@ -107,30 +96,33 @@ class Llama(Family):
             **self.keys.supported,
         }
 
-    def objective(self, weights: Mapping[str, Tensor], models: Mapping[str, Table]) -> Table:
+    def objective(self, weights: Mapping[str, Tensor], models: Mapping[str, hf.Table]) -> hf.Table:
         return {"kind": "causal"}
 
-    def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
+    def packing(self, table: hf.Table, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return rows of texts between `<s>` and `</s>`, which do not see each other."""
         return {"length": 1024, "bos": "<s>", "eos": "</s>", "document_mask": True}
 
-    def bos_and_eos(self, design: Design) -> tuple[str, str]:
+    def bos_and_eos(self, design: hf.Design) -> tuple[str, str]:
         return decoder.bos_and_eos(design)
 
-    def tensors(self, design: Design, vocab: Vocab) -> TensorMaps:
+    def tensors(self, design: hf.Design, vocab: Vocab) -> hf.TensorMaps:
         prefix, kind = self.names.prefix, ("weight",)
-        maps = [ParameterMap(("backbone.embedding.token.weight",), (self.names.embedding,))]
+        maps = [hf.ParameterMap(("backbone.embedding.token.weight",), (self.names.embedding,))]
         for n in range(design.model.layers):
-            maps += map_each(BLOCK, f"backbone.stack.blocks.{n}.", f"{prefix}layers.{n}.", kind)
-        maps += map_each({"final_norm": "norm"}, "backbone.stack.", prefix, kind)
+            maps += hf.map_each(BLOCK, f"backbone.stack.blocks.{n}.", f"{prefix}layers.{n}.", kind)
+        maps += hf.map_each({"final_norm": "norm"}, "backbone.stack.", prefix, kind)
         if design.model.tied:
-            return TensorMaps(tuple(maps), tied={"lm_head.weight": self.names.embedding})
-        return TensorMaps((*maps, ParameterMap(("heads.token.weight",), ("lm_head.weight",))))
+            return hf.TensorMaps(tuple(maps), tied={"lm_head.weight": self.names.embedding})
+        return hf.TensorMaps((*maps, hf.ParameterMap(("heads.token.weight",), ("lm_head.weight",))))
 
-    def heads(self, design: Design) -> Mapping[str, PublishedHead]:
+    def heads(self, design: hf.Design) -> Mapping[str, hf.PublishedHead]:
         """Return heads called `score`: of tokens, and of the last state without a bias."""
-        classifier = PublishedHead("score", pooling="last", output_bias=False)
-        return {"SequenceClassification": classifier, "TokenClassification": PublishedHead("score")}
+        classifier = hf.PublishedHead("score", pooling="last", output_bias=False)
+        return {
+            "SequenceClassification": classifier,
+            "TokenClassification": hf.PublishedHead("score"),
+        }
 
 
 def _base(hf_config: HFConfig) -> float:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from foreword.errors import UserError
+from foreword.interop.hf import _contract as hf
 from foreword.interop.hf import _encoder as encoder
-from foreword.interop.hf._contract import TOKEN_HEADS, Design, PublishedHead, Table, TensorMaps
 from foreword.interop.hf._roberta import LikeRoberta, names
 from foreword.interop.hf_config import HFConfig
 from foreword.nn.attentions.window import Window
@@ -35,7 +35,7 @@ class Longformer(LikeRoberta):
         ignored=("ignore_attention_mask", "onnx_export"),
     )
 
-    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
+    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return the model with its window, which must be the same in all layers."""
         table = super().model(hf_config, weights)
         window = hf_config.get("attention_window", 512, int, list)
@@ -45,7 +45,7 @@ class Longformer(LikeRoberta):
         table["attention"] = {"kind": "window", "radius": widths[0] // 2, "global_tokens": 0}
         return table
 
-    def describe(self, design: Design, vocab: Vocab) -> Table:
+    def describe(self, design: hf.Design, vocab: Vocab) -> hf.Table:
         """Return the config; its window counts both sides.
 
         Raises:
@@ -62,7 +62,7 @@ class Longformer(LikeRoberta):
         table = super().describe(design, vocab)
         return {**table, "attention_window": [window] * design.model.layers}
 
-    def tensors(self, design: Design, vocab: Vocab) -> TensorMaps:
+    def tensors(self, design: hf.Design, vocab: Vocab) -> hf.TensorMaps:
         """Return the tensors; the projections of global attention are copies of the local ones."""
         layers = [
             f"{self.names.prefix}encoder.layer.{n}.attention.self."
@@ -75,7 +75,7 @@ class Longformer(LikeRoberta):
         }
         return replace(super().tensors(design, vocab), copies=copies)
 
-    def heads(self, design: Design) -> Mapping[str, PublishedHead]:
+    def heads(self, design: hf.Design) -> Mapping[str, hf.PublishedHead]:
         """Return the heads; those of texts attend globally from the first token."""
         heads = super().heads(design)
         longest = getattr(design.model.attention, "radius", 0) + 1
@@ -84,4 +84,4 @@ class Longformer(LikeRoberta):
             name: replace(heads[name], max_length=longest, problem=problem)
             for name in ("SequenceClassification", "MultipleChoice")
         }
-        return {**TOKEN_HEADS, **by_class}
+        return {**hf.TOKEN_HEADS, **by_class}

@@ -7,20 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from foreword.interop.hf import _contract as hf
 from foreword.interop.hf import _encoder as encoder
-from foreword.interop.hf._contract import (
-    LINEAR_HEADS,
-    ConfigKeys,
-    Design,
-    Family,
-    FamilyNames,
-    ParameterMap,
-    PublishedHead,
-    SettingMap,
-    Table,
-    TensorMaps,
-    map_each,
-)
 from foreword.interop.hf_config import HFConfig
 from foreword.nn.attentions.window import Window
 from foreword.nn.positions._contract import PositionKind
@@ -38,27 +26,27 @@ FULL, LOCAL = "full_attention", "sliding_attention"
 
 
 @dataclass(frozen=True)
-class ModernBERT(Family):
+class ModernBERT(hf.Family):
     """ModernBERT (Warner et al. 2024): rotary positions, local and global attention in turn."""
 
-    names = FamilyNames(
+    names = hf.FamilyNames(
         architecture="ModernBertForMaskedLM",
         layout="encoder",
         embedding="model.embeddings.tok_embeddings.weight",
         prefix="model.",
     )
-    keys = ConfigKeys(
+    keys = hf.ConfigKeys(
         maps=(
-            SettingMap("d_model", "hidden_size", 768),
-            SettingMap("layers", "num_hidden_layers", 22),
-            SettingMap("heads", "num_attention_heads", 12),
-            SettingMap("d_ff", "intermediate_size", 1152),
-            SettingMap("activation", "hidden_activation", "gelu", {"geglu": "gelu"}),
-            SettingMap("norm_eps", "norm_eps", 1e-5),
-            SettingMap("init_std", "initializer_range", 0.02),
-            SettingMap("dropout", "embedding_dropout", 0.0),
-            SettingMap("dropout", "mlp_dropout", 0.0),
-            SettingMap("attention_dropout", "attention_dropout", 0.0),
+            hf.SettingMap("d_model", "hidden_size", 768),
+            hf.SettingMap("layers", "num_hidden_layers", 22),
+            hf.SettingMap("heads", "num_attention_heads", 12),
+            hf.SettingMap("d_ff", "intermediate_size", 1152),
+            hf.SettingMap("activation", "hidden_activation", "gelu", {"geglu": "gelu"}),
+            hf.SettingMap("norm_eps", "norm_eps", 1e-5),
+            hf.SettingMap("init_std", "initializer_range", 0.02),
+            hf.SettingMap("dropout", "embedding_dropout", 0.0),
+            hf.SettingMap("dropout", "mlp_dropout", 0.0),
+            hf.SettingMap("attention_dropout", "attention_dropout", 0.0),
         ),
         fixed={
             "norm_position": "pre",
@@ -90,7 +78,7 @@ class ModernBERT(Family):
         ),
     )
 
-    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
+    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return the model with its local layers and the two rotary bases."""
         table = super().model(hf_config, weights)
         every = _dense_every(hf_config, table["layers"])
@@ -104,7 +92,7 @@ class ModernBERT(Family):
             table["local_position"] = {"kind": "rotary", "base": near}
         return table
 
-    def describe(self, design: Design, vocab: Vocab) -> Table:
+    def describe(self, design: hf.Design, vocab: Vocab) -> hf.Table:
         """Return the config in the form of releases before 5 and since."""
         model = design.model
         radius = model.attention.radius if isinstance(model.attention, Window) else None
@@ -126,29 +114,29 @@ class ModernBERT(Family):
             **{key: self.keys.supported[key] for key in ("decoder_bias", "norm_bias", "mlp_bias")},
         }
 
-    def objective(self, weights: Mapping[str, Tensor], models: Mapping[str, Table]) -> Table:
+    def objective(self, weights: Mapping[str, Tensor], models: Mapping[str, hf.Table]) -> hf.Table:
         return {"kind": "masked"}
 
-    def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
+    def packing(self, table: hf.Table, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return rows of one text, as long as in the first phase of its training."""
         return encoder.document_packing({"position": {"length": 1024}})
 
-    def tensors(self, design: Design, vocab: Vocab) -> TensorMaps:
+    def tensors(self, design: hf.Design, vocab: Vocab) -> hf.TensorMaps:
         kind = ("weight",)
         embeddings = {"token": "tok_embeddings", "norm": "norm"}
-        maps = [*map_each(embeddings, "backbone.embedding.", "model.embeddings.", kind)]
+        maps = [*hf.map_each(embeddings, "backbone.embedding.", "model.embeddings.", kind)]
         for n in range(design.model.layers):
             block = {**BLOCK, **({"attention_norm": "attn_norm"} if n else {})}
-            maps += map_each(block, f"backbone.stack.blocks.{n}.", f"model.layers.{n}.", kind)
-        maps += map_each({"final_norm": "final_norm"}, "backbone.stack.", "model.", kind)
+            maps += hf.map_each(block, f"backbone.stack.blocks.{n}.", f"model.layers.{n}.", kind)
+        maps += hf.map_each({"final_norm": "final_norm"}, "backbone.stack.", "model.", kind)
         head = {"transform.0": "head.dense", "transform.2": "head.norm"}
-        maps += map_each(head, "heads.token.", "", kind)
-        bias = ParameterMap(("heads.token.bias",), ("decoder.bias",))
-        return TensorMaps((*maps, bias), tied={"decoder.weight": self.names.embedding})
+        maps += hf.map_each(head, "heads.token.", "", kind)
+        bias = hf.ParameterMap(("heads.token.bias",), ("decoder.bias",))
+        return hf.TensorMaps((*maps, bias), tied={"decoder.weight": self.names.embedding})
 
-    def heads(self, design: Design) -> Mapping[str, PublishedHead]:
+    def heads(self, design: hf.Design) -> Mapping[str, hf.PublishedHead]:
         """Return the heads, which all read the mean of the states through one layer."""
-        head = PublishedHead(
+        head = hf.PublishedHead(
             "classifier",
             pooling="mean",
             hidden_layer="gelu_norm",
@@ -156,7 +144,7 @@ class ModernBERT(Family):
             norm="head.norm",
             config={"classifier_pooling": "mean", "classifier_activation": "gelu"},
         )
-        return dict.fromkeys(("SequenceClassification", "MultipleChoice", *LINEAR_HEADS), head)
+        return dict.fromkeys(("SequenceClassification", "MultipleChoice", *hf.LINEAR_HEADS), head)
 
 
 def _types(every: int, layers: int) -> list[str]:
