@@ -69,6 +69,23 @@ class EncodedExample:
 Inputs = Sequence[EncodedExample]
 
 
+@dataclass(frozen=True)
+class Targets(Sequence[Any]):
+    """The targets of inputs; a task's own adds what its scores need to know besides.
+
+    Attributes:
+        arrays: the target or targets of each input.
+    """
+
+    arrays: Any
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    def __getitem__(self, which: Any) -> Any:
+        return self.arrays[which]
+
+
 class ExampleOutputs(NamedTuple):
     """An example with the outputs that a network computed for it.
 
@@ -379,7 +396,8 @@ class Task(Ranged, ABC):
     def targets(self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()) -> Any:
         """Return the target of each input, (inputs,), or of each of its outputs: (outputs,) each.
 
-        A target may be several numbers, (outputs, numbers) each.
+        A target may be several numbers, (outputs, numbers) each. Scores get what this returns; a
+        task whose scores need more returns `Targets` of its own.
 
         Args:
             examples: the examples.

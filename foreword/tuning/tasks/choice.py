@@ -30,6 +30,7 @@ from foreword.tuning.tasks._contract import (
     Labels,
     Needs,
     RowReader,
+    Targets,
     shortest,
 )
 from foreword.tuning.tasks._headed import PooledTask
@@ -70,7 +71,7 @@ class ChoiceJudge(Judge):
         for begin, end in pairwise(targets.begins):
             scores = outputs[begin:end, 0]
             is_best = scores == scores.max()
-            right.append(float(targets.right[begin:end] @ is_best / is_best.sum()))
+            right.append(float(targets.arrays[begin:end] @ is_best / is_best.sum()))
         return np.array(right)
 
     def baselines(
@@ -196,22 +197,15 @@ class Choice(PooledTask):
 
 
 @dataclass(frozen=True)
-class ChoiceTargets(Sequence[Any]):
+class ChoiceTargets(Targets):
     """The right options.
 
     Attributes:
-        right: 1 for a right option and 0 for a wrong one, (options,) float32.
+        arrays: 1 for a right option and 0 for a wrong one, (options,) float32.
         begins: where the options of each question begin, and where the last ones end,
             (questions + 1,) int64.
         lengths: the characters of each option, (options,) int64.
     """
 
-    right: Array
     begins: Array
     lengths: Array
-
-    def __len__(self) -> int:
-        return len(self.right)
-
-    def __getitem__(self, which: Any) -> Any:
-        return self.right[which]

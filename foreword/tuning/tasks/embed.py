@@ -31,6 +31,7 @@ from foreword.tuning.tasks._contract import (
     Labels,
     Needs,
     RowReader,
+    Targets,
     Task,
     shortest,
 )
@@ -226,7 +227,7 @@ class Embed(Task):
         texts = [text for example in examples for text in (example.text, example.pair or "")]
         ids = [numbers.setdefault(text, len(numbers)) for text in texts]
         scores = np.repeat([_score(example) for example in examples], 2)
-        return PairTargets(examples, np.stack([scores, np.asarray(ids, np.float64)], axis=1))
+        return PairTargets(np.stack([scores, np.asarray(ids, np.float64)], axis=1), examples)
 
     def head(self, d_model: int, labels: Labels) -> nn.Module:
         """Return the identity: the pooled state is the vector."""
@@ -264,7 +265,7 @@ class Embed(Task):
 
 
 @dataclass(frozen=True)
-class PairTargets(Sequence[Array]):
+class PairTargets(Targets):
     """The scores of pairs, and which of their texts are equal.
 
     Attributes:
@@ -274,10 +275,6 @@ class PairTargets(Sequence[Array]):
     """
 
     examples: Sequence[Labelled]
-    arrays: Array
-
-    def __len__(self) -> int:
-        return len(self.arrays)
 
     def __getitem__(self, which: Any) -> Any:
         return self.arrays[which][None]

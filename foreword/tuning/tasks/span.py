@@ -33,6 +33,7 @@ from foreword.tuning.tasks._contract import (
     Labels,
     Needs,
     RowReader,
+    Targets,
     shortest,
 )
 from foreword.tuning.tasks._headed import HeadedTask
@@ -158,7 +159,7 @@ class Span(HeadedTask):
                 answers = json.loads(next(remaining).label)
                 answer = (answers[0][1], answers[0][1] + len(answers[0][0])) if answers else None
             arrays.append(_ends(window, answer))
-        return SpanTargets(examples, encoded, arrays, labels)
+        return SpanTargets(arrays, examples, encoded, labels)
 
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
@@ -330,7 +331,7 @@ class BestSpans(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SpanTargets(Sequence[Array]):
+class SpanTargets(Targets):
     """The answers to questions, and where they are.
 
     Attributes:
@@ -343,14 +344,7 @@ class SpanTargets(Sequence[Array]):
 
     examples: Sequence[Labelled]
     windows: Sequence[EncodedExample]
-    arrays: Sequence[Array]
     labels: Labels
-
-    def __len__(self) -> int:
-        return len(self.arrays)
-
-    def __getitem__(self, which: Any) -> Any:
-        return self.arrays[which]
 
 
 def _best_spans(result: ExampleOutputs, max_answer: int, count: int) -> BestSpans:

@@ -34,6 +34,7 @@ from foreword.tuning.tasks._contract import (
     Labels,
     Needs,
     RowReader,
+    Targets,
     probability_columns,
     shortest,
 )
@@ -284,7 +285,7 @@ class Tag(HeadedTask):
 
 
 @dataclass(frozen=True)
-class TagTargets(Sequence[Array]):
+class TagTargets(Targets):
     """The labels of words, by number.
 
     Attributes:
@@ -293,15 +294,8 @@ class TagTargets(Sequence[Array]):
         labels: the names of the labels.
     """
 
-    arrays: Sequence[Array]
     sentences: Sequence[Labelled]
     labels: Labels
-
-    def __len__(self) -> int:
-        return len(self.arrays)
-
-    def __getitem__(self, which: Any) -> Any:
-        return self.arrays[which]
 
 
 def _items(cell: Any, source: str) -> list[str]:

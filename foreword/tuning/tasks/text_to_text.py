@@ -22,7 +22,15 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.encoded import EncodedTexts, Ragged
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.task_mixture import with_prefix
-from foreword.tuning.tasks._contract import EncodedExample, Inputs, Judge, Labels, Needs, RowReader
+from foreword.tuning.tasks._contract import (
+    EncodedExample,
+    Inputs,
+    Judge,
+    Labels,
+    Needs,
+    RowReader,
+    Targets,
+)
 from foreword.tuning.tasks._writing import DECODER_TOKENS, AnswerForm, WritingTask
 from foreword.tuning.text_metrics import SCORES, Metric, require, share_known, text_scores
 from foreword.types import Array
@@ -301,24 +309,17 @@ class TextJudge(Judge):
 
 
 @dataclass(frozen=True)
-class WrittenTargets(Sequence[Array]):
+class WrittenTargets(Targets):
     """The right answers that written ones are compared with.
 
     Attributes:
-        ids: the answers with their end tokens, a sequence of (tokens,) int64.
+        arrays: the answers with their end tokens, a sequence of (tokens,) int64.
         references: the right answers to each example, as texts.
         texts: the texts that are answered.
     """
 
-    ids: Sequence[Array]
     references: Sequence[Sequence[str]]
     texts: Sequence[str]
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __getitem__(self, which: Any) -> Any:
-        return self.ids[which]
 
 
 def answers_of(example: Labelled) -> list[str]:
