@@ -98,13 +98,7 @@ def hold_out(
 
 
 def _draws(groups: list[Array], count: int, seeds: Sequence[int]) -> list[Array]:
-    """Return the indices that each seed draws, from every group if `count` allows.
-
-    Args:
-        groups: the numbers of the examples of each label.
-        count: number of examples to draw.
-        seeds: the seeds.
-    """
+    """Return the indices that each seed draws, from every group if `count` allows."""
     if len(groups) > count:
         groups = [np.sort(np.concatenate(groups))]
     counts = _shares([len(group) for group in groups], count)

@@ -272,10 +272,7 @@ def loss_of(change: WeightChange) -> DevLoss:
 
 
 def _score(change: WeightChange, outputs: Array) -> tuple[str, float]:
-    """Return the first metric of the task and its value.
-
-    Of a task whose answers are written: the share of right tokens, since nothing is written here.
-    """
+    """Return the first metric of the task and its value."""
     if change.task.judge.writes:
         right = np.concatenate(list(change.examples.targets))
         return "tokens", float(np.mean(outputs[:, 0].astype(np.int64) == right))

@@ -89,8 +89,8 @@ def draw_and_encode(
     extended = with_special(dropping, added)
     template = template_for(extended, task, first.max_length)
     with allocator.returning_freed():
-        data = encode(extended, task, drawn, examples, template)
-        data = with_reference(task, data) if task.needs.has_reference else data
+        data = _encode(extended, task, drawn, examples, template)
+        data = _with_reference(task, data) if task.needs.has_reference else data
     return replace(data, added=added)
 
 
@@ -115,14 +115,7 @@ def added_tokens(trained: TrainedModel, task: Task) -> tuple[str, ...]:
 
 
 def _require_output_layer(trained: TrainedModel, name: str) -> None:
-    """Check that a model still has the output layer of pretraining, which tuning removes.
-
-    Args:
-        name: what needs it.
-
-    Raises:
-        UserError: it has none.
-    """
+    """Check that a model still has the output layer of pretraining, which tuning removes."""
     if trained.tuned_head is not None:
         raise UserError(
             f"{name}: requires the output layer of pretraining, which the tuned model "
@@ -130,22 +123,10 @@ def _require_output_layer(trained: TrainedModel, name: str) -> None:
         )
 
 
-def encode(
-    trained: TrainedModel,
-    task: Task,
-    drawn: Drawn,
-    examples: Examples,
-    template: InputTemplate,
+def _encode(
+    trained: TrainedModel, task: Task, drawn: Drawn, examples: Examples, template: InputTemplate
 ) -> TuneData:
-    """Encode examples for a task.
-
-    Args:
-        trained: the model, with the tokens that the task adds.
-        examples: those to score.
-
-    Raises:
-        UserError: there is no dev example, or the task does not fit the model.
-    """
+    """Encode examples for a task; the model has the tokens that the task adds."""
     needs = task.needs
     if not examples.dev:
         raise UserError("there is no dev example to score")
@@ -204,7 +185,7 @@ def scoring_examples(
     return PooledExamples(encoded, task.targets(examples, labels, encoded), template, 0.0, unit)
 
 
-def with_reference(task: Task, data: TuneData) -> TuneData:
+def _with_reference(task: Task, data: TuneData) -> TuneData:
     """Return the examples with the untuned model's outputs as reference, computed once."""
     network = build_network(data.trained, task, data.labels, None).to(data.trained.device)
 

@@ -60,11 +60,7 @@ def check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
 
 
 def _read(tuned: TunedModel, out: Path) -> tuple[Any, Any]:
-    """Return the model and the tokenizer, loaded by `transformers`.
-
-    Raises:
-        UserError: `transformers` cannot read the folder.
-    """
+    """Return the model and the tokenizer, loaded by `transformers`."""
     import transformers
 
     transformers.logging.set_verbosity_error()

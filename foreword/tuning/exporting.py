@@ -131,11 +131,7 @@ def _has_head(tuned: TunedModel, classifier: PublishedHead) -> bool:
 
 
 def _require_same_head(tuned: TunedModel, family: str, classifier: PublishedHead | None) -> None:
-    """Check that the class in `transformers` computes what the tuned head does.
-
-    Raises:
-        UserError: it does not; the message says how to tune for it.
-    """
+    """Check that the class in `transformers` computes what the tuned head does."""
     if classifier is None and tuned.task.reader.takes_texts:
         raise UserError(
             f"{tuned.source}: transformers classifies with {family} from another state than "
@@ -165,11 +161,7 @@ def _require_same_head(tuned: TunedModel, family: str, classifier: PublishedHead
 def _head_weights(
     tuned: TunedModel, classifier: PublishedHead, backbone: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return the head's parameters by their names, and those of the backbone that change.
-
-    Raises:
-        UserError: their class has no bias of the outputs, and no other can stand for it.
-    """
+    """Return the head's parameters by their names, and those of the backbone that change."""
     head = tuned.network.head
     linears = [module for module in head.modules() if isinstance(module, nn.Linear)]
     output = linears[-1]

@@ -96,11 +96,7 @@ class FineTuner:
         self.lr = settings.strategy.peak_lr(self.network.backbone.settings)
 
     def _require_trained(self, layers: int) -> None:
-        """Check that the top layers are trained, if they are not pretrained either.
-
-        Raises:
-            UserError: they are not.
-        """
+        """Check that the top layers are trained, if they are not pretrained either."""
         top = self.network.parameters_by_depth()[1:][::-1][:layers]
         if not all(parameter.requires_grad for layer in top for parameter in layer):
             raise UserError(

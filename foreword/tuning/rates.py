@@ -110,11 +110,7 @@ def with_rate(settings: TuneSettings, rate: float) -> TuneSettings:
 def _split(
     train: Sequence[Labelled], settings: TuneSettings, task: Task
 ) -> tuple[LabelledTexts, LabelledTexts]:
-    """Return the training examples to try rates on, and those to score the trials by.
-
-    Raises:
-        UserError: there are too few.
-    """
+    """Return the training examples to try rates on, and those to score the trials by."""
     drawn = draw(train, settings.examples, 1, task)
     examples = LabelledTexts.of(drawn.examples)
     count = min(MOST, round(SHARE * len(examples)))

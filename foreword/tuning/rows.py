@@ -130,13 +130,7 @@ class PackedExamples(ABC):
         return np.searchsorted(self._begins, inputs, side="right") - 1
 
     def _rows(self, numbers: Array, width: int, device: str) -> Iterator[list[list[int]]]:
-        """Yield rows of inputs of the examples `numbers`, as many at once as fit in memory.
-
-        Args:
-            numbers: the examples.
-            width: the most tokens of a row, unless a single input has more.
-            device: type of the device.
-        """
+        """Yield rows of inputs of the examples `numbers`, as many at once as fit in memory."""
         examples = [list(range(self._begins[n], self._begins[n + 1])) for n in numbers]
         width = max(width, *(self._sizes[n] for inputs in examples for n in inputs))
         at_once = max(1, TOKENS_AT_ONCE.get(device, 1 << 14) // width)
@@ -269,10 +263,7 @@ class PooledExamples(PackedExamples):
 
 
 def _read_positions(count: int, rows: Array, columns: Array) -> tuple[ReadPositions, Array]:
-    """Return the positions to read in each of `count` rows, and each one's index in its row.
-
-    Rows with fewer are filled with their first position.
-    """
+    """Return the positions to read in each of `count` rows, and each one's index in its row."""
     order = np.argsort(rows, kind="stable")
     in_row = np.bincount(rows, minlength=count)
     first = np.cumsum(in_row) - in_row
@@ -284,11 +275,7 @@ def _read_positions(count: int, rows: Array, columns: Array) -> tuple[ReadPositi
 
 
 def _with_decoder(source: Batch, documents: Array, start: int, width: int) -> Batch:
-    """Return the decoder's batch: one start token per example, which sees that example's source.
-
-    Rows with fewer examples are filled with start tokens of their first example: unlike padding,
-    these always see some key, and nothing reads their states.
-    """
+    """Return the decoder's batch: one start token per example, which sees that example's source."""
     shape = (len(documents), width)
     starts = np.arange(width)[None, :].repeat(len(documents), axis=0)
     starts = np.where(starts <= documents.max(axis=1, keepdims=True), starts, documents[:, :1])

@@ -53,10 +53,7 @@ class Steps:
 
 
 def _feature_passes(variants: Sequence[TuneSettings]) -> int:
-    """Return how often the features of all examples are computed.
-
-    Once per precision by the pretrained backbone, and once per seed by random ones.
-    """
+    """Return how often the features of all examples are computed."""
     frozen = [variant for variant in variants if not variant.strategy.trains_backbone]
     pretrained = {variant.precision for variant in frozen if not variant.from_scratch}
     return len(pretrained) + sum(variant.seeds for variant in frozen if variant.from_scratch)

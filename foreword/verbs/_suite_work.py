@@ -171,11 +171,7 @@ class SuiteRun:
     def _submitted(
         self, task: SuiteTask, found: FoundFiles, request: str, progress: ProgressReporter
     ) -> dict[str, dict[str, Any]]:
-        """Predict test files, except those that the same model has predicted before.
-
-        Returns:
-            By the name of the submission, what it was made of, and its rows.
-        """
+        """Predict test files, except those that the same model has predicted before."""
         known = self._tasks.get(task.name, {}).get("submissions", {})
         submissions = {}
         for name, files in found.test.items():

@@ -205,11 +205,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         return TuningResult(*places, done["title"], rows, done, result)
 
     def _variants(self, task: Task, settings: TuneSettings) -> list[TuneSettings]:
-        """Return the settings of each variant to fine-tune.
-
-        Raises:
-            UserError: arguments contradict each other.
-        """
+        """Return the settings of each variant to fine-tune."""
         from foreword.tuning.run import variants
 
         rates, _ = self.rates  # refused where they are none
@@ -229,11 +225,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
     def _possible(
         self, variants: list[TuneSettings], trained: TrainedModel, task: Task
     ) -> tuple[list[TuneSettings], list[str]]:
-        """Return the variants that the model allows, and a note if one goes.
-
-        Raises:
-            UserError: it does not allow a strategy.
-        """
+        """Return the variants that the model allows, and a note if one goes."""
         from foreword.tuning.model_settings import recipe_for
         from foreword.tuning.run import without_tied_head
 
@@ -281,10 +273,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
 
 
 def _setting_cells(rows: Sequence[Scores]) -> list[dict[str, str]]:
-    """Return each row's learning rate, "" if it has none, and its number of trained parameters.
-
-    The number is left out if all networks have the same.
-    """
+    """Return each row's learning rate, "" if it has none, and its number of trained parameters."""
     trained = [row.about.get("trained_parameters") for row in rows]
     cells = [{"lr": f"{row.about['lr']:.2g}" if "lr" in row.about else ""} for row in rows]
     if len(set(trained) - {None}) > 1:

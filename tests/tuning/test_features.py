@@ -12,10 +12,8 @@ import torch
 
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tuning import fine_tuner
-from foreword.tuning.drawing import draw
-from foreword.tuning.encoding import TuneData, encode
+from foreword.tuning.encoding import TuneData, draw_and_encode
 from foreword.tuning.features import Features, count_chunks, fits_in_memory
-from foreword.tuning.input_template import InputTemplate, template_of
 from foreword.tuning.job import Examples
 from foreword.tuning.outputs import predict
 from foreword.tuning.settings import TuneSettings
@@ -50,11 +48,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return batches
 
 
-def encoded(
-    trained: TrainedModel, task: Task, train: int, dev: int, template: InputTemplate
-) -> TuneData:
+def encoded(trained: TrainedModel, task: Task, train: int, dev: int) -> TuneData:
     examples = Examples(reviews(train, 1), reviews(dev, 2))
-    return encode(trained, task, draw(examples.train, None, 1, task), examples, template)
+    return draw_and_encode(trained, task, [TuneSettings(seeds=1)], examples)
 
 
 ONE_STACK = [layout for layout in LAYOUTS if layout != "encoder_decoder"]
@@ -69,9 +65,8 @@ ONE_STACK = [layout for layout in LAYOUTS if layout != "encoder_decoder"]
 )
 def test_cached_features_equal_computed_ones(tmp_path: Path, layout: str, task: Task) -> None:
     trained = open_run(make_run(tmp_path, layout), "cpu")
-    template = template_of(trained.recipe, trained.vocab, None)
-    data = encoded(trained, task, 300, 7, template)
-    network = build_network(trained, task, data.labels, None)
+    data = encoded(trained, task, 300, 7)
+    network = build_network(data.trained, task, data.labels, None)
     network.initialise_head(1)
     chunks: list[None] = []
     cached = Features.compute(network, data.train, CPU, FP32, lambda: chunks.append(None))
@@ -153,8 +148,7 @@ def test_features_too_large_for_memory_are_not_cached(
     trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = Classify(mix_layers=True)
-    template = template_of(trained.recipe, trained.vocab, None)
-    data = encoded(trained, task, 10, 6, template)
+    data = encoded(trained, task, 10, 6)
     expected = 4 * 16 * 3 * 32  # bytes of 16 examples, 3 layers, a width of 32
     for memory, fits in ((8 * expected, True), (8 * expected - 8, False)):
         monkeypatch.setattr("foreword.tuning.features.memory_of", lambda _, memory=memory: memory)

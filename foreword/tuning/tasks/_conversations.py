@@ -112,13 +112,7 @@ class ChatTokens:
     def _recent_turns(
         self, messages: Sequence[Message], least: int, room: int, *, has_ends: bool
     ) -> tuple[list[list[int]], bool]:
-        """Return the tokens of each message, without the oldest exchanges that have no room.
-
-        Args:
-            least: the number of last messages that are kept in any case.
-            room: the most tokens.
-            has_ends: whether a message has an end.
-        """
+        """Return the tokens of each message, without the oldest exchanges that have no room."""
         contents = self.tokenizer.encode_batch([message.content for message in messages])
         ends = [self.end] if has_ends else []
         turns = [

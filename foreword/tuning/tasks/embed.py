@@ -42,12 +42,7 @@ AT_ONCE = 256  # texts whose neighbours are searched together
 
 
 def _pairs(train: Sequence[Labelled], has_dropout: bool) -> Sequence[Labelled]:
-    """Return pairs; a single text is paired with itself.
-
-    Raises:
-        UserError: some are pairs and some are not, some have scores and some have not, all
-            scores are equal, or texts alone cannot be told apart.
-    """
+    """Return pairs; a single text is paired with itself."""
     forms = {(example.pair is not None, bool(example.label)) for example in train}
     if len(forms) > 1:
         raise UserError(
@@ -302,15 +297,7 @@ def _normalised(vectors: Array) -> Array:
 
 
 def _retrieval(first: Array, second: Array, numbers: Array) -> dict[str, float]:
-    """Return how often the nearest second text is the right one, and its mean reciprocal rank.
-
-    Equal texts are one; others that are as near as the right one share the ranks with it.
-
-    Args:
-        first: the vectors to search with, of length 1, (pairs, d_model).
-        second: the vectors to find.
-        numbers: a number for each second text, equal for equal texts, (pairs,).
-    """
+    """Return how often the nearest second text is the right one, and its mean reciprocal rank."""
     _, unique_rows, which = np.unique(numbers, return_index=True, return_inverse=True)
     texts = second[unique_rows]
     hits, reciprocals = [], []

@@ -235,11 +235,7 @@ def _pair_with_source(example: Labelled, tokens: ChatTokens) -> Iterator[Encoded
 
 
 def _prompt(value: Any, source: str, *, may_be_answered: bool = False) -> list[Message]:
-    """Return a prompt, a text or a list of messages, up to its last question.
-
-    Raises:
-        UserError: it is something else, or ends with an answer and must not.
-    """
+    """Return a prompt, a text or a list of messages, up to its last question."""
     messages = [Message(USER, value)]
     if not isinstance(value, str):
         messages = read_messages(value, source)
@@ -260,11 +256,7 @@ def _is_conversation(value: Any) -> bool:
 def _common_prompt(
     row: Mapping[str, Any], names: tuple[str, str], source: str
 ) -> tuple[list[Message], str, str]:
-    """Return what two conversations begin with, and the last answer of each.
-
-    Raises:
-        UserError: one is not a conversation that ends with an answer, or they differ before it.
-    """
+    """Return what two conversations begin with, and the last answer of each."""
     begins, answers = [], []
     for name in names:
         value = row.get(name)
@@ -286,11 +278,7 @@ def _common_prompt(
 
 
 def _answer(value: Any, name: str, source: str) -> str:
-    """Return an answer: a text, or a list of one message of the assistant.
-
-    Raises:
-        UserError: it is something else, or empty.
-    """
+    """Return an answer: a text, or a list of one message of the assistant."""
     if isinstance(value, list | tuple | np.ndarray):
         is_one = len(value) == 1 and isinstance(value[0], Mapping)
         message = dict(value[0]) if is_one else {}

@@ -318,11 +318,7 @@ def _tags(example: Labelled) -> list[str]:
 def _known(
     pieces: tuple[list[int], int], form: str, tokenizer: Tokenizer, source: str
 ) -> tuple[list[int], int]:
-    """Return the pieces of a word, the unknown token if it has none.
-
-    Raises:
-        UserError: there is no unknown token.
-    """
+    """Return the pieces of a word, the unknown token if it has none."""
     if pieces[0]:
         return pieces
     unknown = tokenizer.vocab.special.get(special.UNK)
@@ -336,11 +332,7 @@ def _known(
 def _windows(
     words: Sequence[tuple[list[int], int]], template: InputTemplate
 ) -> Iterator[EncodedExample]:
-    """Yield a sentence in windows of whole words; a word longer than a window is cut.
-
-    Args:
-        words: the pieces of each word, and which of them is the first to spell it.
-    """
+    """Yield a sentence in windows of whole words; a word longer than a window is cut."""
     before = len(template.prefix)
     room = template.length - before - len(template.suffix)
     ids: list[int] = []

@@ -328,11 +328,7 @@ def answers_of(example: Labelled) -> list[str]:
 
 
 def _listed(cell: Any, source: str) -> list[str] | None:
-    """Return the answers that a cell lists, as texts or in SQuAD's layout; None if it is one.
-
-    Raises:
-        UserError: an answer is neither text nor a number.
-    """
+    """Return the answers that a cell lists, as texts or in SQuAD's layout; None if it is one."""
     if isinstance(cell, Mapping) or (
         isinstance(cell, LIST) and any(isinstance(answer, Mapping) for answer in cell)
     ):

@@ -25,11 +25,11 @@ from foreword.tables.examples import Labelled
 from foreword.tables.read import read_table
 from foreword.tables.table import chosen_columns, labelled
 from foreword.tuning import encoding
-from foreword.tuning.drawing import draw
 from foreword.tuning.encoding import TuneData
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.job import Examples
 from foreword.tuning.outputs import scored_outputs
+from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks.prefer import Prefer
 from foreword.types import Batch, Example, Tokens
@@ -61,9 +61,8 @@ def opened(folder: Path, layout: str = "decoder") -> tuple[TrainedModel, InputTe
 
 def referred_data(trained: TrainedModel, template: InputTemplate, task: Prefer) -> TuneData:
     examples = [read(row) for row in ROWS]
-    drawn = draw(examples, None, 1, task)
-    data = encoding.encode(trained, task, drawn, Examples(examples, examples), template)
-    return encoding.with_reference(task, data)
+    one = [TuneSettings(seeds=1, max_length=template.length)]
+    return encoding.draw_and_encode(trained, task, one, Examples(examples, examples))
 
 
 def tokens_of(ids: np.ndarray) -> Tokens:
