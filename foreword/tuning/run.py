@@ -32,11 +32,8 @@ from foreword.tuning.seeds import (
     ReportProgress,
     Steps,
     added_confusion,
-    choice_notes,
     correct_of,
-    diverged_notes,
-    stuck_notes,
-    undefined_notes,
+    notes_of,
 )
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network
@@ -139,7 +136,7 @@ def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = Listeners()
     assert network is not None
     # Put the rows that were not trained below those that were.
     sound = [result for result in results[0] if not result.has_diverged]
-    stuck = stuck_notes([one.final for one in sound], baselines, first.metric, task)
+    notes = notes_of(results, baselines, first, task)
     if task.judge.scores_untuned:
         baselines = [_untuned(task, data), *baselines]
     rows = [
@@ -159,10 +156,7 @@ def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = Listeners()
         examples=counts,
         notes=(
             *filter(None, [cut]),
-            *diverged_notes(results),
-            *undefined_notes(results),
-            *choice_notes(first, sound[0].final),
-            *stuck,
+            *notes,
             *_untrained_notes(network, data.added, first),
             *word_rules(task.judge.names),
         ),

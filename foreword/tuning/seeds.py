@@ -78,7 +78,30 @@ def correct_of(results: Sequence[Sequence[SeedResult]]) -> dict[str, Array]:
     return correct
 
 
-def diverged_notes(results: Sequence[Sequence[SeedResult]]) -> list[str]:
+def notes_of(
+    results: Sequence[Sequence[SeedResult]],
+    baselines: Sequence[Scores],
+    settings: TuneSettings,
+    task: Task,
+) -> list[str]:
+    """Return what a reader of the scores has to know of the seeds, a line each.
+
+    Args:
+        results: the results of each variant's seeds.
+        baselines: the scores of the baselines.
+        settings: the settings of the first variant.
+        task: the task.
+    """
+    finals = [result.final for result in results[0] if not result.has_diverged]
+    return [
+        *_diverged_notes(results),
+        *_undefined_notes(results),
+        *_choice_notes(settings, finals[0]),
+        *_stuck_notes(finals, baselines, settings.metric, task),
+    ]
+
+
+def _diverged_notes(results: Sequence[Sequence[SeedResult]]) -> list[str]:
     """Return a line for each variant of which some seeds diverged."""
     notes = []
     for runs in results:
@@ -91,7 +114,7 @@ def diverged_notes(results: Sequence[Sequence[SeedResult]]) -> list[str]:
     return notes
 
 
-def undefined_notes(results: Sequence[Sequence[SeedResult]]) -> list[str]:
+def _undefined_notes(results: Sequence[Sequence[SeedResult]]) -> list[str]:
     """Return a line for each variant of which some seeds have scores that are undefined."""
     notes = []
     for runs in results:
@@ -108,16 +131,10 @@ def undefined_notes(results: Sequence[Sequence[SeedResult]]) -> list[str]:
     return notes
 
 
-def stuck_notes(
+def _stuck_notes(
     finals: Sequence[Scores], baselines: Sequence[Scores], metric: str, task: Task
 ) -> list[str]:
-    """Return a line that says how many seeds learned nothing, if some did.
-
-    Args:
-        finals: the scores of each seed that did not diverge.
-        baselines: the scores of the baselines, the best of which counts.
-        metric: the score; default: the task's first.
-    """
+    """Return a line that says how many seeds were no better than the best baseline, if some."""
     name = finals[0].chosen_metric(metric)
 
     def gain(row: Scores) -> float:
@@ -142,7 +159,7 @@ def stuck_notes(
     return [f"{which} no better than '{best.strategy}' by {metric_name(name)}; {cause}"]
 
 
-def choice_notes(settings: TuneSettings, final: Scores) -> list[str]:
+def _choice_notes(settings: TuneSettings, final: Scores) -> list[str]:
     """Return a line that says what the dev examples chose, if anything."""
     if settings.keep == "last":
         return []

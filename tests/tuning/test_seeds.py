@@ -20,7 +20,8 @@ from foreword.tuning.fine_tuner import FineTuner, SeedResult
 from foreword.tuning.outputs import SCORING_DTYPE, predict
 from foreword.tuning.result import TuneResult, as_json
 from foreword.tuning.scores import Scores, as_gain, single, summarise
-from foreword.tuning.seeds import stuck_notes, undefined_notes
+from foreword.tuning.seeds import _stuck_notes as stuck_notes
+from foreword.tuning.seeds import _undefined_notes as undefined_notes
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
