@@ -81,7 +81,7 @@ def measure_loss(text: GridText, shards: str, trained: TrainedModel) -> dict[str
     prompted = PromptedModel.of(trained)
     prepared, rows = PreparedText.load(shards, verify=False), trained.recipe.train.heldout_rows
     per_token = prepared.bytes_per_token(ends=trained.recipe.ends_texts)
-    (heldout,) = on_shards(prompted, (prepared.heldout, per_token), rows)
+    heldout = on_shards(prompted, (prepared.heldout, per_token), rows)
     return {
         "name": text.name,
         "runs": {MODEL: str(trained.source)},
