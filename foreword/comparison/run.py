@@ -136,7 +136,8 @@ class Comparison:
                 for cell in self.grid.cells:
                     with _naming_cell(cell.name):
                         recipe = self.recipes[cell.name, 1]
-                        require_sentences(recipe, _texts(recipe, self.grid.data))
+                        texts = _texts(recipe, self.grid.data)
+                        require_sentences(recipe, texts, self.grid.heldout)
                 for cell in self.grid.cells:
                     with _naming_cell(cell.name):
                         self.corpora.shards_for(self.recipes[cell.name, 1])

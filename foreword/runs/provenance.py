@@ -18,7 +18,7 @@ import torch
 
 from foreword.data.prepared_text import PreparedText
 from foreword.disk import atomic, stored
-from foreword.errors import DamagedError, UserError
+from foreword.errors import DamagedError, UserError, quoted_command
 from foreword.nn.model import Model
 from foreword.runs.recipe import Recipe
 from foreword.settings import config, plugins
@@ -130,7 +130,7 @@ def require_own_files(run: Path) -> None:
         if not (run / name).is_file():
             raise UserError(
                 f"{run / name}: was removed while the run trained; its checkpoints are whole, and "
-                f"'foreword resume {run}' continues once the file is back"
+                f"{quoted_command('resume', run)} continues once the file is back"
             )
 
 
