@@ -172,8 +172,8 @@ class TomlSuite(Suite):
             text=before if is_before else f"{before} {answer}".strip(),
             answer=answer,
             options=() if self.file.predicts else (*options, *unrelated),
-            given=(before, right),
-            asks=text(columns.unit),
+            details=(before, right),
+            unit=text(columns.unit),
             group=text(columns.group),
         )
 
@@ -203,7 +203,7 @@ class TomlSuite(Suite):
             return
         scores = score_groups(prompted, [p for q in questions for p in self._passages(prompted, q)])
         for question in questions:
-            right, all_options = question.given[1], question.options
+            right, all_options = question.details[1], question.options
             parts = [next(scores) for _ in all_options]
             figures = [self._score(part) for part in parts]
             count = len(all_options) - bool(self.file.columns.unrelated)
@@ -228,7 +228,7 @@ class TomlSuite(Suite):
 
     def _passages(self, prompted: PromptedModel, question: Question) -> list[list[Passage]]:
         """Return the passages whose probabilities make the score of each option."""
-        before = question.given[0]
+        before = question.details[0]
         if self.file.score == "shared_words" and not prompted.continues:
             one, other = (f"{before} {option}".strip() for option in question.options[:2])
             return shared_words(one, other)
@@ -240,22 +240,22 @@ class TomlSuite(Suite):
             return nats / sum(score.tokens for score in passages)
         return nats
 
-    def further(self, values: Array) -> Mapping[str, float]:
+    def extra_scores(self, values: Array) -> Mapping[str, float]:
         """Return the accuracy per character, and the language-model score with ICAT."""
         means = [float(column.mean()) for column in values.T]
         if self.file.predicts:
             return {"perplexity": math.exp(-means[0]) if means[0] > -700 else math.nan}
-        further = {"per_character": means[0]} if self.file.per_character else {}
+        extra = {"per_character": means[0]} if self.file.per_character else {}
         if self.file.columns.unrelated:
             preferred, reads = means[-2:]
             icat = reads * min(preferred, 1 - preferred) / 0.5
-            further |= {"language_model": reads, "icat": icat}
-        return further
+            extra |= {"language_model": reads, "icat": icat}
+        return extra
 
 
 def _predicted(prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
     """Yield whether each token of each answer is the likeliest."""
-    passages = [Passage(f" {q.answer}", q.given[0]) for q in questions]
+    passages = [Passage(f" {q.answer}", q.details[0]) for q in questions]
     scores = score_passages(prompted, passages, ranks=True)
     for question, score in zip(questions, scores, strict=True):
         is_right, nats = score.is_likeliest, (score.nats,)
