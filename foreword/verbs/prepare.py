@@ -114,10 +114,10 @@ class Prepare(HoldsOut, ReadsText, Verb[PreparationResult]):
 
     def __call__(self) -> PreparationResult:
         from foreword.data import write_shards
-        from foreword.data.holdout import find_apart
+        from foreword.data.holdout import find_apart, require_parts
         from foreword.data.learning import train_tokenizer
         from foreword.data.prepared_text import require_free
-        from foreword.data.read_documents import find_files
+        from foreword.data.read_documents import find_files, read_documents
         from foreword.data.text_files import ReadSettings
         from foreword.data.write_shards import PrepareSettings
         from foreword.runs.run import require_not_a_run
@@ -156,6 +156,8 @@ class Prepare(HoldsOut, ReadsText, Verb[PreparationResult]):
                 out, files, find_apart(heldout, files, None, read), read, how, tokenizer
             )
             if not isinstance(tokenizer, Tokenizer):
+                if how.heldout and not heldout:
+                    require_parts(read_documents(files, read), is_whole=bool(read.target))
                 tokenizer = train_tokenizer(tokenizer, files, read, display.stage)
             advance = display.stage("cutting text into tokens")
 

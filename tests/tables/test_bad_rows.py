@@ -138,10 +138,12 @@ def test_lists_of_objects_are_tables_with_the_names_of_nested_values(tmp_path: P
         for column, expected in (("labels.label", "0101"), ("labels.real.x", "00.511.5")):
             examples, _ = labelled(table, chosen_columns(table, [Columns()], {"label": column}))
             assert "".join(e.label for e in examples) == expected
-        with pytest.raises(UserError, match=r"no column 'labels\.lable'"):
+        with pytest.raises(
+            UserError, match=r"no column 'labels\.lable'; its columns: .*labels\.label"
+        ):
             labelled(table, Columns(label="labels.lable"))
     (tmp_path / "a.json").write_text('{"text": {"0": "a"}}', encoding="utf-8")
-    with pytest.raises(UserError, match="neither a list of objects nor in SQuAD's layout"):
+    with pytest.raises(UserError, match=r"not a list of objects \(for --task span"):
         read_table(tmp_path / "a.json")
 
 
