@@ -294,7 +294,7 @@ def run_step(
 
 def check(job: Job, name: str, checkpointing: str) -> None:
     """Record the estimates of `foreword check` next to what a step takes."""
-    from foreword.runs.estimate import estimate
+    from foreword.planning.estimate import estimate
 
     over = {"train": {"compile": "off", "activation_checkpointing": checkpointing}}
     of = build_setup(job, name, 2 if job.is_tiny else ROWS[name] // 2, over)

@@ -93,9 +93,9 @@ def _unmeasured() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("foreword.runs.hooks.matmul_flops_per_second", lambda *_: 1e9)
-        patch.setattr("foreword.runs.estimate.TIMED_SECONDS", 0.0)
-        patch.setattr("foreword.runs.memory.STEPS", 1)
-        patch.setattr("foreword.runs.memory.ROUNDS", 1)
+        patch.setattr("foreword.planning.estimate.TIMED_SECONDS", 0.0)
+        patch.setattr("foreword.planning.memory.STEPS", 1)
+        patch.setattr("foreword.planning.memory.ROUNDS", 1)
         yield
 
 

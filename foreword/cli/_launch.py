@@ -135,7 +135,7 @@ def _require_room(processes: int) -> None:
     """
     import torch
 
-    from foreword.runs.memory import PROGRAM
+    from foreword.planning.memory import PROGRAM
     from foreword.runs.sizes import memory_of
 
     most, why = torch.cuda.device_count(), "each requires a GPU"

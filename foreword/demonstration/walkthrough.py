@@ -28,9 +28,9 @@ from foreword.evaluation.baselines import prediction_name
 from foreword.evaluation.filling import FilledText
 from foreword.evaluation.loaded import load
 from foreword.evaluation.samples import samples
+from foreword.planning.conditions import machine
 from foreword.reports.page import write_page
 from foreword.runs import run as running
-from foreword.runs.conditions import machine
 from foreword.runs.hooks import ProgressReporter
 from foreword.runs.provenance import read_state
 from foreword.runs.recipe import Recipe, load_recipe

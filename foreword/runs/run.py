@@ -114,7 +114,7 @@ def start(
         run: the run folder.
         starting_model: a trained model to continue from.
         machines: number of machines like this one that may share the training.
-        dial: what the recipe was derived from, if it was (`foreword.runs.dial`).
+        dial: the conditions and choices that the recipe was derived from, if it was.
 
     Raises:
         UserError: the folder is not empty or in use, or as `require_possible`.

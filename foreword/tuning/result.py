@@ -167,8 +167,16 @@ def setting_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
     return cells
 
 
-def score_text(mean: float, deviation: float | None) -> str:
-    """Return a score with its standard deviation over seeds."""
+def as_scored(row: Row) -> Row:
+    """Return a row that was read from JSON with nan for each undefined score, which is null."""
+    undefined = {k for k, v in row.items() if v is None and is_score(k) and k[-4:] != "_std"}
+    return {**row, **dict.fromkeys(undefined, math.nan)}
+
+
+def score_text(mean: float | None, deviation: float | None) -> str:
+    """Return a score with its standard deviation over seeds; a dash if it is undefined."""
+    if mean is None or math.isnan(mean):
+        return "–"
     return f"{mean:.3f}" if deviation is None else f"{mean:.3f} ± {deviation:.3f}"
 
 

@@ -53,7 +53,7 @@ class LooksForPersonal:
         """Count the personal strings at the beginning of a text."""
         from foreword.cleaning.personal import count_personal
         from foreword.data.read_documents import read_documents
-        from foreword.runs.check import SAMPLE_BYTES
+        from foreword.planning.check import SAMPLE_BYTES
 
         advance = stage("looking for personal strings")
         return count_personal(

@@ -14,8 +14,8 @@ from foreword.verbs._contract import SET, Flag, PathName, Paths, Settings
 from foreword.verbs._reading import HoldsOut, ReadsText
 
 if TYPE_CHECKING:
+    from foreword.planning.request import RunRequest
     from foreword.runs.recipe import Recipe
-    from foreword.runs.request import RunRequest
     from foreword.train.budget import Budget
 
 
@@ -90,10 +90,10 @@ class Trains(HoldsOut, ReadsText, Budgets):
         """
         from foreword.data.remote_tokens import local
         from foreword.interop.importing import open_starting_model
-        from foreword.runs import conditions
+        from foreword.planning import conditions
+        from foreword.planning.dial import FAMILIES
+        from foreword.planning.request import RunRequest
         from foreword.runs.corpus import is_prepared
-        from foreword.runs.dial import FAMILIES
-        from foreword.runs.request import RunRequest
         from foreword.runs.run import Inputs
         from foreword.runs.sources import source_texts
         from foreword.verbs import _arguments
@@ -146,7 +146,7 @@ class Trains(HoldsOut, ReadsText, Budgets):
             UserError: the budget is not in hours, or there is a model to start from.
         """
         from foreword.data.text_files import ReadSettings
-        from foreword.runs.dial import FAMILIES
+        from foreword.planning.dial import FAMILIES
 
         family = str(self.recipe)
         recipe = FAMILIES[family].small

@@ -14,8 +14,8 @@ from foreword.verbs._recipe import Trains
 from foreword.verbs._run import PretrainingResult, TrainsRun
 
 if TYPE_CHECKING:
+    from foreword.planning.request import RunRequest
     from foreword.probes._contract import Probe
-    from foreword.runs.request import RunRequest
 
 
 @dataclass(frozen=True)

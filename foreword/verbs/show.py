@@ -33,7 +33,7 @@ class Show(Verb[Output]):
     settings: Annotated[Settings, SET] = ()
 
     def __call__(self) -> Output:
-        from foreword.runs.dial import FAMILIES
+        from foreword.planning.dial import FAMILIES
         from foreword.verbs import _kind_pages
         from foreword.verbs import _recipe_pages as pages
         from foreword.verbs._arguments import assignments
@@ -85,7 +85,7 @@ def _called(what: str) -> Output:
     Raises:
         UserError: there is neither.
     """
-    from foreword.runs.dial import FAMILIES
+    from foreword.planning.dial import FAMILIES
     from foreword.verbs import _kind_pages
     from foreword.verbs import _recipe_pages as pages
 

@@ -168,6 +168,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         from foreword.process import allocator
         from foreword.runs.tracking import trackers_of
         from foreword.tuning.published_head import with_published_head
+        from foreword.tuning.result import as_scored
         from foreword.verbs import _fine_tuning
         from foreword.verbs._examples import ExampleReader, sources_of
 
@@ -191,7 +192,8 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
 
         # Return a result that is there already, and never overwrite another one.
         if (done := _fine_tuning.find(trained, job)) is not None:
-            return TuningResult(job.folder, job.evaluation, done["title"], done["rows"], done)
+            rows = [as_scored(row) for row in done["rows"]]
+            return TuningResult(job.folder, job.evaluation, done["title"], rows, done)
         self._say_before(display, trained, job)
 
         # Fine-tune, and write the model and its scores.

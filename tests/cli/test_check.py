@@ -16,9 +16,9 @@ import pytest
 import foreword
 from foreword.cli.main import run
 from foreword.display import tables
+from foreword.planning.estimate import steps_of
+from foreword.planning.preview import ROLES, preview
 from foreword.runs.corpus import corpus
-from foreword.runs.estimate import steps_of
-from foreword.runs.preview import ROLES, preview
 from foreword.runs.setup import TrainingSetup, set_up_training
 from foreword.runs.sizes import count_by_part
 from foreword.train import device
@@ -151,7 +151,9 @@ def test_activations_grow_with_the_micro_batch(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("foreword.runs.resident._reset", lambda: False)  # a system without peaks
+    monkeypatch.setattr(
+        "foreword.planning.resident._reset", lambda: False
+    )  # a system without peaks
     recipe = write(tmp_path, "decoder")
     sizes = []
     for micro in (1, 4):
@@ -258,7 +260,7 @@ def test_large_text_is_read_in_part(
     recipe = write(tmp_path, "decoder")
     whole = checked([recipe, "--data", str(text)], capsys)["data"]
     assert whole["share_read"] == 1
-    monkeypatch.setattr("foreword.runs.check.SAMPLE_BYTES", 3_000)
+    monkeypatch.setattr("foreword.planning.check.SAMPLE_BYTES", 3_000)
     part = checked([recipe, "--data", str(text)], capsys)["data"]
     assert part["share_read"] < 0.6
     assert part["tokens"] == pytest.approx(whole["tokens"], rel=0.25)
@@ -273,7 +275,7 @@ def test_the_share_read_of_compressed_text_is_of_the_text(
     packed.mkdir()
     for file in text.iterdir():
         (packed / f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
-    monkeypatch.setattr("foreword.runs.check.SAMPLE_BYTES", 3_000)
+    monkeypatch.setattr("foreword.planning.check.SAMPLE_BYTES", 3_000)
     plain, part = (checked([recipe, "--data", str(f)], capsys)["data"] for f in (text, packed))
     assert part["share_read"] == pytest.approx(plain["share_read"], rel=0.05)
     assert part["tokens"] == pytest.approx(plain["tokens"], rel=0.05)

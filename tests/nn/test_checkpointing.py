@@ -10,8 +10,8 @@ import torch
 
 from foreword.errors import UserError
 from foreword.nn.checkpointing import Checkpointing, checkpoint_blocks
+from foreword.planning.memory import _saved_bytes
 from foreword.runs.corpus import corpus
-from foreword.runs.memory import _saved_bytes
 from foreword.runs.setup import TrainingSetup, set_up_training, step_flops
 from tests.train import runs
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from foreword.planning.memory import MemoryUse, activations_of, extrapolate, nbytes
 from foreword.runs import setup
 from foreword.runs.corpus import corpus
-from foreword.runs.memory import MemoryUse, activations_of, extrapolate, nbytes
 from foreword.runs.setup import set_up_training
 from foreword.settings import config
 from tests import forking
