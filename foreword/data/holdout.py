@@ -152,8 +152,8 @@ def hold_out(
 
     Args:
         shards: all documents.
-        parts: of each such document, by its index, the part to train on (may be empty) and the
-            part to hold out.
+        parts: the part to train on (may be empty) and the part to hold out of each such document,
+            by its index.
         train: receives all other documents and the first parts.
         heldout: receives the second parts.
     """

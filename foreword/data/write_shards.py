@@ -130,7 +130,7 @@ def fingerprint_of(
 
     Args:
         text: the fingerprint of the files to train on.
-        heldout_text: of those to hold out; "" if documents of `text` are.
+        heldout_text: the fingerprint of the files to hold out; "" if documents of `text` are.
         tokenizer: text to ids.
         settings: how documents become shards; no share is held out if files are.
     """
