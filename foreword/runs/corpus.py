@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from foreword.data.holdout import find_apart
+from foreword.data.holdout import SplitFiles
 from foreword.data.learning import train_on_sources, train_tokenizer
 from foreword.data.packing.pairs import ONE_SENTENCE
 from foreword.data.prepared_text import HELDOUT, TRAIN, PreparedText, data_warnings
@@ -65,7 +65,7 @@ def require_texts(
         UserError: a text is missing, or on both sides.
     """
     if not is_prepared(texts):
-        find_apart(heldout, find_files(texts, None, read), None, read)
+        SplitFiles.find(texts, read, heldout)
     elif heldout:
         raise UserError(
             f"--heldout: {texts[0]} already has a held-out split; 'foreword prepare --heldout' "
@@ -142,15 +142,8 @@ def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, Prepared
     if not is_prepared(texts):
         _require_row(recipe, folder / TRAIN, tokenizer, texts)
         progress = stage("cutting text into tokens")
-        prepared = prepare(
-            texts,
-            tokenizer,
-            folder,
-            recipe.prepare,
-            recipe.read,
-            progress,
-            provenance.get("heldout", ()),
-        )
+        files = SplitFiles.find(texts, recipe.read, provenance.get("heldout", ()))
+        prepared = prepare(files, tokenizer, folder, recipe.prepare, progress)
     elif prepared.manifest["tokenizer"]["fingerprint"] != tokenizer.fingerprint:
         raise UserError(f"{texts[0]}: these shards were made with another tokenizer")
     if prepared.train.tokens_total:
@@ -173,7 +166,8 @@ def _mixed(
             continue  # given, or the run's own, whose text may have been removed
         _require_row(recipe, folder / source.name / TRAIN, tokenizer, [text])
         progress = stage(f"cutting text of {source.name} into tokens")
-        prepare([text], tokenizer, folder / source.name, recipe.prepare, recipe.read, progress)
+        files = SplitFiles.find([text], recipe.read)
+        prepare(files, tokenizer, folder / source.name, recipe.prepare, progress)
     prepared = sources.load_sources(recipe, texts, folder)
     for name, of_source in prepared.sources.items():
         if of_source.manifest["tokenizer"]["fingerprint"] != tokenizer.fingerprint:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import foreword
+from foreword.data.holdout import SplitFiles
 from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.errors import UserError
 from foreword.evaluation import heldout
@@ -88,7 +89,7 @@ def test_the_held_out_loss_of_a_run_has_count_based_baselines(
     run = Path(prompted.name)
     with pytest.raises(UserError, match="--data"):
         heldout.on_run(prompted, run)
-    prepare([text], tokenizer, run / "shards", PrepareSettings(heldout=0.2))
+    prepare(SplitFiles.find([text]), tokenizer, run / "shards", PrepareSettings(heldout=0.2))
     losses = heldout.on_run(prompted, run)
     assert [one.what for one in losses][1:] == ["bigram counts", "unigram counts"]
     model, bigram, unigram = (one.loss for one in losses)
