@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from types import TracebackType
 from typing import Any
 
-from foreword.display.bar import Advance, Bar, rough
+from foreword.display.bar import Advance, Bar
 from foreword.display.lines import line_of, prompt_and_text, say
+from foreword.formatting import rough
 from foreword.runs.stages import EVALUATING, SAVING, TRAINING
 from foreword.train.log import components
 
 
-class RunDisplay:
-    """Progress bars for the stages, a line per train record, a paragraph per evaluation.
+class LiveProgress:
+    """A `ProgressDisplay`: a live line for the stages, and lines for records and messages above it.
 
     Args:
         bar: the live line.
@@ -22,6 +24,18 @@ class RunDisplay:
         self._bar, self._announces = bar, announces
         self._advance: Advance | None = None
         self._printed = -1.0
+
+    def __enter__(self) -> LiveProgress:
+        self._bar.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._bar.__exit__(kind, error, at)
 
     def stage(self, name: str) -> Advance:
         """Begin a stage; return a function that takes what is done, the total, and notes.
@@ -39,6 +53,10 @@ class RunDisplay:
         return self._advance
 
     def note(self, text: str) -> None:
+        """Print a line."""
+        say(text)
+
+    def warn(self, text: str) -> None:
         """Print a line."""
         say(text)
 

@@ -18,7 +18,7 @@ from foreword.interop.hf_config import FILE as CONFIG
 from foreword.interop.hf_config import HFConfig
 from foreword.nn.model import Model
 from foreword.runs.continued import StartingModel
-from foreword.runs.provenance import make_provenance, read_state, write_recipe, write_state
+from foreword.runs.provenance import make_provenance, read_state, write_files
 from foreword.runs.recipe import Recipe
 from foreword.runs.same_model import differences, resolved
 from foreword.runs.trained_model import TrainedModel, open_run
@@ -296,8 +296,7 @@ def write_run(
         tokenizer.save(part / "tokenizer")
         step = part / "checkpoints" / checkpoint.name_of(0)
         checkpoint.save(step, model, None, TrainingState().dump())
-        write_state(part, state)
-        write_recipe(part, recipe)
+        write_files(part, state, recipe)
 
 
 def provenance(imported: ImportedModel) -> Table:

@@ -17,6 +17,7 @@ from foreword.runs import run as running
 from foreword.runs.continued import load_start
 from foreword.runs.corpus import corpus, is_prepared, naming_text_in_errors
 from foreword.runs.first_embeddings import most_flops
+from foreword.runs.run_folder import Run
 from foreword.runs.setup import TrainingSetup, set_up_training
 from foreword.runs.sizes import MACHINES
 from foreword.runs.stages import Stage
@@ -101,7 +102,7 @@ def check_run(
         with naming_text_in_errors(run, texts):
             request = sample.request.extended(note)
             running.start(request.recipe, request.inputs, run, request.starting_model, MACHINES)
-            tokenizer, prepared = corpus(request.recipe, run, stage)
+            tokenizer, prepared = corpus(Run(run), stage)
             setup = set_up_training(request.recipe, tokenizer, prepared, or_shape=True)
     except UserError as error:
         part = f"the first {SAMPLE_BYTES / 1e6:.0f} MB of the text: "

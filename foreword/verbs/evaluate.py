@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from foreword.display.progress import ProgressDisplay, progress_of
 from foreword.display.results import Part, Remark, Result, ResultTable
-from foreword.errors import UserError
+from foreword.errors import UserError, quoted_command
 from foreword.formatting import unknown_share_note
 from foreword.settings.ranges import Count, CountOrZero, check
 from foreword.verbs._contract import PYTHON_ONLY, Flag, Paths, Verb
@@ -139,8 +139,8 @@ class Evaluate(ReadsText, ReadsModel, Verb[EvaluationResult]):
             raise UserError(f"{run}: a file, not a run folder; give it as --data {run}")
         if is_tuned(run):
             raise UserError(
-                f"{run}: a fine-tuned model, which 'foreword evaluate-tuned {run}' scores on "
-                "labelled text"
+                f"{run}: a fine-tuned model, which {quoted_command('evaluate-tuned', run)} scores "
+                "on labelled text"
             )
         trained = load(run, self.device).trained
         for note in trained.notes:

@@ -89,9 +89,8 @@ class EvaluateTuned(ReadsLabelled, Verb[TunedEvaluation]):
     progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = True
 
     def __call__(self) -> TunedEvaluation:
-        from foreword.disk import atomic, stored
+        from foreword.disk import atomic, store, stored
         from foreword.tuning.written import open_tuned
-        from foreword.verbs import _saved_results
         from foreword.verbs._arguments import distinct_names, paths
         from foreword.verbs._examples import tuned_examples
 
@@ -116,7 +115,8 @@ class EvaluateTuned(ReadsLabelled, Verb[TunedEvaluation]):
             "files": [str(Path(s.file).resolve()) if s.file else "" for s in read[0].sources],
             "columns": {name: getattr(self, name) for name in columns},
         }
-        file = _saved_results.file_for(place, content)
+        file = store.file_for(place, content["name"], content["of"], "of")
+        content["name"] = file.stem
         stored.write(file, content)
         return TunedEvaluation(file, content)
 

@@ -114,9 +114,10 @@ class Prepare(HoldsOut, ReadsText, Verb[PreparationResult]):
 
     def __call__(self) -> PreparationResult:
         from foreword.data import write_shards
-        from foreword.data.holdout import SplitFiles
+        from foreword.data.holdout import SplitFiles, require_parts
         from foreword.data.learning import train_tokenizer
         from foreword.data.prepared_text import require_free
+        from foreword.data.read_documents import read_documents
         from foreword.data.text_files import ReadSettings
         from foreword.data.write_shards import PrepareSettings
         from foreword.runs.run import require_not_a_run
@@ -153,6 +154,8 @@ class Prepare(HoldsOut, ReadsText, Verb[PreparationResult]):
             files = SplitFiles.find(paths, read, heldout)
             tokenizer = _existing(out, files, how, tokenizer)
             if not isinstance(tokenizer, Tokenizer):
+                if how.heldout and not heldout:
+                    require_parts(read_documents(files.train, read), is_whole=bool(read.target))
                 tokenizer = train_tokenizer(tokenizer, files.train, read, display.stage)
             advance = display.stage("cutting text into tokens")
 

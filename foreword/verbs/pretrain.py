@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -83,8 +84,8 @@ class Pretrain(Trains, TrainsRun):
                     "cannot be combined with texts, which are documents as they are"
                 )
             request = self._with_probes(self.request(data, display.note), tables)
-            with _arguments.kept(self.texts, run):
-                return self._start(request, display)
+            with _arguments.kept(self.texts, run), self._started(request, display):
+                return self.train(display)
 
     def _with_probes(self, request: RunRequest, tables: tuple[dict[str, Any], ...]) -> RunRequest:
         """Return the request with the probes of the recipe, and those of `tables`."""
@@ -97,8 +98,9 @@ class Pretrain(Trains, TrainsRun):
             inputs=replace(request.inputs, probes=tables_of(probes) + tables),
         )
 
-    def _start(self, request: RunRequest, progress: ProgressDisplay) -> PretrainingResult:
-        """Create a run folder and train; a run that cannot begin leaves nothing behind.
+    @contextmanager
+    def _started(self, request: RunRequest, progress: ProgressDisplay) -> Iterator[None]:
+        """Create a run folder to train in; a run that cannot begin leaves nothing behind.
 
         If only the disk is to blame, finished shards stay, and the run can be resumed.
         """
@@ -121,7 +123,7 @@ class Pretrain(Trains, TrainsRun):
             machines = processes.memories(device) if recipe.parallel.may_shard else 1
             with first_alone():
                 running.start(recipe, request.inputs, run, start, machines, facts)
-            return self.train(progress)
+            yield
         except UserError as error:
             fail_first()  # others would miss what is undone
             if not (isinstance(error.__cause__, OSError) and running.has_shards(run)):

@@ -214,10 +214,9 @@ def _saved(
     is_beside_random: bool,
 ) -> ProbeResult:
     """Save what a probe found in each folder, and return it."""
-    from foreword.disk import atomic, stored
+    from foreword.disk import atomic, store, stored
     from foreword.probes._suite import Suite
     from foreword.runs.provenance import command
-    from foreword.verbs import _saved_results
 
     plot = _plot(finding)
     notes = [*finding.notes, *([plot.note] if plot.note else [])]
@@ -241,8 +240,8 @@ def _saved(
     if finding.predictions:
         content["predictions"] = list(finding.predictions)
     content["of"] = {key: content[key] for key in ("runs", "settings")} | {"texts": list(texts)}
-    contents = [dict(content) for _ in folders]  # the name may be another in each
-    files = tuple(map(_saved_results.file_for, folders, contents))
+    files = tuple(store.file_for(f, content["name"], content["of"], "of") for f in folders)
+    contents = [content | {"name": file.stem} for file in files]
     for file, named in zip(files, contents, strict=True):
         atomic.write_text(file, stored.record(named))
         atomic.write_bytes(file.with_suffix(".png"), plot.data)

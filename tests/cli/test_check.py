@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -19,6 +20,7 @@ from foreword.display import tables
 from foreword.planning.estimate import steps_of
 from foreword.planning.preview import ROLES, preview
 from foreword.runs.corpus import corpus
+from foreword.runs.run_folder import Run
 from foreword.runs.setup import TrainingSetup, set_up_training
 from foreword.runs.sizes import count_by_part
 from foreword.train import device
@@ -56,7 +58,7 @@ def test_sizes_need_no_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["check", "gpt3_175b"]) == 0  # which would not fit
     shown = capsys.readouterr().out
     assert "174,604,259,328: embedding" in shown
-    assert "at least 2.8 TB of " in shown
+    assert re.search(r"at least (2\.9|3\.0) TB of ", shown)  # in 16 bits or in 32
     assert run(["check", "encoder", "--hours", "1"]) == 2  # whose sizes depend on the text
 
 
@@ -82,7 +84,7 @@ def test_check_gives_the_numbers_of_the_run(
     assert result["tokens_per_step"] * 5 == last["tokens"]
     assert result["first_loss"] == pytest.approx(math.log(result["data"]["vocab"]), rel=0.05)
     assert result["seconds"]["total"] == pytest.approx(5 * result["seconds"]["per_step"])
-    setup = set_up_training(made, *corpus(made, done, runs.stage))
+    setup = set_up_training(made, *corpus(Run(done), runs.stage))
     assert result["epochs"] == pytest.approx(5 * 4 / setup.feed.packed.rows_per_epoch)
 
 
@@ -174,7 +176,7 @@ def test_a_budget_in_any_unit_becomes_steps() -> None:
 def ready(family: str, text: Path, run_folder: Path) -> TrainingSetup:
     made = runs.recipe(family)
     runs.begin(made, text, run_folder)
-    return set_up_training(made, *corpus(made, run_folder, runs.stage))
+    return set_up_training(made, *corpus(Run(run_folder), runs.stage))
 
 
 def test_shared_weights_count_once(text: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 from foreword import __version__
 from foreword.cli import main
 from foreword.cli.main import run, verbs
-from foreword.errors import UserError
+from foreword.errors import UserError, quoted_command
 from foreword.runs.trained_model import is_finished
 from foreword.settings import kinds
 from tests import forking
@@ -163,14 +164,12 @@ def test_an_interrupt_hidden_by_another_error_is_reported(
 INTERRUPTED = """
 import atexit, os, signal
 from foreword.cli import main
-from foreword.cli._process import interrupted_by_signals
 
-def verb(words):
-    with interrupted_by_signals():
-        exec("os.kill(os.getpid(), signal.SIGTERM)")  # as many imports do
+def verb(name):
+    exec("os.kill(os.getpid(), signal.SIGTERM)")  # as many imports do
 
 atexit.register(print, "taken down")
-main._run_verb = verb
+main.assemble = verb
 main.main(["show"])
 """
 
@@ -320,9 +319,16 @@ def test_output_on_a_full_disk_is_reported_in_one_line(
     def full(*given: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(main, "_run_verb", full)
+    monkeypatch.setattr(main, "assemble", full)
     assert main.run(["show", "recipes"]) == 2
     assert (
         capsys.readouterr().err
         == "foreword: the output cannot be written: No space left on device\n"
     )
+
+
+@pytest.mark.parametrize("folder", ["runs/books", "my runs/a b", "it's here"])
+def test_a_command_in_a_message_can_be_pasted(folder: str) -> None:
+    text = quoted_command("report", folder)
+    assert text[0] == text[-1]
+    assert shlex.split(text[1:-1]) == ["foreword", "report", folder]

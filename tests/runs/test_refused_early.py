@@ -26,6 +26,7 @@ CASES: dict[str, tuple[str, dict[str, Any], str]] = {
         "bert", {"prepare": {"sentences": False}}, "set prepare.sentences=true",
     ),
     "one sentence each": ("bert", {"read": {"documents": "line"}}, ONE_SENTENCE),
+    "one sentence in all": ("decoder", {"read": {"documents": "line"}}, "is a single sentence"),
     "no parallel text": (
         "encoder_decoder",
         {"packing": {"kind": "parallel", "length": 16}, "objective": {"kind": "translate"}},
@@ -113,7 +114,7 @@ def test_a_run_on_a_device_that_is_gone_says_how_to_go_on(
     monkeypatch.undo()
     run = tmp_path / "run"
     pretrain(runs.recipe("encoder", steps=1), text, run, progress=False)
-    monkeypatch.setattr("foreword.runs.run.read_recipe", lambda _: changed_device(run))
+    monkeypatch.setattr("foreword.runs.run_folder.read_run", lambda _: (changed_device(run), {}))
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(UserError, match=r"was begun on .cuda., .* --from"):
         resume(run, progress=False)

@@ -13,6 +13,7 @@ import foreword
 from foreword.nn.cross_entropy import cross_entropy
 from foreword.nn.masks import DocumentMask
 from foreword.runs.corpus import corpus
+from foreword.runs.run_folder import Run
 from foreword.runs.setup import TrainingSetup, compile_blocks, set_up_training
 from foreword.runs.trained_model import open_run
 from foreword.train.step import train_step
@@ -20,6 +21,7 @@ from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.run import tune
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks.classify import Classify
+from foreword.types import PairLabels
 from tests.train import runs
 from tests.tuning.runs import make_run, reviews
 
@@ -40,7 +42,7 @@ def build(
         table["model"]["attention_dropout"] = dropout
     made = runs.build(table)
     run = runs.begin(made, runs.text_for(family, text, folder / "text"), folder / "run")
-    return set_up_training(made, *corpus(made, run, runs.stage))
+    return set_up_training(made, *corpus(Run(run), runs.stage))
 
 
 def losses(setup: TrainingSetup, dtype: torch.dtype, steps: int = 3) -> list[float]:
@@ -98,8 +100,10 @@ def test_a_batch_is_equal_after_its_transfer(text: Path, tmp_path: Path) -> None
     there = [batch.to(torch.device(DEVICE)) for _ in range(20)]  # pinned memory is used again
     for sent in there:
         assert sent.ids.device.type == DEVICE
-        for name in ("ids", "positions", "targets", "weights", "segments", "labels"):
+        for name in ("ids", "positions", "targets", "weights", "segments"):
             assert torch.equal(getattr(sent, name).cpu(), torch.from_numpy(getattr(batch, name)))
+        labels = batch.require(PairLabels).labels
+        assert torch.equal(sent.require(PairLabels).labels.cpu(), torch.from_numpy(labels))
         if isinstance(batch.mask, DocumentMask):
             assert sent.mask.sees_itself
 
