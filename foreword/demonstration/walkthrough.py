@@ -177,7 +177,8 @@ class Demo:
         file = self.run / "evaluations" / "evaluate-heldout.json"
         if not file.is_file():
             loaded = load(self.run)
-            losses = heldout.on_run(loaded.trained, self.run, stage=stage)
+            prepared = heldout.shards_of(loaded.trained, self.run)
+            losses = heldout.on_prepared(loaded.trained, prepared, stage=stage)
             result = {
                 "name": "held-out text",
                 "task": "held-out loss",

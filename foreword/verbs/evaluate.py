@@ -164,7 +164,7 @@ class Evaluate(ReadsText, ReadsModel, Verb[EvaluationResult]):
             display.stage("measuring the loss")
             return context.by_memory(prompted, shards[0], memories, shards[1], rows)
         if text is None:
-            return heldout.on_shards(prompted, shards, rows, self.streams, display.stage)
+            return [heldout.on_shards(prompted, shards, rows, self.streams, display.stage)]
         return heldout.on_prepared(prompted, text, rows, self.streams, display.stage)
 
     def _content(
