@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from foreword.data.holdout import SplitFiles
 from foreword.data.prepared_text import PreparedText, data_warnings
 from foreword.data.shards import Shards
 from foreword.data.write_shards import PrepareSettings, prepare
@@ -205,7 +206,8 @@ def shards_of_texts(
         settings = PrepareSettings(heldout=0.0)
         read = prompted.recipe.read
         progress = stage("cutting text into tokens")
-        prepared = prepare(texts, prompted.tokenizer, folder, settings, read, progress)
+        files = SplitFiles.find(texts, read)
+        prepared = prepare(files, prompted.tokenizer, folder, settings, progress)
         warnings = data_warnings(
             prepared.manifest["read"]["counts"], prepared.counts["train"].unknown
         )

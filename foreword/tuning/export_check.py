@@ -65,7 +65,7 @@ def _read(tuned: TunedModel, out: Path) -> tuple[Any, Any]:
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    try:
+    with check_logits.transformers_errors(f"{out}: transformers cannot read it"):
         name = f"AutoModelFor{exports_of(tuned).auto_class}"
         if tuned.task.reader.compares_texts and not tuned.recipe.layout.start:
             name = "AutoModel"  # which reads the decoder too, where there is one
@@ -74,9 +74,6 @@ def _read(tuned: TunedModel, out: Path) -> tuple[Any, Any]:
             out, local_files_only=True, dtype=torch.float32, attn_implementation="eager"
         ).eval()
         tokenizer = transformers.AutoTokenizer.from_pretrained(out, local_files_only=True)
-    except Exception as error:  # transformers' readers raise errors of any type
-        reason = " ".join(str(error).split())
-        raise UserError(f"{out}: transformers cannot read it: {reason}") from error
     return hf_model, tokenizer
 
 

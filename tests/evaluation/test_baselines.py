@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from foreword.data.holdout import SplitFiles
 from foreword.data.prepared_text import PreparedText
 from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.evaluation import heldout
@@ -31,7 +32,9 @@ def make(make_prompted: Make, tokenizer: Tokenizer, tmp_path: Path) -> Made:
         text = tmp_path / "text.txt"
         lines = [f"The cat sat on the mat. The dog ran to the river {n}." for n in range(300)]
         text.write_text("\n\n".join(lines), encoding="utf-8")
-        prepare([text], tokenizer, tmp_path / "shards", PrepareSettings(heldout=0.2))
+        prepare(
+            SplitFiles.find([text]), tokenizer, tmp_path / "shards", PrepareSettings(heldout=0.2)
+        )
         return make_prompted(family, **changes), PreparedText.load(tmp_path / "shards")
 
     return made

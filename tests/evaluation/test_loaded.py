@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import foreword
+from foreword.data.holdout import SplitFiles
 from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.errors import UserError
 from foreword.evaluation import heldout
@@ -63,7 +64,7 @@ def test_the_held_out_loss_of_a_run_has_count_based_baselines(
     run = Path(prompted.name)
     with pytest.raises(UserError, match="--data"):
         heldout.shards_of(prompted, run)
-    prepare([text], tokenizer, run / "shards", PrepareSettings(heldout=0.2))
+    prepare(SplitFiles.find([text]), tokenizer, run / "shards", PrepareSettings(heldout=0.2))
     prepared = heldout.shards_of(prompted, run)
     losses = heldout.on_prepared(prompted, prepared)
     assert [one.what for one in losses][1:] == ["bigram counts", "unigram counts"]
