@@ -215,7 +215,7 @@ def table_of(data: Any, name: str) -> pa.Table | None:
 
     Args:
         data: the object.
-        name: of the argument, for messages.
+        name: name of the argument, for messages.
 
     Raises:
         UserError: it is a table that Arrow cannot hold.
@@ -246,7 +246,7 @@ def items_of(data: Any, name: str, what: str = "texts") -> Iterator[Any]:
 
     Args:
         data: the object.
-        name: of the argument, for messages.
+        name: name of the argument, for messages.
         what: the items, for messages.
 
     Raises:
@@ -273,7 +273,7 @@ def texts_of(data: Any, name: str) -> Iterator[str]:
 
     Args:
         data: a list, Series, array or generator of texts.
-        name: of the argument, for messages.
+        name: name of the argument, for messages.
 
     Raises:
         UserError: it holds something else; see `items_of`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,8 +16,8 @@ from foreword.verbs._contract import PYTHON_ONLY, REQUIRED, Flag, PathName, Path
 from foreword.verbs._reading import HoldsOut, ReadsText, naming
 
 if TYPE_CHECKING:
+    from foreword.data.holdout import SplitFiles
     from foreword.data.prepared_text import PreparedText
-    from foreword.data.text_files import ReadSettings
     from foreword.data.write_shards import PrepareSettings
     from foreword.text.tokenizer import Tokenizer
     from foreword.text.tokenizers._contract import TokenizerKind
@@ -114,10 +114,10 @@ class Prepare(HoldsOut, ReadsText, Verb[PreparationResult]):
 
     def __call__(self) -> PreparationResult:
         from foreword.data import write_shards
-        from foreword.data.holdout import find_apart, require_parts
+        from foreword.data.holdout import SplitFiles, require_parts
         from foreword.data.learning import train_tokenizer
         from foreword.data.prepared_text import require_free
-        from foreword.data.read_documents import find_files, read_documents
+        from foreword.data.read_documents import read_documents
         from foreword.data.text_files import ReadSettings
         from foreword.data.write_shards import PrepareSettings
         from foreword.runs.run import require_not_a_run
@@ -151,22 +151,18 @@ class Prepare(HoldsOut, ReadsText, Verb[PreparationResult]):
             stack.enter_context(_arguments.kept(self.texts, out))
             stack.enter_context(display)
             stack.enter_context(naming(kind="--kind", vocab="--vocab"))
-            files = find_files(paths, None, read)
-            tokenizer = _existing(
-                out, files, find_apart(heldout, files, None, read), read, how, tokenizer
-            )
+            files = SplitFiles.find(paths, read, heldout)
+            tokenizer = _existing(out, files, how, tokenizer)
             if not isinstance(tokenizer, Tokenizer):
                 if how.heldout and not heldout:
-                    require_parts(read_documents(files, read), is_whole=bool(read.target))
-                tokenizer = train_tokenizer(tokenizer, files, read, display.stage)
+                    require_parts(read_documents(files.train, read), is_whole=bool(read.target))
+                tokenizer = train_tokenizer(tokenizer, files.train, read, display.stage)
             advance = display.stage("cutting text into tokens")
 
             def show(done: int, total: int) -> None:
                 advance(done, total, f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
 
-            prepared = write_shards.prepare(
-                paths, tokenizer, out, how, read, show, heldout, cluster
-            )
+            prepared = write_shards.prepare(files, tokenizer, out, how, show, cluster)
         return PreparationResult(prepared, tokenizer)
 
     def _tokenizer(self) -> Tokenizer | TokenizerKind:
@@ -206,9 +202,7 @@ def _trainer(table: dict[str, Any]) -> TokenizerKind:
 
 def _existing(
     out: Path,
-    files: Sequence[Path],
-    heldout_files: Sequence[Path],
-    read: ReadSettings,
+    files: SplitFiles,
     how: PrepareSettings,
     tokenizer: Tokenizer | TokenizerKind,
 ) -> Tokenizer | TokenizerKind:
@@ -216,9 +210,7 @@ def _existing(
 
     Args:
         out: the folder for the shards.
-        files: the text to train on.
-        heldout_files: the text to hold out, if it is given apart.
-        read: how files become documents.
+        files: the files to train on and to hold out.
         how: how documents become shards.
         tokenizer: the tokenizer, or the settings to train it with.
 
@@ -226,7 +218,6 @@ def _existing(
         UserError: the shards are of other text, settings or tokenizer, and would be lost to the
             runs that were trained on them.
     """
-    from foreword.data.fingerprint import fingerprint_text
     from foreword.data.prepared_text import PreparedText
     from foreword.data.write_shards import fingerprint_of
     from foreword.text.tokenizer import Tokenizer
@@ -243,12 +234,7 @@ def _existing(
             is_same = _trainer(dict(existing.kind)) == tokenizer
         except UserError:  # another tool trained it
             is_same = False
-    how = replace(how, heldout=0.0) if heldout_files else how
-    texts = (
-        fingerprint_text(list(files), read),
-        fingerprint_text(list(heldout_files), read) if heldout_files else "",
-    )
-    if not is_same or prepared.fingerprint != fingerprint_of(*texts, existing, how):
+    if not is_same or prepared.fingerprint != fingerprint_of(files, existing, how):
         raise UserError(
             f"{out}: holds shards of another text, tokenizer or settings, and runs trained on them "
             "need them; choose another --out, or delete the folder"
