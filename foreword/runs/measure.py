@@ -52,7 +52,12 @@ class Measure:
 
     def bits_per_byte(self, bytes_per_token: float) -> float | None:
         """Return bits per byte for a text of this many bytes per token; None if not defined."""
-        return self.loss / math.log(2) / bytes_per_token if self.predicts_all else None
+        return bits_per_byte(self.loss, bytes_per_token) if self.predicts_all else None
+
+
+def bits_per_byte(nats_per_token: float, bytes_per_token: float) -> float:
+    """Convert nats per token to bits per byte of text."""
+    return nats_per_token / math.log(2) / bytes_per_token
 
 
 def perplexity_of(loss: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,11 @@ import torch
 from foreword.errors import UserError
 from foreword.interop import check_logits
 from foreword.tables.examples import LabelledTexts
-from foreword.tuning.predict import TunedModel
-from foreword.tuning.tasks._contract import EncodedExample, ExampleOutputs
+from foreword.tuning.tasks._contract import ExampleOutputs, Exports
+from foreword.tuning.tuned_model import TunedModel
 from foreword.types import Array
 
 SHORT = (1, 7)  # tokens of texts that are compared, besides one that is cut
-
-# Returns an example's outputs in `transformers` from the result, its row, its input and the number
-# of padding tokens before it.
-ReadOutputs = Callable[[Any, int, EncodedExample, int], Array]
 
 
 def check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
@@ -31,7 +27,6 @@ def check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
     task cuts long texts, the last text, or the last pair, is one that is cut.
 
     Args:
-        tuned: the model.
         out: the folder that `export` wrote.
         length: the most tokens of a text.
 
@@ -65,18 +60,14 @@ def check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
 
 
 def _read(tuned: TunedModel, out: Path) -> tuple[Any, Any]:
-    """Return the model and the tokenizer, loaded by `transformers`.
-
-    Raises:
-        UserError: `transformers` cannot read the folder.
-    """
+    """Return the model and the tokenizer, loaded by `transformers`."""
     import transformers
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     with check_logits.transformers_errors(f"{out}: transformers cannot read it"):
-        name = f"AutoModelFor{tuned.task.auto_class}"
-        if tuned.task.compares_texts and not tuned.recipe.layout.start:
+        name = f"AutoModelFor{exports_of(tuned).auto_class}"
+        if tuned.task.reader.compares_texts and not tuned.recipe.layout.start:
             name = "AutoModel"  # which reads the decoder too, where there is one
         auto_class = getattr(transformers, name)
         hf_model = auto_class.from_pretrained(
@@ -90,7 +81,8 @@ def _hf_outputs(
     model: Any, tokenizer: Any, tuned: TunedModel, group: Sequence[ExampleOutputs], length: int
 ) -> list[Array]:
     """Return the outputs of `transformers` for each example of a group."""
-    texts = [text for result in group for text in tuned.task.plain_texts(result.example)]
+    exports = exports_of(tuned)
+    texts = [text for result in group for text in exports.texts(result.example)]
     batch = tokenizer(
         *map(list, zip(*texts, strict=True)),
         return_tensors="pt",
@@ -98,53 +90,24 @@ def _hf_outputs(
         padding=len(texts) > 1,
         max_length=length,
     )
-    if tuned.task.whole == "example":  # (examples, inputs, length)
+    if tuned.task.needs.loss_unit == "example":  # (examples, inputs, length)
         batch = {name: ids.unflatten(0, (len(group), -1)) for name, ids in batch.items()}
     with torch.no_grad():
         output = model(**batch)
     width = batch["input_ids"].shape[-1]
     is_left = getattr(tokenizer, "padding_side", "right") == "left"
-    read = READ[tuned.task.auto_class]
     return [
-        read(output, row, result.inputs[0], width - len(result.inputs[0].ids) if is_left else 0)
+        exports.outputs(
+            output, row, result.inputs[0], width - len(result.inputs[0].ids) if is_left else 0
+        )
         for row, result in enumerate(group)
     ]
 
 
-def _of_text(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
-    logits: Array = result.logits[row].numpy()
-    return logits[None]
-
-
-def _of_tokens(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
-    outputs: Array = result.logits[row].numpy()[before + encoded.pooled_positions]
-    return outputs
-
-
-def _of_ends(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
-    both = [result.start_logits[row].numpy(), result.end_logits[row].numpy()]
-    outputs: Array = np.stack(both, axis=1)[before + encoded.pooled_positions]
-    return outputs
-
-
-def _of_options(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
-    logits: Array = result.logits[row].numpy()
-    return logits[:, None]
-
-
-def _of_states(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
-    states = result.last_hidden_state[row].numpy()[before + encoded.pooled_positions]
-    outputs: Array = states.mean(axis=0, keepdims=True)
-    return outputs
-
-
-READ: Mapping[str, ReadOutputs] = {
-    "SequenceClassification": _of_text,
-    "TokenClassification": _of_tokens,
-    "MultipleChoice": _of_options,
-    "QuestionAnswering": _of_ends,
-    "TextEncoding": _of_states,
-}
+def exports_of(tuned: TunedModel) -> Exports:
+    """Return the class of `transformers` for a model's task, which has one."""
+    assert tuned.task.exports is not None
+    return tuned.task.exports
 
 
 def _examples(tuned: TunedModel, length: int) -> LabelledTexts:
@@ -164,9 +127,9 @@ def _examples(tuned: TunedModel, length: int) -> LabelledTexts:
         return " ".join(words)
 
     def texts() -> list[str]:
-        return [*map(text, SHORT), *([long_text()] if tuned.task.cuts_texts else [])]
+        return [*map(text, SHORT), *([long_text()] if exports_of(tuned).cuts_texts else [])]
 
     firsts = texts()
     seconds: Sequence[str | None] = texts() if tuned.tuned_on.is_pair else [None] * len(firsts)
-    examples = map(tuned.task.example_of_texts, firsts, seconds)
+    examples = map(exports_of(tuned).example, firsts, seconds)
     return LabelledTexts.of(examples)

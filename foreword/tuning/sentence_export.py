@@ -15,7 +15,7 @@ from foreword.interop.importing import RECIPE
 from foreword.runs.trained_model import TrainedModel
 from foreword.text.tokenizer import CONFIG as TOKENIZER_CONFIG
 from foreword.tuning.export_check import check
-from foreword.tuning.predict import TunedModel
+from foreword.tuning.tuned_model import TunedModel
 
 POOLING = "1_Pooling"
 MODES = {"mean": "mean_tokens", "first": "cls_token", "last": "lasttoken"}
@@ -28,9 +28,7 @@ def write(
     """Write the folder `out`: the backbone as `transformers` has it, and how states are pooled.
 
     Args:
-        tuned: the model.
         trained: the same backbone, as if it still had the heads of pretraining.
-        family: its family.
         out: the folder.
 
     Returns:

@@ -193,7 +193,7 @@ def _score_row(row: Mapping[str, Any]) -> dict[str, Any]:
 def _lines_on_tuning(counts: CorpusCounts, tuned: Mapping[str, Any]) -> list[str]:
     from foreword.tuning.bag_of_words import NAME as BAG_OF_WORDS
     from foreword.tuning.margins import Margin, points
-    from foreword.tuning.result import train_count
+    from foreword.tuning.scores import train_count
 
     margins = {table["over"]: Margin(**table) for table in tuned["margins"]}
     scratch, words = margins["from scratch, full"], margins[BAG_OF_WORDS]

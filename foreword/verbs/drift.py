@@ -16,7 +16,7 @@ from foreword.verbs._labelled import TUNED, Examples, ReadsLabelled
 
 if TYPE_CHECKING:
     from foreword.tables.examples import Labelled
-    from foreword.tuning.drift import TunedWay
+    from foreword.tuning.drift import WeightChange
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,9 +75,8 @@ class Drift(Verb[DriftResult]):
         from foreword.disk import atomic, stored
         from foreword.reports.drift import plot_drift
         from foreword.runs.provenance import command
-        from foreword.tuning.drift import way_of
-        from foreword.tuning.tuned_start import open_start
-        from foreword.tuning.written import open_tuned
+        from foreword.tuning.drift import change_of
+        from foreword.tuning.tuned_model import open_start, open_tuned
         from foreword.verbs._arguments import distinct_names, paths
         from foreword.verbs._examples import tuned_examples
 
@@ -91,18 +90,22 @@ class Drift(Verb[DriftResult]):
         place = trained.run / "evaluations"
         atomic.require_writable(place, is_folder=True, remedy=atomic.MOVE_AWAY)
         read = tuned_examples(models, self.dev, ReadsLabelled(), "--dev")
-        ways = [
-            way_of(model, trained, self._some(part.examples), name)
+        changes = [
+            change_of(model, trained, self._some(part.examples), name)
             for model, part, name in zip(models, read, distinct_names(folders), strict=True)
         ]
 
         # Measure, and save the figures with their plot.
-        figures = self._measured(ways, dict.fromkeys(note for part in read for note in part.notes))
+        figures = self._measured(
+            changes, dict.fromkeys(note for part in read for note in part.notes)
+        )
         content = {
             "name": f"drift-{folders[0].absolute().name}",
-            "title": f"What fine-tuning changed: {', '.join(way.name for way in ways)}",
+            "title": f"What fine-tuning changed: {', '.join(change.name for change in changes)}",
             "task": "drift",
-            "tuned": {way.name: str(folder) for way, folder in zip(ways, folders, strict=True)},
+            "tuned": {
+                change.name: str(folder) for change, folder in zip(changes, folders, strict=True)
+            },
             "run": str(trained.run),
             **figures,
             "command": command(),
@@ -114,16 +117,18 @@ class Drift(Verb[DriftResult]):
         atomic.write_bytes(file.with_suffix(".png"), plot.data)
         return DriftResult(file, content)
 
-    def _measured(self, ways: Sequence[TunedWay], warnings: Mapping[str, None]) -> dict[str, Any]:
-        """Return all figures of the ways, with the progress shown."""
+    def _measured(
+        self, changes: Sequence[WeightChange], warnings: Mapping[str, None]
+    ) -> dict[str, Any]:
+        """Return all figures of the changes, with the progress shown."""
         from foreword.tuning import drift_figures
 
         with progress_of(self.progress) as display:
             for warning in warnings:
                 display.warn(warning)
-            advance, total = display.stage("measuring"), drift_figures.steps(ways)
+            advance, total = display.stage("measuring"), drift_figures.steps(changes)
             done = iter(range(total))
-            return drift_figures.measured(ways, lambda note: advance(next(done), total, note))
+            return drift_figures.measured(changes, lambda note: advance(next(done), total, note))
 
     def _run_of(self, folder: Path) -> Path:
         """Return the run that a model was tuned from.

@@ -131,7 +131,7 @@ class Evaluate(ReadsText, ReadsModel, Verb[EvaluationResult]):
             UserError: there is no such run, or it is a tuned model.
         """
         from foreword.evaluation.loaded import load
-        from foreword.tuning.predictor import is_tuned
+        from foreword.tuning.tuned import is_tuned
         from foreword.verbs._arguments import path
 
         run = path(self.run, "RUN")
@@ -164,7 +164,7 @@ class Evaluate(ReadsText, ReadsModel, Verb[EvaluationResult]):
             display.stage("measuring the loss")
             return context.by_memory(prompted, shards[0], memories, shards[1], rows)
         if text is None:
-            return heldout.on_shards(prompted, shards, rows, self.streams, display.stage)
+            return [heldout.on_shards(prompted, shards, rows, self.streams, display.stage)]
         return heldout.on_prepared(prompted, text, rows, self.streams, display.stage)
 
     def _content(

@@ -16,9 +16,8 @@ from foreword.verbs._contract import PYTHON_ONLY, Flag, PathName, Paths, Verb
 from foreword.verbs._labelled import TUNED, Examples, ReadsLabelled
 
 if TYPE_CHECKING:
-    from foreword.tuning.predict import TunedModel
     from foreword.tuning.scored import ScoredExamples
-    from foreword.tuning.written import TunedWriter
+    from foreword.tuning.tuned_model import TunedModel, TunedWriter
     from foreword.types import Array
     from foreword.verbs._examples import TunedExamples
 
@@ -49,7 +48,7 @@ class TunedEvaluation(Result):
 
     def tables(self) -> Sequence[Part]:
         """Return the scores of each model with their intervals, and how to read them."""
-        from foreword.tuning.result import metric_name
+        from foreword.tuning.scores import metric_name
 
         metrics = [name for name in self.rows[0] if f"{name}_low" in self.rows[0]]
         shown = [
@@ -90,7 +89,7 @@ class EvaluateTuned(ReadsLabelled, Verb[TunedEvaluation]):
 
     def __call__(self) -> TunedEvaluation:
         from foreword.disk import atomic, store, stored
-        from foreword.tuning.written import open_tuned
+        from foreword.tuning.tuned_model import open_tuned
         from foreword.verbs._arguments import distinct_names, paths
         from foreword.verbs._examples import tuned_examples
 
@@ -172,7 +171,7 @@ def _require_same_scores(names: Sequence[str], scores: Sequence[Mapping[str, flo
     Raises:
         UserError: one has others.
     """
-    from foreword.tuning.result import metric_name
+    from foreword.tuning.scores import metric_name
 
     known = [", ".join(map(metric_name, of)) for of in scores]
     for name, metrics in zip(names, known, strict=True):
@@ -199,7 +198,7 @@ def _content(
     """Return the result to save."""
     from foreword.runs.provenance import command
     from foreword.tuning.encoded import cut_warning
-    from foreword.tuning.result import metric_name
+    from foreword.tuning.scores import metric_name
     from foreword.tuning.text_metrics import word_rules
     from foreword.verbs._examples import name_of
 
@@ -210,10 +209,10 @@ def _content(
         for metric, score in of.items():
             low, high = next(left)
             row |= {metric: score, f"{metric}_low": low, f"{metric}_high": high}
-        rows.append(row | {"examples": len(each.examples)})
+        rows.append(row | {"examples": len(each.results)})
     metric = next(iter(scores[0]))
     notes = [_note(answered[0], read[0]), *word_rules(scores[0])]
-    cuts = (cut_warning(each.cut, len(each.examples), each.max_tokens) for each in answered)
+    cuts = (cut_warning(each.cut, len(each.results), each.max_tokens) for each in answered)
     notes += filter(None, cuts)
     for name, of, (low, high) in zip(names[1:], scores[1:], left, strict=True):
         difference = scores[0][metric] - of[metric]
@@ -252,6 +251,6 @@ def _note(answered: ScoredExamples, read: TunedExamples) -> str:
     skipped = f", {read.skipped:,} rows skipped (empty, or without a label)" * bool(read.skipped)
     cut = f", {answered.cut:,} cut to the model's length" * bool(answered.cut)
     return (
-        f"{len(answered.examples):,} examples{skipped}{cut}; intervals: 95 %, by bootstrap over "
+        f"{len(answered.results):,} examples{skipped}{cut}; intervals: 95 %, by bootstrap over "
         "them: what other examples would change, not what another seed of fine-tuning would"
     )

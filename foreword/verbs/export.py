@@ -66,7 +66,7 @@ class Export(Verb[Output]):
         """
         from foreword.interop.formats.hf import unchecked
         from foreword.tuning import exporting
-        from foreword.tuning.predict import load_tuned
+        from foreword.tuning.tuned_model import load_tuned
 
         if self.format != "hf":
             raise UserError(f"--format {self.format}: a fine-tuned model is exported as hf")

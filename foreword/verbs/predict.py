@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from foreword.tables.columns import Columns
     from foreword.tables.table import ExampleTable
     from foreword.tables.write import WriteRows
-    from foreword.tuning.predict import TunedModel
     from foreword.tuning.predict_table import PredictionCounts
-    from foreword.tuning.written import TunedWriter
+    from foreword.tuning.tuned_model import TunedModel, TunedWriter
 
 STANDARD = "-"  # standard input or output
 ROWS_SHOWN = 5  # of a result
@@ -113,7 +112,7 @@ class Predict(ReadsRows, Verb[PredictionResult]):
     def __call__(self) -> PredictionResult:
         from foreword.tables.table import BadRows
         from foreword.tuning.predict_table import (
-            HowToPredict,
+            PredictOptions,
             count_rows,
             output_types,
             predict_table,
@@ -126,7 +125,7 @@ class Predict(ReadsRows, Verb[PredictionResult]):
             display.warn(emulated)
         table, table_columns = self._table(model)
         bad = BadRows.of(self.bad_rows)
-        how = HowToPredict(table_columns, bad, self.prefix, self.probabilities)
+        how = PredictOptions(table_columns, bad, self.prefix, self.probabilities)
         types = output_types(table, model, how)
         total = count_rows(model, table, how)
         for warning in how.bad.notes:
@@ -173,8 +172,7 @@ class Predict(ReadsRows, Verb[PredictionResult]):
         Raises:
             UserError: it is no fine-tuned model, or one that `load` has put on a device already.
         """
-        from foreword.tuning.predict import TunedModel
-        from foreword.tuning.written import TunedWriter, open_tuned
+        from foreword.tuning.tuned_model import TunedModel, TunedWriter, open_tuned
         from foreword.verbs._arguments import path
 
         if not isinstance(self.tuned, TunedModel | TunedWriter):
@@ -210,7 +208,9 @@ class Predict(ReadsRows, Verb[PredictionResult]):
             raise UserError(
                 "columns: names the columns of a file without a header; data is not a file"
             )
-        table, used = texts_or_table(self.data, "data", columns, are_texts=model.task.reads_texts)
+        table, used = texts_or_table(
+            self.data, "data", columns, are_texts=model.task.reader.takes_texts
+        )
         if are_chosen and used is not columns:
             raise UserError("text, pair: data are texts, not a table with columns to choose from")
         return table, used
@@ -227,12 +227,12 @@ class Predict(ReadsRows, Verb[PredictionResult]):
         from foreword.tables.table import chosen_columns
 
         task, by_number = model.task, columns.are_numbers and not self.names
-        table = read_table(file, self.names, by_number, task.formats)
-        needed = {columns.text, columns.pair if task.compares_texts else ""}
+        table = read_table(file, self.names, by_number, task.reader.formats)
+        needed = {columns.text, columns.pair if task.reader.compares_texts else ""}
         if not needed <= {"", *table.columns} and "text" not in chosen:
-            has_own = task.compares_texts or not task.reads_texts
-            usual = task.columns if has_own else [columns]
-            return table, task.asked(chosen_columns(table, usual, chosen))
+            has_own = task.reader.compares_texts or not task.reader.takes_texts
+            usual = task.reader.columns if has_own else [columns]
+            return table, task.reader.to_predict(chosen_columns(table, usual, chosen))
         return table, columns
 
     @contextmanager
@@ -254,7 +254,7 @@ class Predict(ReadsRows, Verb[PredictionResult]):
 def _precision_warning(model: TunedModel | TunedWriter) -> str | None:
     """Return a warning that the hardware emulates the model's precision."""
     from foreword.train.device import precision_warning
-    from foreword.tuning.written import TunedWriter
+    from foreword.tuning.tuned_model import TunedWriter
 
     opened = model.trained if isinstance(model, TunedWriter) else model
     return precision_warning(opened.device, opened.dtype)

@@ -63,13 +63,15 @@ def test_the_held_out_loss_of_a_run_has_count_based_baselines(
     prompted = make_prompted_run("decoder")
     run = Path(prompted.name)
     with pytest.raises(UserError, match="--data"):
-        heldout.on_run(prompted, run)
+        heldout.shards_of(prompted, run)
     prepare(SplitFiles.find([text]), tokenizer, run / "shards", PrepareSettings(heldout=0.2))
-    losses = heldout.on_run(prompted, run)
+    prepared = heldout.shards_of(prompted, run)
+    losses = heldout.on_prepared(prompted, prepared)
     assert [one.what for one in losses][1:] == ["bigram counts", "unigram counts"]
     model, bigram, unigram = (one.loss for one in losses)
     assert bigram < unigram < model, "random weights predict worse than counts"
-    assert heldout.on_run(prompted, run) == losses
-    other = heldout.on_texts(prompted, [str(text)], rows=4)
-    assert other[0].predictions <= 4 * 32
-    assert other[0].bits_per_byte is not None and other[0].bits_per_byte > 0
+    assert heldout.on_prepared(prompted, prepared) == losses
+    with heldout.shards_of_texts(prompted, [str(text)]) as shards:
+        other = heldout.on_shards(prompted, shards, rows=4)
+    assert other.predictions <= 4 * 32
+    assert other.bits_per_byte is not None and other.bits_per_byte > 0

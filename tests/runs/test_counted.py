@@ -16,12 +16,12 @@ from foreword.nn.attention import AttentionInputs, PreparedMask
 from foreword.nn.attentions.dense import DenseAttention
 from foreword.nn.block import Block
 from foreword.nn.checkpointing import AMOUNTS, Checkpointing
-from foreword.nn.gpu_shapes import gpu_shapes
 from foreword.nn.init import initialise, shapes_only
 from foreword.nn.positions._contract import AttentionPositions
 from foreword.objectives._contract import ModelWithLoss
 from foreword.runs.counted import count_step, fake_tensors
 from foreword.runs.dry_run import dummy_example, dummy_vocab
+from foreword.runs.gpu_kernels import gpu_kernels
 from foreword.runs.kept_bytes import KeptBytes
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.runs.setup import build_model
@@ -120,7 +120,7 @@ def test_a_layer_keeps_what_the_formula_of_megatron_says(mode: Checkpointing) ->
     settings = Transformer(d_model=h, heads=a, dropout=0.1, attention_dropout=0.1)
     with ExitStack() as stack:
         stack.enter_context(fake_tensors())
-        stack.enter_context(gpu_shapes())
+        stack.enter_context(gpu_kernels())
         torch.set_default_dtype(torch.bfloat16)
         stack.callback(torch.set_default_dtype, torch.float32)
         with shapes_only(device="cpu"):

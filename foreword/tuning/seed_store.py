@@ -6,12 +6,10 @@ when it is complete. The folder around them is removed when the result is writte
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from safetensors.torch import save_file
 
@@ -19,20 +17,20 @@ from foreword.disk import atomic, manifest, stored
 from foreword.errors import UserError
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
-from foreword.tables.examples import Labelled
 from foreword.train.checkpoint import load_weights, weights_of
-from foreword.tuning.fine_tuner import SeedResult, TuneSettings
-from foreword.tuning.finished import request_digest
+from foreword.tuning.fine_tuner import SeedResult
+from foreword.tuning.job import TuneJob, digest_of
 from foreword.tuning.network import Network
-from foreword.tuning.result import VERSION, as_scored
-from foreword.tuning.tasks._contract import Task
+from foreword.tuning.scores import Scores
+from foreword.tuning.settings import TuneSettings
+from foreword.tuning.tuned import VERSION
 
 KIND = "tuned-seed"
 SEED, WEIGHTS = "seed.json", "weights.safetensors"
 
 
 @dataclass(frozen=True)
-class FinishedSeeds:
+class SeedStore:
     """The finished seeds of one variant in a folder.
 
     Attributes:
@@ -41,32 +39,20 @@ class FinishedSeeds:
     """
 
     folder: Path | None
-    digest: str
+    digest: str = ""
 
     @classmethod
-    def of(
-        cls,
-        folder: Path | None,
-        trained: TrainedModel,
-        task: Task,
-        settings: TuneSettings,
-        examples: Mapping[str, Sequence[Labelled]],
-    ) -> FinishedSeeds:
-        """Return the finished seeds of a variant.
+    def of(cls, trained: TrainedModel, job: TuneJob, settings: TuneSettings) -> SeedStore:
+        """Return the finished seeds of a variant of a job.
 
-        Args:
-            folder: folder of all seeds; None to keep none.
-            trained: the pretrained model.
-            task: the task.
-            settings: of the variant. The number of seeds matters only where they draw examples.
-            examples: all examples, to train on and to score, by name.
+        The number of seeds matters only where they draw examples.
         """
-        if folder is None:
-            return cls(None, "")
-        table = config.to_table(settings) | {"parts": list(examples)}
+        if job.seeds_folder is None:
+            return cls(None)
+        table = config.to_table(settings) | {"parts": list(job.examples.parts)}
         if settings.examples is None:
             del table["seeds"]
-        return cls(folder, request_digest(trained, task, [table], examples.values()))
+        return cls(job.seeds_folder, digest_of(trained, job.task, [table], job.examples))
 
     def find(
         self, seed: int, build: Callable[[], Network] | None
@@ -74,23 +60,26 @@ class FinishedSeeds:
         """Return the result of a seed, and its network; None if it is not there, or damaged.
 
         Args:
-            seed: the seed.
             build: returns a network for its weights; None if they are not needed.
         """
-        if self.folder is None or not (place := self._place(seed)).is_dir():
+        if self.folder is None or not (folder := self._folder_of(seed)).is_dir():
             return None
         try:
-            manifest.verify(place, KIND, VERSION, (SEED,))
-            about = stored.read(place / SEED)
-            task = config.build_kind(kinds.Part("tuning/tasks"), about["task"], "task")
-            curve, final = [as_scored(row) for row in about["curve"]], as_scored(about["final"])
-            result = SeedResult(curve, final, task, about["confusion"], about["correct"])
+            manifest.verify(folder, KIND, VERSION, (SEED,))
+            about = stored.read(folder / SEED)
+            result = SeedResult(
+                [Scores.of(row) for row in about["curve"]],
+                Scores.of(about["final"]),
+                config.build_kind(kinds.Part("tuning/tasks"), about["task"], "task"),
+                about["confusion"],
+                about["correct"],
+            )
             if build is None or result.has_diverged:
                 return result, None
-            if not (place / WEIGHTS).is_file():
+            if not (folder / WEIGHTS).is_file():
                 return None
             network = build()
-            load_weights(place, network)
+            load_weights(folder, network)
             return result, network
         except (KeyError, UserError):
             return None  # it is trained again
@@ -103,10 +92,15 @@ class FinishedSeeds:
         """
         if self.folder is None:
             return
-        table = {"kind": kinds.name_of(result.task), **config.to_table(result.task)}
-        content: dict[str, Any] = {**result._asdict(), "task": table}
+        content = {
+            "curve": [scores.as_row() for scores in result.curve],
+            "final": result.final.as_row(),
+            "task": {"kind": kinds.name_of(result.task), **config.to_table(result.task)},
+            "confusion": result.confusion,
+            "correct": result.correct,
+        }
         try:
-            with atomic.folder(self._place(seed)) as part:
+            with atomic.folder(self._folder_of(seed)) as part:
                 (part / SEED).write_text(stored.dumps(content), encoding="utf-8")
                 if network is not None:
                     save_file(weights_of(network), part / WEIGHTS)
@@ -116,16 +110,6 @@ class FinishedSeeds:
                 self.folder.rmdir()  # if it holds nothing
             raise
 
-    def _place(self, seed: int) -> Path:
+    def _folder_of(self, seed: int) -> Path:
         assert self.folder is not None
         return self.folder / f"{self.digest}-{seed}"
-
-
-def folder_for(out: Path) -> Path:
-    """Return the folder of the finished seeds of a result that will be written to `out`."""
-    return out.with_name(f".{out.name}.seeds")
-
-
-def remove(folder: Path) -> None:
-    """Remove the finished seeds, since the result is written."""
-    shutil.rmtree(folder, ignore_errors=True)

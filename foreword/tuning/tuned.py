@@ -1,11 +1,10 @@
-"""The contract of fine-tuned models: the task, and answers to rows of a table."""
+"""What a model was tuned for, as the files of its folder hold it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -22,20 +21,10 @@ from foreword.tuning.task_mixture import with_prefix
 from foreword.tuning.tasks._contract import Task
 from foreword.types import Array
 
+# Of the folder of a network with a task's head. 2: means over a text have its special tokens too.
+KIND, VERSION = "tuned", 2
 FILE = "labels.json"
-
-
-@dataclass(frozen=True)
-class GivenTexts:
-    """Texts to predict for.
-
-    Attributes:
-        examples: the texts that are not empty.
-        has_text: for each text, whether it is one of them, (texts,) bool.
-    """
-
-    examples: LabelledTexts
-    has_text: Array
+SCORES = "scores.json"  # a copy of the evaluation
 
 
 @dataclass(frozen=True)
@@ -54,8 +43,11 @@ class TunedOn:
     prefixes: tuple[str, ...] = ()
     is_pair: bool | None = None
 
-    def examples(self, texts: Any, pairs: Any, task: Task) -> GivenTexts:
+    def examples(self, texts: Any, pairs: Any, task: Task) -> tuple[LabelledTexts, Array]:
         """Return texts or pairs as examples in the form of training.
+
+        Those that are empty are left out: besides the others, which ones these are is returned,
+        (texts,) bool.
 
         Args:
             texts: texts, pairs in tuples, or a table with the columns of training.
@@ -68,15 +60,13 @@ class TunedOn:
         """
         tuned_columns = Columns(self.text, "", self.pair)
         table, columns = texts_or_table(
-            texts, "texts", tuned_columns, pairs, are_texts=task.reads_texts
+            texts, "texts", tuned_columns, pairs, are_texts=task.reader.takes_texts
         )
         require_columns(table, columns)
         self.require_form(is_pair=bool(columns.pair))
-        read = [task.reader(row, columns, table.source_of(n)) for n, row in table.sound_rows()]
+        read = [task.reader.read(row, columns, table.source_of(n)) for n, row in table.sound_rows()]
         has_text = np.array([example is not None for example in read], bool)
-        return GivenTexts(
-            LabelledTexts.of(self.with_prefix(e, None) for e in read if e is not None), has_text
-        )
+        return LabelledTexts.of(self.with_prefix(e, None) for e in read if e is not None), has_text
 
     def require_form(self, *, is_pair: bool) -> None:
         """Check that there are second texts if and only if training had them.
@@ -105,8 +95,8 @@ class TunedOn:
 
 
 @dataclass(frozen=True)
-class TunedTask:
-    """What a model was tuned for, as `labels.json` in its folder holds it.
+class Tuned:
+    """The task of a tuned model, as `labels.json` in its folder holds it.
 
     Attributes:
         task: the task.
@@ -132,7 +122,7 @@ class TunedTask:
         (folder / FILE).write_text(stored.dumps(about), encoding="utf-8")
 
     @classmethod
-    def read(cls, folder: Path) -> TunedTask:
+    def read(cls, folder: Path) -> Tuned:
         """Read the file from a model's folder.
 
         Raises:
@@ -151,58 +141,3 @@ class TunedTask:
 def is_tuned(folder: Path) -> bool:
     """Return whether `foreword tune` saved a model in this folder."""
     return (folder / FILE).is_file()
-
-
-@dataclass(frozen=True)
-class Answers:
-    """The answers of a model to some examples.
-
-    Attributes:
-        rows: the columns of each example's answer.
-        cut: how many examples were cut to the model's length.
-    """
-
-    rows: list[dict[str, Any]]
-    cut: int
-
-
-class Predictor(Protocol):
-    """A fine-tuned model that answers examples."""
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The labels, in the order of its outputs."""
-
-    @property
-    def task(self) -> Task:
-        """The task it was tuned for."""
-
-    @property
-    def tuned_on(self) -> TunedOn:
-        """The form of the examples that it was tuned on."""
-
-    @property
-    def max_tokens(self) -> int:
-        """The most tokens that it reads of an example."""
-
-    def answer_types(self, *, probabilities: bool, is_pair: bool = False) -> dict[str, Any]:
-        """Return the Arrow type of each column of its answers.
-
-        Args:
-            probabilities: whether there is a column for the probability of each label.
-            is_pair: whether the examples have second texts.
-
-        Raises:
-            UserError: the task has no probabilities.
-        """
-
-    def answer(
-        self, examples: LabelledTexts, *, probabilities: bool, done: Callable[[int], None]
-    ) -> Answers:
-        """Return the answer to each example.
-
-        Args:
-            examples: with their prefixes.
-            probabilities: as in `answer_types`.
-            done: called with the number of examples answered since the last call.
-        """

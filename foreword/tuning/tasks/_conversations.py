@@ -14,16 +14,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from foreword.disk import stored
-from foreword.tables.chat import ASSISTANT, ROLES, SYSTEM, Message
+from foreword.evaluation.prompting import PromptedModel
+from foreword.evaluation.starts import Start
+from foreword.settings.ranges import Count
+from foreword.tables.chat import ASSISTANT, ROLES, SYSTEM, USER, Message, of_text
+from foreword.tables.examples import Labelled
 from foreword.text.special import EOS
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.input_template import InputTemplate
+from foreword.tuning.tasks._contract import Labels, Needs
+from foreword.tuning.tasks._writing import WritingTask
 from foreword.types import Array
 
+SOURCE_ENDS = 3  # the most tokens that begin and end a source: mode, bos, eos
 ROLE_TOKENS = tuple(f"<|{role}|>" for role in ROLES)
 SPECIAL_TOKENS = (EOS, *ROLE_TOKENS)
 
@@ -104,14 +112,7 @@ class ChatTokens:
     def _recent_turns(
         self, messages: Sequence[Message], least: int, room: int, *, has_ends: bool
     ) -> tuple[list[list[int]], bool]:
-        """Return the tokens of each message, without the oldest exchanges that have no room.
-
-        Args:
-            messages: a conversation.
-            least: the number of last messages that are kept in any case.
-            room: the most tokens.
-            has_ends: whether a message has an end.
-        """
+        """Return the tokens of each message, without the oldest exchanges that have no room."""
         contents = self.tokenizer.encode_batch([message.content for message in messages])
         ends = [self.end] if has_ends else []
         turns = [
@@ -142,3 +143,57 @@ def jinja(tokenizer: Tokenizer, begin: Sequence[int], end: int, *, has_ends: boo
         f"{{{{ {quoted(begins)} }}}}{{%- for message in messages -%}}"
         "{{ '<|' + message['role'] + '|>' + message['content']" + each + " }}{%- endfor -%}"
     ) + (last if has_ends else f"{{{{ {quoted(after)} }}}}")
+
+
+@dataclass(frozen=True)
+class ConversationTask(WritingTask):
+    """A task whose examples are conversations; the text of one is its messages.
+
+    Attributes:
+        max_tokens: the most tokens of an answer that `foreword predict` writes.
+    """
+
+    needs: ClassVar[Needs] = Needs(continues=True, special_tokens=SPECIAL_TOKENS)
+
+    max_tokens: Count = 128
+
+    def labels(self, train: Sequence[Labelled]) -> Labels:
+        """Return nothing: the model may write any answer."""
+        return ()
+
+    def most_tokens(self, labels: Labels, prompted: PromptedModel) -> int:
+        """Return the setting."""
+        return self.max_tokens
+
+    def starts(
+        self,
+        examples: Sequence[Labelled],
+        prompted: PromptedModel,
+        template: InputTemplate,
+        most: int,
+    ) -> tuple[list[Start], int]:
+        """Return what the answer to the last question of each conversation begins with."""
+        tokens = ChatTokens.of(prompted.tokenizer, template)
+        limit = prompted.limit or tokens.length
+        room = max(min(tokens.length, limit) - most, tokens.length // 2)
+        starts, cut = [], 0
+        for example in examples:
+            messages = of_text(example.text)
+            last = max(n for n, message in enumerate(messages) if message.role == USER)
+            if template.is_causal:
+                ids, was_cut = tokens.prompt(messages[: last + 1], room)
+                starts.append(Start(None, ids))
+            else:
+                ids, was_cut = tokens.source(messages[: last + 1], tokens.length - SOURCE_ENDS)
+                starts.append(Start(prompted.source_of(ids), ids[:0]))
+            cut += was_cut
+        return starts, cut
+
+    def chat_template(self, prompted: PromptedModel, template: InputTemplate) -> str:
+        """Return the template with which `transformers` gives the same ids."""
+        if template.is_causal:
+            begin = ChatTokens.of(prompted.tokenizer, template).bos
+            end = prompted.vocab.id(EOS)
+            return jinja(prompted.tokenizer, begin, end, has_ends=True)
+        *begins, end = prompted.source_of(np.zeros(0, np.int64)).tolist()
+        return jinja(prompted.tokenizer, begins, end, has_ends=False)

@@ -1,4 +1,4 @@
-"""The special tokens around a text and its answer, and how much of both has room.
+"""Tasks that are answered in text by the output layer of pretraining, and the form of an answer.
 
 model with a source    source [a film </s>]    target [fine </s>]
 decoder                [a film [SEP] fine </s>]            scored: fine </s>
@@ -6,17 +6,22 @@ decoder                [a film [SEP] fine </s>]            scored: fine </s>
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from torch import Tensor
 
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.starts import Start
+from foreword.tables.examples import Labelled
 from foreword.text.special import EOS, SEP
 from foreword.tuning.input_template import InputTemplate
-from foreword.types import Array
+from foreword.tuning.tasks._contract import Labels, Task
+from foreword.types import Array, Loss
 
 DECODER_TOKENS = (SEP, EOS)  # between a text and its answer, and after the answer
 
@@ -123,3 +128,51 @@ class AnswerForm:
             source: the number of tokens of the text, special ones included.
         """
         return None if self.prompted.answers else self.template.length - source
+
+
+@dataclass(frozen=True)
+class WritingTask(Task):
+    """A task without a new head, whose model is saved as a run."""
+
+    def head(self, d_model: int, labels: Labels) -> None:
+        """Return None: the head is the output layer of pretraining."""
+
+    def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
+        """Return the cross-entropy of the answers' tokens, which the output layer computed.
+
+        Args:
+            outputs: nats, of all tokens or of each.
+            targets: (tokens,).
+            numbers: the numbers of the examples.
+        """
+        total = outputs.sum()
+        return Loss(total, total.new_tensor(float(len(targets))))
+
+    @abstractmethod
+    def starts(
+        self,
+        examples: Sequence[Labelled],
+        prompted: PromptedModel,
+        template: InputTemplate,
+        most: int,
+    ) -> tuple[list[Start], int]:
+        """Return what the answer to each example begins with, and how many examples were cut.
+
+        Args:
+            examples: the examples, without labels.
+            most: the most tokens of an answer.
+        """
+
+    @abstractmethod
+    def most_tokens(self, labels: Labels, prompted: PromptedModel) -> int:
+        """Return the most tokens of an answer to write, its end included."""
+
+    def answer_of(self, text: str, labels: Labels) -> str:
+        """Return the answer that a written text stands for."""
+        del labels
+        return text
+
+    def chat_template(self, prompted: PromptedModel, template: InputTemplate) -> str:
+        """Return the Jinja template of conversations for `transformers`; "" without any."""
+        del prompted, template
+        return ""
