@@ -34,6 +34,7 @@ from foreword.runs.corpus import (
     require_text,
 )
 from foreword.runs.dry_run import dry_run
+from foreword.runs.gathered_model import gathered_model
 from foreword.runs.hooks import (
     LogMetrics,
     MeasureHeldOut,
@@ -67,7 +68,6 @@ from foreword.runs.setup import (
 from foreword.runs.sizes import require_memory, require_room_for_a_row
 from foreword.runs.sources import given_tokenizer, mean_bytes_per_token
 from foreword.runs.stages import TRAINING, ProgressReporter, Stage
-from foreword.runs.whole_model import whole_model
 from foreword.settings import plugins
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log, processes
@@ -324,7 +324,7 @@ def _set_up(
 
     Args:
         run: the run.
-        tokenizer: of the run.
+        tokenizer: the tokenizer of the run.
         prepared: its text.
         stage: called with the name of each stage.
         learns: whether to learn first embeddings.
@@ -399,7 +399,7 @@ def _hooks(
     measure = MeasureHeldOut(run_log, setup, bytes_per_token, checkpoints)
     if not processes.is_first() and setup.sharded is None:
         return [measure, checkpoints]
-    whole = whole_model(setup)
+    whole = gathered_model(setup)
     if whole is None:
         run_log.reporter.note("no samples: no process has memory for the whole model")
         if probing is not None:
