@@ -112,7 +112,7 @@ def _train(inputs: JobInputs, recipe: Recipe, progress: ProgressReporter) -> Con
                 text = running.Inputs(inputs.shards, shared_embeddings=run.parent)
             running.start(recipe, text, run)
         sample_fn = None if is_trial else samples
-        if not running.train_run(run, progress, progress.stage, sample_fn, (), probing):
+        if not running.train_run(run, progress, sample_fn, (), probing):
             return None
     except TrainingStoppedError:
         if not is_trial:

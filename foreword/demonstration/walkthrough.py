@@ -151,7 +151,7 @@ class Demo:
             if self.size.steps is not None:
                 recipe = replace(recipe, train=replace(recipe.train, steps=self.size.steps))
             running.start(recipe, running.Inputs((str(self.text / "documents.jsonl"),)), self.run)
-        return running.train_run(self.run, reporter, reporter.stage, samples)
+        return running.train_run(self.run, reporter, samples)
 
     def _recipe(self, reporter: ProgressReporter) -> Recipe:
         """Return the recipe for this machine."""

@@ -21,7 +21,7 @@ from foreword.runs.measure import Measure, heldout_record, measure_rows, measure
 from foreword.runs.provenance import require_own_files
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import TrainingSetup
-from foreword.runs.stages import EVALUATING, SAVING, TRAINING, ProgressReporter, Stage, unwatched
+from foreword.runs.stages import EVALUATING, SAVING, TRAINING, ProgressReporter
 from foreword.runs.trained_model import TrainedModel
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log, processes
@@ -50,21 +50,19 @@ class RunLog:
 
     Attributes:
         run: the run folder.
-        reporter: receives every record.
-        stage: shows the work between steps.
+        reporter: receives every record, and shows the work between steps.
     """
 
     run: Path
     reporter: ProgressReporter
-    stage: Stage = unwatched
 
     @contextmanager
     def between_steps(self, name: str) -> Iterator[Callable[..., None]]:
         """Show a stage in place of training; yield its progress callback, of (done, total)."""
         try:
-            yield self.stage(name)
+            yield self.reporter.stage(name)
         finally:
-            self.stage(TRAINING)
+            self.reporter.stage(TRAINING)
 
     def write(self, record: dict[str, Any], loop: Loop) -> None:
         """Append a record to `metrics.jsonl`; of several processes the first does."""

@@ -21,7 +21,7 @@ from foreword.runs import run as running
 from foreword.runs.recipe import Recipe
 from foreword.runs.run_folder import open_run
 from foreword.settings import config, kinds
-from tests.train.runs import Quiet, stage
+from tests.train.runs import Quiet
 
 Choice: Any = kinds.load("probes", "choice")
 
@@ -134,7 +134,7 @@ def test_a_model_that_knows_the_answers_is_right_after_any_examples(tmp_path: Pa
     )
     run = tmp_path / "run"
     running.start(recipe, running.Inputs((str(text),)), run)
-    running.train_run(run, Quiet(), stage)
+    running.train_run(run, Quiet())
     trigrams = ProbedModel("m", open_run(run, "cpu"))
     rows = [json.dumps({"text": word, "label": other}) for word, other in pairs.items()]
     (tmp_path / "pairs.jsonl").write_text("\n".join(rows), encoding="utf-8")

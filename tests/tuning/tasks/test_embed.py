@@ -313,7 +313,7 @@ GIVEN = [("a day", "the day"), ("a film", "the film")]
         (GIVEN, [("a day",)], "has no second text, and dev examples are pairs"),
         (GIVEN, [("a", "high", "b")], "the score 'high' is not a number"),
         ([("a", "nan", "b"), ("c", "1", "d")], GIVEN, "the score 'nan' is not a number"),
-        ([("a", "b"), ("c",)], GIVEN, r"train\[1\]: expected \(text,\), \(text, second text\)"),
+        ([("a", "b"), ("c",)], GIVEN, r"train\[1\]: expected two texts, as train\[0\] has"),
         ([()], GIVEN, r"train\[0\]: expected"),
     ],
 )
