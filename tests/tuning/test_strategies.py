@@ -13,7 +13,8 @@ from torch import nn
 from foreword.errors import UserError
 from foreword.nn.low_rank import LowRankLinear
 from foreword.nn.model import neural
-from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import kinds
 from foreword.train.optimizers.adamw import AdamW
 from foreword.train.optimizers.muon import Muon
