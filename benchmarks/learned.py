@@ -42,7 +42,7 @@ from foreword.tuning.result import as_gain, chosen_metric, metric_name
 from foreword.tuning.run import tune
 from foreword.tuning.tasks._contract import Task
 from foreword.verbs._examples import ExampleReader, sources_of
-from foreword.verbs._labelled import ReadsLabelled
+from foreword.verbs._groups import ReadsLabelled
 
 SUITES = Path(__file__).with_suffix(".toml")
 HEADINGS = {"asked": "As they are, without training", "tuned": "Fine-tuned"}

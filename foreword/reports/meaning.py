@@ -117,10 +117,7 @@ def worth_sentence(
 
 
 def _paired_gain(margins: Sequence[Record], name: str, over: str, seeds: int) -> Interval | None:
-    """Return the gain of one way of answering over another by their margin.
-
-    None if it is not known, or with one seed.
-    """
+    """Return the gain of one way over another by their margin; None if unknown or of one seed."""
     for one in margins if seeds > 1 else ():
         if (one["name"], one["over"]) == (name, over):
             half = max(one["high"] - one["difference"], one["difference"] - one["low"])

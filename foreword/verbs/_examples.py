@@ -34,7 +34,7 @@ from foreword.tuning.task_mixture import with_prefix
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.written import TunedWriter
 from foreword.verbs import _arguments
-from foreword.verbs._labelled import Examples, ReadsLabelled
+from foreword.verbs._groups import Examples, ReadsLabelled
 
 USUAL = (TEXT, PAIR, LABEL)
 

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from foreword.disk import stored
+from foreword.disk import atomic, stored
 from foreword.errors import UserError
+
+
+def save(folder: Path, content: Mapping[str, Any], plot: bytes | None = None) -> Path:
+    """Write a result, named by its `name`, with its plot beside it; return the file."""
+    file = folder / f"{content['name']}.json"
+    atomic.write_text(file, stored.record(content))
+    if plot is not None:
+        atomic.write_bytes(file.with_suffix(".png"), plot)
+    return file
 
 
 def file_for(folder: Path, content: dict[str, Any]) -> Path:

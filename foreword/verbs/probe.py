@@ -8,16 +8,18 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.display.progress import ProgressDisplay, progress_of
-from foreword.display.results import Part, Remark, Result, ResultTable
+from foreword.disk import atomic
+from foreword.display.progress import ProgressDisplay
+from foreword.display.results import Part, Remark, Result, ResultTable, remarks, spaced
 from foreword.errors import UserError
 from foreword.formatting import with_intervals
 from foreword.settings import config, kinds
-from foreword.verbs._contract import PYTHON_ONLY, SET, Flag, PathName, Paths, Settings, Verb
-from foreword.verbs._reading import ReadsText
+from foreword.verbs._arguments import assignments, distinct_names, paths
+from foreword.verbs._contract import SET, Flag, PathName, Paths, Settings, Verb
+from foreword.verbs._groups import Computes, ReadsText, ShowsProgress
+from foreword.verbs._saved_results import file_for, save
 
 if TYPE_CHECKING:
-    from foreword.figures import Rendered
     from foreword.probes._contract import Finding, ProbedModel
     from foreword.probes._contract import Probe as ProbeKind
 
@@ -43,12 +45,9 @@ class ProbeResult(Result):
 
     def tables(self) -> Sequence[Part]:
         """Return the table, the notes, and where it is saved."""
-        rows = [
-            {name.replace("_", " "): value for name, value in with_intervals(row).items()}
-            for row in self.finding.rows
-        ]
+        rows = [spaced(with_intervals(row)) for row in self.finding.rows]
         saved = [Remark(f"saved to {file} and .png") for file in self.files]
-        return [ResultTable(rows), *map(Remark, self.content["notes"]), *saved]
+        return [ResultTable(rows), *remarks(self.content["notes"]), *saved]
 
     def data(self) -> dict[str, Any]:
         """Return what was saved."""
@@ -56,7 +55,7 @@ class ProbeResult(Result):
 
 
 @dataclass(frozen=True)
-class Probe(ReadsText, Verb[ProbeResult]):
+class Probe(ReadsText, ShowsProgress, Computes, Verb[ProbeResult]):
     """Examine one or more models with a probe, or ask them the questions of a suite.
 
         foreword.probe(["runs/a", "runs/b"], "lambada", "lambada_test.jsonl").rows
@@ -74,8 +73,6 @@ class Probe(ReadsText, Verb[ProbeResult]):
         settings: a setting of it: layer=0, limit=100; repeatable.
         untrained: also measure each model with random weights.
         out: folder for the result; default: RUN/evaluations.
-        device: auto, cpu, cuda or mps.
-        progress: whether to show the progress, or what shows it.
     """
 
     runs: Annotated[Paths, Flag(is_argument=True, metavar="RUN...")]
@@ -84,16 +81,12 @@ class Probe(ReadsText, Verb[ProbeResult]):
     settings: Annotated[Settings, SET] = field(default=(), kw_only=True)
     untrained: bool = field(default=False, kw_only=True)
     out: PathName | None = field(default=None, kw_only=True)
-    device: str = field(default="auto", kw_only=True)
-    progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = field(default=True, kw_only=True)
 
     def __call__(self) -> ProbeResult:
-        from foreword.disk import atomic
         from foreword.probes._suite import Suite
-        from foreword.verbs import _arguments
 
         # Check every argument.
-        files = _arguments.paths(self.data)
+        files = paths(self.data)
         if not files:
             self.refuse_reading("requires --data")
         probe = self._probe(files)
@@ -105,12 +98,12 @@ class Probe(ReadsText, Verb[ProbeResult]):
             raise UserError(f"--data: '{name}' brings its own sentences; see its settings")
 
         # Open the models and the folders.
-        display = progress_of(self.progress)
+        display = self.display()
         models = self._opened(texts, display)
         folders = (
             list(dict.fromkeys(model.trained.run / "evaluations" for model in models))
             if self.out is None
-            else [_arguments.path(self.out, "--out")]
+            else [Path(self.out)]
         )
         for folder in folders:
             remedy = atomic.MOVE_AWAY if self.out is None else atomic.OTHER_OUT
@@ -126,16 +119,8 @@ class Probe(ReadsText, Verb[ProbeResult]):
         return _saved(probe, finding, models, folders, texts, is_beside_random=self.untrained)
 
     def _probe(self, files: Sequence[str]) -> ProbeKind:
-        """Return the probe or suite, with its settings.
-
-        Args:
-            files: a suite's questions.
-
-        Raises:
-            UserError: there is no such kind, or a setting is wrong.
-        """
+        """Return the probe or suite, with its settings."""
         from foreword.probes._suite import Suite
-        from foreword.verbs._arguments import assignments
 
         table = config.assign({}, assignments(self.settings))
         if not isinstance(self.name, str):
@@ -161,20 +146,15 @@ class Probe(ReadsText, Verb[ProbeResult]):
         return probe
 
     def _opened(self, texts: tuple[str, ...], display: ProgressDisplay) -> list[ProbedModel]:
-        """Return the models, each with a unique name.
-
-        Raises:
-            UserError: there is no such run, or none has weights to randomise.
-        """
+        """Return the models, each with a unique name."""
         from foreword.evaluation.loaded import load
         from foreword.probes._contract import ProbedModel
         from foreword.probes._random_weights import with_random_weights
-        from foreword.verbs import _arguments
 
-        paths = list(dict.fromkeys(map(Path, _arguments.paths(self.runs, "RUN"))))
+        folders = list(dict.fromkeys(map(Path, paths(self.runs))))
         models = []
-        for path, label in zip(paths, _arguments.distinct_names(paths), strict=True):
-            trained = load(path, self.device).trained
+        for folder, label in zip(folders, distinct_names(folders), strict=True):
+            trained = load(folder, self.device).trained
             for note in trained.notes:
                 display.note(note)
             recipe = trained.recipe
@@ -185,7 +165,7 @@ class Probe(ReadsText, Verb[ProbeResult]):
                 models.append(ProbedModel(f"{label}, untrained", random, texts))
         if self.untrained and all(model.trained.is_count_based for model in models):
             raise UserError(
-                f"--untrained: {paths[0]} is a count-based model without weights to randomise"
+                f"--untrained: {folders[0]} is a count-based model without weights to randomise"
             )
         return models
 
@@ -209,12 +189,10 @@ def _saved(
     is_beside_random: bool,
 ) -> ProbeResult:
     """Save what a probe found in each folder, and return it."""
-    from foreword.disk import atomic, stored
     from foreword.probes._suite import Suite
     from foreword.runs.provenance import command
-    from foreword.verbs import _saved_results
 
-    plot = _plot(finding)
+    plot = finding.drawn()
     notes = [*finding.notes, *([plot.note] if plot.note else [])]
     if is_beside_random:
         notes += [
@@ -237,20 +215,7 @@ def _saved(
         content["predictions"] = list(finding.predictions)
     content["of"] = {key: content[key] for key in ("runs", "settings")} | {"texts": list(texts)}
     contents = [dict(content) for _ in folders]  # the name may be another in each
-    files = tuple(map(_saved_results.file_for, folders, contents))
-    for file, named in zip(files, contents, strict=True):
-        atomic.write_text(file, stored.record(named))
-        atomic.write_bytes(file.with_suffix(".png"), plot.data)
-    return ProbeResult(files, finding, contents[0])
-
-
-def _plot(finding: Finding) -> Rendered:
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    from foreword import figures
-
-    with matplotlib.rc_context(figures.STYLE):
-        figure = Figure(layout="constrained")
-        finding.plot(figure)
-        return figures.render(figure, "png")
+    for folder, named in zip(folders, contents, strict=True):
+        file_for(folder, named)
+    files = (save(folder, each, plot.data) for folder, each in zip(folders, contents, strict=True))
+    return ProbeResult(tuple(files), finding, contents[0])

@@ -7,13 +7,13 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.display.progress import ProgressDisplay, progress_of
-from foreword.display.results import Part, Remark, Result, ResultTable, Shown
+from foreword.display.progress import ProgressDisplay
+from foreword.display.results import Part, Remark, Result, ResultTable, remarks
 from foreword.errors import UserError
 from foreword.formatting import quantity
 from foreword.settings.ranges import Temperature
 from foreword.verbs._contract import ARGUMENT, Flag, PathName, Verb
-from foreword.verbs._labelled import Examples, ReadsLabelled
+from foreword.verbs._groups import Examples, ReadsLabelled
 from foreword.verbs._tune_settings import FineTunes
 
 if TYPE_CHECKING:
@@ -37,18 +37,24 @@ class TuningResult(Result):
     Attributes:
         out: folder of the tuned model.
         evaluation: file of the scores.
-        title: of the scores.
-        rows: one per variant: mean and standard deviation over seeds, and the majority class's.
         content: the scores as the file has them.
         result: all that fine-tuning returned; None if it was done by an earlier call.
     """
 
     out: Path
     evaluation: Path
-    title: str
-    rows: list[dict[str, Any]]
     content: Mapping[str, Any]
     result: TuneResult | None = None
+
+    @property
+    def title(self) -> str:
+        """The title of the scores."""
+        return str(self.content["title"])
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row per variant: mean and deviation over seeds; and the majority class's."""
+        return [dict(row) for row in self.content["rows"]]
 
     def __fspath__(self) -> str:
         return str(self.out)
@@ -107,8 +113,7 @@ class TuningResult(Result):
             + "; ± is the standard deviation over seeds" * (first["seeds"] > 1)
         )
         yield from map(Remark, margin_lines(self.content.get("margins", ())))
-        for note in self.content.get("notes", ()):
-            yield (Shown if note.startswith("warning: ") else Remark)(note)
+        yield from remarks(self.content.get("notes", ()))
         if skipped := sum(row.get("skipped_steps", 0) for row in rows):
             yield Remark(f"{skipped:,} non-finite steps skipped")
 
@@ -174,7 +179,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         # Check every argument.
         task, settings = self.tuning_task({"kind": self.task})
         variants = self._variants(task, settings)
-        trackers, display = trackers_of(self.track), progress_of(self.progress)
+        trackers, display = trackers_of(self.track), self.display()
         self.require_name()
         reader = ExampleReader(task, self)
         given = {"train": self.train, "dev": self.dev}
@@ -191,21 +196,16 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
 
         # Return a result that is there already, and never overwrite another one.
         if (done := _fine_tuning.find(trained, job)) is not None:
-            return TuningResult(job.folder, job.evaluation, done["title"], done["rows"], done)
+            return TuningResult(job.folder, job.evaluation, done)
         self._say_before(display, trained, job)
 
         # Fine-tune, and write the model and its scores.
         with display:
             result, content = _fine_tuning.fine_tune(trained, job, display, trackers)
-        title = content["title"]
-        return TuningResult(job.folder, job.evaluation, title, result.rows, content, result)
+        return TuningResult(job.folder, job.evaluation, content, result)
 
     def _variants(self, task: Task, settings: TuneSettings) -> list[TuneSettings]:
-        """Return the settings of each variant to fine-tune.
-
-        Raises:
-            UserError: arguments contradict each other.
-        """
+        """Return the settings of each variant to fine-tune."""
         from foreword.tuning.run import variants
 
         rates = self.rates  # refused where they are none
@@ -223,11 +223,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
     def _possible(
         self, variants: list[TuneSettings], trained: TrainedModel, task: Task
     ) -> tuple[list[TuneSettings], list[str]]:
-        """Return the variants that the model allows, and a note if one goes.
-
-        Raises:
-            UserError: it does not allow a strategy.
-        """
+        """Return the variants that the model allows, and a note if one goes."""
         from foreword.tuning.model_settings import recipe_for
         from foreword.tuning.run import without_tied_head
 

@@ -101,7 +101,7 @@ def test_arguments_are_checked_before_texts_are_read(tmp_path: Path) -> None:
     [
         ("load", [None], "RUN: expected a path, got None"),
         ("load", [3], "RUN: expected a path, got 3"),
-        ("show", [3], "what: expected a name or a file, got 3"),
+        ("show", [3], "WHAT: expected a path, got 3"),
         ("resume", [None], "RUN: expected a path, got None"),
         ("evaluate", [3], "RUN: expected a path, got 3"),
         ("compare", [3, "text"], "GRID: expected a path, got 3"),

@@ -14,7 +14,7 @@ from foreword.cli._streams import guarded
 from foreword.cli.main import run as command
 from foreword.display import lines, tables
 from foreword.display.bar import Bar
-from foreword.display.run import RunDisplay
+from foreword.display.progress import LiveProgress
 
 COLUMNS = ["cell", "recipe", *(f"number {n}" for n in range(9))]
 ROW = ["Transformer-XL", "transformer_xl_mini", *(f"{n}2,345 MB" for n in range(9))]
@@ -110,7 +110,7 @@ def test_a_narrow_window_shows_the_loss_first(
     monkeypatch.setattr(lines.err, "_force_terminal", True)
     monkeypatch.setattr(lines.err, "width", 30)
     printed = list[str]()
-    display = RunDisplay(Bar(printed.append, is_live=False, is_coloured=False))
+    display = LiveProgress(Bar(printed.append, is_live=False, is_coloured=False))
     losses = {"step": 1, "loss": 9.1234, "perplexity": 8.0, "bits_per_byte": 2.0}
     display.record({"kind": "heldout", **losses}, 0.5)
     speed = {"lr": 0.1, "tokens_per_second": 9.0, "share_of_matmul": 0.5, "seconds": 2.0}
@@ -122,7 +122,7 @@ def test_a_narrow_window_shows_the_loss_first(
 def test_training_shows_one_sample_and_only_numbers_that_a_newcomer_understands(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    display = RunDisplay(Bar(lambda text: None, is_live=False, is_coloured=False))
+    display = LiveProgress(Bar(lambda text: None, is_live=False, is_coloured=False))
     speed = {"lr": 0.1, "tokens_per_second": 9.0, "share_of_matmul": 1.11, "seconds": 2.0}
     for step in (1, 5, 10):
         display.record({"kind": "train", "step": step, "loss": 9.1234, **speed}, step / 10)

@@ -76,7 +76,7 @@ def test_mistakes_are_reported_in_one_line(
 
 def test_proposed_commands_are_verbs(out: Path) -> None:
     from foreword.cli.main import verbs
-    from foreword.verbs.demo import _next_commands
+    from foreword.demonstration.narration import next_commands
 
-    assert all(command.split()[0] == "foreword" for command in _next_commands(out))
-    assert all(command.split()[1] in verbs() for command in _next_commands(out))
+    assert all(command.split()[0] == "foreword" for command in next_commands(out))
+    assert all(command.split()[1] in verbs() for command in next_commands(out))

@@ -13,7 +13,7 @@ from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import read_recipe
 from foreword.train import checkpoint, log
 from foreword.train.settings import TrainSettings
-from foreword.verbs._arguments import budget_of
+from foreword.verbs.compare import Compare
 from tests.train import runs
 
 
@@ -141,14 +141,14 @@ def test_given_held_out_text_is_held_out(
 
 
 def _on(recipe: Recipe, **amounts: float) -> TrainSettings:
-    budget = budget_of(**amounts)
+    budget = Compare("ladder", **amounts).budget()
     assert budget is not None
     return budget.applied_to(recipe.train)
 
 
 def test_a_budget_overrides_the_recipe() -> None:
     made = runs.recipe(tokens=5_000, hours=1.0)
-    assert budget_of() is None
+    assert Compare("ladder").budget() is None
     train = _on(made, steps=7)
     assert (train.steps, train.tokens, train.flops, train.hours) == (7, None, None, None)
     train = _on(made, tokens=1e3)

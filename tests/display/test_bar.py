@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from foreword.display import bar as _bar
 from foreword.display.bar import Bar, Stage, fit_parts, rough
-from foreword.display.run import RunDisplay
+from foreword.display.progress import LiveProgress
 
 
 def draw(filled: int, size: int) -> str:
@@ -102,7 +102,7 @@ def test_printed_text_goes_above_the_live_line(
 def test_a_stage_that_goes_on_keeps_its_time_and_is_announced_once() -> None:
     printed: list[str] = []
     with Bar(printed.append, is_live=False, is_coloured=False) as bar:
-        display = RunDisplay(bar)
+        display = LiveProgress(bar)
         display.stage("training")
         began = bar._stages["training"].began
         for between in ("evaluating", "saving", "evaluating"):
@@ -116,7 +116,7 @@ def test_a_stage_that_ends_at_once_is_not_drawn(monkeypatch: pytest.MonkeyPatch)
     screen = _Screen()
     monkeypatch.setattr(sys, "stderr", screen)
     with Bar(screen.write, is_live=True, is_coloured=False) as bar:
-        display = RunDisplay(bar)
+        display = LiveProgress(bar)
         display.stage("training")
         display.stage("saving")
         display.stage("training")
