@@ -23,8 +23,8 @@ import foreword
 from foreword.cli._process import configure_process
 from foreword.data.text_files import ReadSettings
 from foreword.nn.model import neural_settings
-from foreword.runs.conditions import text_bytes
-from foreword.runs.dial import FAMILIES, Conditions, dial
+from foreword.planning.conditions import text_bytes
+from foreword.planning.dial import FAMILIES, Conditions, dial
 from foreword.runs.recipe import Recipe
 from foreword.settings import config, kinds
 

@@ -1,12 +1,11 @@
 """What a fault in one process does to all, and whether the run that goes on is the same run.
 
-    python benchmarks/faults.py [--processes 2] [--steps 400] [--only killed stopped ...]
+    python benchmarks/faults.py [--processes 2] [--steps 400] [--only killed damaged ...]
 
 A tiny decoder is pretrained in shards (`fsdp`) without a fault. Then, each time from the start, in
 the middle of the run:
 
 - killed: a process is killed (SIGKILL); `foreword resume` goes on;
-- stopped: a process is stopped (SIGSTOP); `foreword resume` goes on;
 - restarted: a process is killed under `torchrun --max-restarts 1`, which goes on by itself;
 - late: `torchrun --nnodes 2`, and the second machine joins twenty seconds after the first;
 - damaged: a process is killed, and then its file in the newest checkpoint is cut short;
@@ -61,10 +60,6 @@ class Runs:
     def killed(self) -> str:
         """Kill a process, and resume."""
         return self._interrupted("killed", signal.SIGKILL)
-
-    def stopped(self) -> str:
-        """Stop a process, and resume."""
-        return self._interrupted("stopped", signal.SIGSTOP)
 
     def damaged(self) -> str:
         """Kill a process, cut its file of the newest checkpoint short, and resume."""
@@ -208,7 +203,7 @@ def _last_step(run: Path) -> int:
 
 def main() -> None:
     """Run every case and print a line for each."""
-    cases = ("killed", "stopped", "damaged", "full", "restarted", "late", "sockets")
+    cases = ("killed", "damaged", "full", "restarted", "late", "sockets")
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--steps", type=int, default=400)

@@ -69,7 +69,7 @@ class Part:
 
 PARTS = (
     Part("machine", 25, "The machine, and how fast it multiplies"),
-    Part("tests", 140, "The tests marked gpu"),
+    Part("tests", 110, "The tests marked gpu"),
     Part("speed:bert_base", 50, "Steps of bert_base"),
     Part("speed:gpt2_small", 50, "Steps of gpt2_small"),
     Part("speed:t5_base", 45, "Steps of t5_base"),
@@ -77,8 +77,10 @@ PARTS = (
     Part("others:causal", 45, "A decoder of base size next to others"),
     Part("learning:bert_mini", 50, "bert_mini on Python's own source texts"),
     Part("learning:gpt2_mini", 50, "gpt2_mini on Python's own source texts"),
-    Part("profile:bert_base", 20, "Where a step of bert_base goes"),
-    Part("profile:gpt2_small", 20, "Where a step of gpt2_small goes"),
+    Part("profile:bert_base", 30, "Where a step of bert_base goes"),
+    Part("profile:gpt2_small", 30, "Where a step of gpt2_small goes"),
+    Part("host:bert_mini", 25, "What the host does in a step of bert_mini"),
+    Part("host:gpt2_mini", 25, "What the host does in a step of gpt2_mini"),
     Part("parallel", 45, "Several GPUs: the same losses, and the speed"),
 )
 

@@ -13,13 +13,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from gpu_steps import (
-    ROWS,
     WARM_STEPS,
     Job,
     build_setup,
@@ -99,10 +99,16 @@ def tests(job: Job) -> None:
     command = [sys.executable, "-m", "pytest", "-m", "gpu", "-v", "--tb=short", "-p",
                "no:cacheprovider", "-o", "addopts=", "-rf"]  # fmt: skip
     if importlib.util.find_spec("xdist"):  # most of their time is compilation, on the processor
-        command += ["-n", str(min(6, os.cpu_count() or 1)), "--dist", "worksteal"]
+        workers = min(12, os.cpu_count() or 1)
+        command += ["-p", "xdist", "-n", str(workers), "--dist", "worksteal"]
     if importlib.util.find_spec("pytest_timeout"):
-        command += ["--timeout", "100"]
-    environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "2"}
+        command += ["-p", "timeout", "--timeout", "100"]
+    # Other plug-ins of the machine are not loaded: hypothesis's breaks on a stand-in.
+    environment = {
+        **os.environ,
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    }
     process = subprocess.Popen(
         [*command, *files], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         cwd=ROOT, env=environment,
@@ -232,12 +238,13 @@ def _sources(library: Path) -> Iterator[Path]:
 
 def profile(job: Job, name: str) -> None:
     """Record the kernels of a few steps by time, and the share of the time the GPU was busy."""
+    from torch._C._autograd import DeviceType
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as profiler
 
     is_cuda = job.device.type == "cuda"
-    # Warm up, then profile a few steps.
-    of = build_setup(job, name, 2 if job.is_tiny else ROWS[name], {})
+    # Warm up, then profile a few steps: the device alone, since operations of the host are many.
+    of = build_setup(job, name, {})
     if is_cuda:
         compile_blocks(of.model)
     optimizer = of.recipe.optimizer.build(of.model)
@@ -246,30 +253,96 @@ def profile(job: Job, name: str) -> None:
     try:
         for number in range(WARM_STEPS):
             run_step(of, optimizer, next(batches), loss_fn, number)
-        activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if is_cuda else [])
-        with profiler(activities=activities) as profiled:
+        with profiler(activities=[getattr(ProfilerActivity, job.device.type.upper())]) as profiled:
             start = time.perf_counter()
             for number in range(steps):
                 run_step(of, optimizer, next(batches), loss_fn, WARM_STEPS + number)
             seconds = time.perf_counter() - start
     finally:
         batches.close()
-    # The kernels, by time on the device and on the host.
-    averages = profiled.key_averages()
+    # Their time by name, and by what they are for.
     by = "self_device_time_total" if is_cuda else "self_cpu_time_total"
-    busy = sum(getattr(event, by) for event in averages) / 1e6
-    job.note("profiled", steps=steps, seconds=seconds, device_busy=busy / seconds)
-    job.note(
-        "by time on the device",
-        text=averages.table(sort_by=by, row_limit=20, max_name_column_width=70),
+    kind = getattr(DeviceType, job.device.type.upper())
+    kernels = [
+        (event.key, getattr(event, by) / 1e3 / steps, event.count / steps)
+        for event in profiled.key_averages()
+        if event.device_type == kind and not event.is_user_annotation
+    ]
+    busy = sum(ms for _, ms, _ in kernels)
+    job.note("profiled", steps=steps, ms=1e3 * seconds / steps, device_busy_ms=busy)
+    groups: dict[str, list[float]] = {}
+    for kernel, ms, count in kernels:
+        sums = groups.setdefault(group_of(kernel), [0.0, 0.0])
+        sums[0], sums[1] = sums[0] + ms, sums[1] + count
+    for group, (ms, count) in sorted(groups.items(), key=lambda item: -item[1][0]):
+        job.note("groups", group=group, ms=ms, share=ms / busy, count=count)
+    for kernel, ms, count in sorted(kernels, key=lambda each: -each[1])[:30]:
+        job.note("kernels", kernel=kernel[:90], ms=ms, share=ms / busy, count=count)
+
+
+GROUPS = {
+    "attention": "flash|sdpa|fmha|flex",
+    "matrix products": r"nvjet|gemm|cutlass|aten::(add)?mm|aten::bmm",
+    "optimizer": "adam|multi_tensor",
+    "fused by the compiler": "triton",
+    "softmax": "softmax",
+    "copies": "memcpy|memset|copy",
+}
+
+
+def group_of(kernel: str) -> str:
+    """Return what a kernel is for, by its name."""
+    return next(
+        (group for group, words in GROUPS.items() if re.search(words, kernel, re.IGNORECASE)),
+        "other",
     )
-    if is_cuda:
-        job.note(
-            "by time on the host",
-            text=averages.table(
-                sort_by="self_cpu_time_total", row_limit=12, max_name_column_width=70
-            ),
-        )
+
+
+def host(job: Job, name: str) -> None:
+    """Record what a step of a small model's loop takes, and which functions of the host take it."""
+    import cProfile
+    import io
+    import pstats
+
+    from foreword.objectives._contract import ModelWithLoss
+    from foreword.train.budget import Budget
+    from foreword.train.loop import Loop, StepOptions
+
+    is_cuda = job.device.type == "cuda"
+    of = build_setup(job, name, {})
+    optimizer = of.recipe.optimizer.build(of.model)
+    steps = 4 if job.is_tiny else 60
+
+    def train() -> float:
+        """Return the milliseconds of a step of the loop, as a run takes it but without hooks."""
+        budget = Budget.of(replace(of.recipe.train, steps=steps))
+        loop = Loop(
+            of.model, ModelWithLoss(of.model, of.recipe.objective), of.feed, optimizer,
+            of.recipe.schedule, budget, StepOptions(dtype=of.dtype),
+        )  # fmt: skip
+        wait(of.device)
+        start = time.perf_counter()
+        loop.train()
+        wait(of.device)
+        return 1e3 * (time.perf_counter() - start) / steps
+
+    with released(of.device):
+        # As a run takes it, then with a profile of the host, then uncompiled.
+        if is_cuda:
+            compile_blocks(of.model)
+        first = train()
+        job.note("loop", compiled=is_cuda, ms_with_warm_up=first, ms=train())
+        profiled = cProfile.Profile()
+        profiled.enable()
+        train()
+        profiled.disable()
+        text = io.StringIO()
+        pstats.Stats(profiled, stream=text).strip_dirs().sort_stats("tottime").print_stats(25)
+        job.note(f"functions of the host, {steps} steps", text=text.getvalue().strip())
+        if is_cuda:
+            with torch.compiler.set_stance("force_eager"):
+                first = train()
+                job.note("loop", compiled=False, ms_with_warm_up=first, ms=train())
 
 
 def parallel(job: Job) -> None:
@@ -293,6 +366,7 @@ PARTS: dict[str, Callable[..., None]] = {
     "others": others,
     "learning": learning,
     "profile": profile,
+    "host": host,
     "parallel": parallel,
 }
 

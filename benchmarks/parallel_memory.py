@@ -22,12 +22,12 @@ from pathlib import Path
 
 import torch
 
+from foreword.planning.gpus import GPU
+from foreword.planning.plan import Assumptions, plan
+from foreword.planning.resident import Peak
 from foreword.process import allocator
 from foreword.runs.dry_run import dummy_example, dummy_vocab
-from foreword.runs.gpus import GPU
-from foreword.runs.plan import Assumptions, plan
 from foreword.runs.recipe import Recipe, load_recipe
-from foreword.runs.resident import Peak
 from foreword.runs.setup import build_model
 from foreword.train import processes
 from foreword.train.joining import joined

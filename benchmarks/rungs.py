@@ -22,7 +22,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ from foreword.nn.recurrent import RecurrentSettings
 from foreword.runs import run as running
 from foreword.runs.offline import offline_backbone, offline_inputs
 from foreword.runs.recipe import Recipe, load_recipe
+from foreword.runs.stages import Silent
 from foreword.types import Vocab
 
 RUNGS = {
@@ -70,18 +71,13 @@ PROMPT = "the"
 SIDE = 24  # words of each side of a pair
 
 
-@dataclass
-class Clock:
+class Clock(Silent):
     """A reporter that records the seconds of CPU time and the tokens read after each step."""
 
-    seconds: list[float] = field(default_factory=list)
-    tokens: list[int] = field(default_factory=list)
-
-    def note(self, text: str) -> None:
-        """Ignore a note."""
-
-    def warn(self, text: str) -> None:
-        """Ignore a warning."""
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[float] = []
+        self.tokens: list[int] = []
 
     def record(self, record: dict[str, Any], progress: float) -> None:
         """Record a step."""
@@ -125,7 +121,7 @@ def measure(recipe: Recipe, texts: list[str], tokenizer: Path, folder: Path, tok
     shared = str(tokenizer) if tokenizer.is_dir() else None
     running.start(recipe, running.Inputs(tuple(texts), shared), folder)
     clock = Clock()
-    running.train_run(folder, clock, lambda name: lambda *_: None)
+    running.train_run(folder, clock, clock.stage)
     if shared is None:
         (folder / "tokenizer").rename(tokenizer)
         (folder / "tokenizer").symlink_to(tokenizer)

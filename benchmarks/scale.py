@@ -19,9 +19,9 @@ import numpy as np
 
 from foreword.errors import UserError
 from foreword.formatting import byte_size, duration, quantity
-from foreword.runs.failures import simulated_times
-from foreword.runs.gpus import GPU, find_gpu
-from foreword.runs.plan import Assumptions, Plan, plan
+from foreword.planning.failures import simulated_times
+from foreword.planning.gpus import GPU, find_gpu
+from foreword.planning.plan import Assumptions, Plan, plan
 from foreword.runs.recipe import load_recipe
 from foreword.runs.sizes import count_parameters
 

@@ -38,6 +38,13 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def rough(seconds: float) -> str:
+    """Return an estimated duration, rounded as it deserves: `21 s`, `3 min 20 s`, `12 min`."""
+    seconds = max(seconds, 0.0)
+    unit = 1 if seconds < 60 else 10 if seconds < 600 else 60
+    return duration(round(seconds / unit) * unit).removesuffix(" 0 s").removesuffix(" 0 min")
+
+
 def byte_size(count: int) -> str:
     """Return a size in decimal units: `950 B`, `1.5 MB`, `103.2 GB`, `1.2 TB`."""
     names = ("B", "kB", "MB", "GB", "TB", "PB", "EB")

@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -25,6 +26,9 @@ import pytest
 from tests import shelf
 from tests.covering import mark_the_rest
 
+# Modules are compiled once, and not by each worker and each process that tests start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 MEMORY = Path("/dev/shm")
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4e9:
     # Tests write thousands of small files, which takes a disk most of their time.
@@ -93,9 +97,9 @@ def _unmeasured() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("foreword.runs.hooks.matmul_flops_per_second", lambda *_: 1e9)
-        patch.setattr("foreword.runs.estimate.TIMED_SECONDS", 0.0)
-        patch.setattr("foreword.runs.memory.STEPS", 1)
-        patch.setattr("foreword.runs.memory.ROUNDS", 1)
+        patch.setattr("foreword.planning.estimate.TIMED_SECONDS", 0.0)
+        patch.setattr("foreword.planning.memory.STEPS", 1)
+        patch.setattr("foreword.planning.memory.ROUNDS", 1)
         yield
 
 

@@ -199,8 +199,9 @@ def import_libraries() -> None:
     import torch
 
     import foreword
+    from foreword.planning import estimate
     from foreword.reports import svg
-    from foreword.runs import estimate, hooks
+    from foreword.runs import hooks
 
     torch.set_num_threads(1)
     for name in IMPORTED_LATE:

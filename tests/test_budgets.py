@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import tomllib
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import grimp
 import pytest
 
 from foreword.settings import kinds
+from tests.test_architecture import trees
 
 PROJECT = tomllib.loads((kinds.ROOT.parent / "pyproject.toml").read_text(encoding="utf-8"))
 BUDGETS: dict[str, dict[str, int]] = PROJECT["tool"]["foreword"]["budgets"]
@@ -20,35 +21,30 @@ SURFACE = ("verbs", "cli")
 MANY = PROJECT["tool"]["foreword"]["many_parameters"]
 
 
-def rooms() -> list[str]:
-    return sorted(path.parent.name for path in kinds.ROOT.glob("*/__init__.py"))
-
-
-def files_of(room: str) -> list[Path]:
-    return sorted((kinds.ROOT / room).rglob("*.py"))
+@cache
+def graph() -> grimp.ImportGraph:
+    return grimp.build_graph("foreword", exclude_type_checking_imports=True, cache_dir=None)
 
 
 def measured(room: str) -> dict[str, int]:
     """Lines, files, public functions and classes, and modules that the room imports in the end."""
-    texts = [file.read_text(encoding="utf-8") for file in files_of(room)]
+    files = {file: tree for file, tree in trees() if file.parts[0] == room}
     names = [
         node.name
-        for text in texts
-        for node in ast.parse(text).body
+        for tree in files.values()
+        for node in tree.body
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_")
     ]
-    graph = grimp.build_graph("foreword", exclude_type_checking_imports=True, cache_dir=None)
-    reached = graph.find_upstream_modules(f"foreword.{room}", as_package=True)
     return {
-        "lines": sum(text.count("\n") for text in texts),
-        "files": len(texts),
+        "lines": sum((kinds.ROOT / file).read_bytes().count(b"\n") for file in files),
+        "files": len(files),
         "names": len(names),
-        "reaches": len(reached),
+        "reaches": len(graph().find_upstream_modules(f"foreword.{room}", as_package=True)),
     }
 
 
 def test_every_room_has_a_budget() -> None:
-    assert sorted(BUDGETS) == rooms()
+    assert sorted(BUDGETS) == sorted(path.parent.name for path in kinds.ROOT.glob("*/__init__.py"))
 
 
 @pytest.mark.parametrize("room", sorted(BUDGETS))
@@ -61,14 +57,13 @@ def test_a_room_keeps_its_budget(room: str) -> None:
 
 def test_functions_have_few_parameters() -> None:
     """Those that have more are named in pyproject.toml: no other may join them."""
-    many = set()
-    for file in sorted(kinds.ROOT.rglob("*.py")):
-        name = file.relative_to(kinds.ROOT).as_posix()
-        if name.split("/")[0] in SURFACE:
-            continue
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef) and parameters(node) > MOST_PARAMETERS:
-                many.add(f"{name}: {node.name}")
+    many = {
+        f"{file.as_posix()}: {node.name}"
+        for file, tree in trees()
+        if file.parts[0] not in SURFACE
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and parameters(node) > MOST_PARAMETERS
+    }
     assert many == set(MANY)
 
 
@@ -82,14 +77,12 @@ def test_contracts_are_small() -> None:
     """Those of more than twelve members are named in pyproject.toml, and may not grow."""
     allowed = PROJECT["tool"]["foreword"]["contracts"]
     sizes: dict[str, Any] = {}
-    for folder in kinds.folders():
-        file = kinds.ROOT / folder / "_contract.py"
-        if not file.exists():
-            continue
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+    contracts = {f"{folder}/_contract.py" for folder in kinds.folders()}
+    for file, tree in ((f, tree) for f, tree in trees() if f.as_posix() in contracts):
+        for node in tree.body:
             bases = {b.id for b in getattr(node, "bases", []) if isinstance(b, ast.Name)}
             if isinstance(node, ast.ClassDef) and bases & {"ABC", "Protocol"}:
                 members = [n for n in node.body if isinstance(n, ast.FunctionDef | ast.AnnAssign)]
-                sizes[f"{folder}: {node.name}"] = len(members)
+                sizes[f"{file.parent.as_posix()}: {node.name}"] = len(members)
     over = {name: n for name, n in sizes.items() if n > allowed.get(name, 12)}
     assert not over, f"contracts with more than their members: {over}"

@@ -57,7 +57,7 @@ CHECKS: dict[str, Callable[..., None]] = {
     "tuning/strategies/biases": check_strategy,
     "tuning/tasks/hinge": check_task,
 }
-OTHERS = {"verbs/hello", "data/readers/csv_lines"}  # tested one by one
+OTHERS = {"verbs/hello", "data/readers/csv_lines", "probes/plurals"}  # tested one by one
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +74,8 @@ def test_examples_pass_the_contract_checks(kind: str) -> None:
 
 
 def test_every_folder_of_kinds_with_a_check_has_an_example() -> None:
-    files = [file.relative_to(EXAMPLES).with_suffix("") for file in EXAMPLES.rglob("*.py")]
+    found = [*EXAMPLES.rglob("*.py"), *EXAMPLES.rglob("*.toml")]
+    files = [file.relative_to(EXAMPLES).with_suffix("") for file in found]
     assert {file.as_posix() for file in files} == CHECKS.keys() | OTHERS
 
 

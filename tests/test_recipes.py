@@ -14,7 +14,7 @@ from torch import nn
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
 from foreword.nn.model import Model
-from foreword.runs.estimate import chance_loss
+from foreword.planning.estimate import chance_loss
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.settings import config, kinds
 from foreword.text import special

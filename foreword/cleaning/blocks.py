@@ -1,6 +1,6 @@
 """datatrove's blocks of Foreword: read sources, apply a step, remove duplicates, save.
 
-Each block writes its account when its documents have ended. A task that is killed has no mark of
+Each block writes its statistics when its documents have ended. A task that is killed has no mark of
 completion, so it runs again from its beginning and writes the same.
 """
 
@@ -24,16 +24,16 @@ from datatrove.pipeline.base import PipelineStep
 from datatrove.pipeline.dedup import exact_dedup, minhash
 from loguru import logger
 
-from foreword.cleaning.account import Account, excerpt, key_of
 from foreword.cleaning.languages import LANGUAGE, PROBABILITY, UNKNOWN, identify
 from foreword.cleaning.signs import signs_of
+from foreword.cleaning.statistics import Samples, StepStatistics, excerpt, key_of
 from foreword.cleaning.steps._contract import CorpusStep, DocumentFilter, DocumentStep
 from foreword.data.read_documents import read_file
 from foreword.data.text_files import ReadCounts, ReadSettings, sum_counts
 from foreword.disk import atomic, stored
 from foreword.errors import UserError
 
-# datatrove is silent: errors are raised, counts are in the accounts.
+# datatrove is silent: errors are raised, counts are in the statistics.
 logger.disable("datatrove")
 for _module in (exact_dedup, minhash):
     _module.tqdm = partial(_module.tqdm, disable=True)
@@ -65,21 +65,21 @@ class ReadSources(PipelineStep):  # type: ignore[misc]
     Args:
         tasks: the parts that each task reads.
         settings: how files become documents.
-        accounts: folder for the counts of reading.
+        out: folder for the counts of reading.
     """
 
     name, type = "Foreword: read", "reader"
 
-    def __init__(self, tasks: list[list[FilePart]], settings: ReadSettings, accounts: Path) -> None:
+    def __init__(self, tasks: list[list[FilePart]], settings: ReadSettings, out: Path) -> None:
         super().__init__()
-        self.tasks, self.settings, self.accounts = tasks, settings, accounts
+        self.tasks, self.settings, self.out = tasks, settings, out
 
     def run(self, data: Any = None, rank: int = 0, world_size: int = 1) -> Iterator[Any]:
         """Yield the documents of a task; if that fails, note why for the process that waits."""
         try:
             yield from self._read(rank)
         except UserError as error:
-            atomic.write_text(self.accounts / f"{rank:05}{ERROR}", str(error))
+            atomic.write_text(self.out / f"{rank:05}{ERROR}", str(error))
             raise
 
     def _read(self, rank: int) -> Iterator[Any]:
@@ -94,7 +94,7 @@ class ReadSources(PipelineStep):  # type: ignore[misc]
                     documents += 1
             once = asdict(of_file) if part.number == 0 else {}  # of those who share it
             counts.append(once | {"documents": documents})
-        stored.write(self.accounts / NUMBERED.format(rank), sum_counts(counts))
+        stored.write(self.out / NUMBERED.format(rank), sum_counts(counts))
 
 
 class ReadSaved(PipelineStep):  # type: ignore[misc]
@@ -128,47 +128,50 @@ class Apply(PipelineStep):  # type: ignore[misc]
     Args:
         step: the step.
         folder: that of the step's `prepare`.
-        accounts: folder for the accounts.
+        out: folder for the statistics.
         samples: number of samples of each side and reason.
     """
 
     name, type = "Foreword: apply", "filter"
 
-    def __init__(self, step: DocumentStep, folder: Path, accounts: Path, samples: int) -> None:
+    def __init__(self, step: DocumentStep, folder: Path, out: Path, samples: int) -> None:
         super().__init__()
-        self.step, self.folder, self.accounts, self.samples = step, folder, accounts, samples
+        self.step, self.folder, self.out, self.samples = step, folder, out, samples
 
     def run(self, data: Any, rank: int = 0, world_size: int = 1) -> Iterator[Any]:
         """Yield the documents that the step keeps."""
-        account = Account(self.samples)
-        judge = self.step.opened(self.folder)
+        statistics = StepStatistics(self.samples)
+        document_filter = self.step.opened(self.folder)
         near = _Near(self.step, self.folder)
-        judged_languages = self.step.judged
+        languages = self.step.judged
         for document in data:
             before = document.text
-            account.read.add(before)
+            statistics.read.add(before)
             language = identify(document)
-            if judged_languages and language not in (*judged_languages, UNKNOWN):
-                account.not_judged[language] += 1
-                account.kept.add(before)
+            if languages and language not in (*languages, UNKNOWN):
+                statistics.not_judged[language] += 1
+                statistics.kept.add(before)
                 yield document
                 continue
-            is_kept, reason = _verdict(judge, document)
+            is_kept, reason = _verdict(document_filter, document)
             if is_kept and not document.text:
                 is_kept, reason = False, "nothing left"
-            account.count_language(language, is_dropped=not is_kept)
-            self._sample(account, near, document, before, reason if not is_kept else None)
+            statistics.count_language(language, is_dropped=not is_kept)
+            self._sample(
+                statistics.samples, near, document, before, reason if not is_kept else None
+            )
             if not is_kept:
-                account.dropped[reason].add(before)
+                statistics.dropped[reason].add(before)
                 continue
-            account.changed += document.text != before
-            account.kept.add(document.text)
+            statistics.changed += document.text != before
+            statistics.kept.add(document.text)
             yield document
-        account.details.update(getattr(judge, "details", None) or _details(judge))
-        stored.write(self.accounts / NUMBERED.format(rank), account.as_json())
+        details = getattr(document_filter, "details", None) or _details(document_filter)
+        statistics.details.update(details)
+        stored.write(self.out / NUMBERED.format(rank), statistics.as_json())
 
     def _sample(
-        self, account: Account, near: _Near, document: Any, before: str, dropped: str | None
+        self, samples: Samples, near: _Near, document: Any, before: str, dropped: str | None
     ) -> None:
         """Keep a document as a sample, if it is one."""
         key = key_of(document.id)
@@ -176,19 +179,19 @@ class Apply(PipelineStep):  # type: ignore[misc]
         if dropped is not None:
             is_near = near.is_kept_by_laxer(document, before, key)
             side = "dropped, near" if is_near else "dropped"
-            if account.samples.wants(side, dropped, key):
+            if samples.wants(side, dropped, key):
                 if ngram := document.metadata.get("contaminated_ngram"):
                     sample["note"] = f"{ngram} ({document.metadata['contaminated_task']})"
-                account.samples.add({**sample, "side": side, "reason": dropped})
+                samples.add({**sample, "side": side, "reason": dropped})
             return
-        if document.text != before and account.samples.wants("changed", "", key):
+        if document.text != before and samples.wants("changed", "", key):
             # Steps that remove personal data do not show the text before.
             extra = {"before": excerpt(before, document.text)} if self.step.shows_before else {}
             after = excerpt(document.text, before)
-            account.samples.add({**sample, **extra, "text": after, "side": "changed", "reason": ""})
+            samples.add({**sample, **extra, "text": after, "side": "changed", "reason": ""})
         reason = near.reason_of_stricter(document, before, key)
-        if reason and account.samples.wants("kept, near", reason, key):
-            account.samples.add({**sample, "side": "kept, near", "reason": reason})
+        if reason and samples.wants("kept, near", reason, key):
+            samples.add({**sample, "side": "kept, near", "reason": reason})
 
 
 class _Near:
@@ -223,58 +226,40 @@ class _Near:
         return self._looked_at <= LOOKED_AT or int(key, 16) % ONE_IN == 0
 
 
-class Search(PipelineStep):  # type: ignore[misc]
-    """Search signatures.
-
-    Args:
-        block: datatrove's.
-    """
-
-    name, type = "Foreword: search", "search"
-
-    def __init__(self, block: Any) -> None:
-        super().__init__()
-        self.block = block
-
-    def run(self, data: Any = None, rank: int = 0, world_size: int = 1) -> None:
-        """Search the task's share of the signatures."""
-        self.block.run(data, rank, world_size)
-
-
 class Remove(PipelineStep):  # type: ignore[misc]
     """Remove what a step of the corpus found.
 
     Args:
         step: the step.
         folder: of its signatures and of what was found.
-        accounts: folder for the accounts.
+        out: folder for the statistics.
         samples: number of samples.
     """
 
     name, type = "Foreword: remove", "filter"
 
-    def __init__(self, step: CorpusStep, folder: Path, accounts: Path, samples: int) -> None:
+    def __init__(self, step: CorpusStep, folder: Path, out: Path, samples: int) -> None:
         super().__init__()
-        self.step, self.folder, self.accounts, self.samples = step, folder, accounts, samples
+        self.step, self.folder, self.out, self.samples = step, folder, out, samples
 
     def run(self, data: Any, rank: int = 0, world_size: int = 1) -> Iterator[Any]:
         """Yield the documents that stay."""
-        account = Account(self.samples)
-        dropped = _Dropped(account)
+        statistics = StepStatistics(self.samples)
+        dropped = _Dropped(statistics)
         for document in self.step.remover(self.folder, dropped)(
-            self._grouped(data, rank, account), rank, world_size
+            self._grouped(data, rank, statistics), rank, world_size
         ):
-            account.kept.add(document.text)
-            account.count_language(identify(document), is_dropped=False)
+            statistics.kept.add(document.text)
+            statistics.count_language(identify(document), is_dropped=False)
             if document.metadata.pop("duplicate_count", 1):  # 0 for one without exact duplicates
                 dropped.sample(document, "kept of duplicates")
             yield document
-        stored.write(self.accounts / NUMBERED.format(rank), account.as_json())
+        stored.write(self.out / NUMBERED.format(rank), statistics.as_json())
 
-    def _grouped(self, data: Any, rank: int, account: Account) -> Iterator[Any]:
+    def _grouped(self, data: Any, rank: int, statistics: StepStatistics) -> Iterator[Any]:
         """Yield the documents, each with the key of its group of duplicates."""
         for number, document in enumerate(data):
-            account.read.add(document.text)
+            statistics.read.add(document.text)
             document.metadata[GROUP] = self.step.group(self.folder, rank, number, document)
             yield document
 
@@ -286,7 +271,7 @@ GROUP = "group"  # of duplicates, a key of a document's metadata
 class _Dropped:
     """The writer to which datatrove's filters hand what they drop."""
 
-    account: Account
+    statistics: StepStatistics
 
     def __enter__(self) -> _Dropped:
         return self
@@ -296,18 +281,18 @@ class _Dropped:
 
     def write(self, document: Any, rank: int = 0) -> None:
         """Count a document that is dropped."""
-        self.account.dropped["duplicate"].add(document.text)
-        self.account.count_language(identify(document), is_dropped=True)
+        self.statistics.dropped["duplicate"].add(document.text)
+        self.statistics.count_language(identify(document), is_dropped=True)
         self.sample(document, "dropped")
 
     def sample(self, document: Any, role: str) -> None:
         """Keep a document as a sample of its group, if it has one."""
         if not (key := document.metadata.pop(GROUP, "")):
             return
-        if self.account.samples.wants("duplicates", "", key):
+        if self.statistics.samples.wants("duplicates", "", key):
             text = excerpt(document.text)
             sample = {"key": key, "source": document.id, "text": text, "note": role}
-            self.account.samples.add({**sample, "side": "duplicates", "reason": ""})
+            self.statistics.samples.add({**sample, "side": "duplicates", "reason": ""})
 
 
 class CountSigns(PipelineStep):  # type: ignore[misc]
@@ -371,10 +356,10 @@ class _EmptyError(Exception):
     """A file that would be empty, and is not written."""
 
 
-def _verdict(judge: DocumentFilter, document: Any) -> tuple[bool, str]:
+def _verdict(document_filter: DocumentFilter, document: Any) -> tuple[bool, str]:
     """Return whether a document is kept, and the reason if it is not."""
     try:
-        verdict = judge.filter(document)
+        verdict = document_filter.filter(document)
     except ZeroDivisionError:  # datatrove's, of a text without words
         return False, "no words"
     if isinstance(verdict, tuple):
@@ -383,9 +368,9 @@ def _verdict(judge: DocumentFilter, document: Any) -> tuple[bool, str]:
     return verdict, "" if verdict else "dropped"
 
 
-def _details(judge: Any) -> dict[str, int]:
+def _details(document_filter: Any) -> dict[str, int]:
     """Return the counts of lines of datatrove's filters."""
-    stats = getattr(getattr(judge, "stats", None), "stats", {})
+    stats = getattr(getattr(document_filter, "stats", None), "stats", {})
     removed = {
         name.removeprefix("line-filter-").replace("_", " "): int(value.total)
         for name, value in stats.items()

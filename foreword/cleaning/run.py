@@ -1,4 +1,4 @@
-"""Cleaning: stages of tasks, resumed where they were stopped, and the account of all steps.
+"""Cleaning: stages of tasks, resumed where they were stopped, and the statistics of all steps.
 
     OUT/texts/part-00000.jsonl.zst ...   the cleaned documents
     OUT/clean.json                       what each step read, dropped and changed, with samples
@@ -155,11 +155,7 @@ def _fingerprint(files: Sequence[Path], recipe: CleaningRecipe) -> str:
 
 
 def _finished(out: Path, fingerprint: str) -> dict[str, Any] | None:
-    """Return the report of a result that is there already; None if there is none.
-
-    Raises:
-        UserError: it is of other text or steps, or damaged.
-    """
+    """Return the report of a result that is there already; None if there is none."""
     if not (out / REPORT).is_file():
         return None
     report = stored.read(out / REPORT)
@@ -175,11 +171,7 @@ def _finished(out: Path, fingerprint: str) -> dict[str, Any] | None:
 
 
 def _require_same_work(out: Path, fingerprint: str) -> None:
-    """Check that what is in `out` is unfinished work of the same plan, if anything.
-
-    Raises:
-        UserError: it is something else.
-    """
+    """Check that what is in `out` is unfinished work of the same plan, if anything."""
     plan = out / WORK / PLAN
     if plan.is_file() and stored.read(plan).get("fingerprint") != fingerprint:
         raise UserError(
@@ -203,21 +195,13 @@ def _files_of(work: Path, number: int) -> Path:
     return work / f"step-{number:02}"
 
 
-def _accounts_of(work: Path, number: int) -> Path:
+def _statistics_of(work: Path, number: int) -> Path:
     return _files_of(work, number) / "accounts"
 
 
 def _stages(recipe: CleaningRecipe, tasks: list[list[Any]], work: Path) -> list[CleaningStage]:
     """Return the stages of a recipe, in order."""
-    from foreword.cleaning.blocks import (
-        Apply,
-        CountSigns,
-        ReadSaved,
-        ReadSources,
-        Remove,
-        Save,
-        Search,
-    )
+    from foreword.cleaning.blocks import Apply, CountSigns, ReadSaved, ReadSources, Remove, Save
 
     stages: list[CleaningStage] = []
     most = recipe.clean.samples
@@ -230,18 +214,18 @@ def _stages(recipe: CleaningRecipe, tasks: list[list[Any]], work: Path) -> list[
         stages.append(CleaningStage(", ".join(names), folder / MARKS, pipeline, len(tasks)))
 
     for number, step in enumerate(recipe.clean.steps):
-        folder, accounts = _files_of(work, number), _accounts_of(work, number)
+        folder, out = _files_of(work, number), _statistics_of(work, number)
         name = kinds.name_of(step).replace("_", " ")
         if isinstance(step, DocumentStep):
-            blocks.append(Apply(step, folder, accounts, most))
+            blocks.append(Apply(step, folder, out, most))
             names.append(name)
         elif isinstance(step, CorpusStep):
             texts = folder / TEXTS
             end(texts, step.signer(folder))
             for search, count in step.searches(folder, ReadSaved(texts), len(tasks)):
                 marks = work / f"stage-{len(stages):02}" / MARKS
-                stages.append(CleaningStage(f"searching {name}", marks, [Search(search)], count))
-            blocks = [ReadSaved(texts), Remove(step, folder, accounts, most)]
+                stages.append(CleaningStage(f"searching {name}", marks, [search], count))
+            blocks = [ReadSaved(texts), Remove(step, folder, out, most)]
             names = [f"removing {name}"]
     blocks.append(CountSigns(work / SIGNS))
     end(work / TEXTS)
@@ -251,23 +235,23 @@ def _stages(recipe: CleaningRecipe, tasks: list[list[Any]], work: Path) -> list[
 def _report(
     sources: Sequence[str | Path], recipe: CleaningRecipe, counts: ReadCounts, work: Path
 ) -> dict[str, Any]:
-    """Return the account of all steps."""
-    from foreword.cleaning.account import total
+    """Return the statistics of all steps."""
+    from foreword.cleaning.statistics import total
 
-    def accounts(folder: Path) -> Iterator[dict[str, Any]]:
+    def parts(folder: Path) -> Iterator[dict[str, Any]]:
         for file in sorted(folder.glob("*.json")):
             content = stored.read(file)
             del content[stored.CHECKSUM]
             yield content
 
-    read = sum_counts([asdict(counts), *accounts(work / "read")])
+    read = sum_counts([asdict(counts), *parts(work / "read")])
     if not read["documents"]:
         raise UserError(f"{', '.join(map(str, sources))}: contains no text")
     steps = [
         {
             "kind": kinds.name_of(step),
             "settings": _settings_of(step),
-            **total(accounts(_accounts_of(work, number)), recipe.clean.samples),
+            **total(parts(_statistics_of(work, number)), recipe.clean.samples),
             **step.facts(_files_of(work, number)),
         }
         for number, step in enumerate(recipe.clean.steps)
@@ -278,7 +262,7 @@ def _report(
         "description": recipe.description,
         "read": {**read, **steps[0]["read"]},
         "kept": steps[-1]["kept"],
-        "signs": sum_counts(accounts(work / SIGNS)),
+        "signs": sum_counts(parts(work / SIGNS)),
         "steps": steps,
     }
 

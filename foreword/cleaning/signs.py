@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from html.entities import html5
 
-from foreword.data.personal import EMAIL
+from foreword.cleaning.personal import EMAIL
 
 NAMES = """a abbr address article aside audio b big blockquote body br button caption center cite
 code col dd del div dl dt em embed fieldset figcaption figure font footer form h[1-6] head header hr

@@ -13,9 +13,9 @@ from typing import Any
 from foreword.cli._process import INTERRUPTED, PEER_ENDED
 from foreword.disk import atomic
 from foreword.display import lines, results
-from foreword.errors import PeerError, UserError
+from foreword.errors import UserError
 from foreword.formatting import byte_size
-from foreword.verbs._run import TrainsRun
+from foreword.verbs._run import PretrainingResult, TrainsRun
 
 INTERRUPTION = "FOREWORD_INTERRUPTION"  # names the file that tells the launcher of one
 LOOPBACK = "127.0.0.1"
@@ -23,39 +23,53 @@ STATED = (1, 2)  # exit statuses of a process that has said why it ended
 FOLLOWED = (PEER_ENDED, INTERRUPTED, -signal.SIGTERM)  # of those that others or a signal ended
 
 
-def run(verb: TrainsRun, *, as_json: bool) -> int:
-    """Train here, or in other processes; show how it ended, and return the exit status.
-
-    Args:
-        verb: the verb.
-        as_json: whether to print one JSON document.
+def in_processes(verb: TrainsRun) -> int | None:
+    """Train in other processes if the verb asks for them, and return the exit status; else None.
 
     Raises:
         UserError: this machine has no room for the processes, or an argument is wrong.
     """
-    from foreword.train.joining import is_launched, launched_rank
+    from foreword.train.joining import is_launched
 
-    if verb.processes > 1 and not is_launched():
-        _require_room(verb.processes)
-        return launch(verb)
-    try:
-        result = verb()
-    except (KeyboardInterrupt, PeerError) as error:
-        is_interrupt = isinstance(error.__cause__ or error, KeyboardInterrupt)
-        if not is_interrupt or launched_rank():
-            raise  # the launcher or the first process says so
-        if INTERRUPTION in os.environ:  # the launcher knows whether a person sent the signal
-            Path(os.environ[INTERRUPTION]).touch()
-        else:
-            lines.say(verb.interrupted())
-        return INTERRUPTED
-    if not launched_rank():  # the first process tells
+    if verb.processes == 1 or is_launched():
+        return None
+    _require_room(verb.processes)
+    return launch(verb)
+
+
+def interrupted(verb: TrainsRun, error: BaseException) -> int:
+    """Say how a verb that was interrupted continues, if this process is to; return the status.
+
+    Args:
+        verb: the verb.
+        error: what ended it, raised again if it was no interrupt, or if another process says so.
+    """
+    from foreword.train.joining import launched_rank
+
+    if not isinstance(error.__cause__ or error, KeyboardInterrupt) or launched_rank():
+        raise error  # the launcher or the first process says so
+    if INTERRUPTION in os.environ:  # the launcher knows whether a person sent the signal
+        Path(os.environ[INTERRUPTION]).touch()
+    else:
+        lines.say(verb.interrupted())
+    return INTERRUPTED
+
+
+def show(result: PretrainingResult, *, as_json: bool) -> None:
+    """Show how a training ended, in the first process.
+
+    Args:
+        result: of the training.
+        as_json: whether to print one JSON document.
+    """
+    from foreword.train.joining import launched_rank
+
+    if not launched_rank():
         try:
             results.show(result, as_json=as_json)
         except UserError:  # a closed terminal stopped the run and takes no result
             if not result.status:
                 raise
-    return result.status
 
 
 def launch(verb: TrainsRun) -> int:
@@ -131,7 +145,7 @@ def _require_room(processes: int) -> None:
     """Check that each process would have a GPU, or there are none and it has room in memory."""
     import torch
 
-    from foreword.runs.memory import PROGRAM
+    from foreword.planning.memory import PROGRAM
     from foreword.runs.sizes import memory_of
 
     most, why = torch.cuda.device_count(), "each requires a GPU"

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from foreword.display import results
-from foreword.errors import UserError
+from foreword.errors import PeerError, UserError
 from foreword.settings import describe
 from foreword.verbs._contract import Verb, VerbArgument, arguments_of
 from foreword.verbs._run import TrainsRun
@@ -35,13 +35,20 @@ def command(verb: type[Verb[Any]]) -> Callable[..., int]:
         if shows_progress:
             given["progress"] = not quiet
         made = verb(**given)
-        if isinstance(made, TrainsRun):
-            from foreword.cli import _launch
+        if not isinstance(made, TrainsRun):
+            result = (made if json else made.on_screen())()
+            results.show(result, as_json=json)
+            return int(result.status)
+        from foreword.cli import _launch
 
-            return _launch.run(made, as_json=json)
-        result = (made if json else made.on_screen())()
-        results.show(result, as_json=json)
-        return int(result.status)
+        if (status := _launch.in_processes(made)) is not None:
+            return status
+        try:
+            trained = made()
+        except (KeyboardInterrupt, PeerError) as error:
+            return _launch.interrupted(made, error)
+        _launch.show(trained, as_json=json)
+        return trained.status
 
     switches = {"json": JSON} | ({"quiet": QUIET} if shows_progress else {})
     parameters = [_parameter(argument) for argument in arguments] + [

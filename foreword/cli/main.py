@@ -41,29 +41,9 @@ REMEDY = "; restore a copy of it, or make it again"  # of damaged files
 LONGEST_WORD = 500  # characters of a message without a space; paths are seldom longer
 
 
-class _InterruptedError(BaseException):
-    """Ctrl-C, which typer would turn into an exit status without a message."""
-
-
 class _Verbs(TyperGroup):
-    def make_context(self, *args: Any, **kwargs: Any) -> Any:
-        with _interrupted():
-            return super().make_context(*args, **kwargs)
-
-    def invoke(self, ctx: Any) -> Any:
-        with _interrupted():
-            return super().invoke(ctx)
-
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         write_commands(self, ctx, formatter)
-
-
-@contextmanager
-def _interrupted() -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        raise _InterruptedError(*error.args) from error
 
 
 def verbs() -> list[str]:
@@ -179,16 +159,19 @@ def run(words: list[str], *, is_debug: bool = False) -> int:
         _require_utf8(words)
         words, folders = _take_plugins(words)
         words = words or ["--help"]
-        with plugins.plugins(folders):
-            result = _run_verb(words)
+        with plugins.plugins(folders), _faults_of_plugins(), interrupted_by_signals():
+            parser = _parser(assemble(_verb_of(words)))
+            try:  # not by click's own `main`, which makes statuses of interrupts
+                with parser.make_context("foreword", list(words)) as context:
+                    result = parser.invoke(context)
+            except typer.Exit as exited:
+                result = exited.exit_code
         sys.stdout.flush()  # so that what cannot be written is noticed here
         return result if isinstance(result, int) else 0
     except UserError as error:
         has_no_remedy = isinstance(error, DamagedError) and ";" not in str(error)
         return _fail(f"{error}{REMEDY if has_no_remedy else ''}", 2, is_debug=is_debug)
-    except typer.Exit as error:
-        return error.exit_code
-    except (KeyboardInterrupt, _InterruptedError, typer.Abort) as error:
+    except (KeyboardInterrupt, EOFError, typer.Abort) as error:
         if "TORCHELASTIC_RUN_ID" in os.environ:  # the launcher tells, or the first process has
             return INTERRUPTED
         return _fail(f"{error}" or "interrupted", INTERRUPTED, is_debug=is_debug)
@@ -214,17 +197,25 @@ def run(words: list[str], *, is_debug: bool = False) -> int:
         return _fail(text, 1, is_debug=is_debug)
 
 
-def _run_verb(words: list[str]) -> Any:
-    """Run the verb that the words begin with, and tell of a plug-in's faults by file and line."""
+def _verb_of(words: list[str]) -> str | None:
+    """Return the verb that the words begin with, if they do.
+
+    Raises:
+        UserError: there is no such verb, or one of its options has another name now.
+    """
     first = words[0] if words and not words[0].startswith("-") else None
     if first is not None and first not in verbs():
         raise UserError(f"no command '{first}'{nearest(first, verbs())}")
     refuse_renamed(words)
+    return first
+
+
+@contextmanager
+def _faults_of_plugins() -> Iterator[None]:
+    """Tell of a plug-in's faults by file and line."""
     try:
-        parser = _parser(assemble(first))
-        with interrupted_by_signals():
-            return parser(words, prog_name="foreword", standalone_mode=False)
-    except (UserError, typer.Exit, typer.Abort, ReaderGoneError):
+        yield
+    except (UserError, typer.Abort, ReaderGoneError):
         raise
     except Exception as error:
         if not hasattr(error, "format_message") and (text := plugins.fault_line(error)) is not None:
@@ -263,7 +254,7 @@ def _leave_group(error: PeerError, *, is_debug: bool) -> int:
         traceback.print_exception(error)
     if isinstance(error.__cause__, KeyboardInterrupt):
         return INTERRUPTED
-    with suppress(KeyboardInterrupt, _InterruptedError):
+    with suppress(KeyboardInterrupt):
         wait_for_launcher()
     return PEER_ENDED
 

@@ -7,10 +7,9 @@ result.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +20,8 @@ from foreword.errors import TrainingStoppedError
 from foreword.evaluation.samples import samples
 from foreword.probes._while_training import probing, tables_of
 from foreword.runs import run as running
-from foreword.runs.hooks import ProgressReporter
 from foreword.runs.recipe import Recipe
+from foreword.runs.stages import TRAINING, ProgressReporter, Silent
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.train import log
 from foreword.tuning.bag_of_words import bags_of_words
@@ -31,16 +30,6 @@ from foreword.tuning.result import as_json, row_name
 from foreword.tuning.run import tune
 
 Content = dict[str, Any]
-
-
-class PieceProgress(ProgressReporter, Protocol):
-    """The progress reporter of one piece."""
-
-    def show(self, share: float, seconds: float, note: str) -> None:
-        """Show that `share` of the piece is done after `seconds`."""
-
-    def stage(self, name: str) -> Callable[..., None]:
-        """Show a stage; the returned function takes (done, total)."""
 
 
 @dataclass(frozen=True)
@@ -77,20 +66,20 @@ class PieceOrder:
 
 
 def compute(
-    order: PieceOrder, reporter: PieceProgress, examples: TaskExamples | None = None
+    order: PieceOrder, progress: ProgressReporter, examples: TaskExamples | None = None
 ) -> Content | None:
     """Return the result of a piece; None if a signal stopped it.
 
     Args:
         order: the piece.
-        reporter: receives its progress.
+        progress: shows it.
         examples: of its task; default: read from their files.
 
     Raises:
         UserError: as the piece's work; a trial that diverges is a result.
     """
     if order.recipe is not None:
-        return _train(order, order.recipe, reporter)
+        return _train(order, order.recipe, progress)
     # The others are measured at once; the result has the time that they took.
     began = time.monotonic()
     if isinstance(order.probe, GridText):
@@ -104,19 +93,18 @@ def compute(
         if order.run is None:
             content = _learn_words(order.task, examples)
         else:
-            content = _tune(order, order.task, examples, reporter)
-    seconds = time.monotonic() - began
-    reporter.show(1.0, seconds, "")
-    return content | {"seconds": round(seconds, 3)}
+            content = _tune(order, order.task, examples, progress)
+    progress.stage(TRAINING)(1, 1)
+    return content | {"seconds": round(time.monotonic() - began, 3)}
 
 
 def compute_remotely(order: PieceOrder) -> tuple[Content | None, list[str]]:
     """Return the result of a piece, and its warnings: a task of a cluster."""
-    reporter = _Silent()
-    return compute(order, reporter), reporter.warnings
+    warnings: list[str] = []
+    return compute(order, Silent(warnings.append)), warnings
 
 
-def _train(order: PieceOrder, recipe: Recipe, reporter: PieceProgress) -> Content | None:
+def _train(order: PieceOrder, recipe: Recipe, progress: ProgressReporter) -> Content | None:
     """Train a run, from the start or from its newest checkpoint; a trial is measured."""
     run = order.run
     assert run is not None
@@ -127,7 +115,7 @@ def _train(order: PieceOrder, recipe: Recipe, reporter: PieceProgress) -> Conten
                 inputs = running.Inputs(order.shards, shared_embeddings=run.parent)
             running.start(recipe, inputs, run)
         sample_fn = None if order.is_trial else samples
-        if not running.train_run(run, reporter, reporter.stage, sample_fn, (), probing):
+        if not running.train_run(run, progress, progress.stage, sample_fn, (), probing):
             return None
     except TrainingStoppedError:
         if not order.is_trial:
@@ -158,16 +146,15 @@ def _learn_words(task: GridTask, examples: TaskExamples) -> Content:
 
 
 def _tune(
-    order: PieceOrder, task: GridTask, examples: TaskExamples, reporter: PieceProgress
+    order: PieceOrder, task: GridTask, examples: TaskExamples, progress: ProgressReporter
 ) -> Content:
-    began = time.monotonic()
     result = tune(
         _trained(order),
         task.task.for_columns(examples.columns),
         examples.train,
         examples.dev,
         replace(task.tune, from_scratch=order.is_scratch),
-        lambda done, total, note: reporter.show(done / total, time.monotonic() - began, note),
+        progress.stage(TRAINING),
     )
     result = replace(result, examples=result.examples | {"skipped": examples.skipped})
     known = result.correct.get(row_name(result.rows[0]))
@@ -178,27 +165,3 @@ def _tune(
 def _trained(order: PieceOrder) -> TrainedModel:
     assert order.run is not None
     return open_run(order.run, order.device)
-
-
-class _Silent:
-    """A progress reporter that keeps the warnings."""
-
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def note(self, text: str) -> None:
-        """Show nothing."""
-
-    def warn(self, text: str) -> None:
-        """Keep a warning."""
-        self.warnings.append(text)
-
-    def record(self, record: dict[str, Any], progress: float) -> None:
-        """Show nothing."""
-
-    def show(self, share: float, seconds: float, note: str) -> None:
-        """Show nothing."""
-
-    def stage(self, name: str) -> Callable[..., None]:
-        """Show nothing."""
-        return lambda *_: None

@@ -10,7 +10,7 @@ from foreword.comparison.grid import Cell
 from foreword.comparison.run import Comparison
 from foreword.data.prepared_text import HELDOUT, TRAIN, PreparedText
 from foreword.errors import UserError
-from foreword.runs.estimate import estimate
+from foreword.planning.estimate import estimate
 from foreword.runs.first_embeddings import most_of_budget
 from foreword.runs.offline import offline_epochs
 from foreword.runs.setup import set_up_training
@@ -88,7 +88,7 @@ def forecast(comparison: Comparison) -> ComparisonForecast:
     """Forecast a comparison, whose data is prepared, from a few training steps of each cell."""
     cells = []
     for cell in comparison.grid.cells:
-        comparison.reporter.stage(f"taking a few steps: {cell.name}")
+        comparison.progress.stage(f"taking a few steps: {cell.name}")
         cells.append(_forecast_cell(comparison, cell))
     return ComparisonForecast(tuple(cells), comparison.grid.seeds, len(comparison.pieces()))
 

@@ -69,7 +69,7 @@ def _run(comparison: Comparison, cluster: Cluster, after_piece: Callable[[], Non
     pieces = comparison.pieces()
     waiting = [piece for piece in pieces if comparison.seconds_taken(piece) is None]
     under_way: dict[Future[Any], Piece] = {}
-    show_progress = comparison.reporter.stage("pieces on the cluster")
+    show_progress = comparison.progress.stage("pieces on the cluster")
     while True:
         # Submit what can begin; what builds on a failure never can.
         waiting = [piece for piece in waiting if not comparison.is_left_out(piece)]
@@ -90,12 +90,12 @@ def _run(comparison: Comparison, cluster: Cluster, after_piece: Callable[[], Non
             with comparison.recording_failure(piece):
                 content, warnings = future.result()
                 for line in warnings:
-                    comparison.reporter.warn(f"{piece}: {line}")
+                    comparison.progress.warn(f"{piece}: {line}")
                 if content is None:  # its worker was asked to stop, and saved what it had
                     waiting.append(piece)
                     continue
                 comparison.store(piece, content)
-                comparison.reporter.note(f"{piece}: done")
+                comparison.progress.note(f"{piece}: done")
             after_piece()
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from foreword.comparison.grid import Cell, GridTask
 from foreword.comparison.probing import GridProbe, GridText
 from foreword.comparison.sweep import Slot
 from foreword.comparison.time_left import TimeLeft
-from foreword.runs.stages import LOOP_STAGES
+from foreword.formatting import rough
+from foreword.runs.stages import LOOP_STAGES, TRAINING, ProgressReporter
 
 NO_CELL = Cell("")
 BAG_OF_WORDS = "bag of words"
@@ -72,91 +74,56 @@ class Failure:
     is_fault: bool
 
 
-@dataclass(frozen=True)
-class CellProgress:
-    """The progress of a comparison.
-
-    Attributes:
-        piece: the current piece.
-        number: number of the piece, from 1.
-        total: number of pieces in all.
-        share: share of the piece that is done.
-        seconds_left: time left of all pieces whose time is known.
-        is_all: whether these are all pieces left.
-        note: latest result, such as the loss.
-    """
-
-    piece: Piece
-    number: int
-    total: int
-    share: float
-    seconds_left: float
-    is_all: bool
-    note: str
-
-
-class ComparisonReporter(Protocol):
-    """A display of a comparison's progress."""
-
-    def note(self, text: str) -> None:
-        """Show a line."""
-
-    def warn(self, text: str) -> None:
-        """Show a line, even where others are not wanted."""
-
-    def stage(self, name: str) -> Callable[..., None]:
-        """Show a stage before the work; the returned function takes (done, total)."""
-
-    def show_progress(self, progress: CellProgress) -> None:
-        """Show how far the comparison is."""
-
-
-class PieceReporter:
-    """The progress reporter of one piece, shown as progress of the whole comparison.
+class PieceProgress:
+    """The progress of one piece, shown as a stage of the whole comparison.
 
     Args:
-        comparison: receives the progress of the comparison.
+        progress: shows the comparison.
         time_left: estimates the time left.
         piece: the piece.
-        number_and_total: number of the piece from 0, and of all pieces.
+        number: number of the piece, from 0.
+        total: number of pieces in all.
     """
 
     def __init__(
-        self,
-        comparison: ComparisonReporter,
-        time_left: TimeLeft,
-        piece: Piece,
-        number_and_total: tuple[int, int],
+        self, progress: ProgressReporter, time_left: TimeLeft, piece: Piece, number: int, total: int
     ) -> None:
-        self._comparison, self._time_left, self._piece = comparison, time_left, piece
-        self._number, self._total = number_and_total
+        self._progress, self._time_left = progress, time_left
+        self._piece, self._number = piece, number
+        self._name = f"{number + 1}/{total}  {piece}"
+        self._advance: Callable[..., None] | None = None
         self._shown = (0.0, 0.0, "")
+        self._began = time.monotonic()
 
-    def show(self, share: float, seconds: float, note: str) -> None:
-        """Show the progress when `share` of this piece is done after `seconds`."""
+    def show(self, share: float, seconds: float, note: str = "") -> None:
+        """Show the piece, of which `share` is done after `seconds`, and the time left of all."""
         self._shown = (share, seconds, note)
         left, is_all = self._time_left.estimate(self._number, share, seconds)
-        number = self._number + 1
-        self._comparison.show_progress(
-            CellProgress(self._piece, number, self._total, share, left, is_all, note)
-        )
+        least = "" if is_all else "at least "
+        if self._advance is None:
+            self._advance = self._progress.stage(self._name)
+        self._advance(share, 1.0, f"{least}{rough(left)} left in all" if left else "", note)
 
     def stage(self, name: str) -> Callable[..., None]:
-        """Show a stage before training; during training, the piece's progress."""
+        """Show a stage before training; the stages of training show the piece."""
         if name in LOOP_STAGES:
             self.show(*self._shown)
-            return lambda *_: None
-        return self._comparison.stage(name)
+            return self._trained if name == TRAINING else lambda *_: None
+        self._advance = None
+        return self._progress.stage(name)
+
+    def _trained(self, done: float, total: float, note: str = "") -> None:
+        self.show(done / total, time.monotonic() - self._began, note)
 
     def note(self, text: str) -> None:
         """Show a line; those of a trial, which are the same for all, are left out."""
         if self._piece.slot is None:
-            self._comparison.note(f"{self._piece}: {text}")
+            self._progress.note(f"{self._piece}: {text}")
 
     def warn(self, text: str) -> None:
         """Show a line, even where others are not wanted; those of a trial are left out."""
         if self._piece.slot is None:
-            self._comparison.warn(f"{self._piece}: {text}")
+            self._progress.warn(f"{self._piece}: {text}")
 
     def record(self, record: dict[str, Any], progress: float) -> None:
         """Show the loss of a record."""

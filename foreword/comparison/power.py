@@ -81,7 +81,8 @@ def _power_note(results: Results, task: GridTask) -> str:
     if seeds < 2:
         return f"{name}: one seed has no interval, so no difference is detectable."
     names = [cell.name for cell in grid.cells]
-    observed = pooled_deviation([results.task_values(n, task, "pretrained") for n in names])
+    values = [results.task_values(n, task, "pretrained") for n in names]
+    observed = pooled_deviation([[v for v in sample if not math.isnan(v)] for sample in values])
     if not metric or (observed is None and metric not in (*PER_EXAMPLE, "f1")):
         return ""
     deviation = ASSUMED if observed is None else observed

@@ -27,7 +27,7 @@ from foreword.comparison import results_cache
 from foreword.comparison.compute import PieceOrder, compute
 from foreword.comparison.corpora import Corpora
 from foreword.comparison.grid import Cell, Grid, GridTask, read_examples
-from foreword.comparison.pieces import NO_CELL, ComparisonReporter, Failure, Piece, PieceReporter
+from foreword.comparison.pieces import NO_CELL, Failure, Piece, PieceProgress
 from foreword.comparison.probing import GridProbe, GridText
 from foreword.comparison.sweep import SEED, describe
 from foreword.comparison.time_left import TimeLeft
@@ -44,6 +44,7 @@ from foreword.runs.provenance import make_provenance
 from foreword.runs.recipe import Recipe
 from foreword.runs.sizes import MACHINES, require_memory
 from foreword.runs.sources import require_one_tokenizer, source_texts
+from foreword.runs.stages import ProgressReporter
 from foreword.runs.trained_model import is_finished
 from foreword.settings import config, kinds
 from foreword.tables.examples import overlap_note
@@ -61,14 +62,14 @@ class Comparison:
     Args:
         grid: what to compare.
         out: the folder; created if it does not exist.
-        reporter: shows the progress.
+        progress: shows it.
 
     Raises:
         UserError: a mistake in the grid, or the folder holds something else.
     """
 
-    def __init__(self, grid: Grid, out: Path, reporter: ComparisonReporter) -> None:
-        self.grid, self.out, self.reporter = grid, out, reporter
+    def __init__(self, grid: Grid, out: Path, progress: ProgressReporter) -> None:
+        self.grid, self.out, self.progress = grid, out, progress
         atomic.require_writable(out, is_folder=True)
         if out.exists() and not (out / GRID_FILE).is_file() and _holds_other_files(out):
             raise UserError(f"{out}: holds something else than a comparison; choose another --out")
@@ -84,7 +85,7 @@ class Comparison:
         for name, task_examples in self.examples.items():
             if overlap := overlap_note([task_examples.train], task_examples.dev):
                 self.warnings.append(f"task '{name}': {overlap}")
-                reporter.warn(self.warnings[-1])
+                progress.warn(self.warnings[-1])
         read = [recipe.read for recipe in self.recipes.values()]
         sources = {
             source.name: text
@@ -94,8 +95,7 @@ class Comparison:
             )
         }
         require_one_tokenizer(sources)
-        data, stage = out / "data", reporter.stage
-        self.corpora = Corpora(grid.data, data, stage, grid.heldout, read, sources)
+        self.corpora = Corpora(grid.data, out / "data", progress.stage, grid.heldout, read, sources)
         self.trials = Trials(grid, out / "sweeps", self.corpora)
         self.failures: list[Failure] = []
 
@@ -185,11 +185,13 @@ class Comparison:
                 seconds = self.seconds_taken(piece)
                 was_done = seconds is not None
                 if not was_done:
-                    position = (number, len(pieces))
-                    reporter = PieceReporter(self.reporter, time_left, piece, position)
-                    reporter.show(0.0, 0.0, "")
-                    if not self._run_piece(piece, reporter):
+                    progress = PieceProgress(self.progress, time_left, piece, number, len(pieces))
+                    progress.show(0.0, 0.0)
+                    examples = None if piece.task is None else self.examples[piece.task.name]
+                    content = compute(self.order(piece), progress, examples)
+                    if content is None:
                         return False
+                    self.store(piece, content)
                     seconds = self.seconds_taken(piece)
                 time_left.add(number, seconds or 0.0)
             if not was_done:
@@ -247,15 +249,6 @@ class Comparison:
         spent = checkpoint.read_state(checkpoint.newest(run, []))["spent"]
         return float(spent["seconds"])
 
-    def _run_piece(self, piece: Piece, reporter: PieceReporter) -> bool:
-        """Run a piece; False if a signal stopped it."""
-        examples = None if piece.task is None else self.examples[piece.task.name]
-        content = compute(self.order(piece), reporter, examples)
-        if content is None:
-            return False
-        self.store(piece, content)
-        return True
-
     def order(self, piece: Piece) -> PieceOrder:
         """Return what a piece is computed from; the folder of a run is chosen if it has none.
 
@@ -298,7 +291,7 @@ class Comparison:
             trial = self.trials.finish(piece.cell, piece.slot, content)
             loss = "diverged" if trial.loss is None else f"validation loss {trial.loss:.4f}"
             values = "" if piece.slot.values is not None else f", {describe(trial.values)}"
-            self.reporter.note(f"{piece}{values}: {loss}")
+            self.progress.note(f"{piece}{values}: {loss}")
         elif not piece.is_pretraining:
             name = piece.cell.name if piece.is_scratch else ""
             if piece.probe is not None:
@@ -376,7 +369,7 @@ class Comparison:
             if piece.slot is not None and piece.slot.values is None:
                 text = f"{describe(self.trials.values(piece.cell, piece.slot) or {})}: {text}"
             self.failures.append(Failure(piece, text, is_fault))
-            self.reporter.note(f"{piece}: failed: {text}")
+            self.progress.note(f"{piece}: failed: {text}")
 
 
 def _builds_on(piece: Piece, other: Piece) -> bool:

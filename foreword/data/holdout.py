@@ -63,11 +63,7 @@ def find_apart(
 
 
 def _are_equal(one: Path, other: Path) -> bool:
-    """Return whether two files of one size hold the same, reading up to the first difference.
-
-    Raises:
-        UserError: one cannot be read.
-    """
+    """Return whether two files of one size hold the same, reading up to the first difference."""
     try:
         with one.open("rb") as a, other.open("rb") as b:
             while block := a.read(_BLOCK):

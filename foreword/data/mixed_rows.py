@@ -54,12 +54,7 @@ class MixedRows(Packed):
 
 
 def _joined(records: list[Any], order: Array) -> Any:
-    """Return records of some rows each as one, with the rows in an order.
-
-    Args:
-        records: rows, or one part of each.
-        order: the row that comes at each place, (batch,) int64.
-    """
+    """Return records of some rows each as one, with the rows in an order."""
     values: dict[str, Any] = {}
     for field in fields(records[0]):
         items = [getattr(record, field.name) for record in records]

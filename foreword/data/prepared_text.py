@@ -9,7 +9,7 @@ what the shards were made from, so that they are made again exactly when that ch
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -212,16 +212,39 @@ def require_free(folder: Path) -> None:
         raise UserError(f"{folder}: is not empty; choose another --out")
 
 
-def find(folder: Path, fingerprint: str) -> PreparedText | None:
-    """Return the shards of a folder if they are whole and have this fingerprint."""
-    try:
-        prepared = PreparedText.load(folder, reused=True)
-    except UserError:
-        return None
-    return prepared if prepared.fingerprint == fingerprint else None
+def find_or_make(
+    folder: Path, fingerprint: str, make: Callable[[Path], dict[str, Any]]
+) -> PreparedText:
+    """Return the shards of a folder if they have this fingerprint, or make and publish them whole.
+
+    Args:
+        folder: the folder, free or with other shards, which are replaced.
+        fingerprint: see `PreparedText.fingerprint`.
+        make: writes shards and tokenizer into an empty folder, and returns their manifest.
+
+    Raises:
+        UserError: the folder holds something else or cannot be written, or of `make`.
+    """
+    require_free(folder)
+    with atomic.locked(folder, wait=True):
+        part = folder / PART
+        shutil.rmtree(part, ignore_errors=True)  # left by a process that was killed
+        try:
+            prepared = PreparedText.load(folder, reused=True)
+        except UserError:
+            prepared = None
+        if prepared is not None and prepared.fingerprint == fingerprint:
+            return prepared
+        with atomic.user_errors(folder):
+            part.mkdir()
+        try:
+            _publish(part, folder, make(part))
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+    return PreparedText.load(folder, verify=False)
 
 
-def publish(part: Path, folder: Path, manifest: dict[str, Any]) -> None:
+def _publish(part: Path, folder: Path, manifest: dict[str, Any]) -> None:
     """Move finished shards into the folder; the manifest is removed first and written last."""
     with atomic.user_errors(folder):
         (folder / MANIFEST).unlink(missing_ok=True)

@@ -95,11 +95,7 @@ def find_remote(url: str) -> tuple[list[RemoteFile], bool]:
 
 
 def _require_reachable(system: Any, path: str) -> None:
-    """Check that a path is empty or missing, and not a server that does not answer.
-
-    Raises:
-        Exception: of the storage's client.
-    """
+    """Check that a path is empty or missing, and not a server that does not answer."""
     try:
         system.info(path)
     except FileNotFoundError as error:  # as which a file system of HTTP raises any error

@@ -129,11 +129,7 @@ class RemoteTokens(LazyTokens):
             self._slots[n] = slot
 
     def _keep(self, data: bytes, start: int) -> None:
-        """Write a block to the cache.
-
-        Raises:
-            UserError: the disk is full.
-        """
+        """Write a block to the cache."""
         written = 0
         try:
             while written < len(data):  # a full disk takes a part of a block

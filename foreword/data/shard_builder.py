@@ -44,10 +44,10 @@ class ShardBuilder:
         workers: processes that encode; 0 for one per core.
         progress: called from time to time with the bytes of the files done and their total.
         total: bytes of the files.
+        cluster: encodes in place of processes of this machine; None for these.
         counts: the size of each side so far.
         files: size and checksum of the written files, by name.
         lowest: the document to hold out if the hashes hold out none or all.
-        cluster: encodes in place of processes of this machine; None for these.
     """
 
     part: Path
@@ -57,10 +57,10 @@ class ShardBuilder:
     workers: int
     progress: Progress | None
     total: int
+    cluster: Cluster | None = None
     counts: dict[str, Split] = field(default_factory=lambda: {TRAIN: Split(), HELDOUT: Split()})
     files: dict[str, dict[str, int | str]] = field(default_factory=dict)
     lowest: holdout.FallbackDocuments = field(default_factory=holdout.FallbackDocuments)
-    cluster: Cluster | None = None
 
     def encode(
         self, files: Mapping[str, Sequence[Path]], read: ReadSettings, counts: ReadCounts

@@ -251,9 +251,6 @@ class _Mapped:
         """Check that the file is as long as it was.
 
         A file that took its name since is of no interest: the mapped one stays.
-
-        Raises:
-            UserError: it is not.
         """
         size = self.memory.size()
         if size < len(self.memory):

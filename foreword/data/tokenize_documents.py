@@ -1,10 +1,8 @@
-"""Texts to tokens on all cores, by worker processes over pipes.
+"""Texts to tokens on all cores, by worker processes.
 
-Each worker is a plain child process (`python -P -m foreword.data.tokenize_documents TOKENIZER`),
-which needs no `if __name__ == "__main__"` in the caller's script and ends by itself when the caller
-does. A request and a response are each a header of four int64 followed by plain bytes; no objects
-are sent. `-P` keeps the current folder off its path, so a `numpy.py` beside the texts is not
-imported.
+Each worker is a plain child process, which needs no `if __name__ == "__main__"` in the caller's
+script and ends by itself when the caller does. `-P` keeps the current folder off its path, so a
+`numpy.py` beside the texts is not imported.
 """
 
 from __future__ import annotations
@@ -16,11 +14,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from queue import SimpleQueue
-from typing import IO, Literal, cast
+from typing import Literal
 
 import numpy as np
 
@@ -31,7 +30,6 @@ from foreword.types import Array
 
 Cut = Literal["documents", "sentences", "lines"]  # what a sequence is
 
-_HEADER_BYTES = 4 * 8
 _TEXTS, _CHARACTERS = 1024, 1 << 20  # encoded in one call, which bounds the memory that it takes
 _PART = 1 << 18  # bytes; a longer document that is one sequence is encoded in parts
 _LONG = 4 << 20  # bytes; a longer document is encoded in this process, by all cores at once
@@ -136,22 +134,27 @@ class Worker:
     """
 
     def __init__(self, tokenizer: Path, cut: Cut) -> None:
-        command = [sys.executable, "-P", "-m", __name__, str(tokenizer), cut]
+        code = f"from {__name__} import serve; serve(*__import__('sys').argv[1:])"
+        self._connection, remote = Pipe()
+        number = str(remote.fileno())
+        command = [sys.executable, "-P", "-c", code, number, str(tokenizer), cut]
         root = str(Path(__file__).parents[2])  # the caller may have found it in its current folder
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([*filter(None, sys.path), root]),
             "TOKENIZERS_PARALLELISM": "false",
         }
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  (not the user's screen)
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115  (not the user's screen)
         self._process = subprocess.Popen(
             command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
             env=environment,
+            pass_fds=(remote.fileno(),),
             process_group=0,  # the caller alone decides what a signal to all of its group means
         )
+        remote.close()
 
     def encode(self, texts: Sequence[bytes]) -> Encoded:
         """Return the tokens of documents given as UTF-8.
@@ -160,22 +163,18 @@ class Worker:
             UserError: the process was killed, usually for lack of memory.
             WorkerError: it failed.
         """
-        assert self._process.stdin and self._process.stdout
-        sizes = np.fromiter(map(len, texts), np.int64, len(texts))
         try:
-            _send(self._process.stdin, [len(texts), 0, 0, 0], sizes.tobytes(), *texts)
-            tokens, sequences, documents, unknown = _read_header(self._process.stdout)
-            data = _read_exactly(self._process.stdout, 4 * (tokens + sequences + documents))
-        except (EOFError, BrokenPipeError):
+            self._connection.send(texts)
+            encoded: Encoded = self._connection.recv()
+        except (EOFError, ConnectionError):
             raise self._failure() from None
-        parts = np.split(np.frombuffer(data, np.int32), [tokens, tokens + sequences])
-        return Encoded(parts[0], parts[1], parts[2], unknown)
+        return encoded
 
     def _failure(self) -> Exception:
         """Return the error that ended the process."""
         status = self._process.wait()
-        self._stderr.seek(0)
-        output = self._stderr.read().decode(errors="replace").strip()
+        self._output.seek(0)
+        output = self._output.read().decode(errors="replace").strip()
         last = output.rpartition("\n")[2]
         if status > 0 and output and "MemoryError" not in last:
             return WorkerError(f"a worker process failed: {last}", output)
@@ -188,8 +187,9 @@ class Worker:
     def close(self) -> None:
         """End the process."""
         self._process.kill()
-        self._process.communicate()
-        self._stderr.close()
+        self._process.wait()
+        self._connection.close()
+        self._output.close()
 
 
 @contextmanager
@@ -226,44 +226,10 @@ def encoder_pool(
         yield lambda texts: threads.submit(encode, texts)
 
 
-def serve(tokenizer: str, cut: Cut) -> None:
-    """Serve requests on standard input until it ends."""
-    responses = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints must not get between the responses
-    requests = sys.stdin.buffer
+def serve(number: str, tokenizer: str, cut: Cut) -> None:
+    """Encode what comes over the connection with this file descriptor, until it is closed."""
+    connection = Connection(int(number))
     encoder = DocumentEncoder(Tokenizer.load(tokenizer), cut)
-    while True:
-        try:
-            count = _read_header(requests)[0]
-        except EOFError:
-            return
-        sizes = np.frombuffer(_read_exactly(requests, 8 * count), np.int64)
-        encoded = encoder.encode([_read_exactly(requests, int(size)) for size in sizes])
-        arrays = (encoded.tokens, encoded.sequence_lengths, encoded.document_lengths)
-        header = [*map(len, arrays), encoded.unknown]
-        try:
-            _send(responses, header, *(array.tobytes() for array in arrays))
-        except BrokenPipeError:
-            return
-
-
-def _send(file: IO[bytes], header: list[int], *parts: bytes) -> None:
-    file.write(np.array(header, np.int64).tobytes())
-    for part in parts:
-        file.write(part)
-    file.flush()
-
-
-def _read_header(file: IO[bytes]) -> list[int]:
-    return [int(n) for n in np.frombuffer(_read_exactly(file, _HEADER_BYTES), np.int64)]
-
-
-def _read_exactly(file: IO[bytes], size: int) -> bytes:
-    data = file.read(size)
-    if len(data) < size:
-        raise EOFError
-    return data
-
-
-if __name__ == "__main__":
-    serve(sys.argv[1], cast(Cut, sys.argv[2]))
+    with suppress(EOFError, ConnectionError):
+        while True:
+            connection.send(encoder.encode(connection.recv()))

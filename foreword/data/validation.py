@@ -5,21 +5,13 @@ from __future__ import annotations
 import shutil
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from foreword.data.fingerprint import digest
 from foreword.data.holdout import cut_sequences, hash_to_unit, hold_out
-from foreword.data.prepared_text import (
-    HELDOUT,
-    PART,
-    TRAIN,
-    PreparedText,
-    Split,
-    find,
-    publish,
-    require_free,
-)
+from foreword.data.prepared_text import HELDOUT, TRAIN, PreparedText, Split, find_or_make
 from foreword.data.shard_writer import ShardWriter
 from foreword.data.shards import Shards
 from foreword.disk import atomic
@@ -47,39 +39,27 @@ def split_validation(prepared: PreparedText, folder: Path) -> PreparedText:
             sentence.
     """
     fingerprint = digest([VERSION, "validation", prepared.fingerprint])
-    require_free(folder)
-    with atomic.locked(folder, wait=True):
-        part = folder / PART
-        shutil.rmtree(part, ignore_errors=True)  # left by a process that was killed
-        if reusable := find(folder, fingerprint):
-            return reusable
+
+    def make(part: Path) -> dict[str, Any]:
         shards = prepared.train
         cuts = _cuts(shards, is_parallel=bool(prepared.manifest["read"].get("target")))
         with atomic.user_errors(folder):
-            part.mkdir()
             shutil.copytree(prepared.tokenizer, part / "tokenizer")
-        try:
-            vocab = int(prepared.manifest["tokenizer"]["vocab"])
-            train, heldout = (ShardWriter(part / name, vocab) for name in (TRAIN, HELDOUT))
-            with train, heldout:
-                parts = {index: cut_sequences(shards, index, n) for index, n in cuts.items()}
-                hold_out(shards, parts, train, heldout)
-            counts = {name: _count(part / name, prepared) for name in (TRAIN, HELDOUT)}
-            manifest = {key: v for key, v in prepared.manifest.items() if key != "checksum"}
-            facts = {"fingerprint": fingerprint, "counts": counts}
-            publish(part, folder, {**manifest, **facts, "files": train.files | heldout.files})
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
-    return PreparedText.load(folder, verify=False)
+        vocab = int(prepared.manifest["tokenizer"]["vocab"])
+        train, heldout = (ShardWriter(part / name, vocab) for name in (TRAIN, HELDOUT))
+        with train, heldout:
+            parts = {index: cut_sequences(shards, index, n) for index, n in cuts.items()}
+            hold_out(shards, parts, train, heldout)
+        counts = {name: _count(part / name, prepared) for name in (TRAIN, HELDOUT)}
+        manifest = {key: v for key, v in prepared.manifest.items() if key != "checksum"}
+        facts = {"fingerprint": fingerprint, "counts": counts}
+        return {**manifest, **facts, "files": train.files | heldout.files}
+
+    return find_or_make(folder, fingerprint, make)
 
 
 def _cuts(shards: Shards, *, is_parallel: bool) -> dict[int, int]:
-    """Return the documents to draw, each with the number of its sequences to train on.
-
-    Args:
-        shards: the documents.
-        is_parallel: whether a document is a pair of texts, which is not cut.
-    """
+    """Return the documents to draw, each with the number of its sequences to train on."""
     target = min(MOST, SHARE * shards.tokens_total)
     starts = shards.document_starts
     lengths: Array = np.diff(starts)

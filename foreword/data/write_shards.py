@@ -5,7 +5,6 @@ See `foreword.data.prepared_text` for the resulting folder.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,18 +15,14 @@ from foreword.data.fingerprint import digest, file_state, fingerprint_text
 from foreword.data.prepared_text import (
     FORMAT,
     HELDOUT,
-    PART,
     TRAIN,
     PreparedText,
-    find,
-    publish,
-    require_free,
+    find_or_make,
 )
 from foreword.data.read_documents import find_files
 from foreword.data.shard_builder import Progress, ShardBuilder
 from foreword.data.text_files import ReadCounts, ReadSettings
 from foreword.data.tokenize_documents import Cut
-from foreword.disk import atomic
 from foreword.errors import UserError
 from foreword.process import allocator
 from foreword.process.cluster import Cluster
@@ -91,64 +86,38 @@ def prepare(
     if heldout_files:
         settings = replace(settings, heldout=0.0)
     states = {file: file_state(file) for file in [*files, *heldout_files]}
-    require_free(folder)
-    with atomic.locked(folder, wait=True):
-        # Reuse shards of the same text, settings and tokenizer.
-        text = fingerprint_text(files, read)
-        heldout_text = fingerprint_text(heldout_files, read) if heldout_files else ""
-        fingerprint = fingerprint_of(text, heldout_text, tokenizer, settings)
-        part = folder / PART
-        shutil.rmtree(part, ignore_errors=True)  # left by a process that was killed
-        if reusable := find(folder, fingerprint):
-            return reusable
-        # Build them in a part folder, and publish them whole.
-        with atomic.user_errors(folder):
-            part.mkdir()
-        try:
-            total = sum(size for size, _ in states.values())
-            builder = _builder(part, tokenizer, settings, read, progress, total)
-            builder.cluster = cluster
-            with allocator.returning_freed():
-                builder.encode({TRAIN: files, HELDOUT: heldout_files}, read, counts)
-                builder.ensure_split()
-            _require_unchanged(states)
-            text_facts = {"text": text, "read": {**asdict(read), "counts": asdict(counts)}}
-            publish(part, folder, _manifest(fingerprint, text_facts, tokenizer, settings, builder))
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
-    return PreparedText.load(folder, verify=False)
+    # Reuse shards of the same text, settings and tokenizer, or build them.
+    text = fingerprint_text(files, read)
+    heldout_text = fingerprint_text(heldout_files, read) if heldout_files else ""
+    fingerprint = fingerprint_of(text, heldout_text, tokenizer, settings)
 
+    def make(part: Path) -> dict[str, Any]:
+        tokenizer.save(part / "tokenizer")
+        cut: Cut = "lines" if read.target else "sentences" if settings.sentences else "documents"
+        total = sum(size for size, _ in states.values())
+        builder = ShardBuilder(
+            part, tokenizer, cut, settings.heldout, settings.workers, progress, total, cluster
+        )
+        with allocator.returning_freed():
+            builder.encode({TRAIN: files, HELDOUT: heldout_files}, read, counts)
+            builder.ensure_split()
+        _require_unchanged(states)
+        return {
+            "format": FORMAT,
+            "fingerprint": fingerprint,
+            "text": text,
+            "read": {**asdict(read), "counts": asdict(counts)},
+            "tokenizer": {"fingerprint": tokenizer.fingerprint, "vocab": tokenizer.vocab.size},
+            "settings": {"heldout": settings.heldout, "sentences": settings.sentences},
+            "counts": {name: asdict(split) for name, split in builder.counts.items()},
+            "files": builder.files,
+        }
 
-def _builder(
-    part: Path,
-    tokenizer: Tokenizer,
-    settings: PrepareSettings,
-    read: ReadSettings,
-    progress: Progress | None,
-    total: int,
-) -> ShardBuilder:
-    """Return a builder of shards in the folder `part`, where the tokenizer is saved.
-
-    Args:
-        part: the folder to build in.
-        tokenizer: text to ids.
-        settings: how documents become shards.
-        read: how files become documents.
-        progress: see `prepare`.
-        total: bytes of all files.
-    """
-    tokenizer.save(part / "tokenizer")
-    cut: Cut = "sentences" if settings.sentences else "documents"
-    cut = "lines" if read.target else cut
-    return ShardBuilder(part, tokenizer, cut, settings.heldout, settings.workers, progress, total)
+    return find_or_make(folder, fingerprint, make)
 
 
 def _require_unchanged(states: Mapping[Path, tuple[int, int]]) -> None:
-    """Check that the files still have these states.
-
-    Raises:
-        UserError: one was changed.
-    """
+    """Check that the files still have these states."""
     for file, state in states.items():
         if file_state(file) != state:
             raise UserError(f"{file}: changed while it was read; prepare it again")
@@ -167,22 +136,3 @@ def fingerprint_of(
     """
     parts = [FORMAT, text, tokenizer.fingerprint, settings.heldout, settings.sentences]
     return digest([*parts, heldout_text] if heldout_text else parts)
-
-
-def _manifest(
-    fingerprint: str,
-    text_facts: dict[str, Any],
-    tokenizer: Tokenizer,
-    settings: PrepareSettings,
-    builder: ShardBuilder,
-) -> dict[str, Any]:
-    """Return the contents of `prepared.json`."""
-    return {
-        "format": FORMAT,
-        "fingerprint": fingerprint,
-        **text_facts,
-        "tokenizer": {"fingerprint": tokenizer.fingerprint, "vocab": tokenizer.vocab.size},
-        "settings": {"heldout": settings.heldout, "sentences": settings.sentences},
-        "counts": {name: asdict(split) for name, split in builder.counts.items()},
-        "files": builder.files,
-    }

@@ -28,13 +28,12 @@ from foreword.evaluation.baselines import prediction_name
 from foreword.evaluation.filling import FilledText
 from foreword.evaluation.loaded import load
 from foreword.evaluation.samples import samples
+from foreword.planning.conditions import machine
 from foreword.reports.page import write_page
 from foreword.runs import run as running
-from foreword.runs.conditions import machine
-from foreword.runs.hooks import ProgressReporter
 from foreword.runs.provenance import read_state
 from foreword.runs.recipe import Recipe, load_recipe
-from foreword.runs.stages import Stage, unwatched
+from foreword.runs.stages import ProgressReporter, Stage, unwatched
 from foreword.runs.trained_model import is_finished, open_run
 from foreword.tables.examples import Labelled
 from foreword.train import log
@@ -137,7 +136,7 @@ class Demo:
         """Return whether pretraining is finished."""
         return is_finished(self.run)
 
-    def pretrain(self, reporter: ProgressReporter, stage: Stage) -> bool:
+    def pretrain(self, reporter: ProgressReporter) -> bool:
         """Start or continue pretraining; return False if a signal stopped it.
 
         Raises:
@@ -150,7 +149,7 @@ class Demo:
             if self.size.steps is not None:
                 recipe = replace(recipe, train=replace(recipe.train, steps=self.size.steps))
             running.start(recipe, running.Inputs((str(self.text / "documents.jsonl"),)), self.run)
-        return running.train_run(self.run, reporter, stage, samples)
+        return running.train_run(self.run, reporter, reporter.stage, samples)
 
     def _recipe(self, reporter: ProgressReporter) -> Recipe:
         """Return the recipe for this machine."""

@@ -99,11 +99,7 @@ def writing(path: Path, mode: Literal["w", "wb"] = "w", *, is_new: bool = False)
 
 @contextmanager
 def _opened_alone(part: Path, path: Path, *, is_folder: bool = False) -> Iterator[int]:
-    """Open and lock the file or folder in which `path` is written; yield its descriptor.
-
-    Raises:
-        UserError: another process or thread writes it.
-    """
+    """Open and lock the file or folder in which `path` is written; yield its descriptor."""
     flags = os.O_RDONLY if is_folder else os.O_RDWR | os.O_CREAT
     while True:
         if is_folder:
@@ -276,11 +272,7 @@ def require_no_device(path: Path, remedy: str = OTHER_OUT) -> None:
 
 
 def _resolve_link(path: Path, remedy: str = OTHER_OUT) -> Path:
-    """Return the target of a link, so that the target is replaced and the link stays.
-
-    Raises:
-        UserError: it leads to itself, or into a folder that does not exist.
-    """
+    """Return the target of a link, so that the target is replaced and the link stays."""
     if not path.is_symlink():
         return path
     try:

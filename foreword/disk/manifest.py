@@ -92,11 +92,7 @@ def verify_file(folder: Path, name: str, kind: str, version: int) -> None:
 def _verify_file(
     folder: Path, name: str, expected: Mapping[str, Any], *, is_read: bool = True
 ) -> None:
-    """Check a file against its entry.
-
-    Raises:
-        DamagedError: it is damaged.
-    """
+    """Check a file against its entry."""
     file = folder / name
     if not file.is_file() or file.stat().st_size != expected["bytes"]:
         raise DamagedError(f"{folder}: damaged: {name} is missing or cut short")

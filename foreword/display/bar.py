@@ -23,7 +23,7 @@ from typing import IO, Any
 
 from rich.cells import cell_len, set_cell_size
 
-from foreword.formatting import duration
+from foreword.formatting import duration, rough
 
 SECONDS = 0.2  # between two checks whether the line has changed
 FIRST_LINE, LINES = 5.0, 60.0  # seconds to the first line of a stage without a bar, and to others
@@ -265,13 +265,6 @@ def fit_parts(parts: Sequence[str], ranks: Sequence[int], room: int) -> str:
         chosen.pop()
     line = "  ".join(parts[n] for n in sorted(chosen))
     return line if cell_len(line) <= room else set_cell_size(line, max(room - 1, 0)) + "…"
-
-
-def rough(seconds: float) -> str:
-    """Return an estimated duration, rounded as it deserves: `21 s`, `3 min 20 s`, `12 min`."""
-    seconds = max(seconds, 0.0)
-    unit = 1 if seconds < 60 else 10 if seconds < 600 else 60
-    return duration(round(seconds / unit) * unit).removesuffix(" 0 s").removesuffix(" 0 min")
 
 
 class _Above:

@@ -49,11 +49,12 @@ class Baseline:
 
 def prediction_name(recipe: Recipe) -> str:
     """Return what one prediction of a recipe's objective is: token, masked token, target token."""
-    if recipe.model.is_count_based or recipe.objective.predicts == "next":
+    predicts = recipe.objective.predicts
+    if recipe.model.is_count_based or predicts.form == "next":
         return "token"
-    if recipe.objective.predicts == "target":
+    if predicts.form == "target":
         return "target token"
-    is_masked = recipe.objective.predicts == "in_place" and not recipe.objective.predicts_in_order
+    is_masked = predicts.form == "in_place" and not predicts.in_order
     return "masked token" if is_masked else "predicted token"
 
 

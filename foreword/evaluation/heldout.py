@@ -114,7 +114,7 @@ def on_prepared(
     """
     per_token = prepared.bytes_per_token(ends=prompted.recipe.ends_texts)
     losses = on_shards(prompted, (prepared.heldout, per_token), rows, streams, stage)
-    if prompted.recipe.objective.predicts_tokens and prepared.train.tokens_total:
+    if prompted.recipe.objective.predicts.tokens and prepared.train.tokens_total:
         # Bigrams are not comparable with a model that does not predict every token.
         predicts_all = losses[0].bits_per_byte is not None
         watch = stage("counting tokens to compare with")
@@ -148,7 +148,7 @@ def _token_loss(
     prompted: PromptedModel, whole: HeldOut, counts: Sequence[Baseline]
 ) -> list[HeldOut]:
     """Return the part of a sum of losses that compares with counts of tokens; none otherwise."""
-    name = prompted.recipe.objective.token_component
+    name = prompted.recipe.objective.predicts.component
     if not counts or name not in whole.components:
         return []
     loss, predictions = whole.components[name], counts[0].predictions

@@ -59,17 +59,17 @@ class PromptedModel(TrainedModel):
     @property
     def fills_in_place(self) -> bool:
         """Whether it is a masked language model, which predicts the tokens behind [MASK]."""
-        return self.recipe.objective.predicts in ("in_place", "next_and_in_place")
+        return self.recipe.objective.predicts.form in ("in_place", "next_and_in_place")
 
     @property
     def continues(self) -> bool:
         """Whether it is a causal language model."""
-        return self.recipe.objective.predicts in ("next", "next_and_in_place")
+        return self.recipe.objective.predicts.form in ("next", "next_and_in_place")
 
     @property
     def answers(self) -> bool:
         """Whether it reads a source and predicts a target."""
-        return self.recipe.objective.predicts == "target"
+        return self.recipe.objective.predicts.form == "target"
 
     @cached_property
     def source_forms(self) -> tuple[PromptForm, ...]:
@@ -131,7 +131,7 @@ class PromptedModel(TrainedModel):
             weights: 1 where a token is predicted, (batch, length) float32.
         """
         example = Example(source, target, weights, is_aligned=True)
-        if self.recipe.objective.predicts_in_order:  # the context first, then all predicted tokens
+        if self.recipe.objective.predicts.in_order:  # the context first, then all predicted tokens
             return example.with_part(PredictionOrder(np.where(weights > 0, 0, -1)))
         if self.continues:
             return example.with_part(CausalRows(np.zeros(len(weights), dtype=bool)))
@@ -140,7 +140,7 @@ class PromptedModel(TrainedModel):
     @property
     def detects_replacements(self) -> bool:
         """Whether it tells replaced tokens from genuine ones (ELECTRA)."""
-        return self.recipe.objective.detects_replacements
+        return self.recipe.objective.predicts.replacements
 
     def log_probs_genuine(self, batch: Batch) -> Array:
         """Return the log-probability that each token of a batch was not replaced.
@@ -172,7 +172,7 @@ class PromptedModel(TrainedModel):
         Raises:
             UserError: it has no head that predicts tokens.
         """
-        if not self.recipe.objective.predicts_tokens:
+        if not self.recipe.objective.predicts.tokens:
             raise self.unable("has no head that predicts tokens", able)
 
     def require_text_scores(self, able: str = PREDICTORS) -> None:

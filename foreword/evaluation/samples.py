@@ -46,7 +46,7 @@ def samples(
     Returns:
         The `prompt` of each row and the generated `text`; nothing if the model predicts no tokens.
     """
-    if not recipe.objective.predicts_tokens:
+    if not recipe.objective.predicts.tokens:
         return []
     prompted = PromptedModel(model, recipe, tokenizer, device)
     fits = (prompted.fills_in_place, prompted.continues, prompted.answers)

@@ -77,12 +77,25 @@ def _drawn(count: int, draws: int) -> Iterator[Array]:
         yield from rng.integers(0, count, (min(together, draws - first), count))
 
 
+def correlations(one: Array, other: Array) -> tuple[float, float]:
+    """Return Pearson's and Spearman's correlation, nan if one side is constant or has one value.
+
+    Args:
+        one: (values,).
+        other: (values,).
+    """
+    if len(one) < 2 or np.ptp(one) == 0 or np.ptp(other) == 0:
+        return math.nan, math.nan
+    both = stats.pearsonr(one, other), stats.spearmanr(one, other)
+    return float(both[0].statistic), float(both[1].statistic)
+
+
 @dataclass(frozen=True)
 class Interval:
     """A mean and its confidence interval.
 
     Attributes:
-        mean: mean of the values.
+        mean: mean of the values; nan if one is undefined.
         half_width: half the interval's width; nan for one value.
         count: number of values.
     """
@@ -92,6 +105,8 @@ class Interval:
     count: int
 
     def __str__(self) -> str:
+        if math.isnan(self.mean):
+            return "–"
         return (
             f"{self.mean:.3f}"
             if math.isnan(self.half_width)
@@ -148,3 +163,23 @@ def difference(one: Spread, other: Spread) -> Interval:
     )
     quantile = float(stats.t.ppf((1 + LEVEL) / 2, degrees))
     return Interval(mean, quantile * math.sqrt(sum(squares)), count)
+
+
+def rank_correlation(one: Array, other: Array) -> float | None:
+    """Return Spearman's correlation; None if one is constant or there are fewer than three pairs.
+
+    With two pairs it could only be 1 or -1. Intervals compute it thousands of times, for which
+    scipy's is too slow.
+    """
+    if len(one) < 3 or any((values == values[0]).all() for values in (one, other)):
+        return None
+    if np.isnan(one).any() or np.isnan(other).any():
+        return float("nan")
+    return float(np.corrcoef(ranks(one), ranks(other))[0, 1])
+
+
+def ranks(values: Array) -> Array:
+    """Return the rank of each value, from 1; ties share their mean rank."""
+    _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
+    means: Array = np.cumsum(counts) - (counts - 1) / 2
+    return means[group]

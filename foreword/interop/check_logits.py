@@ -63,15 +63,15 @@ def difference(
             local_files_only=True,
             dtype=torch.float32,
             attn_implementation="eager",
-            **dict.fromkeys(family.dropout_keys, 0.0),
+            **dict.fromkeys(family.keys.dropout, 0.0),
         )
     except Exception as error:  # transformers' readers raise errors of any type
         reason = " ".join(str(error).split())
         raise UserError(f"{folder}: transformers cannot read it: {reason}") from error
-    # Compare the logits of all heads on each batch. Families with `dropout_keys` run in training
+    # Compare the logits of all heads on each batch. Families with `keys.dropout` run in training
     # mode, with dropout 0, since only then theirs computes what ours does.
     model.eval()
-    theirs.train(bool(family.dropout_keys))
+    theirs.train(bool(family.keys.dropout))
     differences, greatest = [], []
     for lengths in _lengths(design):
         tokens = _texts(vocab, lengths, _segments(design))

@@ -12,7 +12,7 @@ from torch import nn
 
 from foreword.disk import atomic, manifest, stored
 from foreword.errors import UserError, nearest
-from foreword.interop import check_logits, files, tensors, texts, tokens
+from foreword.interop import check_logits, files, tensors, tokens
 from foreword.interop.hf._contract import Design, Family, Table
 from foreword.interop.hf_config import FILE as CONFIG
 from foreword.interop.hf_config import HFConfig
@@ -91,7 +91,7 @@ def _export_submodel(
     family: Family, model: Model, design: Design, tokenizer: Tokenizer, out: Path
 ) -> None:
     bos_and_eos = family.bos_and_eos(design)
-    prompt_prefix = bos_and_eos[0] if family.layout == "decoder" else ""
+    prompt_prefix = bos_and_eos[0] if family.names.layout == "decoder" else ""
     segments = design.model.segments
     use = tokens.TokenizerUse(bos_and_eos, prompt_prefix, segments, design.model.limit)
     weights = tensors.to_hf(model, design, tokenizer.vocab, family)
@@ -99,7 +99,7 @@ def _export_submodel(
     tokens.write(tokenizer, use, out)
     table = hf_config(design, tokenizer.vocab, family, prompt_prefix)
     write_json(out / CONFIG, table)
-    if family.layout in ("decoder", "encoder_decoder"):
+    if family.names.layout in ("decoder", "encoder_decoder"):
         ids = {key: i for key, i in table.items() if key.endswith("token_id")}
         write_json(out / GENERATION, ids)
 
@@ -161,10 +161,10 @@ def _misfits(trained: TrainedModel, family: Family) -> list[str]:
     recipe = trained.recipe
     reasons = []
     layout = kinds.name_of(recipe.layout)
-    if layout != family.layout:
-        reasons.append(f"layout is {layout}, not {family.layout}")
-    if kinds.name_of(recipe.model) != family.kind:
-        return [*reasons, f"model is {kinds.name_of(recipe.model)}, not {family.kind}"]
+    if layout != family.names.layout:
+        reasons.append(f"layout is {layout}, not {family.names.layout}")
+    if kinds.name_of(recipe.model) != family.names.kind:
+        return [*reasons, f"model is {kinds.name_of(recipe.model)}, not {family.names.kind}"]
     vocab = trained.vocab
     model, design = family.folders(trained.model, recipe)[""]
     unmatched = tensors.unmatched(model, design, vocab, family)
@@ -194,7 +194,7 @@ def hf_config(design: Design, vocab: Vocab, family: Family, opening: str) -> Tab
     name = kinds.name_of(family)
     return {
         "architectures": [family.architecture_of(design)],
-        "model_type": family.model_type or name,
+        "model_type": family.names.model_type or name,
         "dtype": str(torch.float32).removeprefix("torch."),
         "vocab_size": vocab.size,
         **{key: i for key, i in ids.items() if key not in ("mask_token_id", "unk_token_id")},
@@ -208,15 +208,11 @@ def write_json(file: Path, table: Table | list[Table]) -> None:
 
 
 def _check(trained: TrainedModel, out: Path, family: Family) -> dict[str, float | None]:
-    """Return how far the logits are from those of `transformers`, None if it is not installed.
-
-    Raises:
-        UserError: they differ by more than rounding, or its tokenizer gives other tokens.
-    """
+    """Return how far the logits are from those of `transformers`, None if it is not installed."""
     submodels = family.folders(trained.model, trained.recipe)
     differences_by_name = check_logits.check(submodels, trained.vocab, family, out)
     for name in submodels if check_logits.is_checkable() else ():
-        if differing := texts.compare(trained.tokenizer, out / name).differing:
+        if differing := tokens.compare(trained.tokenizer, out / name).differing:
             raise UserError(
                 f"{out / name}: transformers tokenizes {differing[0]!r} differently from "
                 "Foreword; this is a bug in Foreword"

@@ -12,15 +12,16 @@ from torch import Tensor, nn
 
 from foreword.disk import atomic, manifest
 from foreword.errors import DamagedError, UserError, nearest
-from foreword.interop import check_logits, files, tensors, texts, tokens
+from foreword.interop import check_logits, files, tensors, tokens
 from foreword.interop.hf._contract import Family, Table
 from foreword.interop.hf_config import FILE as CONFIG
 from foreword.interop.hf_config import HFConfig
 from foreword.nn.model import Model
-from foreword.runs.provenance import make_provenance, write_recipe, write_state
+from foreword.runs.continued import StartingModel
+from foreword.runs.provenance import make_provenance, read_state, write_files
 from foreword.runs.recipe import Recipe
 from foreword.runs.same_model import differences, resolved
-from foreword.runs.trained_model import TrainedModel
+from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.settings import config, kinds
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint
@@ -65,7 +66,7 @@ def read(folder: Path) -> ImportedModel:
             ) from error
     family = family_of(HFConfig.load(folder))
     # Read the folder and its subfolders (ELECTRA's generator), then build and fill the model.
-    names = ["", *(name for name in family.subfolders if (folder / name).is_dir())]
+    names = ["", *(name for name in family.names.subfolders if (folder / name).is_dir())]
     hf_folders = {name: _read_hf_folder(folder / name, family) for name in names}
     tokenizer = _tokenizer(hf_folders, family)
     recipe = _recipe(hf_folders, family, tokenizer)
@@ -79,7 +80,7 @@ def read(folder: Path) -> ImportedModel:
     for name, part in hf_folders.items():
         if others := files.unread(part.folder, [] if name else names):
             notes.append(f"not read in {part.folder}: {', '.join(others)}")
-    notes += family.notes(recipe)
+    notes += family.differences(recipe).notes
     return ImportedModel(
         model=model,
         recipe=recipe,
@@ -101,11 +102,7 @@ class _HFFolder:
 
 
 def _read_hf_folder(folder: Path, family: Family) -> _HFFolder:
-    """Read the config and weights of a folder of `family`.
-
-    Raises:
-        UserError: a file is broken, two files disagree, or a setting is not supported.
-    """
+    """Read the config and weights of a folder of `family`."""
     hf_config = HFConfig.load(folder)
     if family_of(hf_config) != family:
         raise UserError(
@@ -114,8 +111,8 @@ def _read_hf_folder(folder: Path, family: Family) -> _HFFolder:
         )
     weights = tensors.read(folder, family)
     table = family.model(hf_config, weights)
-    hf_config.require_all_known(family.supported_values, family.ignored_keys)
-    rows = family.vocab_rows(weights)
+    hf_config.require_all_known(family.keys.supported, family.keys.ignored)
+    rows = _vocab_rows(weights, family)
     if hf_config.vocab is not None and hf_config.vocab != rows:
         raise UserError(
             f"{folder}: the embedding has {rows:,} rows, but {CONFIG} gives "
@@ -124,14 +121,21 @@ def _read_hf_folder(folder: Path, family: Family) -> _HFFolder:
     return _HFFolder(folder, hf_config, table, weights)
 
 
+def _vocab_rows(weights: Mapping[str, Tensor], family: Family) -> int:
+    """Return the number of rows of the token embedding."""
+    if family.names.embedding not in weights:
+        raise UserError(f"model.safetensors: has no tensor {family.names.embedding}")
+    return len(weights[family.names.embedding])
+
+
 def _tokenizer(hf_folders: Mapping[str, _HFFolder], family: Family) -> Tokenizer:
     """Return the tokenizer that all folders of the model share."""
     main = hf_folders[""]
-    tokenizer = tokens.read(main.folder, family, family.vocab_rows(main.weights))
+    tokenizer = tokens.read(main.folder, family, _vocab_rows(main.weights, family))
     for name, part in hf_folders.items():
         if not name or not tokens.has_tokenizer(part.folder):
             continue
-        other = tokens.read(part.folder, family, family.vocab_rows(part.weights))
+        other = tokens.read(part.folder, family, _vocab_rows(part.weights, family))
         if other.pieces != tokenizer.pieces:
             raise UserError(f"{part.folder}: its tokens are not those of {main.folder}")
     return tokenizer
@@ -144,11 +148,7 @@ def _fill(
     family: Family,
     hf_folders: Mapping[str, _HFFolder],
 ) -> list[str]:
-    """Fill `model` from all its folders and return the tensors that are dropped.
-
-    Raises:
-        UserError: the folders are not those that `recipe` requires, or not of one model.
-    """
+    """Fill `model` from all its folders and return the tensors that are dropped."""
     folder, submodels = hf_folders[""].folder, family.folders(model, recipe)
     for name in hf_folders.keys() ^ submodels.keys():
         has, needs = ("a", "no") if name in hf_folders else ("no", "a")
@@ -173,11 +173,7 @@ def _fill(
 
 
 def _require_shared(submodel: Model, filled: dict[nn.Parameter, Tensor], reason: str) -> None:
-    """Require shared parameters to be equal in all submodels; record their values in `filled`.
-
-    Raises:
-        UserError: another submodel has other values; the message begins with `reason`.
-    """
+    """Require shared parameters to be equal in all submodels; record their values in `filled`."""
     for name, parameter in submodel.named_parameters():
         first = filled.setdefault(parameter, parameter.detach().clone())
         if not torch.equal(parameter, first):
@@ -221,8 +217,8 @@ def _recipe(hf_folders: Mapping[str, _HFFolder], family: Family, tokenizer: Toke
         {
             "description": f"{kinds.name_of(family)}, imported",
             "model": model,
-            "objective": family.combine_objective(family.objective(weights), models),
-            "layout": {"kind": family.layout, **({"start": start} if start else {})},
+            "objective": family.objective(weights, models),
+            "layout": {"kind": family.names.layout, **({"start": start} if start else {})},
             "packing": {"kind": "documents", **family.packing(model, weights)},
             "tokenizer": _tokenizer_table(tokenizer),
         },
@@ -240,19 +236,22 @@ def _recipe(hf_folders: Mapping[str, _HFFolder], family: Family, tokenizer: Toke
 
 
 def _decoder_start(hf_folder: _HFFolder, family: Family, vocab: Vocab) -> str:
-    """Return the special token that the decoder starts from in training and generation.
-
-    Raises:
-        UserError: it is not a special token, or generation starts from another.
-    """
-    start, file = family.decoder_start(hf_folder.hf_config, vocab), hf_folder.folder / GENERATION
-    if not start or not file.is_file():
-        return start
-    generation = HFConfig.load(hf_folder.folder, GENERATION)
-    start_id = generation.get("decoder_start_token_id")
-    if start_id is not None and start_id != vocab.id(start):
-        raise generation.refuse("decoder_start_token_id", f"{vocab.id(start)}, as in {CONFIG}")
-    return start
+    """Return the special token that the decoder starts from, "" without a separate decoder."""
+    if family.names.layout != "encoder_decoder":
+        return ""
+    key, hf_config = "decoder_start_token_id", hf_folder.hf_config
+    start_id = hf_config.get(key)
+    names: dict[int | None, str] = {}
+    for name, i in vocab.special.items():
+        names.setdefault(i, name)
+    if start_id not in names:
+        known = ", ".join(f"{i} ({name})" for i, name in names.items())
+        raise hf_config.refuse(key, f"a special token: {known}")
+    if (hf_folder.folder / GENERATION).is_file():
+        generation = HFConfig.load(hf_folder.folder, GENERATION)
+        if generation.get(key) not in (None, start_id):
+            raise generation.refuse(key, f"{start_id}, as in {CONFIG}")
+    return names[start_id]
 
 
 def _tokenizer_table(tokenizer: Tokenizer) -> Table:
@@ -297,8 +296,7 @@ def write_run(
         tokenizer.save(part / "tokenizer")
         step = part / "checkpoints" / checkpoint.name_of(0)
         checkpoint.save(step, model, None, TrainingState().dump())
-        write_state(part, state)
-        write_recipe(part, recipe)
+        write_files(part, state, recipe)
 
 
 def provenance(imported: ImportedModel) -> Table:
@@ -310,7 +308,7 @@ def provenance(imported: ImportedModel) -> Table:
             "format": "hf",
             "family": kinds.name_of(imported.family),
             "folder": str(folder.resolve()),
-            "heads_apart": list(imported.family.subfolders),
+            "heads_apart": list(imported.family.names.subfolders),
             "files": {
                 str(file.relative_to(folder)): atomic.checksum(file)
                 for part in parts
@@ -337,7 +335,7 @@ def reading_notes(imported: ImportedModel) -> tuple[str, ...]:
         return ()
     tokenizer, special = imported.tokenizer, imported.vocab.special
     try:
-        comparison = texts.compare(tokenizer, imported.folder)
+        comparison = tokens.compare(tokenizer, imported.folder)
     except UserError as error:
         return (str(error),)
     notes = []
@@ -359,3 +357,22 @@ def _show_wrapped(tokenizer: Tokenizer, bos: tuple[int, ...], eos: tuple[int, ..
     """Return a text with its special tokens: `[CLS] text [SEP]`."""
     pieces = tokenizer.pieces
     return " ".join([*(pieces[i] for i in bos), "text", *(pieces[i] for i in eos)])
+
+
+def open_starting_model(path: str) -> StartingModel:
+    """Open a run, one of its checkpoints, or a Hugging Face folder, to continue from it.
+
+    Raises:
+        UserError: it is none of these, is broken, or has nothing to train further.
+    """
+    folder = Path(path)
+    if is_hf_folder(folder):
+        imported = read(folder)
+        facts = {"from": str(folder.resolve()), **provenance(imported)}
+        return StartingModel.of(imported, provenance=facts, is_foreign=True)
+    trained = open_run(folder, "cpu")
+    trained.require_gradients()
+    facts = {"from": str(trained.folder.resolve())}
+    if (imported_from := read_state(trained.run).get("imported")) is not None:
+        facts |= {"imported": imported_from}
+    return StartingModel.of(trained, provenance=facts)

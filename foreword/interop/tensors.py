@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from foreword.errors import UserError
 from foreword.interop.files import INDEX, WEIGHTS, with_weights
-from foreword.interop.hf._contract import Design, Family
+from foreword.interop.hf._contract import Design, Family, TensorMaps
 from foreword.settings import kinds
 from foreword.types import Vocab
 
@@ -30,10 +31,16 @@ def read(folder: Path, family: Family) -> dict[str, Tensor]:
             raise UserError(f"{folder / INDEX}: lists {name} in {file}, which does not hold it")
         stored |= tensors
     renamed = {_modern(name): tensor for name, tensor in stored.items()}
-    prefix = family.prefix
+    prefix = family.names.prefix
     if prefix and not any(name.startswith(prefix) for name in renamed):
         renamed = {prefix + name: tensor for name, tensor in renamed.items()}
-    return {name: tensor for name, tensor in renamed.items() if not family.is_buffer(name)}
+    return {
+        name: tensor for name, tensor in renamed.items() if not _matches(name, family.names.buffers)
+    }
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _read_file(file: Path) -> dict[str, Tensor]:
@@ -74,8 +81,9 @@ def fill(
     """
     remaining = dict(weights)
     ours = dict(model.named_parameters())
+    tensors = family.tensors(design, vocab)
     with torch.no_grad():
-        for parameter_map in family.parameter_maps(design, vocab):
+        for parameter_map in tensors.maps:
             parameters = [ours.pop(name) for name in parameter_map.ours]
             expected = parameter_map.to_hf(p.detach() for p in parameters)
             theirs = [
@@ -86,7 +94,7 @@ def fill(
             for parameter, part in zip(parameters, parts, strict=True):
                 parameter.copy_(part)
     assert not ours, f"not filled: {sorted(ours)}"
-    return _require_none_left(remaining, design, family, weights)
+    return _require_none_left(remaining, tensors, family, weights)
 
 
 def _take(remaining: dict[str, Tensor], name: str, shape: tuple[int, ...]) -> Tensor:
@@ -109,21 +117,21 @@ def _take(remaining: dict[str, Tensor], name: str, shape: tuple[int, ...]) -> Te
 
 
 def _require_none_left(
-    remaining: dict[str, Tensor], design: Design, family: Family, weights: Mapping[str, Tensor]
+    remaining: dict[str, Tensor], tensors: TensorMaps, family: Family, weights: Mapping[str, Tensor]
 ) -> list[str]:
     # Tied tensors, copies and zeros that only their files hold.
-    for name, original in family.tied_tensors(design).items():
+    for name, original in tensors.tied.items():
         copy = remaining.pop(name, None)
         if copy is not None and not torch.equal(copy, weights[original]):
             raise UserError(f"{WEIGHTS}: {name} should equal {original} and does not")
-    for name, original in family.copied_tensors(design).items():
+    for name, original in tensors.copies.items():
         if name in remaining and torch.equal(remaining[name], weights[original]):
             del remaining[name]
-    for name in family.zero_tensors(design):
+    for name in tensors.zeros:
         if remaining.pop(name, torch.zeros(1)).any():
             raise UserError(f"{WEIGHTS}: {name} should be 0 and is not")
     # Heads that are not imported; anything else is refused.
-    dropped = family.dropped_tensors(list(remaining))
+    dropped = [name for name in remaining if _matches(name, family.names.dropped)]
     if names := sorted(remaining.keys() - set(dropped)):
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         raise UserError(
@@ -139,24 +147,21 @@ def to_hf(
     """Return their weights, converted from our model's parameters whose names have the prefix."""
     ours = {name: p.detach().cpu() for name, p in model.named_parameters()}
     weights: dict[str, Tensor] = {}
-    for parameter_map in family.parameter_maps(design, vocab):
+    tensors = family.tensors(design, vocab)
+    for parameter_map in tensors.maps:
         if not parameter_map.ours[0].startswith(prefix):
             continue
         theirs = parameter_map.to_hf(ours[name] for name in parameter_map.ours)
         weights |= dict(zip(parameter_map.theirs, theirs, strict=True))
-    weights |= {name: weights[own].clone() for name, own in family.copied_tensors(design).items()}
-    return weights | {
-        name: torch.zeros(shape) for name, shape in family.zero_tensors(design).items()
-    }
+    weights |= {name: weights[original].clone() for name, original in tensors.copies.items()}
+    return weights | {name: torch.zeros(shape) for name, shape in tensors.zeros.items()}
 
 
 def unmatched(model: nn.Module, design: Design, vocab: Vocab, family: Family) -> list[str]:
     """Return why the family cannot hold the model's parameters, one phrase each."""
     ours = {name for name, _ in model.named_parameters()}
     mapped: set[Any] = {
-        name
-        for parameter_map in family.parameter_maps(design, vocab)
-        for name in parameter_map.ours
+        name for parameter_map in family.tensors(design, vocab).maps for name in parameter_map.ours
     }
     lacking = [f"the model has no {name}" for name in sorted(mapped - ours)]
     return lacking + [f"there is no counterpart of {name}" for name in sorted(ours - mapped)]

@@ -1,4 +1,4 @@
-"""Importing and exporting tokenizers: roles of special tokens, and those around a text."""
+"""Importing and exporting tokenizers, and comparing ours with that of `transformers`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,13 @@ SLOW_TOKENIZER_FILES = (
     "sentencepiece.bpe.model",
     "tokenizer.model",
 )
+TEXTS = (
+    "The cat sat on the mat.",
+    "",
+    " two  words\n",
+    "naïve 東京 3.14 🙂",
+    "l'été, (déjà)!",
+)
 
 
 def has_tokenizer(folder: Path) -> bool:
@@ -44,7 +51,7 @@ def read(folder: Path, family: Family, size: int) -> Tokenizer:
         with atomic.temporary_folder() as made:
             _convert(folder, made)
             return read(made, family, size)
-    roles = {**family.roles, **_roles(folder / SPECIAL_TOKENS_MAP)}
+    roles = {**family.names.roles, **_roles(folder / SPECIAL_TOKENS_MAP)}
     tokenizer = Tokenizer.load(folder, roles, size)
     if tokenizer.vocab.size > size:
         raise UserError(
@@ -64,11 +71,7 @@ def _roles(file: Path) -> dict[str, str]:
 
 
 def _convert(folder: Path, made: Path) -> None:
-    """Convert the tokenizer files of older folders to a `tokenizer.json` with `transformers`.
-
-    Raises:
-        UserError: there are no such files, or `transformers` is not installed.
-    """
+    """Convert the tokenizer files of older folders to a `tokenizer.json` with `transformers`."""
     slow = [name for name in SLOW_TOKENIZER_FILES if (folder / name).is_file()]
     if not slow:
         raise UserError(f"{folder}: holds no {FILE}, so texts cannot be tokenized")
@@ -138,11 +141,8 @@ def write(tokenizer: Tokenizer, use: TokenizerUse, out: Path) -> None:
     # The special tokens that `transformers` puts around a text.
     parts: dict[str, Any] = json.loads((out / FILE).read_text(encoding="utf-8"))
     if parts.get("post_processor") is None and any(use.bos_and_eos):
-        bos, eos = (
-            (names[name], tokenizer.vocab.id(name)) if name else None for name in use.bos_and_eos
-        )
-        parts["post_processor"] = _template(bos, eos)
-        _write(out / FILE, parts)
+        bos, eos = ([tokenizer.vocab.id(name)] if name else [] for name in use.bos_and_eos)
+        write_template(tokenizer, bos, eos, eos, out)
 
 
 def write_chat_template(template: str, out: Path) -> None:
@@ -193,27 +193,65 @@ def write_template(
     _write(out / FILE, parts)
 
 
-def _template(bos: tuple[str | None, int] | None, eos: tuple[str | None, int] | None) -> Any:
-    """Return the part of `tokenizer.json` that puts special tokens around a text or a pair."""
-
-    def piece(token: tuple[str | None, int] | None, segment: int) -> list[Any]:
-        return [{"SpecialToken": {"id": token[0], "type_id": segment}}] if token else []
-
-    def text(name: str, segment: int) -> Any:
-        return {"Sequence": {"id": name, "type_id": segment}}
-
-    single = [*piece(bos, 0), text("A", 0), *piece(eos, 0)]
-    special = {
-        name: {"id": name, "ids": [i], "tokens": [name]}
-        for name, i in (token for token in (bos, eos) if token)
-    }
-    return {
-        "type": "TemplateProcessing",
-        "single": single,
-        "pair": [*single, text("B", 1), *piece(eos, 1)],
-        "special_tokens": special,
-    }
-
-
 def _write(file: Path, value: Any) -> None:
     file.write_text(stored.to_json(value, indent=2) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class TokenizerComparison:
+    """Differences of the tokenizer of `transformers` from ours, and its wrapping of a text.
+
+    Attributes:
+        differing: texts that it cuts into other tokens.
+        bos: tokens that it puts before a text.
+        eos: tokens that it puts after a text.
+    """
+
+    differing: tuple[str, ...]
+    bos: tuple[int, ...]
+    eos: tuple[int, ...]
+
+
+def compare(tokenizer: Tokenizer, folder: Path) -> TokenizerComparison:
+    """Tokenize texts with both tokenizers; some texts hold the names of special tokens.
+
+    In `transformers` such a name stands for the token, as in our prompts. With
+    `split_special_tokens=True` it is text, as in our corpora.
+
+    Args:
+        tokenizer: ours.
+        folder: the folder whose tokenizer `transformers` reads.
+
+    Raises:
+        UserError: `transformers` cannot read the tokenizer.
+    """
+    # Load their tokenizer.
+    import transformers
+
+    try:
+        theirs: Any = transformers.AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+    except Exception as error:  # transformers' readers raise errors of any type
+        reason = " ".join(str(error).split())
+        raise UserError(f"{folder}: transformers cannot read its tokenizer: {reason}") from error
+    # Texts that hold the names of special tokens, and the first sentinel's.
+    names = dict.fromkeys(filter(None, map(tokenizer.name_of, ROLES.values())))
+    sentinels = [tokenizer.pieces[i] for i in tokenizer.vocab.sentinels[:1]]
+    named = (f"the{gap}{name}{gap}cat" for name in (*names, *sentinels) for gap in ("", " "))
+
+    def cut(text: str) -> list[int]:
+        return list(theirs(text, add_special_tokens=False)["input_ids"])
+
+    differing = [
+        text
+        for text in (*TEXTS, *named)
+        if cut(text) != tokenizer.encode(text, special=True).tolist()
+    ]
+    # The special tokens that it adds around a text.
+    text = TEXTS[0]
+    bare, wrapped = cut(text), list(theirs(text)["input_ids"])
+    starts = [n for n in range(len(wrapped)) if wrapped[n : n + len(bare)] == bare]
+    start = starts[0] if starts else 0
+    bos, eos = wrapped[:start], wrapped[start + len(bare) :]
+    return TokenizerComparison(tuple(differing), tuple(bos), tuple(eos))

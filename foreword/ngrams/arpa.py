@@ -258,9 +258,6 @@ class _Reader:
             n: the order.
             ids: the ids of their words, (n-grams, n) int64.
             at: the number of the line of each.
-
-        Raises:
-            UserError: the prefix of an n-gram is not listed.
         """
         numbers = ids[:, 0]
         for length in range(2, n):

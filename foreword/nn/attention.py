@@ -18,8 +18,8 @@ The softmax and its product with V are the attention mechanism's (`AttentionMech
 
 Self-attention, cross-attention, key-value cache, memory and query stream are the same code with
 another context. B and M are prepared once per forward pass and shared by the layers
-(`PreparedMask`): a dense tensor for `scaled_dot_product_attention` on the CPU, a FlexAttention
-block mask on CUDA.
+(`PreparedMask`): a dense tensor for `scaled_dot_product_attention` on the CPU; on CUDA the edges of
+documents, for a kernel that never leaves one, or else a FlexAttention block mask.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ from foreword.nn.cache import Cache
 from foreword.nn.dropout import dropout as drop
 from foreword.nn.gpu_shapes import fused_attention, takes_gpu_shapes
 from foreword.nn.linear import Linear
-from foreword.nn.masks import CausalMask, FullMask, Mask
+from foreword.nn.masks import AndMask, CausalMask, DocumentMask, FullMask, Mask
 from foreword.nn.positions._contract import AttentionPositions, PositionScheme
+from foreword.nn.precision import compute_dtype
 
 FUSED = "fused"  # in place of a block mask within `gpu_shapes`
 SHORT = 512  # keys up to which attention on the CPU is computed by hand
@@ -80,7 +81,10 @@ class PreparedMask:
 
     Attributes:
         dense: added to the scores, (batch or 1, heads or 1, queries, keys) float; or None.
-        is_causal: the plain causal mask, which kernels know without a tensor.
+        is_causal: the plain causal mask, which kernels know without a tensor; with `spans`, within
+            each of them.
+        spans: where documents begin and end in the flattened rows, which attention does not
+            leave, on CUDA, (spans + 1,) int32; or None.
         block: FlexAttention's block mask, on CUDA; or None.
         bias: what FlexAttention adds, (heads, queries, keys); or None.
         empty: queries without any key, (batch or 1, heads or 1, queries, 1) bool; None if none.
@@ -88,9 +92,15 @@ class PreparedMask:
 
     dense: Tensor | None = None
     is_causal: bool = False
+    spans: Tensor | None = None
     block: Any = None
     bias: Tensor | None = None
     empty: Tensor | None = None
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether all there is are tensors over queries and keys."""
+        return self.block is None and self.spans is None and not self.is_causal
 
     def select_queries(self, queries: Tensor) -> PreparedMask:
         """Return the prepared mask of some queries of each row.
@@ -101,7 +111,7 @@ class PreparedMask:
         Raises:
             UserError: the engine cannot select queries.
         """
-        if self.block is not None or self.is_causal:
+        if not self.is_dense:
             raise UserError("layout.kind: a query stream requires masks that are dense tensors")
 
         def select(table: Tensor | None) -> Tensor | None:
@@ -129,8 +139,9 @@ def prepare_mask(
         mask: which query may look at which key.
         bias: added to the scores, (heads, queries, keys), or None.
         shape: batch, queries, keys.
-        like: a tensor of the device and dtype of the scores.
-        flex: use FlexAttention (CUDA).
+        like: a tensor of the device and dtype of the scores, and in its last dimension as wide as
+            a head.
+        flex: use FlexAttention, or for documents alone a faster kernel (CUDA).
         heads: number of heads, for a mask that differs between them.
     """
     batch, queries, keys = shape
@@ -142,9 +153,13 @@ def prepare_mask(
             return PreparedMask(is_causal=True)
         if queries == 1 and mask.offset >= keys - 1:
             return PreparedMask()  # one new query sees the whole cache
-    # CUDA: a sparse block mask, with the bias added by a score function.
+    # CUDA: spans of documents; or a sparse block mask, with the bias added by a score function.
     if uses_flex(flex) and takes_gpu_shapes():
         return PreparedMask(block=FUSED)
+    if uses_flex(flex) and takes_spans(mask, bias, like):
+        parts = (mask.left, mask.right) if isinstance(mask, AndMask) else (mask,)
+        assert isinstance(parts[-1], DocumentMask)
+        return PreparedMask(is_causal=len(parts) == 2, spans=parts[-1].span_edges())
     if uses_flex(flex):
         from torch.nn.attention.flex_attention import create_block_mask
 
@@ -166,6 +181,43 @@ def prepare_mask(
         empty = ~allowed.any(-1, keepdim=True)
         empty = empty if empty.any() else None
     return PreparedMask(dense=dense if bias is None else dense + bias.to(like.dtype), empty=empty)
+
+
+def takes_spans(mask: Mask, bias: Tensor | None, like: Tensor) -> bool:
+    """Return whether a kernel of CUDA computes attention, with dropout too, span by span.
+
+    Args:
+        mask: that of documents within a row, causal or not, for it to do so.
+        bias: added to the scores, which it cannot.
+        like: see `prepare_mask`.
+    """
+    if isinstance(mask, AndMask) and mask.left == CausalMask():
+        mask = mask.right
+    if bias is not None or not isinstance(mask, DocumentMask) or not mask.sees_itself:
+        return False
+    width = like.shape[-1]
+    if takes_gpu_shapes():
+        return True
+    return _has_span_kernel(like.device, like.dtype) and width % 8 == 0 and 0 < width <= 256
+
+
+def _has_span_kernel(device: torch.device, dtype: torch.dtype) -> bool:
+    """Return whether FlashAttention's kernels for sequences of several lengths run."""
+    is_narrow = dtype in (torch.bfloat16, torch.float16)
+    return device.type == "cuda" and is_narrow and torch.cuda.get_device_capability(device) >= (8,)
+
+
+def _attend_in_spans(
+    q: Tensor, k: Tensor, v: Tensor, prepared_mask: PreparedMask, scale: float, dropout: float
+) -> Tensor:
+    """Return `attend` within spans of the flattened rows, (batch, heads, length, d_head)."""
+    batch, heads, length, width = q.shape
+    edges, dtype = prepared_mask.spans, compute_dtype(v)
+    q, k, v = (x.transpose(1, 2).reshape(batch * length, heads, width).to(dtype) for x in (q, k, v))
+    out: Tensor = torch.ops.aten._flash_attention_forward(
+        q, k, v, edges, edges, length, length, dropout, prepared_mask.is_causal, False, scale=scale
+    )[0]
+    return out.view(batch, length, heads, width).transpose(1, 2)
 
 
 def _flex() -> Callable[..., Any]:
@@ -210,6 +262,8 @@ def attend(
     """
     if takes_gpu_shapes() and _is_fused_on_gpu(prepared_mask, position_scores):
         return fused_attention(q, k, v)
+    if prepared_mask.spans is not None:
+        return _attend_in_spans(q, k, v, prepared_mask, scale, dropout)
     # FlexAttention: a fused kernel that skips masked blocks.
     if prepared_mask.block is not None:
         bias = prepared_mask.bias
@@ -292,7 +346,7 @@ class AttentionInputs:
             None if the engine cannot select queries.
         """
         prepared = self.prepared_mask
-        if not isinstance(prepared, PreparedMask) or prepared.is_causal or prepared.block:
+        if not isinstance(prepared, PreparedMask) or not prepared.is_dense:
             return None
         positions = replace(self.positions, queries=at)
         return replace(self, prepared_mask=prepared.select_queries(at), positions=positions, at=at)

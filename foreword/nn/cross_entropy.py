@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from foreword.nn.gpu_shapes import device_type
-from foreword.nn.precision import at_least_float32, upcast
+from foreword.nn.precision import at_least_float32, compute_dtype, upcast
 
 # Number of logits that exist at once: a large cache on the CPU, enough to fill a GPU.
 SLICE = {"cpu": 1 << 24, "cuda": 1 << 28}
@@ -46,7 +46,7 @@ def cross_entropy(
         A scalar, float32 at least.
     """
     kind = states.device.type
-    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else states.dtype
+    dtype = compute_dtype(states)
     with torch.autocast(kind, enabled=False):
         total: Tensor = _CrossEntropy.apply(  # type: ignore[no-untyped-call]
             states.to(dtype), weight, bias, targets, weights, torch.is_grad_enabled()

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 
 class Mask(ABC):
@@ -113,6 +114,22 @@ class DocumentMask(Mask):
     def sees_itself(self) -> bool:
         """True where queries and keys are the same row."""
         return self.queries is self.keys
+
+    def span_edges(self) -> Tensor:
+        """Return where documents begin in the flattened rows, and where the last one ends.
+
+        Documents are contiguous, and a row's padding is one. Empty spans at the end make the number
+        of spans a power of two, since code is compiled for each number.
+
+        Returns:
+            (spans + 1,) int32.
+        """
+        documents = self.queries
+        is_first = torch.ones_like(documents, dtype=torch.bool)
+        is_first[:, 1:] = documents[:, 1:] != documents[:, :-1]
+        starts = is_first.flatten().nonzero()[:, 0].to(torch.int32)
+        spans: int = 1 << (len(starts) - 1).bit_length()
+        return F.pad(starts, (0, spans + 1 - len(starts)), value=documents.numel())
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,12 @@ def upcast(x: Tensor) -> Tensor:
     return x.to(at_least_float32(x.dtype))
 
 
+def compute_dtype(x: Tensor) -> torch.dtype:
+    """Return the dtype that products of `x` run in: autocast's where it is on."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+
+
 def widest(device: torch.device) -> torch.dtype:
     """Return the dtype for sums of many numbers: float64, or float32 where the device has none."""
     return torch.float32 if device.type == "mps" else torch.float64

@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from foreword.nn.attention import AttentionInputs, has_triton, prepare_mask
+from foreword.nn.attention import AttentionInputs, has_triton, prepare_mask, takes_spans
 from foreword.nn.attentions._contract import AttentionKind, AttentionMechanism
 from foreword.nn.attentions.dense import DenseAttention
 from foreword.nn.block import Block, from_zero, norm_of, take_positions
@@ -21,6 +21,7 @@ from foreword.nn.dropout import Dropout
 from foreword.nn.gpu_shapes import takes_gpu_shapes
 from foreword.nn.masks import Mask, MemoryMask
 from foreword.nn.positions._contract import AttentionPositions, PositionKind, PositionScheme
+from foreword.nn.precision import compute_dtype
 from foreword.nn.stack_settings import StackSettings
 
 
@@ -99,7 +100,7 @@ class Stack(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = norm_of(settings) if settings.norm_position == "pre" else nn.Identity()
         self.dropout = Dropout(settings.dropout if settings.ff_and_output_dropout else 0.0)
-        self.drops_attention = settings.attention_dropout > 0
+        self.drops_attention, self.head_width = settings.attention_dropout > 0, settings.head_width
         # Attention: the kind and the mechanism of each layer.
         self.attention_kinds = [settings.attention_of(n) for n in range(layers)]
         built = {
@@ -156,11 +157,9 @@ class Stack(nn.Module):
             positions = AttentionPositions(*cache.begin(length, x.device))
         else:
             positions = AttentionPositions(from_zero(x) + start, start + length, segments)
-        # Masks and biases are prepared once for all layers. FlexAttention has no dropout of
-        # attention weights; SDPA does.
-        drops = self.training and self.drops_attention
+        # Masks and biases are prepared once for all layers.
         can_flex = takes_gpu_shapes() or (x.is_cuda and has_triton())
-        flex = can_flex and length > 1 and cache is None and not drops
+        flex = can_flex and length > 1 and cache is None
         layer_inputs = self._layer_inputs(mask, positions, x, flex=flex)
         source_length = _source_length(source, cache)
         is_plain = cache is None and memory is None and source is None and query_stream is None
@@ -211,13 +210,17 @@ class Stack(nn.Module):
         """Return the attention inputs of each layer; with `at`, those of these queries alone."""
         # Layers of one kind of attention share the prepared mask.
         prepared: dict[AttentionKind, tuple[Any, PositionScheme]] = {}
+        drops = self.training and self.drops_attention
         keys = torch.arange(positions.keys, device=x.device)
         shape = (len(x), x.shape[1], positions.keys)
         for kind in dict.fromkeys(self.attention_kinds):
             position = (None if kind.is_dense else self.local_position) or self.position
             bias = _bias(position, positions.queries, keys)
-            can_flex = flex and not position.adds_scores
-            prepared_mask = kind.prepare(mask, bias, shape, _scores_like(x), flex=can_flex)
+            like = self._scores_like(x)
+            # FlexAttention has no dropout of attention weights; SDPA and the kernel of spans do.
+            takes_dropout = not drops or (kind.is_dense and takes_spans(mask, bias, like))
+            can_flex = flex and not position.adds_scores and takes_dropout
+            prepared_mask = kind.prepare(mask, bias, shape, like, flex=can_flex)
             if at is not None:
                 prepared_mask = prepared_mask.select_queries(at.queries - positions.queries[0])
             prepared[kind] = prepared_mask, position
@@ -241,7 +244,8 @@ class Stack(nn.Module):
         if mask is None:
             return None
         shape = (len(x), x.shape[1], source_length)
-        prepared_mask = prepare_mask(mask, None, shape, _scores_like(x), flex=flex)
+        flex = flex and not (self.training and self.drops_attention)
+        prepared_mask = prepare_mask(mask, None, shape, self._scores_like(x), flex=flex)
         position = None if rotated_by is None else self.position
         queries = from_zero(x) if rotated_by is None else rotated_by
         positions = AttentionPositions(queries, source_length)
@@ -256,6 +260,10 @@ class Stack(nn.Module):
         mask = MemoryMask(stream.mask, start) if start else stream.mask
         at = replace(positions, queries=stream.at + start)
         return self._layer_inputs(mask, positions, x, flex=False, at=at)
+
+    def _scores_like(self, x: Tensor) -> Tensor:
+        """Return an empty tensor as wide as a head, of the dtype that attention will run in."""
+        return x.new_empty(0, self.head_width, dtype=compute_dtype(x))
 
     def _update_memory(
         self, inputs: list[Tensor], memory: tuple[Tensor, ...] | None
@@ -299,11 +307,3 @@ def _source_length(source: Tensor | None, cache: list[LayerCache] | GrowingCache
     if isinstance(cache, GrowingCache):
         return cache.source_length
     return cache[0][1][0].shape[2] if cache and cache[0][1] else 0
-
-
-def _scores_like(x: Tensor) -> Tensor:
-    """Return an empty tensor of the dtype that attention will run in, under autocast too."""
-    kind = x.device.type
-    if torch.is_autocast_enabled(kind):
-        return torch.empty(0, device=x.device, dtype=torch.get_autocast_dtype(kind))
-    return x.new_empty(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from torch import Tensor, nn
 
@@ -16,7 +16,28 @@ from foreword.settings.ranges import Ranged
 from foreword.text.special import sentinel_number
 from foreword.types import Array, Batch, Example, Hidden, Loss, MaxLengths, Rows, Vocab
 
-Prediction = Literal["in_place", "next", "next_and_in_place", "target"]
+
+@dataclass(frozen=True)
+class Prediction:
+    """What an objective predicts.
+
+    Attributes:
+        form: the predicted tokens: masked ones `in_place`, the `next` one, both, or a `target`.
+        tokens: whether a head `token` predicts tokens.
+        pairs: whether a head `pair` classifies pairs of texts.
+        replacements: whether a head `replaced` tells replaced tokens from genuine ones.
+        in_order: whether examples carry an order of prediction (XLNet).
+        both_directions: whether each token is predicted once from each side (ELMo).
+        component: the component of the loss that predicts tokens, "" for the whole loss.
+    """
+
+    form: Literal["in_place", "next", "next_and_in_place", "target"]
+    tokens: bool = True
+    pairs: bool = False
+    replacements: bool = False
+    in_order: bool = False
+    both_directions: bool = False
+    component: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,48 +70,17 @@ def mode_id(name: str, vocab: Vocab) -> int | None:
 
 
 class Objective(Ranged, ABC):
-    """A training objective: a kind in `objectives/`; its fields are its hyper-parameters.
-
-    Attributes:
-        predicts_both_directions: whether each token is predicted once from each side (ELMo).
-    """
-
-    predicts_both_directions: ClassVar[bool] = False
+    """A training objective: a kind in `objectives/`; its fields are its hyper-parameters."""
 
     @property
     @abstractmethod
     def predicts(self) -> Prediction:
-        """The predicted tokens: masked ones `in_place`, the `next` one, both, or a `target`."""
-
-    @property
-    def predicts_in_order(self) -> bool:
-        """Whether examples carry an order of prediction (XLNet)."""
-        return False
-
-    @property
-    def predicts_tokens(self) -> bool:
-        """Whether a head `token` predicts tokens."""
-        return True
-
-    @property
-    def classifies_pairs(self) -> bool:
-        """Whether a head `pair` classifies pairs of texts."""
-        return False
-
-    @property
-    def detects_replacements(self) -> bool:
-        """Whether a head `replaced` tells replaced tokens from genuine ones."""
-        return False
+        """The kind of its predictions."""
 
     @property
     def source_forms(self) -> tuple[SourceForm, ...]:
         """The forms of its sources if it predicts a target, the best one for prompts first."""
         return ()
-
-    @property
-    def token_component(self) -> str:
-        """The component of the loss that predicts tokens, "" for the whole loss."""
-        return ""
 
     def token_backbone(self, model: Model) -> Backbone:
         """Return the backbone whose states the head `token` reads."""
@@ -174,6 +164,24 @@ class Term(Objective):
     def loss(self, model: Model, batch: Batch) -> Loss:
         """Run the backbone and return the loss."""
         return self.loss_from_states(model, batch, model.backbone(batch))
+
+
+class ModelWithLoss(nn.Module):
+    """The module that a training step calls and DDP may wrap: `forward(batch) -> Loss`.
+
+    Args:
+        model: backbone and heads.
+        objective: what the model predicts.
+    """
+
+    def __init__(self, model: Model, objective: Objective) -> None:
+        super().__init__()
+        self.model = model
+        self.objective = objective
+
+    def forward(self, batch: Batch) -> Loss:
+        """Return the loss of a batch: a sum in nats and a count."""
+        return self.objective.loss(self.model, batch)
 
 
 def first_term(counts: Tensor) -> Tensor:

@@ -26,16 +26,8 @@ class PairObjective(Term):
         """Return the rows rearranged for this objective, with its classes as labels."""
 
     @property
-    def classifies_pairs(self) -> bool:
-        return True
-
-    @property
     def predicts(self) -> Prediction:
-        return "in_place"
-
-    @property
-    def predicts_tokens(self) -> bool:
-        return False
+        return Prediction("in_place", tokens=False, pairs=True)
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Return the rows with their labels; no token is predicted.

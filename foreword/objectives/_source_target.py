@@ -10,7 +10,7 @@ from torch import nn
 from foreword.data.rng import RowRng
 from foreword.data.rows import positions_within
 from foreword.nn.model import Backbone, Model
-from foreword.objectives._contract import Prediction, Term
+from foreword.objectives._contract import Prediction, SourceForm, Term
 from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
 
 
@@ -19,8 +19,11 @@ class SourceTarget(Term):
 
     @property
     def predicts(self) -> Prediction:
-        """A target text, given a source."""
-        return "target"
+        return Prediction("target")
+
+    @property
+    def source_forms(self) -> tuple[SourceForm, ...]:
+        return (SourceForm(),)
 
     @abstractmethod
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:

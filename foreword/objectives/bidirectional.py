@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 from torch import nn
@@ -33,12 +32,9 @@ class Bidirectional(Term):
     Differs from the paper: a full softmax instead of a sampled one.
     """
 
-    predicts_both_directions: ClassVar[bool] = True
-
     @property
     def predicts(self) -> Prediction:
-        """The next token and the previous one."""
-        return "next"
+        return Prediction("next", both_directions=True)
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Return the row as the target; nothing is masked, and all but padding counts."""

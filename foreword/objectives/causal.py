@@ -31,7 +31,7 @@ class Causal(Term):
 
     @property
     def predicts(self) -> Prediction:
-        return "next"
+        return Prediction("next")
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Return the row as the target; nothing is masked, and all but padding counts."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from foreword.data.rng import RowRng
-from foreword.objectives._contract import SourceForm
 from foreword.objectives._source_target import SourceTarget, compact, example_of
 from foreword.types import Example, MaxLengths, Rows, Vocab
 
@@ -32,10 +31,6 @@ class Deshuffle(SourceTarget):
     """
 
     end: str = "</s>"
-
-    @property
-    def source_forms(self) -> tuple[SourceForm, ...]:
-        return (SourceForm(),)
 
     def max_lengths(self, length: int, text: int) -> MaxLengths:
         """Return the lengths for a document whose source and target are each the whole text."""

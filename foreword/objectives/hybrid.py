@@ -58,7 +58,7 @@ class Hybrid(Objective):
 
     @property
     def predicts(self) -> Prediction:
-        return "next_and_in_place"
+        return Prediction("next_and_in_place")
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Return the rows, some of them masked, and which are causal (`CausalRows`)."""

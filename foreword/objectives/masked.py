@@ -58,7 +58,7 @@ class Masked(Term):
 
     @property
     def predicts(self) -> Prediction:
-        return "in_place"
+        return Prediction("in_place")
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Return the masked inputs and the targets at the same positions."""

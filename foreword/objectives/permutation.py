@@ -68,11 +68,7 @@ class Permutation(Term):
 
     @property
     def predicts(self) -> Prediction:
-        return "in_place"
-
-    @property
-    def predicts_in_order(self) -> bool:
-        return True
+        return Prediction("in_place", in_order=True)
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Return the unchanged rows with the targets and their order of prediction."""

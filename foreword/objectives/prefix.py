@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from foreword.data.rng import RowRng
-from foreword.objectives._contract import SourceForm
 from foreword.objectives._source_target import (
     SourceTarget,
     compact,
@@ -43,10 +42,6 @@ class Prefix(SourceTarget):
 
     rate: ShareBelowOne = 0.0
     end: str = "</s>"
-
-    @property
-    def source_forms(self) -> tuple[SourceForm, ...]:
-        return (SourceForm(),)
 
     def max_lengths(self, length: int, text: int) -> MaxLengths:
         """Return the lengths for a document split before its last token and after its first."""

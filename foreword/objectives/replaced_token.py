@@ -97,27 +97,14 @@ class ReplacedToken(Objective):
 
     @property
     def predicts(self) -> Prediction:
-        """Masked tokens, and for every token whether it was replaced."""
-        return "in_place"
-
-    @property
-    def predicts_tokens(self) -> bool:
-        """Whether there is a generator."""
-        return self.replacements == "generator"
-
-    @property
-    def detects_replacements(self) -> bool:
-        """Always: the discriminator."""
-        return True
-
-    @property
-    def token_component(self) -> str:
-        """The generator's loss."""
-        return "generator" if self.predicts_tokens else ""
+        """Masked tokens if there is a generator, and for every token whether it was replaced."""
+        has_generator = self.replacements == "generator"
+        component = "generator" if has_generator else ""
+        return Prediction("in_place", has_generator, replacements=True, component=component)
 
     def token_backbone(self, model: Model) -> Backbone:
         """Return the generator, which predicts masked tokens; without one the backbone."""
-        return neural(model.heads["generator"]) if self.predicts_tokens else model.backbone
+        return neural(model.heads["generator"]) if self.predicts.tokens else model.backbone
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Return the generator's input, or without a generator the row with its replacements.

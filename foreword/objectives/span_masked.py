@@ -85,7 +85,8 @@ class SpanMasked(Term):
 
     @property
     def predicts(self) -> Prediction:
-        return "in_place"
+        """The tokens of the spans; their loss is without the boundary's."""
+        return Prediction("in_place", component="masked" if self.boundary else "")
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Return the masked inputs and the targets at the same positions."""
@@ -154,11 +155,6 @@ class SpanMasked(Term):
                 bias=settings.bias,
             )
         return heads
-
-    @property
-    def token_component(self) -> str:
-        """The loss of the tokens from their own states, without the boundary's."""
-        return "masked" if self.boundary else ""
 
     def chance_loss(self, vocab: int) -> float:
         """Return the loss of uniform predictions, in nats: twice a token's with `boundary`."""

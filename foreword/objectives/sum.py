@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -76,7 +76,7 @@ class Sum(Term):
         for name, term in zip(names, self.terms, strict=True):
             if isinstance(term, Sum) or not isinstance(term, Term):
                 raise ValueError(f"terms: '{name}' cannot be a term of a sum")
-        about_pairs = sum(term.classifies_pairs for term in self.terms)
+        about_pairs = sum(term.predicts.pairs for term in self.terms)
         if about_pairs > 1 or len(names) - about_pairs > 1:
             raise ValueError(
                 "terms: at most one that classifies pairs and one that predicts tokens, "
@@ -90,25 +90,12 @@ class Sum(Term):
     @property
     def predicts(self) -> Prediction:
         """The prediction of the term that predicts tokens; without one, classes in place."""
-        return next((term.predicts for term in self.terms if term.predicts_tokens), "in_place")
-
-    @property
-    def predicts_tokens(self) -> bool:
-        """Whether a term predicts tokens."""
-        return any(term.predicts_tokens for term in self.terms)
-
-    @property
-    def token_component(self) -> str:
-        """The term that predicts tokens, or its component that does."""
-        term = next((term for term in self.terms if term.predicts_tokens), None)
+        pairs = any(term.predicts.pairs for term in self.terms)
+        term = next((term for term in self.terms if term.predicts.tokens), None)
         if term is None:
-            return ""
-        return "_".join(name for name in (kinds.name_of(term), term.token_component) if name)
-
-    @property
-    def classifies_pairs(self) -> bool:
-        """Whether a term classifies pairs."""
-        return any(term.classifies_pairs for term in self.terms)
+            return Prediction("in_place", tokens=False, pairs=pairs)
+        names = (kinds.name_of(term), term.predicts.component)
+        return replace(term.predicts, pairs=pairs, component="_".join(filter(None, names)))
 
     def require_room(self, length: int) -> None:
         require_room("terms", self.terms, length)
@@ -123,8 +110,8 @@ class Sum(Term):
         Raises:
             UserError: the packing makes no pairs, or the terms cannot be combined.
         """
-        pair = next((term for term in self.terms if term.classifies_pairs), None)
-        other = next((term for term in self.terms if not term.classifies_pairs), None)
+        pair = next((term for term in self.terms if term.predicts.pairs), None)
+        other = next((term for term in self.terms if not term.predicts.pairs), None)
         if pair is not None and other is None:
             return pair.corrupt(rows, rng, vocab)
         assert other is not None

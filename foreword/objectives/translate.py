@@ -8,7 +8,6 @@ import numpy as np
 
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
-from foreword.objectives._contract import SourceForm
 from foreword.objectives._source_target import SourceTarget, compact, example_of
 from foreword.types import Example, MaxLengths, Rows, Vocab
 
@@ -33,11 +32,6 @@ class Translate(SourceTarget):
     """
 
     end: str = "</s>"
-
-    @property
-    def source_forms(self) -> tuple[SourceForm, ...]:
-        """One form: no mode, no sentinels."""
-        return (SourceForm(),)
 
     def max_lengths(self, length: int, text: int) -> MaxLengths:
         """Return the lengths for a pair with a single token on one side."""

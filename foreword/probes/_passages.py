@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -120,8 +120,3 @@ def separation(members: Array, others: Array) -> float:
     above = len(ordered) - np.searchsorted(ordered, members, side="right")
     equal = np.searchsorted(ordered, members, side="right") - np.searchsorted(ordered, members)
     return float((above + equal / 2).mean() / len(ordered))
-
-
-def nats_of(prompted: PromptedModel, texts: Sequence[str]) -> Array:
-    """Return the loss of whole texts in nats, (texts,) float64."""
-    return np.array([score.nats for score in score_texts(prompted, texts)])

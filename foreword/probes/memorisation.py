@@ -18,6 +18,7 @@ from annotated_types import Interval
 
 from foreword.disk import stored
 from foreword.errors import UserError
+from foreword.evaluation.scoring import score_texts
 from foreword.evaluation.statistics import DRAWS, LEVEL, bootstrap, wilson
 from foreword.probes._canaries import Canary, candidate_count, exposure, read_canaries
 from foreword.probes._contract import FilePath, Finding, ProbedModel, Row
@@ -25,7 +26,6 @@ from foreword.probes._marks import MAX_RUNS, run_style, title
 from foreword.probes._passages import (
     continued,
     losses,
-    nats_of,
     passages,
     require_room,
     separation,
@@ -205,8 +205,12 @@ def _figures(
         _record("loss", text, value=float(of_text.mean()))
         for text, of_text in ((TRAINING, member_losses), (HELD_OUT, other_losses))
     ]
+
+    def nats_of(sentences: Sequence[str]) -> Array:
+        return np.array([score.nats for score in score_texts(prompted, sentences)])
+
     for canary in canaries:
-        bits = exposure(canary, probe.candidates, lambda texts: nats_of(prompted, texts))
+        bits = exposure(canary, probe.candidates, nats_of)
         limit = float(np.log2(candidate_count(canary.text, probe.candidates)))
         record = {"times": canary.times, "value": bits, "limit": limit}
         figures.append(_record("exposure", canary.text, **record))

@@ -13,12 +13,11 @@ import numpy as np
 from foreword.errors import UserError, nearest
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.states import TextStates, text_states
-from foreword.evaluation.statistics import DRAWS, LEVEL, bootstrap
+from foreword.evaluation.statistics import DRAWS, LEVEL, bootstrap, rank_correlation
 from foreword.probes._contract import FilePath, Finding, ProbedModel, Row
 from foreword.probes._files import evenly
 from foreword.probes._layers import by_layer, layer_order, require_layer
 from foreword.probes._marks import MAX_RUNS, run_style, title
-from foreword.probes._rank_correlation import rank_correlation
 from foreword.settings.ranges import CountOrZero, Ranged
 from foreword.tables.columns import Columns, example_of
 from foreword.tables.read import read_table

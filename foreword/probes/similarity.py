@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from foreword.evaluation.statistics import rank_correlation
 from foreword.probes._contract import FilePath, Finding, ProbedModel, Row
 from foreword.probes._marks import MAX_RUNS, run_style, title
-from foreword.probes._rank_correlation import rank_correlation
 from foreword.probes._tables import require_some, table_of
 from foreword.vectors.questions import read_pairs
 

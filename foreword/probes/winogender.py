@@ -12,9 +12,9 @@ import numpy as np
 from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, method_of
 from foreword.evaluation.prompting import PromptedModel
+from foreword.evaluation.statistics import ranks
 from foreword.probes._contract import FilePath
 from foreword.probes._files import rows_of
-from foreword.probes._rank_correlation import ranks
 from foreword.probes._scoring import score_groups
 from foreword.probes._suite import ALL, Answer, Question, Suite
 from foreword.tables.columns import text_of

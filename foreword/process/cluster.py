@@ -114,11 +114,7 @@ class Cluster:
 
 
 def _run(version: str, name: str, *args: Any) -> Any:
-    """Call a function on a machine of the cluster.
-
-    Raises:
-        UserError: Foreword has another version here, or what the function raises.
-    """
+    """Call a function on a machine of the cluster."""
     if version != __version__:
         raise UserError(
             f"--ray: a machine of the cluster has Foreword {__version__}, this one has "
@@ -166,11 +162,7 @@ def connected(address: str) -> Iterator[Cluster]:
 
 
 def _require_answer(address: str) -> None:
-    """Check that something answers at an address; Ray itself would try for minutes.
-
-    Raises:
-        UserError: nothing does, or it is not an address.
-    """
+    """Check that something answers at an address; Ray itself would try for minutes."""
     if address in ("local", "auto"):
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")

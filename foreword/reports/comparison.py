@@ -14,6 +14,7 @@ from foreword.errors import DamagedError, UserError
 from foreword.evaluation.statistics import LEVEL
 from foreword.reports.bars import CellScores, plot_scores
 from foreword.reports.curves import Line, plot_curves
+from foreword.reports.folder import number
 from foreword.reports.meaning import comparison_sentences
 from foreword.reports.page import page
 from foreword.reports.svg import CELLS, responsive
@@ -145,7 +146,7 @@ def _tasks(results: Mapping[str, Any]) -> str:
             for s in results["scores"]
             if s["task"] == task and not s["cell"] and s["start"] != BAG_OF_WORDS
         ]
-        level = float(chance[0].get(metric, math.nan)) if chance else math.nan
+        level = number(chance[0], metric) if chance else math.nan
         if cells:
             title = escape(f"{task}, {metric}", quote=True)
             plot = responsive(partial(plot_scores, cells, metric, title, level))
@@ -165,9 +166,6 @@ def _tasks(results: Mapping[str, Any]) -> str:
 
 def _points(starts: Mapping[str, Any]) -> tuple[tuple[float, float], ...]:
     """Return (mean, half the interval's width) of each start; empty if none is known."""
-    means = [starts.get(start) or {"mean": math.nan, "half": None} for start in STARTS]
-    points = tuple(
-        (estimate["mean"], math.nan if estimate["half"] is None else estimate["half"])
-        for estimate in means
-    )
+    estimates = [starts.get(start) or {} for start in STARTS]
+    points = tuple((number(each, "mean"), number(each, "half")) for each in estimates)
     return points if any(mean == mean for mean, _ in points) else ()

@@ -194,6 +194,7 @@ def _task_sentence(results: Mapping[str, Any], task: str, metric: str) -> list[s
         for cell in results["cells"]
         for start in (PRETRAINED, SCRATCH)
         if (values := _values(results, cell["cell"], task, start, metric))
+        and not any(map(math.isnan, values))
     }
     ranked = sorted(
         (name for name, start in samples if start == PRETRAINED),
@@ -225,8 +226,8 @@ def _values(
     by_seed: dict[int, list[float]] = {}
     for score in results["scores"]:
         is_ours = (score["cell"], score["task"], score.get("start")) == (cell, task, start)
-        if is_ours and isinstance(score["scores"].get(metric), int | float):
-            by_seed.setdefault(score.get("seed", 0), []).append(score["scores"][metric])
+        if is_ours and metric in score["scores"]:
+            by_seed.setdefault(score.get("seed", 0), []).append(number(score["scores"], metric))
     if len(by_seed) == 1:
         return next(iter(by_seed.values()))
     return [sum(values) / len(values) for values in by_seed.values()]

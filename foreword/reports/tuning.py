@@ -23,7 +23,7 @@ def metrics(evaluation: SavedEvaluation) -> list[str]:
     first = evaluation.rows[0]
     names = [str(name) for name in first if is_score(name) and not str(name).endswith("_std")]
     has_scores = "start" in first and "strategy" in first
-    return [name for name in names if isinstance(first[name], float)] if has_scores else []
+    return [name for name in names if isinstance(first[name], float | None)] if has_scores else []
 
 
 def worth(evaluation: SavedEvaluation) -> str:

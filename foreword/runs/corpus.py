@@ -5,21 +5,21 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from foreword.data.holdout import find_apart
 from foreword.data.learning import train_on_sources, train_tokenizer
 from foreword.data.packing.pairs import ONE_SENTENCE
-from foreword.data.prepared_text import HELDOUT, TRAIN, PreparedText, data_warnings
+from foreword.data.prepared_text import HELDOUT, MANIFEST, TRAIN, PreparedText, data_warnings
 from foreword.data.read_documents import ReadSettings, find_files, read_documents
 from foreword.data.write_shards import prepare
 from foreword.disk import manifest
 from foreword.errors import UserError
 from foreword.runs import sources
-from foreword.runs.provenance import read_state
 from foreword.runs.recipe import Recipe
+from foreword.runs.run_folder import Run
 from foreword.runs.stages import Stage
-from foreword.runs.trained_model import read_recipe
 from foreword.settings import kinds
 from foreword.text import sentences
 from foreword.text.tokenizer import Tokenizer
@@ -114,89 +114,83 @@ def require_sentences(recipe: Recipe, texts: Sequence[str]) -> None:
     raise UserError(f"{texts[0]}{more}: {ONE_SENTENCE}")
 
 
-def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, PreparedText]:
+@dataclass(frozen=True)
+class _Part:
+    """The text of one source, or all of a run's text; its shards are its own or given.
+
+    Attributes:
+        name: of the source; "" for all of the text.
+        texts: files, folders, globs; or a folder of shards.
+        own: where the run puts shards of it.
+    """
+
+    name: str
+    texts: Sequence[str]
+    own: Path
+
+    @property
+    def shards(self) -> Path:
+        """The folder of its shards."""
+        return Path(self.texts[0]) if is_prepared(self.texts) else self.own
+
+
+def _parts(recipe: Recipe, texts: Sequence[str], folder: Path) -> list[_Part]:
+    """Return the parts of a run's text; text without sources is one."""
+    if not recipe.data.sources:
+        return [_Part("", texts, folder)]
+    pairs = zip(recipe.data.sources, texts, strict=True)
+    return [_Part(source.name, [text], folder / source.name) for source, text in pairs]
+
+
+def _load(parts: Sequence[_Part], folder: Path) -> PreparedText:
+    prepared = {part.name: PreparedText.load(part.shards) for part in parts}
+    return prepared[""] if "" in prepared else PreparedText.mixture(folder, prepared)
+
+
+def corpus(run: Run, stage: Stage) -> tuple[Tokenizer, PreparedText]:
     """Return the run's tokenizer and shards, made if they do not exist.
 
     Raises:
         UserError: the text is missing, of another tokenizer, or a single token repeated.
     """
-    # What the run reads, from its `run.json`.
-    provenance = read_state(run)
-    texts, tokenizer_folder = provenance.get("texts"), provenance.get("tokenizer")
+    recipe, texts, folder = run.recipe, run.noted.get("texts"), run.folder / SHARDS
     if not texts:
         raise UserError(
-            f"{run}: was imported and has no training text; "
-            f"'foreword pretrain RECIPE --from {run} --data TEXT' starts a run from its weights"
+            f"{run.folder}: was imported and has no training text; "
+            f"'foreword pretrain RECIPE --from {run.folder} --data TEXT' starts a run from its "
+            "weights"
         )
-    if recipe.data.sources:
-        return _mixed(recipe, run, texts, tokenizer_folder, stage)
-    # Tokenizer: the run's, the given one, or one trained on the text.
-    if is_prepared(texts):
-        prepared = PreparedText.load(Path(texts[0]))
-        tokenizer_folder = tokenizer_folder or str(prepared.tokenizer)
-    tokenizer = _tokenizer(recipe, run, texts, tokenizer_folder, stage)
-    # Shards: those of a run that has begun, the given ones, or new ones.
-    folder = run / SHARDS
-    if checkpoint.all_in(run) and is_prepared([str(folder)]):
-        return tokenizer, PreparedText.load(folder)  # the run's own; the text may have been removed
-    if not is_prepared(texts):
-        _require_row(recipe, folder / TRAIN, tokenizer, texts)
-        progress = stage("cutting text into tokens")
-        prepared = prepare(
-            texts,
-            tokenizer,
-            folder,
-            recipe.prepare,
-            recipe.read,
-            progress,
-            provenance.get("heldout", ()),
-        )
-    elif prepared.manifest["tokenizer"]["fingerprint"] != tokenizer.fingerprint:
-        raise UserError(f"{texts[0]}: these shards were made with another tokenizer")
+    tokenizer, parts = _tokenizer(run, texts, stage), _parts(recipe, texts, folder)
+    has_begun = bool(checkpoint.all_in(run.folder))
+    for part in parts:
+        # Given, or the run's own, whose text may have been removed.
+        if sources.is_prepared(str(part.shards)) and (has_begun or part.shards != part.own):
+            continue
+        _require_row(recipe, part.own / TRAIN, tokenizer, part.texts)
+        progress = stage(f"cutting text {f'of {part.name} ' if part.name else ''}into tokens")
+        heldout = run.noted.get("heldout", ())
+        prepare(part.texts, tokenizer, part.own, recipe.prepare, recipe.read, progress, heldout)
+    prepared = _load(parts, folder)
+    for name, one in (prepared.sources or {"": prepared}).items():
+        if one.manifest["tokenizer"]["fingerprint"] != tokenizer.fingerprint:
+            what = f"the shards of source '{name}'" if name else "these shards"
+            raise UserError(f"{one.folder}: {what} were made with another tokenizer")
     if prepared.train.tokens_total:
         prepared.train.require_variety()
     return tokenizer, prepared
 
 
-def _mixed(
-    recipe: Recipe, run: Path, texts: Sequence[str], tokenizer_folder: str | None, stage: Stage
-) -> tuple[Tokenizer, PreparedText]:
-    """Return the tokenizer and the shards of a mixture, those of its texts made by source."""
-    tokenizer = _tokenizer(
-        recipe, run, texts, tokenizer_folder or sources.given_tokenizer(texts), stage
-    )
-    folder, has_begun = run / SHARDS, bool(checkpoint.all_in(run))
-    for source, text in zip(recipe.data.sources, texts, strict=True):
-        if sources.is_prepared(text) or (
-            has_begun and sources.is_prepared(str(folder / source.name))
-        ):
-            continue  # given, or the run's own, whose text may have been removed
-        _require_row(recipe, folder / source.name / TRAIN, tokenizer, [text])
-        progress = stage(f"cutting text of {source.name} into tokens")
-        prepare([text], tokenizer, folder / source.name, recipe.prepare, recipe.read, progress)
-    prepared = sources.load_sources(recipe, texts, folder)
-    for name, of_source in prepared.sources.items():
-        if of_source.manifest["tokenizer"]["fingerprint"] != tokenizer.fingerprint:
-            raise UserError(
-                f"{of_source.folder}: the shards of source '{name}' were made with another "
-                "tokenizer"
-            )
-    if prepared.train.tokens_total:
-        prepared.train.require_variety()
-    return tokenizer, prepared
-
-
-def _tokenizer(
-    recipe: Recipe, run: Path, texts: Sequence[str], tokenizer_folder: str | None, stage: Stage
-) -> Tokenizer:
-    folder = run / "tokenizer"
+def _tokenizer(run: Run, texts: Sequence[str], stage: Stage) -> Tokenizer:
+    """Return the run's tokenizer, the given one or that of given shards, or one made for it."""
+    recipe, folder = run.recipe, run.folder / "tokenizer"
     if (folder / "tokenizer.json").is_file():
         tokenizer = Tokenizer.load(folder)
         if not (folder / manifest.FILE).is_file():  # killed just before it was written
             tokenizer.save(folder)
         return tokenizer
-    if tokenizer_folder is not None:
-        tokenizer = Tokenizer.load(tokenizer_folder)
+    given = run.noted.get("tokenizer") or sources.given_tokenizer(texts)
+    if given is not None:
+        tokenizer = Tokenizer.load(given)
     elif recipe.data.sources:
         sizes = [float(_size([text], recipe.read)) for text in texts]
         weighted = list(zip(texts, recipe.data.weights(sizes), strict=True))
@@ -234,23 +228,23 @@ def _size(texts: Sequence[str], read: ReadSettings) -> int:
     return sum(file.stat().st_size for file in find_files(texts, None, read))
 
 
-def run_shards(run: Path) -> PreparedText:
+def run_shards(folder: Path) -> PreparedText:
     """Return the token shards that a run was trained on.
 
     Args:
-        run: the run's folder.
+        folder: the run's folder.
 
     Raises:
         UserError: they are missing.
     """
-    texts = read_state(run).get("texts") or []
-    recipe = read_recipe(run)
-    if recipe.data.sources:
-        return sources.load_sources(recipe, texts, run / SHARDS)
-    folder = Path(texts[0]) if is_prepared(texts) else run / SHARDS
-    if not (folder / "prepared.json").is_file():
-        raise UserError(f"{folder}: the run's token shards are not there; name a text with --data")
-    return PreparedText.load(folder)
+    run = Run(folder)
+    parts = _parts(run.recipe, run.noted.get("texts") or [], folder / SHARDS)
+    for part in parts:
+        if not part.name and not (part.shards / MANIFEST).is_file():
+            raise UserError(
+                f"{part.shards}: the run's token shards are not there; name a text with --data"
+            )
+    return _load(parts, folder / SHARDS)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from foreword.nn.checkpointing import AMOUNTS, Checkpointing
 from foreword.nn.gpu_shapes import gpu_shapes
 from foreword.nn.init import shapes_only
 from foreword.nn.stack_settings import StackSettings
-from foreword.objectives._model_with_loss import ModelWithLoss
+from foreword.objectives._contract import ModelWithLoss
 from foreword.runs.dry_run import dummy_example, dummy_vocab, shallow
 from foreword.runs.kept_bytes import Kept, KeptBytes
 from foreword.runs.recipe import Recipe

@@ -19,8 +19,8 @@ from foreword.nn.model import neural
 from foreword.nn.sharded import own_part, own_rows
 from foreword.runs.continued import START
 from foreword.runs.dry_run import shallow, widths_of
-from foreword.runs.provenance import read_state, write_state
 from foreword.runs.recipe import Recipe
+from foreword.runs.run_folder import Run
 from foreword.runs.setup import TrainingSetup
 from foreword.runs.stages import Stage
 from foreword.train import tensor_files
@@ -32,14 +32,14 @@ FILE = tensor_files.name_of(GROUP)
 SHARED = "shared_embeddings"  # in run.json: where several runs keep what they count once
 
 
-def learn(run: Path, setup: TrainingSetup, prepared: PreparedText, stage: Stage) -> None:
+def learn(run: Run, setup: TrainingSetup, prepared: PreparedText, stage: Stage) -> None:
     """Make the word vectors that a run's embeddings begin as, and save them in its folder.
 
     Nothing is made for a run that starts from trained weights, nor twice, unless the file is
     damaged. Runs that share theirs (`SHARED`) make them once, and no budget of theirs pays for it.
 
     Args:
-        run: the run folder.
+        run: the run.
         setup: of its training.
         prepared: its text.
         stage: called with the name of the stage.
@@ -48,8 +48,9 @@ def learn(run: Path, setup: TrainingSetup, prepared: PreparedText, stage: Stage)
         UserError: they would take all of the budget, the disk is full, the text has been cut
             short, or a file of vectors cannot be read.
     """
-    init, shared = setup.recipe.train.embedding_init, read_state(run).get(SHARED)
-    if init.is_random or (run / START).exists() or _is_learned(run):
+    init, shared = setup.recipe.train.embedding_init, run.noted.get(SHARED)
+    file = run.folder / FILE
+    if init.is_random or (run.folder / START).exists() or _is_learned(run):
         return
     if shared is None:
         require_budget(setup.recipe, setup.vocab)
@@ -63,27 +64,27 @@ def learn(run: Path, setup: TrainingSetup, prepared: PreparedText, stage: Stage)
     # Those of the same source, width and seed may be known.
     shares = [share for _, share in text]
     key = f"{GROUP}-{digest([prepared.fingerprint, shares, noted, width, seed])}"
-    part, known = atomic.part_of(run / FILE), shared and _shared(Path(shared), key)
-    with atomic.user_errors(run / FILE):
+    part, known = atomic.part_of(file), shared and _shared(Path(shared), key)
+    with atomic.user_errors(file):
         if known:
             shutil.copyfile(known, part)
             noted["blake2b"] = atomic.checksum(part)
         else:
             learned = init.vectors(text, setup.tokenizer, width, seed)
             if learned is None:
-                write_state(run, {**read_state(run), GROUP: {}})
+                run.note(**{GROUP: {}})
                 return
             noted |= tensor_files.write(part, {GROUP: torch.from_numpy(learned.vectors)})
             noted["flops"] = learned.flops
-        part.replace(run / FILE)
+        part.replace(file)
         if shared and not known:
-            shutil.copyfile(run / FILE, part)
+            shutil.copyfile(file, part)
             part.replace(Path(shared) / tensor_files.name_of(f"{key}-{noted['blake2b']}"))
-    with tensor_files.opened(run, GROUP) as tensors:
+    with tensor_files.opened(run.folder, GROUP) as tensors:
         noted["found"] = int(tensors[GROUP][:].any(1).sum())
     noted["seconds"] = round(time.monotonic() - began, 3)
     noted |= {"flops": 0.0, "seconds": 0.0} if shared else {}
-    write_state(run, {**read_state(run), GROUP: noted})
+    run.note(**{GROUP: noted})
 
 
 def most_flops(recipe: Recipe, vocab: Vocab) -> float:
@@ -118,14 +119,14 @@ def _no_budget(recipe: Recipe, cost: str) -> UserError:
     )
 
 
-def load(run: Path, setup: TrainingSetup) -> Progress:
+def load(run: Run, setup: TrainingSetup) -> Progress:
     """Put the word vectors of a run into the embeddings of its model, if it has any.
 
     A vector gets the length that a random one has on average. A table that is narrower than the
     vectors gets their first columns, which tell most.
 
     Args:
-        run: the run folder.
+        run: the run.
         setup: of its training, with the model's first weights.
 
     Returns:
@@ -134,14 +135,14 @@ def load(run: Path, setup: TrainingSetup) -> Progress:
     Raises:
         UserError: that is all of it.
     """
-    noted = read_state(run).get(GROUP)
+    noted = run.noted.get(GROUP)
     if not noted:
         return Progress()
     spent = Progress(flops=noted["flops"], seconds=noted["seconds"])
     if Budget.of(setup.recipe.train).progress(spent) >= 1:
         raise _no_budget(setup.recipe, f"took {spent.seconds:.1f} s")
     std = embedding_std(neural(setup.model.backbone).settings)
-    with tensor_files.opened(run, GROUP) as tensors, torch.no_grad():
+    with tensor_files.opened(run.folder, GROUP) as tensors, torch.no_grad():
         for table in token_tables(setup.model, setup.vocab.size):
             vectors = tensors[GROUP][own_rows(table)][:, : table.shape[1]]
             is_known = vectors.any(1)
@@ -152,9 +153,9 @@ def load(run: Path, setup: TrainingSetup) -> Progress:
     return spent
 
 
-def notes(run: Path, recipe: Recipe) -> list[str]:
+def notes(run: Run) -> list[str]:
     """Return what to say about the word vectors that a run began with, or asked for in vain."""
-    noted, is_random = read_state(run).get(GROUP), recipe.train.embedding_init.is_random
+    noted, is_random = run.noted.get(GROUP), run.recipe.train.embedding_init.is_random
     if noted is None:
         return [] if is_random else ["no word vectors: it starts from trained weights"]
     if not noted:
@@ -170,9 +171,9 @@ def _shared(folder: Path, key: str) -> Path | None:
     return next((file for file in files if file.stem.endswith(atomic.checksum(file))), None)
 
 
-def _is_learned(run: Path) -> bool:
+def _is_learned(run: Run) -> bool:
     """Return whether the run has learned its word vectors, or found none to learn."""
-    noted = read_state(run).get(GROUP)
+    noted, file = run.noted.get(GROUP), run.folder / FILE
     if not noted:
         return noted is not None
-    return (run / FILE).is_file() and atomic.checksum(run / FILE) == noted["blake2b"]
+    return file.is_file() and atomic.checksum(file) == noted["blake2b"]

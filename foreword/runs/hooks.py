@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from foreword.runs.measure import Measure, heldout_record, measure_rows, measure
 from foreword.runs.provenance import require_own_files
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import TrainingSetup
-from foreword.runs.stages import EVALUATING, SAVING, TRAINING, Stage, unwatched
+from foreword.runs.stages import EVALUATING, SAVING, TRAINING, ProgressReporter, Stage, unwatched
 from foreword.runs.trained_model import TrainedModel
 from foreword.runs.whole_model import WholeModel
 from foreword.text.tokenizer import Tokenizer
@@ -42,19 +42,6 @@ Samples = Callable[[Model, Recipe, Tokenizer, Rows, torch.device], list[dict[str
 Probing = Callable[[TrainedModel], Mapping[str, float | None]]
 # The probing by the tables of probes that a run stores; None without any.
 ProbingOf = Callable[[Sequence[Mapping[str, Any]]], Probing | None]
-
-
-class ProgressReporter(Protocol):
-    """The receiver of a run's messages and records, such as the command line's progress bar."""
-
-    def note(self, text: str) -> None:
-        """Show a message."""
-
-    def warn(self, text: str) -> None:
-        """Show a message, even where others are not wanted."""
-
-    def record(self, record: dict[str, Any], progress: float) -> None:
-        """Show a record of `metrics.jsonl`, at a share of the budget."""
 
 
 @dataclass(frozen=True)

@@ -24,15 +24,16 @@ from foreword.disk import atomic
 from foreword.errors import NotFiniteError, UserError
 from foreword.nn.model import Model
 from foreword.nn.offline_training import OfflineArchitecture, OfflineBackbone, OfflineInputs
+from foreword.runs import provenance
 from foreword.runs.continued import START
 from foreword.runs.corpus import describe_text
-from foreword.runs.hooks import Probing, ProgressReporter, Samples, probe_record
+from foreword.runs.hooks import Probing, Samples, probe_record
 from foreword.runs.measure import Watch, heldout_record, measure
 from foreword.runs.not_finite import non_finite_error
-from foreword.runs.provenance import note_data, write_recipe
 from foreword.runs.recipe import Recipe
+from foreword.runs.run_folder import Run
 from foreword.runs.setup import heldout_feed, on_cpu_in_fp32
-from foreword.runs.stages import EVALUATING, Stage
+from foreword.runs.stages import EVALUATING, ProgressReporter, Stage
 from foreword.runs.trained_model import TrainedModel, is_finished
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log
@@ -46,8 +47,7 @@ FOLDER = ".offline"  # in a run folder: temporary files of what does not fit int
 
 
 def train_offline(
-    run: Path,
-    recipe: Recipe,
+    run: Run,
     tokenizer: Tokenizer,
     prepared: PreparedText,
     reporter: ProgressReporter,
@@ -62,48 +62,48 @@ def train_offline(
         UserError: the text, the budget or the recipe does not fit the model, or the disk is full.
     """
     # Check that there is something to train.
-    if is_finished(run):
+    if is_finished(run.folder):
         return
-    if (run / START).exists():
+    if (run.folder / START).exists():
         raise UserError("--from: this model learns from text alone; leave it out")
-    recipe, vocab = on_cpu_in_fp32(recipe), tokenizer.vocab
+    recipe, vocab = on_cpu_in_fp32(run.recipe), tokenizer.vocab
     _require_plain(recipe, vocab)
-    if damaged := checkpoint.all_in(run):
+    if damaged := checkpoint.all_in(run.folder):
         reporter.warn(f"{damaged[-1]}: damaged; the model is trained again")
     for line in describe_text(prepared, tokenizer):
         reporter.note(line)
-    with _scratch(run / FOLDER) as folder:
+    with _scratch(run.folder / FOLDER) as folder:
         # Train on the whole text.
         inputs = offline_inputs(recipe, prepared.train, vocab, folder, stage("offline training"))
         _note_budget(recipe, inputs.epochs, reporter)
-        write_recipe(run, recipe)
+        run.set_recipe(recipe)
         model, began = recipe.build(vocab), time.monotonic()
         fitted = offline_backbone(model).fit(inputs)
         try:
             require_finite(checkpoint.weights_of(model))
         except NotFiniteError as error:
-            raise non_finite_error(run, recipe, f"training: {error}") from error
+            raise non_finite_error(run.folder, recipe, f"training: {error}") from error
         # Measure, and write the log.
         epochs, seconds = inputs.epochs, time.monotonic() - began
         spent = Progress(epochs, fitted.tokens, seconds=seconds, epochs=epochs)
         for note in (*fitted.notes, f"{_rate(spent):,.0f} tokens/s in {seconds:.1f} s"):
             reporter.note(note)
-        note_data(run, prepared, model, torch.device("cpu"), recipe.train.precision)
+        run.note(**provenance.set_up(prepared, model, torch.device("cpu"), recipe.train.precision))
         watch = stage(EVALUATING)
         records = list(_records(recipe, model, tokenizer, prepared, spent, samples, watch))
         if probing is not None:
-            trained = TrainedModel(model.eval(), recipe, tokenizer, source=run)
+            trained = TrainedModel(model.eval(), recipe, tokenizer, source=run.folder)
             records.append(probe_record(spent, probing(trained)))
-        log.rewind(run, 0)  # left by a run killed before its checkpoint was complete
+        log.rewind(run.folder, 0)  # left by a run killed before its checkpoint was complete
         for record in records:
-            log.append(run, record)
+            log.append(run.folder, record)
             reporter.record(record, 1.0)
         # The checkpoint comes last: with it the run is complete.
         name = checkpoint.name_of(epochs)
         losses = [record["loss"] for record in records if record["kind"] == "heldout"]
         best = next(filter(math.isfinite, losses), None)  # an impossible text has infinite loss
         state = TrainingState(spent, best_loss=best, best=None if best is None else name)
-        checkpoint.save(run / "checkpoints" / name, model, None, state.dump())
+        checkpoint.save(run.folder / "checkpoints" / name, model, None, state.dump())
 
 
 def offline_epochs(recipe: Recipe) -> int:

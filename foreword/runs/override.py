@@ -7,9 +7,9 @@ from pathlib import Path
 
 from foreword.disk import atomic
 from foreword.errors import UserError
-from foreword.runs.provenance import read_state, write_recipe, write_state
 from foreword.runs.recipe import Recipe
-from foreword.runs.trained_model import read_recipe
+from foreword.runs.run_folder import Run
+from foreword.runs.trained_model import require_recipe
 from foreword.settings import config
 from foreword.train import checkpoint
 
@@ -28,7 +28,7 @@ def override(run: Path, assignments: Sequence[str]) -> None:
     Raises:
         UserError: the folder is not a run, another setting is named, or the run is in use.
     """
-    read_recipe(run)  # raises if it is not a run
+    require_recipe(run)
     for assignment in assignments:
         key = assignment.partition("=")[0].strip()
         part, _, name = key.partition(".")
@@ -39,13 +39,12 @@ def override(run: Path, assignments: Sequence[str]) -> None:
                 "train.clip and parallel.*; to change anything else, start a new run"
             )
     with atomic.locked(run):
-        recipe = read_recipe(run)
-        changed = config.build(Recipe, config.assign(config.to_table(recipe), assignments))
-        if changed == recipe:
+        opened = Run(run)
+        table = config.assign(config.to_table(opened.recipe), assignments)
+        changed = config.build(Recipe, table)
+        if changed == opened.recipe:
             return
         whole = checkpoint.all_in(run)
         note = {"after": whole[-1].name if whole else None, "set": list(assignments)}
-        provenance = read_state(run)
-        provenance["overrides"] = [*provenance.get("overrides", []), note]
-        write_state(run, provenance)
-        write_recipe(run, changed)
+        opened.noted["overrides"] = [*opened.noted.get("overrides", []), note]
+        opened.set_recipe(changed)

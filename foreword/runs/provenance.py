@@ -100,21 +100,24 @@ def write_state(run: Path, state: Mapping[str, Any]) -> None:
     stored.write(run / FILE, state)
 
 
-def write_recipe(run: Path, recipe: Recipe) -> None:
-    """Write a run's recipe, after adding its checksum to `run.json`.
+def write_files(run: Path, state: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
+    """Write a run's `run.json` with the recipe's checksum, and then the recipe.
 
     Checksums of earlier recipes stay: a kill between the two writes leaves the earlier recipe.
+
+    Returns:
+        What `run.json` holds.
 
     Raises:
         UserError: the folder cannot be written.
     """
     text = recipe.dumps()
-    provenance = read_state(run)
     digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    checksums = provenance.get("recipes", [])
-    if digest not in checksums:
-        write_state(run, {**provenance, "recipes": [*checksums, digest]})
+    checksums = [one for one in state.get("recipes", []) if one != digest]
+    written = {**state, "recipes": [*checksums, digest]}
+    write_state(run, written)
     atomic.write_text(run / RECIPE, text)
+    return written
 
 
 def require_own_files(run: Path) -> None:
@@ -132,16 +135,17 @@ def require_own_files(run: Path) -> None:
             )
 
 
-def require_as_written(run: Path) -> None:
-    """Check that a run has this format and that its recipe is as it was written.
+def require_as_written(run: Path, state: Mapping[str, Any]) -> None:
+    """Check that a run has this format, its recipe as it was written, and its plug-ins.
+
+    Args:
+        run: the run folder.
+        state: its `run.json`.
 
     Raises:
-        UserError: the run is of another format.
-        DamagedError: the recipe was changed, or `run.json` cannot be read.
+        UserError: the run is of another format, or a kind of a plug-in is missing.
+        DamagedError: the recipe was changed.
     """
-    if not (run / FILE).exists():
-        return
-    state = read_state(run)
     if "foreword" in state and (version := state.get("format", 1)) not in READ:
         raise UserError(
             f"{run}: a run folder of format {version}; this Foreword reads formats 3 and {FORMAT}: "
@@ -153,16 +157,7 @@ def require_as_written(run: Path) -> None:
             f"{run / RECIPE}: does not match its checksum in {FILE}: damaged or edited; only "
             "'foreword resume --set' may change a run; otherwise start a new one"
         )
-
-
-def require_plugins(run: Path) -> None:
-    """Check that the plug-in kinds that a run uses are available.
-
-    Raises:
-        UserError: one is missing; the message says how to give it.
-    """
-    if (run / FILE).exists():
-        plugins.require_noted(read_state(run).get("plugins", []), run)
+    plugins.require_noted(state.get("plugins", []), run)
 
 
 def command() -> str:
@@ -170,30 +165,37 @@ def command() -> str:
     return shlex.join(["foreword", *sys.argv[1:]])
 
 
-def note_data(
-    run: Path, prepared: PreparedText, model: Model, device: torch.device, precision: str
-) -> None:
-    """Add the data that a run reads and its device to `run.json`."""
-    provenance = read_state(run)
-    provenance["data"] = {
+def set_up(
+    prepared: PreparedText,
+    model: Model,
+    device: torch.device,
+    precision: str,
+    sources: Mapping[str, Mapping[str, float]] | None = None,
+) -> dict[str, Any]:
+    """Return what `run.json` says of a training: its text, its size and its device.
+
+    Args:
+        prepared: the text.
+        model: the model.
+        device: it is computed on.
+        precision: it is computed in.
+        sources: of a mixture, the share and the epochs of each source.
+    """
+    data = {
         "shards": str(prepared.folder),
         "fingerprint": prepared.fingerprint,
         "read": prepared.manifest["read"],
         "counts": prepared.manifest["counts"],
-        **({"sources": prepared.manifest["sources"]} if prepared.sources else {}),
     }
-    provenance["parameters"] = model.count_parameters()
-    provenance["computed_on"] = describe(device)
-    provenance["precision"] = precision
-    write_state(run, provenance)
-
-
-def note_sources(run: Path, sources: Mapping[str, tuple[float, float]]) -> None:
-    """Add the share and the epochs of each source of a mixture to `run.json`."""
-    provenance = read_state(run)
-    for name, (share, epochs) in sources.items():
-        provenance["data"]["sources"][name] |= {"share": share, "epochs": epochs}
-    write_state(run, provenance)
+    if sources:
+        noted = prepared.manifest["sources"]
+        data["sources"] = {name: {**noted[name], **sources.get(name, {})} for name in noted}
+    return {
+        "data": data,
+        "parameters": model.count_parameters(),
+        "computed_on": describe(device),
+        "precision": precision,
+    }
 
 
 def machine() -> dict[str, Any]:

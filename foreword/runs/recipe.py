@@ -90,13 +90,17 @@ class Recipe:
                 "layout.kind: layout 'encoder_decoder' requires model.kind 'encoder_decoder' or "
                 "'seq2seq', and vice versa"
             )
-        components = (self.model, self.objective, self.layout)
-        if len({part.predicts_both_directions for part in components}) > 1:
+        directions = (
+            self.model.predicts_both_directions,
+            self.objective.predicts.both_directions,
+            self.layout.predicts_both_directions,
+        )
+        if len({*directions}) > 1:
             raise UserError(
                 "layout.kind: layout 'bidirectional', objective 'bidirectional' and model.kind "
                 "'elmo' each require the other two"
             )
-        if self.objective.predicts == "next_and_in_place" and not self.packing.bos:
+        if self.objective.predicts.form == "next_and_in_place" and not self.packing.bos:
             raise UserError(
                 "packing.bos: objective 'hybrid' predicts each token at the one before it, so the "
                 "first of a text requires one; set packing.bos"

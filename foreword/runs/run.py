@@ -8,8 +8,8 @@ train_run  tokenizer -> shards -> model -> loop, or offline training; completed 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from foreword.data.prepared_text import MANIFEST, PreparedText
 from foreword.data.remote import is_url
 from foreword.disk import atomic
 from foreword.errors import DamagedError, NotFiniteError, UserError, is_out_of_memory
-from foreword.runs import first_embeddings
+from foreword.runs import first_embeddings, provenance
 from foreword.runs.continued import StartingModel, load_start
 from foreword.runs.corpus import (
     SHARDS,
@@ -34,7 +34,6 @@ from foreword.runs.hooks import (
     MeasureProbes,
     Probing,
     ProbingOf,
-    ProgressReporter,
     RunLog,
     Samples,
     SaveCheckpoints,
@@ -45,14 +44,12 @@ from foreword.runs.offline import offline_epochs, train_offline
 from foreword.runs.provenance import (
     RECIPE,
     make_provenance,
-    note_data,
-    note_sources,
     read_state,
-    require_own_files,
-    write_recipe,
+    write_files,
     write_state,
 )
 from foreword.runs.recipe import Recipe
+from foreword.runs.run_folder import Run, opened
 from foreword.runs.setup import (
     TrainingSetup,
     compile_blocks,
@@ -63,8 +60,7 @@ from foreword.runs.setup import (
 )
 from foreword.runs.sizes import require_memory
 from foreword.runs.sources import given_tokenizer, mean_bytes_per_token
-from foreword.runs.stages import TRAINING, Stage
-from foreword.runs.trained_model import read_recipe, require_run
+from foreword.runs.stages import TRAINING, ProgressReporter, Stage
 from foreword.runs.whole_model import whole_model
 from foreword.settings import plugins
 from foreword.text.tokenizer import Tokenizer
@@ -114,7 +110,7 @@ def start(
         run: the run folder.
         starting_model: a trained model to continue from.
         machines: number of machines like this one that may share the training.
-        dial: what the recipe was derived from, if it was (`foreword.runs.dial`).
+        dial: the conditions and choices that the recipe was derived from, if it was.
 
     Raises:
         UserError: the folder is not empty or in use, or as `require_possible`.
@@ -126,21 +122,21 @@ def start(
     )
     tokenizer = str(Path(inputs.tokenizer).resolve()) if inputs.tokenizer else None
     require_possible(recipe, Inputs(texts, tokenizer, heldout), starting_model, machines)
-    provenance = {**make_provenance(recipe), "texts": list(texts), "tokenizer": tokenizer}
-    provenance |= {"heldout": list(heldout)} if heldout else {}
-    provenance |= {"probes": [dict(table) for table in inputs.probes]} if inputs.probes else {}
+    state = {**make_provenance(recipe), "texts": list(texts), "tokenizer": tokenizer}
+    state |= {"heldout": list(heldout)} if heldout else {}
+    state |= {"probes": [dict(table) for table in inputs.probes]} if inputs.probes else {}
     if inputs.shared_embeddings is not None:
-        provenance[first_embeddings.SHARED] = str(inputs.shared_embeddings.resolve())
-    provenance |= starting_model.provenance if starting_model is not None else {}
-    provenance |= {"dial": dict(dial)} if dial is not None else {}
+        state[first_embeddings.SHARED] = str(inputs.shared_embeddings.resolve())
+    state |= starting_model.provenance if starting_model is not None else {}
+    state |= {"dial": dict(dial)} if dial is not None else {}
     with atomic.locked(run):
         require_free(run)  # again, under the lock
         for name in StartingModel.WRITES:  # left by a run killed at its start
             shutil.rmtree(run / name, ignore_errors=True)
-        write_state(run, provenance)
+        write_state(run, state)
         if starting_model is not None:
             starting_model.save(run)
-        write_recipe(run, recipe)
+        write_files(run, state, recipe)
 
 
 def require_possible(
@@ -263,7 +259,7 @@ def undo_start(run: Path, before: frozenset[str] | None) -> None:
 
 
 def train_run(
-    run: Path,
+    folder: Path,
     reporter: ProgressReporter,
     stage: Stage,
     samples: Samples | None = None,
@@ -273,7 +269,7 @@ def train_run(
     """Complete a run, from the start or from its newest checkpoint.
 
     Args:
-        run: the run folder.
+        folder: the run folder.
         reporter: receives messages and records.
         stage: called with the name of each stage.
         samples: makes samples; None for no samples.
@@ -288,111 +284,95 @@ def train_run(
         UserError: text or recipe cannot be used, the disk is full, another process works on the
             run, or its files were removed.
     """
-    read_recipe(run)  # raises if it is not a run
-    require_run(run)
-    lock = atomic.locked(run) if processes.is_first() else nullcontext()
-    with (
-        lock,
-        naming_text_in_errors(run, read_state(run).get("texts", [])),
-    ):
-        probing = probing_of(read_state(run).get("probes", []))
-        is_done = _train_run(run, reporter, stage, samples, hooks, probing)
-        require_own_files(run)
-        return is_done
+    with opened(folder) as run, naming_text_in_errors(folder, run.noted.get("texts", [])):
+        probing = probing_of(run.noted.get("probes", []))
+        if has_begun := bool(checkpoint.all_in(folder)):
+            _require_device(run)
+        require_machine(run.recipe)
+
+        # Text: a tokenizer and token shards, made if they do not exist.
+        with first_alone():
+            tokenizer, prepared = corpus(run, stage)
+        if has_begun:
+            _require_same_text(run, prepared)
+        if run.recipe.model.trains_offline:
+            require_one_process()
+            train_offline(run, tokenizer, prepared, reporter, stage, samples, probing)
+            return True
+
+        # Model and batches; then the loop, from the start or from the newest checkpoint.
+        setup = _set_up(run, tokenizer, prepared, stage, learns=not has_begun)
+        _tell(run, setup, prepared, reporter)
+        saver = Saver()
+        run_hooks = _hooks(
+            RunLog(folder, reporter, stage), setup, prepared, samples, probing, saver
+        )
+        loop = training_loop(setup, [*run_hooks, *hooks], reporter.note, reporter.warn)
+        _begin(run, loop, setup, reporter, has_begun=has_begun)
+        stage(TRAINING)
+        with _stopping_in_one_line(folder, loop, setup), saver, stops_on_signals(loop):
+            return loop.train()
 
 
-def _train_run(
-    run: Path,
-    reporter: ProgressReporter,
-    stage: Stage,
-    samples: Samples | None,
-    hooks: Sequence[Hook],
-    probing: Probing | None,
-) -> bool:
-    recipe = read_recipe(run)
-    has_begun = bool(checkpoint.all_in(run))
-    if has_begun:
-        _require_device(run, recipe)
-    require_machine(recipe)
+def _set_up(
+    run: Run, tokenizer: Tokenizer, prepared: PreparedText, stage: Stage, *, learns: bool
+) -> TrainingSetup:
+    """Build model and batches; of several processes the first resolves and notes the settings.
 
-    # Text: a tokenizer and token shards, made if they do not exist.
-    with first_alone():
-        tokenizer, prepared = corpus(recipe, run, stage)
-    if has_begun:
-        _require_same_text(run, prepared)
-    if recipe.model.trains_offline:
-        require_one_process()
-        train_offline(run, recipe, tokenizer, prepared, reporter, stage, samples, probing)
-        return True
-
-    # Model and batches; every `auto` is resolved and saved, by the first of several processes.
+    Args:
+        run: the run.
+        tokenizer: of the run.
+        prepared: its text.
+        stage: called with the name of each stage.
+        learns: whether to learn first embeddings.
+    """
     stage("building the model")
     with first_alone():
-        recipe = resolved(recipe) if processes.is_first() else read_recipe(run)
-        if processes.is_first() and recipe != read_recipe(run):
-            write_recipe(run, recipe)
-    setup = set_up_training(recipe, tokenizer, prepared)
-    with first_alone():
         if processes.is_first():
-            _note_setup(run, setup, prepared)
-            if not has_begun:
-                first_embeddings.learn(run, setup, prepared, stage)
-    notes = [*describe_text(prepared, tokenizer), describe_run(setup), *setup.notes(prepared)]
-    for note in [*notes, *first_embeddings.notes(run, recipe)]:
+            run.set_recipe(resolved(run.recipe))
+        else:
+            run.read()
+    setup = set_up_training(run.recipe, tokenizer, prepared)
+    with first_alone():
+        if not processes.is_first():
+            run.read()
+            return setup
+        sources = {s.name: {"share": s.share, "epochs": s.epochs} for s in setup.sources}
+        precision = run.recipe.train.precision
+        run.note(**provenance.set_up(prepared, setup.model, setup.device, precision, sources))
+        if learns:
+            first_embeddings.learn(run, setup, prepared, stage)
+    return setup
+
+
+def _tell(
+    run: Run, setup: TrainingSetup, prepared: PreparedText, reporter: ProgressReporter
+) -> None:
+    """Describe the text and the training, and warn of what may surprise."""
+    notes = [*describe_text(prepared, setup.tokenizer), describe_run(setup), *setup.notes(prepared)]
+    for note in [*notes, *first_embeddings.notes(run)]:
         reporter.note(note)
     emulated = precision_warning(setup.device, setup.dtype)
-    if emulated:
-        reporter.warn(emulated)
-
-    for line in plugins.changed(read_state(run).get("plugins", [])):
+    for line in [*filter(None, [emulated]), *plugins.changed(run.noted.get("plugins", []))]:
         reporter.warn(line)
 
-    # The loop, from the start or from the newest checkpoint.
-    ends = setup.recipe.ends_texts
-    bytes_per_token = prepared.bytes_per_token(ends=ends)
-    if setup.sources:
-        shares = {source.name: source.share for source in setup.sources}
-        bytes_per_token = mean_bytes_per_token(prepared, shares, ends=ends)
-    run_log, saver = RunLog(run, reporter, stage), Saver()
-    run_hooks = _hooks(run_log, setup, bytes_per_token, samples, probing, saver)
-    loop = training_loop(setup, [*run_hooks, *hooks], reporter.note, reporter.warn)
-    if has_begun:
-        _resume(run, loop, setup, reporter)
-    else:
-        load_start(run, setup.model)
-        loop.state.before = first_embeddings.load(run, setup)
-        loop.state.spent = replace(loop.state.before)
-    if processes.is_first():
-        log.rewind(run, loop.state.spent.steps if has_begun else -1)
-    if setup.recipe.train.compile == "on":
-        compile_blocks(setup.model)
-    stage(TRAINING)
-    return _run_loop(run, loop, setup, saver)
 
-
-def _note_setup(run: Path, setup: TrainingSetup, prepared: PreparedText) -> None:
-    """Add the data that a run reads, its sources and its device to `run.json`."""
-    note_data(run, prepared, setup.model, setup.device, setup.recipe.train.precision)
-    if setup.sources:
-        shares = {source.name: (source.share, source.epochs) for source in setup.sources}
-        note_sources(run, shares)
-
-
-def _require_device(run: Path, recipe: Recipe) -> None:
+def _require_device(run: Run) -> None:
     """Check that this machine has the device that the run was begun on."""
+    device, folder = run.recipe.train.device, run.folder
     try:
-        choose_device(recipe.train.device)
+        choose_device(device)
     except UserError:
         raise UserError(
-            f"{run}: was begun on '{recipe.train.device}', and this machine has none; resume it "
-            f"where there is one, or begin a new run with 'foreword pretrain RECIPE --from {run}'"
+            f"{folder}: was begun on '{device}', and this machine has none; resume it where there "
+            f"is one, or begin a new run with 'foreword pretrain RECIPE --from {folder}'"
         ) from None
 
 
 def _hooks(
     run_log: RunLog,
     setup: TrainingSetup,
-    bytes_per_token: float,
+    prepared: PreparedText,
     samples: Samples | None,
     probing: Probing | None,
     saver: Saver,
@@ -406,6 +386,11 @@ def _hooks(
     Raises:
         UserError: there are probes, and no process has room for the whole model.
     """
+    ends = setup.recipe.ends_texts
+    bytes_per_token = prepared.bytes_per_token(ends=ends)
+    if setup.sources:
+        shares = {source.name: source.share for source in setup.sources}
+        bytes_per_token = mean_bytes_per_token(prepared, shares, ends=ends)
     checkpoints = SaveCheckpoints(run_log, setup.recipe, saver)
     measure = MeasureHeldOut(run_log, setup, bytes_per_token, checkpoints)
     if not processes.is_first() and setup.sharded is None:
@@ -419,6 +404,22 @@ def _hooks(
     probes = [] if probing is None or whole is None else [MeasureProbes(run_log, whole, probing)]
     logs = [LogMetrics(run_log, setup)] if processes.is_first() else []
     return [*logs, *probes, measure, *shows, checkpoints]
+
+
+def _begin(
+    run: Run, loop: Loop, setup: TrainingSetup, reporter: ProgressReporter, *, has_begun: bool
+) -> None:
+    """Give the loop its first weights and counters: of the newest checkpoint, or of the start."""
+    if has_begun:
+        _resume(run.folder, loop, setup, reporter)
+    else:
+        load_start(run.folder, setup.model)
+        loop.state.before = first_embeddings.load(run, setup)
+        loop.state.spent = replace(loop.state.before)
+    if processes.is_first():
+        log.rewind(run.folder, loop.state.spent.steps if has_begun else -1)
+    if setup.recipe.train.compile == "on":
+        compile_blocks(setup.model)
 
 
 def _resume(run: Path, loop: Loop, setup: TrainingSetup, reporter: ProgressReporter) -> None:
@@ -439,12 +440,12 @@ def _resume(run: Path, loop: Loop, setup: TrainingSetup, reporter: ProgressRepor
     reporter.note(f"resuming from step {loop.state.spent.steps:,}{spent}")
 
 
-def _run_loop(run: Path, loop: Loop, setup: TrainingSetup, saver: Saver) -> bool:
-    """Run the loop; turn an early end into a message of one line."""
+@contextmanager
+def _stopping_in_one_line(folder: Path, loop: Loop, setup: TrainingSetup) -> Iterator[None]:
+    """Turn an early end of the loop into a message of one line."""
     begun = loop.last_finite_step
     try:
-        with saver, stops_on_signals(loop):
-            return loop.train()
+        yield
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
@@ -454,12 +455,12 @@ def _run_loop(run: Path, loop: Loop, setup: TrainingSetup, saver: Saver) -> bool
         ) from error
     except NotFiniteError as error:
         why = f"step {loop.state.spent.steps}: {error}"
-        raise non_finite_error(run, setup.recipe, why, loop.last_finite_step, begun) from error
+        raise non_finite_error(folder, setup.recipe, why, loop.last_finite_step, begun) from error
 
 
-def _require_same_text(run: Path, prepared: PreparedText) -> None:
+def _require_same_text(run: Run, prepared: PreparedText) -> None:
     """Check that the text is the one that the run began with."""
-    before = read_state(run).get("data")
+    before = run.noted.get("data")
     if before is not None and before["fingerprint"] != prepared.fingerprint:
         raise UserError(
             f"{prepared.folder}: the text has changed since the run began; restore it, or start a "

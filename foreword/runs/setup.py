@@ -18,7 +18,7 @@ from foreword.nn.block import Block
 from foreword.nn.checkpointing import checkpoint_blocks
 from foreword.nn.init import initialise, shapes_only, without_weights
 from foreword.nn.model import Model, neural_settings
-from foreword.objectives._model_with_loss import ModelWithLoss
+from foreword.objectives._contract import ModelWithLoss
 from foreword.runs.dry_run import shallow
 from foreword.runs.recipe import Recipe
 from foreword.runs.sizes import fits, least_memory, memory_of

@@ -115,24 +115,6 @@ def given_tokenizer(texts: Sequence[str]) -> str | None:
     return next(map(str, folders), None)
 
 
-def load_sources(recipe: Recipe, texts: Sequence[str], folder: Path) -> PreparedText:
-    """Return the shards of a run's sources.
-
-    Args:
-        recipe: recipe of the run.
-        texts: the path of each source.
-        folder: the run's own shards, a folder for each source of text.
-
-    Raises:
-        UserError: some are missing.
-    """
-    sources = {
-        source.name: PreparedText.load(Path(text) if is_prepared(text) else folder / source.name)
-        for source, text in zip(recipe.data.sources, texts, strict=True)
-    }
-    return PreparedText.mixture(folder, sources)
-
-
 STRETCH = 64  # steps for which a stream reads one source, in training of 64 times as many
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from foreword.disk import stored
 from foreword.errors import DamagedError, UserError
-from foreword.runs.hooks import ProgressReporter
+from foreword.runs.stages import ProgressReporter
 from foreword.runs.trained_model import read_recipe
 from foreword.settings import config, kinds
 from foreword.trackers._contract import TrackedRun, Tracker
@@ -158,7 +158,7 @@ class _Tracked:
     """A reporter whose records also go to trackers (`ProgressReporter`)."""
 
     def __init__(self, reporter: ProgressReporter, tracking: Tracking) -> None:
-        self.note, self.warn = reporter.note, reporter.warn
+        self.note, self.warn, self.stage = reporter.note, reporter.warn, reporter.stage
         self._reporter, self._tracking = reporter, tracking
 
     def record(self, record: dict[str, Any], progress: float) -> None:

@@ -12,7 +12,7 @@ from torch import nn
 from foreword.errors import DamagedError, UserError
 from foreword.nn.init import unfilled
 from foreword.nn.model import Model
-from foreword.runs.provenance import require_as_written, require_plugins
+from foreword.runs.provenance import FILE, read_state, require_as_written
 from foreword.runs.recipe import Recipe
 from foreword.settings import config
 from foreword.text.tokenizer import Tokenizer
@@ -122,12 +122,31 @@ def read_recipe(run: Path) -> Recipe:
         UserError: the folder is not a run, or a plug-in that it uses is missing.
         DamagedError: its recipe was changed.
     """
-    if not (run / "recipe.toml").is_file():
-        what = "not a run folder (no recipe.toml)" if run.exists() else "no such folder"
-        raise UserError(f"{run}: {what}{_what_it_is(run)}")
-    require_as_written(run)
-    require_plugins(run)
-    return config.load(Recipe, run / "recipe.toml", is_stored=True)
+    return read_run(run)[0]
+
+
+def read_run(run: Path) -> tuple[Recipe, dict[str, Any]]:
+    """Return the resolved recipe of a run and its `run.json`; that of a tuned model is empty.
+
+    Raises:
+        UserError: as `read_recipe`.
+        DamagedError: its recipe was changed, or `run.json` cannot be read.
+    """
+    require_recipe(run)
+    state = read_state(run) if (run / FILE).exists() else {}
+    require_as_written(run, state)
+    return config.load(Recipe, run / "recipe.toml", is_stored=True), state
+
+
+def require_recipe(folder: Path) -> None:
+    """Check that a folder has a recipe, as those of runs and of tuned models have.
+
+    Raises:
+        UserError: it has none, and what it is instead.
+    """
+    if not (folder / "recipe.toml").is_file():
+        what = "not a run folder (no recipe.toml)" if folder.exists() else "no such folder"
+        raise UserError(f"{folder}: {what}{_what_it_is(folder)}")
 
 
 def require_run(run: Path) -> None:

@@ -2,7 +2,8 @@
 
 `objectives/span_corruption.py` holds the one public class `SpanCorruption`, a frozen dataclass
 whose fields are its settings. Adding a kind is adding a file; there is no registry. The file may
-also stand in a plug-in, a folder outside the package that is laid out like it (`plugins`).
+also stand in a plug-in, a folder outside the package that is laid out like it (`plugins`). In a
+folder with a module `_toml`, a kind may be a TOML file, of which its `kind_of` makes the class.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import ast
 import functools
 import keyword
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
@@ -93,8 +95,11 @@ def docstring(folder: str, name: str) -> str:
 def _docstring(file: Path, changed: int) -> str:
     """Return the docstring of the kind in a file that changed last at this time."""
     try:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-    except (SyntaxError, UnicodeDecodeError) as error:  # a plug-in's
+        text = file.read_text(encoding="utf-8")
+        if file.suffix == ".toml":
+            return str(tomllib.loads(text).get("description", "")).strip()
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError) as error:  # a plug-in's
         line = f":{error.lineno}" if isinstance(error, SyntaxError) else ""
         raise UserError(f"{file}{line}: plug-in: {type(error).__name__}: {error}") from error
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
@@ -156,16 +161,6 @@ def class_name(name: str) -> str:
     return plain.replace("_", "") + ("_" if keyword.iskeyword(plain.capitalize()) else "")
 
 
-def module_of(folder: str, name: str) -> ModuleType:
-    """Import the file of the kind `name`.
-
-    Raises:
-        UserError: there is no such kind, or it is a plug-in's and cannot be imported.
-    """
-    root, file = _find(folder, name)
-    return root.module(file)
-
-
 def load(folder: str, name: str) -> Any:
     """Return the class of the kind `name` in `folder`.
 
@@ -174,6 +169,8 @@ def load(folder: str, name: str) -> Any:
             its file holds no kind.
     """
     root, file = _find(folder, name)
+    if file.suffix == ".toml":
+        return plugins.toml_reader(folder).kind_of(file, root.module_name(file))
     cls = _class_in(root.module(file), class_name(name))
     plugins.require_kind(root, file, cls, name)
     return cls

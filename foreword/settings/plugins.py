@@ -46,9 +46,13 @@ class Root:
         """Return the file of each kind in one of its folders (`"objectives"`), by name."""
         path = self.folder / folder
         try:
-            return dict(_kinds_in(path, path.stat().st_mtime_ns))
+            return dict(_kinds_in(path, path.stat().st_mtime_ns, _endings_in(folder)))
         except OSError:
             return {}
+
+    def module_name(self, file: Path) -> str:
+        """Return the name of the module of a file of this root."""
+        return _module_name(self, file)
 
     def module(self, file: Path) -> ModuleType:
         """Import a file of this root.
@@ -56,7 +60,7 @@ class Root:
         Raises:
             UserError: the file belongs to a plug-in and cannot be imported.
         """
-        name = _module_name(self, file)
+        name = self.module_name(file)
         if self is SHIPPED:
             return importlib.import_module(name)
         try:
@@ -68,9 +72,9 @@ class Root:
 
 
 @functools.lru_cache(256)
-def _kinds_in(folder: Path, changed: int) -> dict[str, Path]:
+def _kinds_in(folder: Path, changed: int, endings: Sequence[str]) -> dict[str, Path]:
     """Return the files of kinds in a folder that changed last at this time."""
-    files = sorted(folder.glob("*.py"))
+    files = sorted(file for ending in endings for file in folder.glob(f"*{ending}"))
     return {f.stem.rstrip("_"): f for f in files if not f.stem.startswith("_")}
 
 
@@ -80,6 +84,19 @@ def _module_name(root: Root, file: Path) -> str:
 
 
 SHIPPED = Root(Path(__file__).parents[1], "foreword")
+
+
+def toml_reader(folder: str) -> ModuleType:
+    """Return the module that makes classes of the TOML files in a folder of kinds."""
+    return importlib.import_module(f"{SHIPPED.package}.{folder.replace('/', '.')}._toml")
+
+
+@functools.cache
+def _endings_in(folder: str) -> tuple[str, ...]:
+    """Return the endings of the files of kinds in a folder."""
+    return (".py", *[".toml"] * (SHIPPED.folder / folder / "_toml.py").is_file())
+
+
 _named: list[Root] = []  # of the whole process, threads included
 
 
@@ -146,10 +163,17 @@ def _installed() -> tuple[Root, ...]:
 
 def _folders(root: Root) -> list[str]:
     """Return the folders of a root that hold files of kinds."""
-    files = (file.relative_to(root.folder) for file in root.folder.rglob("[!_]*.py"))
-    parents = {file.parent for file in files}
+    parents = {file.relative_to(root.folder).parent for file in _files(root.folder, "[!_]*")}
     hidden = {p for p in parents if any(part.startswith(("_", ".")) for part in p.parts)}
     return sorted(parent.as_posix() for parent in parents - hidden - {Path()})
+
+
+def _files(root: Path, stem: str = "*") -> list[Path]:
+    """Return the files of Python and of kinds below a root."""
+    files = (file for ending in (".py", ".toml") for file in root.rglob(f"{stem}{ending}"))
+    return sorted(
+        f for f in files if f.suffix in _endings_in(f.parent.relative_to(root).as_posix())
+    )
 
 
 def _require_known_folders(root: Root) -> None:
@@ -224,7 +248,7 @@ def used_by(*settings: Any) -> list[dict[str, Any]]:
     """Return the plug-ins whose kinds occur in `settings`, as `run.json` records them.
 
     Each has its folder (and its distribution), the kinds that are used (`"objectives/mine"`) and
-    the checksums of all its Python files.
+    the checksums of all its files.
     """
     modules = set(_modules(settings))
     used = []
@@ -262,7 +286,7 @@ def _checksums(folder: Path) -> dict[str, str]:
         file.relative_to(folder).as_posix(): hashlib.blake2b(
             file.read_bytes(), digest_size=16
         ).hexdigest()
-        for file in sorted(folder.rglob("*.py"))
+        for file in _files(folder)
     }
 
 
@@ -290,7 +314,7 @@ def changed(notes: Sequence[Mapping[str, Any]]) -> list[str]:
     checksums = {}
     for root in plugged_in():
         for kind in (k for note in notes for k in note["kinds"]):
-            if (root.folder / f"{kind}.py").is_file():
+            if any((root.folder / f"{kind}{end}").is_file() for end in (".py", ".toml")):
                 checksums[kind] = _checksums(root.folder)
     return [
         f"the plug-in {kind} has changed since the run began"

@@ -68,11 +68,7 @@ def read_turns(text: str, source: str) -> list[Message] | None:
 
 
 def _require_order(messages: Sequence[Message], source: str) -> None:
-    """Check that a system may begin, and that user and assistant take turns.
-
-    Raises:
-        UserError: they do not, or an answer is empty.
-    """
+    """Check that a system may begin, and that user and assistant take turns."""
     first = 1 if messages and messages[0].role == SYSTEM else 0
     for number, message in enumerate(messages[first:], first):
         expected = USER if (number - first) % 2 == 0 else ASSISTANT

@@ -87,11 +87,7 @@ class _Options(NamedTuple):
 
 
 def _options(row: Mapping[str, Any], columns: Columns, source: str) -> _Options:
-    """Return the options of a row.
-
-    Raises:
-        UserError: there is no list of options.
-    """
+    """Return the options of a row."""
 
     def named(texts: Iterable[Any], names: Iterable[Any]) -> _Options:
         texts = [text_of(text, source) for text in texts]
@@ -115,11 +111,7 @@ def _options(row: Mapping[str, Any], columns: Columns, source: str) -> _Options:
 
 
 def _number_of(answer: str, options: Sequence[str], names: list[str] | None, source: str) -> int:
-    """Return the number of an answer, given as text: by name, number, text or letter.
-
-    Raises:
-        UserError: it is none of the options, or may be several.
-    """
+    """Return the number of an answer, given as text: by name, number, text or letter."""
     if names is not None and answer in names:
         return names.index(answer)
     may_be = {number for number, option in enumerate(options) if option == answer}
@@ -140,11 +132,7 @@ def _number_of(answer: str, options: Sequence[str], names: list[str] | None, sou
 
 
 def _in_range(number: int, answer: object, options: Sequence[str], source: str) -> int:
-    """Return the number of an option.
-
-    Raises:
-        UserError: there is no such option.
-    """
+    """Return the number of an option."""
     if not 0 <= number < len(options):
         raise UserError(f"{source}: the answer '{answer}' is none of the {len(options)} options")
     return number

@@ -89,12 +89,7 @@ def conll_sentences(path: Path) -> SentenceFile:
 
 
 def _cells(path: Path, width: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield each line's number and cells, none of a blank line; comments are left out.
-
-    Args:
-        path: the file.
-        width: how many cells the lines of words have; 0 if it is not known yet.
-    """
+    """Yield each line's number and cells, none of a blank line; comments are left out."""
     is_first = True  # of its sentence
     for number, line in enumerate(text_lines(path), 1):
         line = line.rstrip("\r\n")

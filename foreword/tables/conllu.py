@@ -134,16 +134,7 @@ def word_lines(path: Path) -> Iterator[WordLines]:
 
 
 def _line(cells: list[str], words: int, where: str) -> _Line | None:
-    """Return the line of a word or a range; None for an empty node.
-
-    Args:
-        cells: its columns.
-        words: number of words before it in its sentence.
-        where: file and line.
-
-    Raises:
-        UserError: it is not a line of CoNLL-U.
-    """
+    """Return the line of a word or a range; None for an empty node."""
     if len(cells) != len(NAMES):
         raise UserError(
             f"{where}: expected {len(NAMES)} columns separated by tabs, got {len(cells)}; is it "
@@ -200,15 +191,7 @@ def _tagged(lines: WordLines, properties: Sequence[WordProperty], path: Path) ->
 
 
 def _depths(heads: Sequence[str], where: str) -> list[int | None]:
-    """Return the number of arcs from each word to the root of its sentence; None without a path.
-
-    Args:
-        heads: the number of each word's head as written, 0 for the root.
-        where: file and first line of the sentence.
-
-    Raises:
-        UserError: a head is not a word of the sentence, or heads go round in a circle.
-    """
+    """Return the number of arcs from each word to the root of its sentence; None without a path."""
     if any(head != NONE and not re.fullmatch(r"\d{1,6}", head) for head in heads) or any(
         int(head) > len(heads) for head in heads if head != NONE
     ):

@@ -176,11 +176,7 @@ def examples_table(items: Sequence[Any], name: str, *, needs_label: bool = True)
 
 
 def _texts_table(items: Sequence[Any], name: str) -> ExampleTable:
-    """Return texts or pairs of texts in tuples of one length as a table.
-
-    Raises:
-        UserError: an item is something else.
-    """
+    """Return texts or pairs of texts in tuples of one length as a table."""
     for number, item in enumerate(items):
         where = f"{name}[{number}]"
         if not _is_sequence(item) or len(item) != len(items[0]) or not item:

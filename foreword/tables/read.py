@@ -144,9 +144,6 @@ def _json(path: Path) -> ExampleTable:
     """Return a list of objects as a table, and a file in SQuAD's layout as one of questions.
 
     A file of JSON lines, which some programs call `.json` too, is read as what it is.
-
-    Raises:
-        UserError: it is something else.
     """
     try:
         data = read_json(path)
@@ -180,11 +177,7 @@ def _row(value: Any, path: Path, number: int) -> dict[str, Any]:
 
 
 def _objects(path: Path, rows: Callable[[], Iterator[Row]]) -> ExampleTable:
-    """Return JSON objects as a table, whose columns are the names that any of them has.
-
-    Raises:
-        UserError: there is none.
-    """
+    """Return JSON objects as a table, whose columns are the names that any of them has."""
     types: dict[str, set[str]] = {}
     nested: set[str] = set()
     first_bad = ""
@@ -268,11 +261,7 @@ def _parquet(path: Path) -> ExampleTable:
 
 @contextmanager
 def _parquet_file(path: Path) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file; a compressed one is held in memory, since it is read from its end.
-
-    Raises:
-        UserError: it cannot be read, here or later.
-    """
+    """Open a Parquet file; a compressed one is held in memory, since it is read from its end."""
     with opened(path) as stream:
         source = stream if format_of(path)[1] is None else pa.BufferReader(stream.read())
         try:

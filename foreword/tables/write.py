@@ -118,11 +118,7 @@ def _write_cells(file: TextIO, kind: str, types: Mapping[str, Any]) -> WriteRows
 
 
 def _writing_by_id(file: TextIO, types: Mapping[str, Any]) -> Iterator[WriteRows]:
-    """Yield what writes predictions by the column `id`, as SQuAD's script reads them.
-
-    Raises:
-        UserError: there is no such column.
-    """
+    """Yield what writes predictions by the column `id`, as SQuAD's script reads them."""
     if ID not in types:
         raise UserError("--out: .json holds predictions by id, and there is no column 'id'")
     between = ""
@@ -144,9 +140,6 @@ def _write_sentences(file: TextIO, types: Mapping[str, Any]) -> WriteRows:
     """Return what writes a word per line and a blank line after each sentence.
 
     Its columns are those that have a text for each word.
-
-    Raises:
-        UserError: the rows are no sentences.
     """
     names = [name for name, kind in types.items() if kind == pa.list_(pa.string())]
     if len(names) < 2:

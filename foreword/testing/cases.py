@@ -188,12 +188,9 @@ def _fits(case: Case, batch: Batch) -> bool:
 
 def _directions(case: Case) -> set[bool]:
     """Return whether objective, layout and model predict both directions, all answers in a set."""
-    components = [
-        case.instance,
-        kinds.load("layouts", case.layout),
-        kinds.load("models", case.model),
-    ]
-    return {part.predicts_both_directions for part in components}
+    folders = {"layouts": case.layout, "models": case.model}
+    parts = [kinds.load(folder, name) for folder, name in folders.items()]
+    return {case.instance.predicts.both_directions, *(p.predicts_both_directions for p in parts)}
 
 
 def logits(model: Model, batch: Batch) -> Tensor:

@@ -135,7 +135,7 @@ def check_ids_are_in_range_and_padding_is_not_scored(objective: Objective) -> No
     pairs = example.part(PairLabels)
     if pairs is not None:
         assert (pairs.labels[example.target.documents < 0] == -1).all(), "padding is labelled"
-    if objective.predicts_tokens:
+    if objective.predicts.tokens:
         assert example.weights.sum() > 0, "nothing is predicted"
     else:
         assert pairs is not None

@@ -369,11 +369,7 @@ def _content(token: Any) -> str | None:
 
 
 def _require_bounded(engine: Engine) -> None:
-    """Check that no short text becomes one that fills the memory.
-
-    Raises:
-        ValueError: replacements make more than `GROWTH` characters of one.
-    """
+    """Check that no short text becomes one that fills the memory."""
     for part in (engine.normalizer, engine.decoder):
         if part is not None and (growth := _growth(json.loads(part.__getstate__()))) > GROWTH:
             raise ValueError(f"its replacements make up to {growth:,} characters of one")

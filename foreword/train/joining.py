@@ -1,37 +1,31 @@
 """How a process joins those that `torchrun` started with it, and how all end if one does.
 
 PyTorch's launcher starts the processes, ends all if one ends, and hosts the store through which
-they find each other. It does not notice a process that stands still, so each also watches the one
-before it.
+they find each other. What waits for a process that stands still, or whose machine is gone, fails
+after `SILENCE`.
 """
 
 from __future__ import annotations
 
 import os
-import signal
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import timedelta
-from typing import NoReturn
 
 import torch
 from torch import distributed
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from foreword.errors import PeerError, UserError
-from foreword.process import launched
 from foreword.train import processes
 
-BEAT = 1.0  # seconds between two signs of life
-PATIENCE = 20.0  # seconds without one, after which a process is given up
+SILENCE = timedelta(minutes=30)  # in which a process takes part again, whatever it does alone
 LEAVING = 5.0  # seconds in which the launcher sees who ended first, and ends the others
 FAILED = "failed"  # what the first process that fails notes
 MEETING = timedelta(minutes=5)  # in which all have to start
 STALE = "start all by torchrun, or unset RANK and WORLD_SIZE"
-FOREVER = timedelta(days=30)  # what one process does alone, such as reading text, may take long
+FOREVER = timedelta(days=30)  # what the first process does ahead, such as reading text
 
 
 def is_launched() -> bool:
@@ -71,7 +65,8 @@ class _Group:
 
     Attributes:
         store: what the processes tell each other outside of training.
-        turns: how many times the first process has gone ahead.
+        ahead: where the first process notes what it has done ahead of the others.
+        turns: how many times it has.
         boards: how many boards the processes have had.
     """
 
@@ -95,12 +90,11 @@ class _Group:
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         self._store, self._prefix = store, f"foreword/{attempt}"
         self.store = PrefixStore(self._prefix, store)
+        self.ahead = Board(self.store, "turn")
         self.turns = self.boards = 0
         self._says_why: bool | None = None
-        self._pulse = _Pulse(self.connection(), rank, count)
-        self._pulse.start()
         self._options = {"store": PrefixStore(f"torch/{attempt}", store), "rank": rank}
-        self._options |= {"world_size": count, "timeout": FOREVER}
+        self._options |= {"world_size": count, "timeout": SILENCE}
 
     def enter(self) -> None:
         """Connect to the others.
@@ -122,8 +116,6 @@ class _Group:
 
     def leave(self) -> None:
         """Wait for the others and part from them."""
-        distributed.barrier()
-        self._pulse.stop()
         distributed.barrier()  # the store may go with the first process
         distributed.destroy_process_group()
 
@@ -162,6 +154,11 @@ def joined() -> Iterator[None]:
         yield
         _group.leave()
     except (Exception, KeyboardInterrupt) as error:
+        if _is_silence(error) and _group.says_why():
+            raise UserError(
+                f"another process gave no sign of life for {SILENCE.seconds // 60} minutes: it "
+                "was stopped, or its machine is gone; 'foreword resume' continues"
+            ) from error
         if isinstance(error, KeyboardInterrupt) or comes_from_others(error):
             raise PeerError("another process of this training ended") from error
         if not _group.says_why():
@@ -203,6 +200,11 @@ def comes_from_others(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and "gloo" in str(error).lower()
 
 
+def _is_silence(error: BaseException) -> bool:
+    """Return whether an error says that another process did not answer in time."""
+    return comes_from_others(error) and "timed out" in str(error).lower()
+
+
 def _claim(store: Store) -> bool:
     """Return whether this process is the first to fail, which says why."""
     try:
@@ -218,12 +220,11 @@ def first_alone() -> Iterator[None]:
         yield
         return
     _group.turns += 1
-    turn = f"turn/{_group.turns}"
-    while not processes.is_first() and not _group.store.check([turn]):
-        time.sleep(0.05)  # in Python, where a signal can end it
+    if not processes.is_first():
+        _group.ahead.read(f"{_group.turns}", lambda: None)
     yield
     if processes.is_first():
-        _group.store.set(turn, "over")
+        _group.ahead.post(f"{_group.turns}")
 
 
 class Board:
@@ -271,54 +272,3 @@ def new_board() -> Board | None:
         return None
     _group.boards += 1
     return Board(_group.connection(), f"board/{_group.boards}")
-
-
-class _Pulse(threading.Thread):
-    """Shows that this process runs, and watches the one before it.
-
-    What counts is how often this process has looked in vain, not the time: when all were stopped
-    together, as by Ctrl-Z, all go on together.
-    """
-
-    def __init__(self, store: Store, rank: int, count: int) -> None:
-        super().__init__(name="foreword-pulse", daemon=True)
-        self._store, self._rank, self._watched = store, rank, (rank - 1) % count
-        self._is_over = threading.Event()
-
-    def stop(self) -> None:
-        """End it."""
-        self._is_over.set()
-        self.join()
-
-    def run(self) -> None:
-        """Beat until the training ends."""
-        beats, still, seen = 0, 0, b""
-        key = f"beat/{self._watched}"
-        while not self._is_over.wait(BEAT):
-            beats += 1
-            try:
-                self._store.set(f"beat/{self._rank}", f"{beats} {os.getpid()}")
-                last = self._store.get(key) if self._store.check([key]) else b""
-            except RuntimeError:
-                self._end(launched.LAUNCHER_GONE)
-            still = still + 1 if last == seen and seen else 0
-            seen = last
-            if still * BEAT >= PATIENCE:
-                self._wake(int(last.split()[1]))
-                self._end(
-                    f"rank {self._watched}: no sign of life for {PATIENCE:.0f} seconds: it was "
-                    "stopped, or its machine is gone; 'foreword resume' continues"
-                )
-
-    def _wake(self, process: int) -> None:
-        """Let the one that stands still end with this one: a launcher may wait until it has."""
-        local = _number("LOCAL_WORLD_SIZE", 1)
-        if self._rank // local == self._watched // local:  # on this machine
-            with suppress(OSError):
-                os.kill(process, signal.SIGCONT)
-
-    def _end(self, why: str) -> NoReturn:
-        if self._is_over.is_set():
-            sys.exit()
-        tells = _claim(self._store) and (self._rank == 0 or why.startswith("rank"))
-        launched.end(why if tells else "")

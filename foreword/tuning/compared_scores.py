@@ -66,10 +66,9 @@ def compared_scores(
     notes += filter(None, cuts)
     for name, of, (low, high) in zip(names[1:], scores[1:], left, strict=True):
         difference = scores[0][metric] - of[metric]
-        notes.append(
-            f"{names[0]} against {name}: {metric_name(metric)} {difference:+.3f} "
-            f"({low:+.3f} to {high:+.3f}) on the same examples"
-        )
+        shown = f"{difference:+.3f} ({low:+.3f} to {high:+.3f}) on the same examples"
+        shown = "undefined" if math.isnan(difference) else shown
+        notes.append(f"{names[0]} against {name}: {metric_name(metric)} {shown}")
     if any(low == high for low, high in intervals):
         notes.append("no interval: a score that all draws share; other examples may still differ")
     confusion = first.confusion()

@@ -89,14 +89,14 @@ def template_for(trained: TrainedModel, task: Task, max_length: int | None) -> I
     template = template_of(trained.recipe, trained.vocab, max_length)
     if trained.tuned_head is not None:
         template = replace(template, fresh=())  # the first task has trained them
-    if task.continues and trained.recipe.objective.predicts == "next_and_in_place":
+    if task.continues and trained.recipe.objective.predicts.form == "next_and_in_place":
         template = replace(template, is_causal=True)
     return template.of_tokens() if task.reads_tokens else template
 
 
 def added_tokens(trained: TrainedModel, task: Task) -> tuple[str, ...]:
     """Return the special tokens that the task or the input template needs and the model lacks."""
-    is_decoder = trained.recipe.objective.predicts in ("next", "next_and_in_place")
+    is_decoder = trained.recipe.objective.predicts.form in ("next", "next_and_in_place")
     if names := task.special_tokens or (task.decoder_tokens if is_decoder else ()):
         known = {*trained.tokenizer.pieces, *trained.vocab.special}
         return tuple(name for name in names if name not in known)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from foreword.disk import atomic
 from foreword.errors import UserError
 from foreword.interop import exporting, files, tensors, tokens
-from foreword.interop.hf._contract import Design, Family, PublishedHead, Table
+from foreword.interop.hf._contract import Design, Family, PublishedHead, Table, published_head
 from foreword.interop.hf_config import FILE as CONFIG
 from foreword.interop.importing import RECIPE
 from foreword.runs.trained_model import TrainedModel
@@ -68,11 +68,15 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExportedClass
         return ExportedClassifier(architecture, distance, (SENTENCES,))
     family = _family_with_head(tuned, trained, family_name)
     submodel, design = family.folders(trained.model, trained.recipe)[""]
-    classifier = family.published_head(design, tuned.task.auto_class)
+    classifier = published_head(family, design, tuned.task.auto_class)
     _require_same_head(tuned, kinds.name_of(family), classifier)
     assert classifier is not None
-    if problem := family.head_problem(design, tuned.task.auto_class, tuned.template.length):
-        raise UserError(f"{tuned.source}: {problem}")
+    longest = classifier.max_length
+    if longest is not None and tuned.template.length > longest:
+        raise UserError(
+            f"{tuned.source}: {classifier.architecture} {classifier.problem}; up to {longest} "
+            f"tokens both are the same: tune with --max-length {longest}"
+        )
 
     # Write weights, tokenizer and config.
     vocab = tuned.tokenizer.vocab
@@ -97,7 +101,8 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExportedClass
         table = exporting.hf_config(design, vocab, family, "") | _config(tuned, classifier)
         exporting.write_json(part / CONFIG, table)
         (part / RECIPE).write_text(trained.recipe.dumps(), encoding="utf-8")
-        difference = check(tuned, part, family.checked_length(design, template.length))
+        longest = family.differences(design).max_length or template.length
+        difference = check(tuned, part, min(longest, template.length))
     return ExportedClassifier(classifier.architecture, difference, _notes(tuned, family, design))
 
 
@@ -106,7 +111,7 @@ def _family_with_head(tuned: TunedModel, trained: TrainedModel, family_name: str
     families = list(exporting.find_families(trained, family_name))
     for family in families:
         _, design = family.folders(trained.model, trained.recipe)[""]
-        classifier = family.published_head(design, tuned.task.auto_class)
+        classifier = published_head(family, design, tuned.task.auto_class)
         if classifier is not None and _has_head(tuned, classifier):
             return family
     return families[0]
@@ -224,7 +229,7 @@ def _config(tuned: TunedModel, classifier: PublishedHead) -> Table:
 
 def _notes(tuned: TunedModel, family: Family, design: Design) -> tuple[str, ...]:
     notes = [
-        *family.notes(design),
+        *family.differences(design).notes,
         *([tuned.task.export_note] if tuned.task.export_note else []),
     ]
     if tuned.task.cuts_texts:

@@ -11,6 +11,7 @@ from typing import get_args
 
 from foreword.errors import UserError
 from foreword.interop import exporting
+from foreword.interop.hf import _contract as hf
 from foreword.interop.hf._contract import PublishedHead
 from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.headed import HiddenLayer
@@ -55,7 +56,7 @@ def published_head(trained: TrainedModel, auto_class: str) -> PublishedHead | No
     except UserError:
         return None
     _, design = family.folders(trained.model, trained.recipe)[""]
-    return family.published_head(design, auto_class)
+    return hf.published_head(family, design, auto_class)
 
 
 def head_settings(task: Task, published: PublishedHead) -> dict[str, str | bool]:

@@ -14,7 +14,7 @@ from foreword.settings import config
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tuning.drawing import draw, hold_out
 from foreword.tuning.fine_tuner import TuneSettings
-from foreword.tuning.result import TuneResult, as_gain, chosen_metric, metric_name
+from foreword.tuning.result import TuneResult, as_gain, chosen_metric, metric_name, score_text
 from foreword.tuning.seeds import ReportProgress
 from foreword.tuning.tasks._contract import Task
 
@@ -57,7 +57,7 @@ class RateChoice:
     def note(self) -> str:
         """Return what a reader of the scores has to know, in a line."""
         tried = ", ".join(
-            f"{rate:.2g} ({'diverged' if score is None else f'{score:.3f}'})"
+            f"{rate:.2g} ({'diverged' if score is None else score_text(score, None)})"
             for rate, score in self.trials
         )
         name = metric_name(self.metric)

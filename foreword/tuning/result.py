@@ -21,7 +21,7 @@ from foreword.nn.model import Model
 from foreword.objectives._source_target import SourceTarget
 from foreword.objectives.mixture import Mixture
 from foreword.objectives.prefix import Prefix
-from foreword.runs.provenance import write_recipe, write_state
+from foreword.runs.provenance import write_files
 from foreword.runs.recipe import Recipe
 from foreword.settings import kinds, plugins
 from foreword.text.tokenizer import CHAT_TEMPLATE, Tokenizer
@@ -167,8 +167,16 @@ def setting_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
     return cells
 
 
-def score_text(mean: float, deviation: float | None) -> str:
-    """Return a score with its standard deviation over seeds."""
+def as_scored(row: Row) -> Row:
+    """Return a row that was read from JSON with nan for each undefined score, which is null."""
+    undefined = {k for k, v in row.items() if v is None and is_score(k) and k[-4:] != "_std"}
+    return {**row, **dict.fromkeys(undefined, math.nan)}
+
+
+def score_text(mean: float | None, deviation: float | None) -> str:
+    """Return a score with its standard deviation over seeds; a dash if it is undefined."""
+    if mean is None or math.isnan(mean):
+        return "–"
     return f"{mean:.3f}" if deviation is None else f"{mean:.3f} ± {deviation:.3f}"
 
 
@@ -302,10 +310,10 @@ def save_network(
 def _save_run(result: TuneResult, model: Model, folder: Path) -> None:
     """Save the weights as a checkpoint of the recipe's model, with the state of a run."""
     checkpoint.save(folder / "checkpoints" / checkpoint.name_of(0), model, None, {"step": 0})
-    write_state(folder, {"texts": [], "plugins": plugins.used_by(result.recipe)})
+    state = {"texts": [], "plugins": plugins.used_by(result.recipe)}
     prompted = _prompted(result, model)
     objective = _tuned_objective(prompted) if prompted.answers else result.recipe.objective
-    write_recipe(folder, replace(result.recipe, objective=objective))
+    write_files(folder, state, replace(result.recipe, objective=objective))
 
 
 def _prompted(result: TuneResult, model: Model) -> PromptedModel:

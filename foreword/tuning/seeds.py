@@ -23,7 +23,15 @@ from foreword.tuning.fine_tuner import (
 )
 from foreword.tuning.model_settings import adapted
 from foreword.tuning.network import Network
-from foreword.tuning.result import Row, as_gain, chosen_metric, metric_name, row_name, summarise
+from foreword.tuning.result import (
+    Row,
+    as_gain,
+    chosen_metric,
+    is_score,
+    metric_name,
+    row_name,
+    summarise,
+)
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.unfinished import FinishedSeeds
@@ -125,7 +133,11 @@ class SeedTrainer:
             [row for runs in results for result in runs for row in result.curve],
             _added([result.confusion for result in results[0]]),
             _correct(results),
-            (*_diverged_notes(results), *_choice_notes(self._variants[0].settings, first.final)),
+            (
+                *_diverged_notes(results),
+                *_undefined_notes(results),
+                *_choice_notes(self._variants[0].settings, first.final),
+            ),
             self._resumed,
         )
 
@@ -249,6 +261,23 @@ def _diverged_notes(results: Sequence[Sequence[SeedResult]]) -> list[str]:
     return notes
 
 
+def _undefined_notes(results: Sequence[Sequence[SeedResult]]) -> list[str]:
+    """Return a line for each variant of which some seeds have scores that are undefined."""
+    notes = []
+    for runs in results:
+        finals = [result.final for result in runs if not result.has_diverged]
+        undefined = [{k for k, v in row.items() if is_score(k) and math.isnan(v)} for row in finals]
+        if any(undefined):
+            names = [metric_name(name) for name in finals[0] if name in set().union(*undefined)]
+            seeds = [str(row["seed"]) for row, of in zip(finals, undefined, strict=True) if of]
+            notes.append(
+                f"{row_name(finals[0])}: {', '.join(names)} undefined for {len(seeds)} of "
+                f"{len(finals)} seeds ({', '.join(seeds)}), since all predictions or all labels "
+                "are equal; so is the mean over seeds"
+            )
+    return notes
+
+
 def stuck_notes(
     finals: Sequence[Row], baselines: Sequence[Row], metric: str, task: Task
 ) -> list[str]:
@@ -261,10 +290,12 @@ def stuck_notes(
         task: the task.
     """
     name = chosen_metric(finals[0], metric)
-    gains = [as_gain(name, row.get(name, np.nan), task) for row in baselines]
+    # Where a baseline's correlation is undefined, as of a constant, none above 0 was learned.
+    known = [np.nan_to_num(row[name]) if name in row else np.nan for row in baselines]
+    gains = [as_gain(name, score, task) for score in known]
     best = baselines[int(np.argmax(gains))] if gains else {}
     most = max(gains, default=-np.inf)
-    stuck = [row["seed"] for row in finals if as_gain(name, row[name], task) <= most]
+    stuck = [row["seed"] for row in finals if -math.inf < as_gain(name, row[name], task) <= most]
     if not stuck:
         return []
     seeds = ", ".join(map(str, stuck))

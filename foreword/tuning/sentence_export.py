@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 from safetensors.torch import save_file
 
 from foreword.disk import atomic
 from foreword.interop import exporting, files, tensors, tokens
-from foreword.interop.hf._contract import Design, Family, Table
+from foreword.interop.hf._contract import Family, Table
 from foreword.interop.hf_config import FILE as CONFIG
 from foreword.interop.importing import RECIPE
 from foreword.runs.trained_model import TrainedModel
@@ -43,7 +42,7 @@ def write(
     """
     submodel, design = family.folders(trained.model, trained.recipe)[""]
     vocab, template = tuned.tokenizer.vocab, tuned.template
-    architecture = _class_of(family, design)
+    architecture = _class_of(family)
     weights = tensors.to_hf(submodel, design, vocab, family, "backbone.")
     is_encoder = architecture.endswith("EncoderModel")
     weights = {k: w for k, w in weights.items() if not (is_encoder and k.startswith("decoder."))}
@@ -85,14 +84,15 @@ def write(
         )
         (part / POOLING).mkdir()
         exporting.write_json(part / POOLING / "config.json", _pooling(tuned))
-        difference = check(tuned, part, family.checked_length(design, template.length))
+        longest = family.differences(design).max_length or template.length
+        difference = check(tuned, part, min(longest, template.length))
     return architecture, difference
 
 
-def _class_of(family: Family, design: Design) -> str:
+def _class_of(family: Family) -> str:
     """Return the name of the class without a head, of the encoder alone if there is a decoder."""
-    name = re.sub(r"(For[A-Z]|LMHead).*", "", family.architecture_of(design))
-    return f"{name}EncoderModel" if family.layout == "encoder_decoder" else f"{name}Model"
+    has_decoder = family.names.layout == "encoder_decoder"
+    return f"{family.names.stem}EncoderModel" if has_decoder else f"{family.names.stem}Model"
 
 
 def _pooling(tuned: TunedModel) -> dict[str, object]:

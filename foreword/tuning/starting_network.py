@@ -75,7 +75,7 @@ def build_network(
     else:
         model = trained.recipe.build(trained.vocab)
         initialise(model, random_seed)
-    token_head = model.token_head if trained.recipe.objective.predicts_tokens else None
+    token_head = model.token_head if trained.recipe.objective.predicts.tokens else None
     backbone = neural(model.backbone)
     head = task.head(backbone.settings.state_width, labels)
     if head is None:

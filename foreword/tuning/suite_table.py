@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from foreword.errors import UserError
 from foreword.tuning import bag_of_words
-from foreword.tuning.result import Row, is_score, metric_name
+from foreword.tuning.result import Row, as_scored, is_score, metric_name
 from foreword.tuning.suite import Published, SuiteTask, TuningSuite
 
 OURS = "this model"
@@ -34,7 +35,7 @@ def score_rows(
     Raises:
         UserError: a metric is not a score of the task.
     """
-    ours, *others = content["rows"]
+    ours, *others = map(as_scored, content["rows"])
     names = [name for name in ours if is_score(name) and not name.endswith("_std")]
     for metric in task.metrics:
         if metric not in names:
@@ -133,7 +134,7 @@ def in_percent(row: Row, column: str) -> str:
     What is not a share, such as BLEU, which is of 100, or a perplexity, is shown as it is.
     """
     value, deviation = row.get(column), row.get(f"{column}_std")
-    if not isinstance(value, int | float):
+    if not isinstance(value, int | float) or math.isnan(value):
         return "–"
     unit = 100 if row.get("is_share", True) else 1
     text = f"{unit * value:.1f}"

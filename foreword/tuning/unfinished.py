@@ -24,7 +24,7 @@ from foreword.train.checkpoint import load_weights, weights_of
 from foreword.tuning.fine_tuner import SeedResult, TuneSettings
 from foreword.tuning.finished import request_digest
 from foreword.tuning.network import Network
-from foreword.tuning.result import VERSION
+from foreword.tuning.result import VERSION, as_scored
 from foreword.tuning.tasks._contract import Task
 
 KIND = "tuned-seed"
@@ -83,9 +83,8 @@ class FinishedSeeds:
             manifest.verify(place, KIND, VERSION, (SEED,))
             about = stored.read(place / SEED)
             task = config.build_kind(kinds.Part("tuning/tasks"), about["task"], "task")
-            result = SeedResult(
-                about["curve"], about["final"], task, about["confusion"], about["correct"]
-            )
+            curve, final = [as_scored(row) for row in about["curve"]], as_scored(about["final"])
+            result = SeedResult(curve, final, task, about["confusion"], about["correct"])
             if build is None or result.has_diverged:
                 return result, None
             if not (place / WEIGHTS).is_file():

@@ -126,12 +126,7 @@ def _blocks(texts: Sequence[tuple[Array, int]]) -> Iterator[Array]:
 
 
 def _pieces(count: int, number: int) -> Iterator[tuple[int, int]]:
-    """Yield the beginnings and ends of pieces of a text: all of it if need be, then some.
-
-    Args:
-        count: tokens of the text.
-        number: tokens of the pieces together.
-    """
+    """Yield the beginnings and ends of pieces of a text: all of it if need be, then some."""
     rounds, rest = divmod(number, count) if count else (0, 0)
     for _ in range(rounds):
         yield from ((start, min(start + PIECE, count)) for start in range(0, count, PIECE))

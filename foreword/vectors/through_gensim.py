@@ -80,11 +80,7 @@ def require_gensim() -> None:
 def _gensim_model(
     d_model: int, training: VectorTraining, has_tree: bool, negatives: int, exponent: float
 ) -> Any:
-    """Return gensim's model, without a vocabulary.
-
-    Raises:
-        UserError: gensim is not installed.
-    """
+    """Return gensim's model, without a vocabulary."""
     require_gensim()
     from gensim.models import Word2Vec
 

@@ -8,8 +8,8 @@ from typing import Any
 from foreword.display.results import Output, ResultTable, Text
 from foreword.display.tables import wrapped
 from foreword.formatting import power, quantity
-from foreword.runs.conditions import machine
-from foreword.runs.dial import FAMILIES, Conditions, dial
+from foreword.planning.conditions import machine
+from foreword.planning.dial import FAMILIES, Conditions, dial
 from foreword.runs.recipe import load_recipe
 
 HOURS = (0.1, 1.0, 10.0, 100.0)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from foreword.disk import atomic, stored
-from foreword.display.progress import ProgressDisplay
 from foreword.runs.provenance import command
+from foreword.runs.stages import ProgressReporter
 from foreword.runs.tracking import Tracking, closing
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
@@ -93,7 +93,7 @@ def find(trained: TrainedModel, job: FineTuning) -> dict[str, Any] | None:
 def fine_tune(
     trained: TrainedModel,
     job: FineTuning,
-    display: ProgressDisplay,
+    display: ProgressReporter,
     trackers: Sequence[Tracker] = (),
 ) -> tuple[TuneResult, dict[str, Any]]:
     """Fine-tune, and write the tuned model and its scores.
@@ -101,7 +101,7 @@ def fine_tune(
     Args:
         trained: the pretrained model.
         job: what to fine-tune, and where its results go.
-        display: shows the progress; entered.
+        display: shows the progress.
         trackers: receive the scores of each epoch.
 
     Returns:
@@ -146,7 +146,7 @@ def fine_tune(
     return result, content
 
 
-def _tracking(trained: TrainedModel, job: FineTuning, display: ProgressDisplay) -> Tracking:
+def _tracking(trained: TrainedModel, job: FineTuning, display: ProgressReporter) -> Tracking:
     task = {"kind": kinds.name_of(job.task), **config.to_table(job.task)}
     settings = {"task": task, **config.to_table(job.variants[0])}
     file = job.evaluation.relative_to(trained.run / "evaluations").with_suffix("")

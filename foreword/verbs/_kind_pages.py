@@ -11,7 +11,7 @@ from typing import Any
 from foreword.disk import stored
 from foreword.display.results import Definitions, Heading, Output, Part, ResultTable, Text
 from foreword.display.tables import NARROW, out, some, wrapped
-from foreword.runs.dial import FAMILIES
+from foreword.planning.dial import FAMILIES
 from foreword.settings import config, describe, kinds
 from foreword.settings.describe import KindDescription, Setting
 from foreword.verbs._reference import argument_rows

@@ -12,9 +12,8 @@ from foreword.formatting import byte_size, duration, figure, quantity
 from foreword.settings.ranges import Count, NonNegative, Positive, PositiveShare
 
 if TYPE_CHECKING:
-    from foreword.runs.gpu_memory import GpuMemory
-    from foreword.runs.gpus import GPU
-    from foreword.runs.plan import Assumptions, Division, Plan
+    from foreword.planning.gpus import GPU
+    from foreword.planning.plan import Assumptions, Division, GpuMemory, Plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +39,7 @@ class Plans:
 
     def assumptions(self) -> Assumptions:
         """Return the assumptions, with defaults for what is left out."""
-        from foreword.runs.plan import Assumptions
+        from foreword.planning.plan import Assumptions
 
         names = ("utilisation", "price", "storage_gb_s", "failure_hours")
         values = {name: getattr(self, name) for name in names}
@@ -81,7 +80,7 @@ def shown(
         gpus: how many.
         assumptions: of the plan.
     """
-    from foreword.runs.plan import precision_name
+    from foreword.planning.plan import precision_name
 
     rows = [
         {

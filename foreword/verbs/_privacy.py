@@ -10,11 +10,11 @@ from foreword.display.results import Part, ResultTable
 from foreword.errors import UserError
 
 if TYPE_CHECKING:
-    from foreword.data.personal import PersonalCounts
+    from foreword.cleaning.personal import PersonalCounts
     from foreword.data.text_files import ReadSettings
     from foreword.runs.stages import Stage
 
-PHONE = "telephone number"  # of the kinds of `foreword.data.personal`
+PHONE = "telephone number"  # of the kinds of `foreword.cleaning.personal`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class LooksForPersonal:
         Raises:
             UserError: a package is missing, there is no such country, or the text is tokens.
         """
-        from foreword.data.personal import finder
+        from foreword.cleaning.personal import finder
         from foreword.runs.corpus import is_prepared
 
         if not self.privacy:
@@ -51,9 +51,9 @@ class LooksForPersonal:
         self, texts: Sequence[str], read: ReadSettings, stage: Stage
     ) -> PersonalCounts:
         """Count the personal strings at the beginning of a text."""
-        from foreword.data.personal import count_personal
+        from foreword.cleaning.personal import count_personal
         from foreword.data.read_documents import read_documents
-        from foreword.runs.check import SAMPLE_BYTES
+        from foreword.planning.check import SAMPLE_BYTES
 
         advance = stage("looking for personal strings")
         return count_personal(

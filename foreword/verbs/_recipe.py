@@ -15,8 +15,8 @@ from foreword.verbs._contract import SET, Flag, PathName, Paths, Settings
 from foreword.verbs._groups import Budgets, HoldsOut, ReadsText
 
 if TYPE_CHECKING:
+    from foreword.planning.request import RunRequest
     from foreword.runs.recipe import Recipe
-    from foreword.runs.request import RunRequest
     from foreword.train.budget import Budget
 
 
@@ -87,11 +87,11 @@ class Trains(HoldsOut, ReadsText, Budgets):
                 nothing to start from.
         """
         from foreword.data.remote_tokens import local
-        from foreword.interop.start_from import open_starting_model
-        from foreword.runs import conditions
+        from foreword.interop.importing import open_starting_model
+        from foreword.planning import conditions
+        from foreword.planning.dial import FAMILIES
+        from foreword.planning.request import RunRequest
         from foreword.runs.corpus import is_prepared
-        from foreword.runs.dial import FAMILIES
-        from foreword.runs.request import RunRequest
         from foreword.runs.run import Inputs
         from foreword.runs.sources import source_texts
 
@@ -138,7 +138,7 @@ class Trains(HoldsOut, ReadsText, Budgets):
     def _hours_of_dial(self, budget: Budget | None) -> float:
         """Return the hours of a dial."""
         from foreword.data.text_files import ReadSettings
-        from foreword.runs.dial import FAMILIES
+        from foreword.planning.dial import FAMILIES
 
         family = str(self.recipe)
         recipe = FAMILIES[family].small

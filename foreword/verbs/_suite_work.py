@@ -6,14 +6,13 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from foreword.disk import atomic, stored
-from foreword.display.progress import ProgressDisplay
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.nn.model import neural_settings
 from foreword.runs.provenance import command
+from foreword.runs.stages import Prefixed, ProgressReporter
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
 from foreword.tables.examples import overlap_note
@@ -183,7 +182,7 @@ class SuiteRun:
     def run(
         self,
         work: TaskWork,
-        display: ProgressDisplay,
+        display: ProgressReporter,
         number: str,
         trackers: Sequence[Tracker] = (),
     ) -> None:
@@ -196,7 +195,7 @@ class SuiteRun:
             trackers: receive the scores of each epoch.
         """
         task, job = work.task, work.job
-        task_display = TaskDisplay(display, f"{task.name} ({number})")
+        task_display = Prefixed(display, f"{task.name} ({number}): ")
         content = _fine_tuning.find(self.trained, job)
         if content is None:
             for note in job.notes:
@@ -220,7 +219,7 @@ class SuiteRun:
         self.write()
 
     def _submitted(
-        self, work: TaskWork, request: str, display: TaskDisplay
+        self, work: TaskWork, request: str, display: ProgressReporter
     ) -> dict[str, dict[str, Any]]:
         """Predict test files, except those that the same model has predicted before.
 
@@ -287,42 +286,3 @@ def _submission_notes(submissions: Mapping[str, Mapping[str, Any]]) -> list[str]
             f"{name}: {entry['rows']:,} predictions of seed 1's model{empty}: {entry['file']}"
         )
     return lines
-
-
-class TaskDisplay:
-    """The display of a suite, with the name of a task before each line and stage.
-
-    Args:
-        display: the display of the suite.
-        name: name of the task.
-    """
-
-    def __init__(self, display: ProgressDisplay, name: str) -> None:
-        self._display, self._name = display, name
-
-    def __enter__(self) -> TaskDisplay:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        """Leave the suite's display open."""
-
-    def note(self, text: str) -> None:
-        """Show a line."""
-        self._display.note(f"{self._name}: {text}")
-
-    def warn(self, text: str) -> None:
-        """Show a line, even where others are not wanted."""
-        self._display.warn(f"{self._name}: {text}")
-
-    def stage(self, name: str) -> Callable[..., None]:
-        """Show a stage."""
-        return self._display.stage(f"{self._name}: {name}")
-
-    def record(self, record: dict[str, Any], progress: float) -> None:
-        """Show a record."""
-        self._display.record(record, progress)

@@ -23,12 +23,12 @@ from foreword.verbs._privacy import LooksForPersonal
 from foreword.verbs._recipe import Trains
 
 if TYPE_CHECKING:
-    from foreword.runs.check import CheckedRun
-    from foreword.runs.dial import Dial
-    from foreword.runs.preview import PreviewRow, PreviewToken
+    from foreword.planning.check import CheckedRun
+    from foreword.planning.dial import Dial
+    from foreword.planning.preview import PreviewRow, PreviewToken
+    from foreword.planning.request import RunRequest
+    from foreword.planning.source_estimate import SourceEstimate
     from foreword.runs.recipe import Recipe
-    from foreword.runs.request import RunRequest
-    from foreword.runs.source_estimate import SourceEstimate
 
 SLOWER = 1.1  # times the hours asked for, from which a dial's epochs are said to take longer
 OVER_HOURS = (
@@ -96,7 +96,7 @@ class Check(Trains, Plans, LooksForPersonal, Verb[Output]):
 
     def _run(self, request: RunRequest, progress: ProgressDisplay) -> Output:
         """Check a run on the beginning of its text."""
-        from foreword.runs.check import check_run
+        from foreword.planning.check import check_run
 
         size = (self.rows, self.shown_tokens)
         with progress as display, atomic.temporary_folder() as folder:
@@ -138,9 +138,9 @@ class Check(Trains, Plans, LooksForPersonal, Verb[Output]):
         Raises:
             UserError: there is no such recipe or GPU, or no plan for it.
         """
-        from foreword.runs.dial import FAMILIES
-        from foreword.runs.gpus import find_gpu
-        from foreword.runs.plan import plan
+        from foreword.planning.dial import FAMILIES
+        from foreword.planning.gpus import find_gpu
+        from foreword.planning.plan import plan
         from foreword.verbs._arguments import assignments
 
         allowed = {"settings", *_names(Budgets)}
@@ -340,7 +340,7 @@ def _tokens(**rows: Sequence[PreviewToken]) -> TokenRow:
 
 def _legend(rows: Sequence[PreviewRow]) -> TokenRow:
     """Return the roles of the tokens in their colours, each with its meaning."""
-    from foreword.runs.preview import ROLES
+    from foreword.planning.preview import ROLES
 
     used = {p.mark for row in rows for part in (row.source, row.inputs, row.targets) for p in part}
     marks = [mark for mark in ROLES if mark in used and mark != "plain"]

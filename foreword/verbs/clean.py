@@ -19,7 +19,7 @@ from foreword.verbs._groups import ShowsProgress, TakesTexts
 
 @dataclass(frozen=True, repr=False)
 class CleaningResult(Result):
-    """Cleaned text, and the account of what each step did.
+    """Cleaned text, and the statistics of each step.
 
     Attributes:
         out: the folder of the result.
@@ -62,7 +62,7 @@ class CleaningResult(Result):
         return [ResultTable(rows_of(self.report)), *map(Remark, self.notes), facts]
 
     def data(self) -> dict[str, Any]:
-        """Return the account, and where the text is."""
+        """Return the statistics, and where the text is."""
         return {"texts": str(self.texts), "reused": self.reused, **self.report}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -17,7 +17,6 @@ from foreword.verbs._groups import Budgets, ReadsText, ShowsProgress
 if TYPE_CHECKING:
     from foreword.comparison.forecast import ComparisonForecast
     from foreword.comparison.grid import Grid
-    from foreword.comparison.pieces import CellProgress
     from foreword.comparison.results import Results
     from foreword.comparison.tables import MarkdownTable
     from foreword.process.cluster import Cluster
@@ -160,7 +159,7 @@ class Compare(Budgets, ReadsText, ShowsProgress, Verb[ComparisonResult]):
         from foreword.comparison.run import Comparison
         from foreword.disk import atomic
 
-        comparison = Comparison(grid, folder, ComparisonProgress(display))
+        comparison = Comparison(grid, folder, display)
         if cluster is not None:
             require_possible(comparison, cluster)
         comparison.prepare()
@@ -197,39 +196,3 @@ def _shown(table: MarkdownTable) -> ResultTable:
     ]
     rows: list[Mapping[str, Any]] = [dict(zip(columns, row, strict=True)) for row in table.rows]
     return ResultTable(rows, table.title)
-
-
-class ComparisonProgress:
-    """Shows a comparison: each piece as a stage.
-
-    Args:
-        display: shows the progress.
-    """
-
-    def __init__(self, display: ProgressDisplay) -> None:
-        self._display, self._work = display, ""
-        self._advance: Callable[..., None] = lambda *_: None
-
-    def note(self, text: str) -> None:
-        """Show a line."""
-        self._display.note(text)
-
-    def warn(self, text: str) -> None:
-        """Show a line, even where others are not wanted."""
-        self._display.warn(text)
-
-    def stage(self, name: str) -> Callable[..., None]:
-        """Begin a stage before the work."""
-        self._work = ""
-        return self._display.stage(name)
-
-    def show_progress(self, progress: CellProgress) -> None:
-        """Show how far this piece is, with the time left of all."""
-        from foreword.display.bar import rough
-
-        work = f"{progress.number}/{progress.total}  {progress.piece}"
-        least = "" if progress.is_all else "at least "
-        left = f"{least}{rough(progress.seconds_left)} left in all" if progress.seconds_left else ""
-        if work != self._work:
-            self._work, self._advance = work, self._display.stage(work)
-        self._advance(progress.share, 1.0, left, progress.note)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from foreword.display.progress import ProgressDisplay
 from foreword.display.results import Facts, Part, Remark, Result, ResultTable
+from foreword.runs.stages import Prefixed
 from foreword.verbs._contract import PathName, Verb
 from foreword.verbs._groups import ShowsProgress
 
@@ -109,8 +110,7 @@ def _walk(demo: walkthrough.Demo, display: ProgressDisplay) -> DemoResult:
     if demo.is_pretrained():
         display.note("   done before")
     else:
-        reporter = _DemoReporter(display)
-        if not demo.pretrain(reporter, reporter.stage):
+        if not demo.pretrain(_DemoProgress(display, "   ")):
             raise KeyboardInterrupt("stopped and saved")
     measured = demo.measure(display.stage)
     for line in narration.lines_on_pretraining(measured):
@@ -129,25 +129,15 @@ def _walk(demo: walkthrough.Demo, display: ProgressDisplay) -> DemoResult:
     return DemoResult(demo.out, counts, measured, filled, tuned, demo.report())
 
 
-class _DemoReporter:
+class _DemoProgress(Prefixed):
     """A live bar, and a line per evaluation."""
 
-    def __init__(self, display: ProgressDisplay) -> None:
-        self._display = display
-        self._advance: Callable[..., None] = lambda *_: None
+    _advance: Callable[..., None]
 
     def stage(self, name: str) -> Callable[..., None]:
         """Begin a stage."""
-        self._advance = self._display.stage(name)
+        self._advance = self._progress.stage(name)
         return self._advance
-
-    def note(self, text: str) -> None:
-        """Print a line."""
-        self._display.note(f"   {text}")
-
-    def warn(self, text: str) -> None:
-        """Print a line, even where others are not wanted."""
-        self._display.warn(text)
 
     def record(self, record: dict[str, Any], progress: float) -> None:
         """Update the bar; print a line for a held-out loss."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,8 +17,8 @@ from foreword.verbs._recipe import Trains
 from foreword.verbs._run import PretrainingResult, TrainsRun
 
 if TYPE_CHECKING:
+    from foreword.planning.request import RunRequest
     from foreword.probes._contract import Probe
-    from foreword.runs.request import RunRequest
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,8 @@ class Pretrain(TakesTexts, Trains, TrainsRun):
             trackers_of(self.track)
             tables = tables_of(self.probes)
             request = self._with_probes(self.request(data, display.note), tables)
-            with kept(self.texts, run):
-                return self._start(request, display)
+            with kept(self.texts, run), self._started(request, display):
+                return self.train(display)
 
     def _with_probes(self, request: RunRequest, tables: tuple[dict[str, Any], ...]) -> RunRequest:
         """Return the request with the probes of the recipe, and those of `tables`."""
@@ -86,8 +87,9 @@ class Pretrain(TakesTexts, Trains, TrainsRun):
             inputs=replace(request.inputs, probes=tables_of(probes) + tables),
         )
 
-    def _start(self, request: RunRequest, progress: ProgressDisplay) -> PretrainingResult:
-        """Create a run folder and train; a run that cannot begin leaves nothing behind."""
+    @contextmanager
+    def _started(self, request: RunRequest, progress: ProgressDisplay) -> Iterator[None]:
+        """Create a run folder to train in; a run that cannot begin leaves nothing behind."""
         from foreword.runs import run as running
         from foreword.train import processes
         from foreword.train.device import choose_device
@@ -107,7 +109,7 @@ class Pretrain(TakesTexts, Trains, TrainsRun):
             machines = processes.memories(device) if recipe.parallel.may_shard else 1
             with first_alone():
                 running.start(recipe, request.inputs, run, start, machines, facts)
-            return self.train(progress)
+            yield
         except UserError as error:
             fail_first()  # others would miss what is undone
             # Where only the disk is to blame, finished shards stay, and the run can be resumed.

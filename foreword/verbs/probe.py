@@ -13,7 +13,7 @@ from foreword.display.progress import ProgressDisplay
 from foreword.display.results import Part, Remark, Result, ResultTable, remarks, spaced
 from foreword.errors import UserError
 from foreword.formatting import with_intervals
-from foreword.settings import config, kinds
+from foreword.settings import config, kinds, plugins
 from foreword.verbs._arguments import assignments, distinct_names, paths
 from foreword.verbs._contract import SET, Flag, PathName, Paths, Settings, Verb
 from foreword.verbs._groups import Computes, ReadsText, ShowsProgress
@@ -67,7 +67,8 @@ class Probe(ReadsText, ShowsProgress, Computes, Verb[ProbeResult]):
 
     Attributes:
         runs: run folders, or checkpoints in them.
-        name: what to measure: attention, tagging, ... or a suite: blimp, cloze, lambada, ...
+        name: what to measure: attention, tagging, ... or a suite: blimp, cloze, lambada, ..., or a
+            .toml file of one's own.
         data: questions of a suite; for a probe that reads text, the text; default: each run's
             held-out text.
         settings: a setting of it: layer=0, limit=100; repeatable.
@@ -127,13 +128,17 @@ class Probe(ReadsText, ShowsProgress, Computes, Verb[ProbeResult]):
             if table:
                 raise UserError("settings: the probe that is given has its own")
             return self.name
-        kind = next(iter(kinds.called("probes", self.name)), None)
-        if kind is None:
-            hint = kinds.nearest_kind("probes", self.name)
-            if Path(self.name).exists():
-                hint = "; the last word is what to measure: foreword probe RUN... NAME"
-            raise UserError(f"no probe or suite '{self.name}'{hint}")
-        cls = kinds.load("probes", kind)
+        if self.name.endswith(".toml"):
+            kind, file = Path(self.name).stem, Path(self.name)
+            cls: Any = plugins.toml_reader("probes").kind_of(file, f"suite.{kind}")
+        else:
+            kind = next(iter(kinds.called("probes", self.name)), "")
+            if not kind:
+                hint = kinds.nearest_kind("probes", self.name)
+                if Path(self.name).exists():
+                    hint = "; the last word is what to measure: foreword probe RUN... NAME"
+                raise UserError(f"no probe or suite '{self.name}'{hint}")
+            cls = kinds.load("probes", kind)
         if issubclass(cls, Suite):
             if len(files) > 1:
                 raise UserError(f"--data: '{self.name}' takes one file, folder or pattern")
@@ -142,7 +147,7 @@ class Probe(ReadsText, ShowsProgress, Computes, Verb[ProbeResult]):
             required = [f.name for f in fields(cls) if f.default is MISSING]
             if "files" in required and "files" not in table:
                 raise UserError(f"{self.name}: requires --data, the files of its questions")
-        probe: ProbeKind = config.build_kind(kinds.Part("probes"), {"kind": kind, **table}, "probe")
+        probe: ProbeKind = config.build(cls, table, "probe", f"kind '{kind}'")
         return probe
 
     def _opened(self, texts: tuple[str, ...], display: ProgressDisplay) -> list[ProbedModel]:

@@ -33,7 +33,7 @@ class Show(Verb[Output]):
     settings: Annotated[Settings, SET] = ()
 
     def __call__(self) -> Output:
-        from foreword.runs.dial import FAMILIES
+        from foreword.planning.dial import FAMILIES
         from foreword.verbs import _kind_pages
         from foreword.verbs import _recipe_pages as pages
         from foreword.verbs._arguments import assignments
@@ -80,7 +80,7 @@ def _is_cleaning(file: str) -> bool:
 def _called(what: str) -> Output:
     """Return the page of the kinds of a name, or of a family's recipes."""
     # Importers are named for their families, which come first.
-    from foreword.runs.dial import FAMILIES
+    from foreword.planning.dial import FAMILIES
     from foreword.verbs import _kind_pages
     from foreword.verbs import _recipe_pages as pages
 

@@ -54,7 +54,9 @@ class TuningResult(Result):
     @property
     def rows(self) -> list[dict[str, Any]]:
         """A row per variant: mean and deviation over seeds; and the majority class's."""
-        return [dict(row) for row in self.content["rows"]]
+        from foreword.tuning.result import as_scored
+
+        return [as_scored(row) for row in self.content["rows"]]
 
     def __fspath__(self) -> str:
         return str(self.out)

@@ -104,14 +104,23 @@ def test_every_measured_case_is_a_recipe(name: str, tmp_path: Path) -> None:
 
     job = gpu_steps.Job(tmp_path / "records.jsonl", torch.device("cpu"), "tiny", 5.0)
     for case, over, _ in gpu_steps.cases(name):
-        assert gpu_steps.build_setup(job, name, 2, over).recipe.train.batch == 2, case
+        assert gpu_steps.build_setup(job, name, over, 2).recipe.train.batch == 2, case
 
 
 @pytest.mark.full
 def test_a_step_is_profiled(tmp_path: Path) -> None:
     records = run("profile", tmp_path, "gpt2_small")
-    assert "mm" in records[1]["text"]
-    assert records[0]["device_busy"] > 0
+    assert records[0]["device_busy_ms"] > 0
+    groups = {record["group"]: record["ms"] for record in records if record["kind"] == "groups"}
+    assert groups["matrix products"] > 0
+    assert sum(groups.values()) == pytest.approx(records[0]["device_busy_ms"])
+
+
+@pytest.mark.full
+def test_the_loop_of_a_small_model_is_profiled(tmp_path: Path) -> None:
+    records = run("host", tmp_path, "gpt2_mini")
+    assert records[0]["ms"] > 0
+    assert "train_step" in records[1]["text"]
 
 
 @pytest.mark.parametrize("name", ["masked", "causal"])

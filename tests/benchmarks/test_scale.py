@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks import scale
-from foreword.runs.gpus import find_gpu
-from foreword.runs.plan import Assumptions
+from foreword.planning.gpus import find_gpu
+from foreword.planning.plan import Assumptions
 from foreword.runs.recipe import load_recipe
 from foreword.runs.sizes import count_parameters
 

@@ -16,9 +16,10 @@ import pytest
 import foreword
 from foreword.cli.main import run
 from foreword.display import tables
+from foreword.planning.estimate import steps_of
+from foreword.planning.preview import ROLES, preview
 from foreword.runs.corpus import corpus
-from foreword.runs.estimate import steps_of
-from foreword.runs.preview import ROLES, preview
+from foreword.runs.run_folder import Run
 from foreword.runs.setup import TrainingSetup, set_up_training
 from foreword.runs.sizes import count_by_part
 from foreword.train import device
@@ -82,7 +83,7 @@ def test_check_gives_the_numbers_of_the_run(
     assert result["tokens_per_step"] * 5 == last["tokens"]
     assert result["first_loss"] == pytest.approx(math.log(result["data"]["vocab"]), rel=0.05)
     assert result["seconds"]["total"] == pytest.approx(5 * result["seconds"]["per_step"])
-    setup = set_up_training(made, *corpus(made, done, runs.stage))
+    setup = set_up_training(made, *corpus(Run(done), runs.stage))
     assert result["epochs"] == pytest.approx(5 * 4 / setup.feed.packed.rows_per_epoch)
 
 
@@ -151,7 +152,9 @@ def test_activations_grow_with_the_micro_batch(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("foreword.runs.resident._reset", lambda: False)  # a system without peaks
+    monkeypatch.setattr(
+        "foreword.planning.resident._reset", lambda: False
+    )  # a system without peaks
     recipe = write(tmp_path, "decoder")
     sizes = []
     for micro in (1, 4):
@@ -172,7 +175,7 @@ def test_a_budget_in_any_unit_becomes_steps() -> None:
 def ready(family: str, text: Path, run_folder: Path) -> TrainingSetup:
     made = runs.recipe(family)
     runs.begin(made, text, run_folder)
-    return set_up_training(made, *corpus(made, run_folder, runs.stage))
+    return set_up_training(made, *corpus(Run(run_folder), runs.stage))
 
 
 def test_shared_weights_count_once(text: Path, tmp_path: Path) -> None:
@@ -258,7 +261,7 @@ def test_large_text_is_read_in_part(
     recipe = write(tmp_path, "decoder")
     whole = checked([recipe, "--data", str(text)], capsys)["data"]
     assert whole["share_read"] == 1
-    monkeypatch.setattr("foreword.runs.check.SAMPLE_BYTES", 3_000)
+    monkeypatch.setattr("foreword.planning.check.SAMPLE_BYTES", 3_000)
     part = checked([recipe, "--data", str(text)], capsys)["data"]
     assert part["share_read"] < 0.6
     assert part["tokens"] == pytest.approx(whole["tokens"], rel=0.25)
@@ -273,7 +276,7 @@ def test_the_share_read_of_compressed_text_is_of_the_text(
     packed.mkdir()
     for file in text.iterdir():
         (packed / f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
-    monkeypatch.setattr("foreword.runs.check.SAMPLE_BYTES", 3_000)
+    monkeypatch.setattr("foreword.planning.check.SAMPLE_BYTES", 3_000)
     plain, part = (checked([recipe, "--data", str(f)], capsys)["data"] for f in (text, packed))
     assert part["share_read"] == pytest.approx(plain["share_read"], rel=0.05)
     assert part["tokens"] == pytest.approx(plain["tokens"], rel=0.05)

@@ -14,7 +14,7 @@ from foreword.cli._streams import guarded
 from foreword.cli.main import run as command
 from foreword.display import lines, tables
 from foreword.display.bar import Bar
-from foreword.display.progress import LiveProgress
+from foreword.display.run import LiveProgress
 
 COLUMNS = ["cell", "recipe", *(f"number {n}" for n in range(9))]
 ROW = ["Transformer-XL", "transformer_xl_mini", *(f"{n}2,345 MB" for n in range(9))]

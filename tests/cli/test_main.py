@@ -163,14 +163,12 @@ def test_an_interrupt_hidden_by_another_error_is_reported(
 INTERRUPTED = """
 import atexit, os, signal
 from foreword.cli import main
-from foreword.cli._process import interrupted_by_signals
 
-def verb(words):
-    with interrupted_by_signals():
-        exec("os.kill(os.getpid(), signal.SIGTERM)")  # as many imports do
+def verb(name):
+    exec("os.kill(os.getpid(), signal.SIGTERM)")  # as many imports do
 
 atexit.register(print, "taken down")
-main._run_verb = verb
+main.assemble = verb
 main.main(["show"])
 """
 
@@ -320,7 +318,7 @@ def test_output_on_a_full_disk_is_reported_in_one_line(
     def full(*given: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(main, "_run_verb", full)
+    monkeypatch.setattr(main, "assemble", full)
     assert main.run(["show", "recipes"]) == 2
     assert (
         capsys.readouterr().err

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import traceback
 from pathlib import Path
 
 import pytest
+import torch
 
 from foreword.cli.main import run
 from foreword.errors import UserError
 from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import read_recipe
+from foreword.settings import kinds
 from foreword.train import checkpoint, log
 from foreword.train.settings import TrainSettings
 from foreword.verbs.compare import Compare
@@ -27,6 +30,23 @@ def recipe(tmp_path: Path) -> str:
     file = tmp_path / "tiny.toml"
     file.write_text(runs.recipe("encoder").dumps())
     return str(file)
+
+
+def test_few_calls_lead_from_the_command_to_the_backward_pass(
+    text: Path, recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    depths: list[int] = []
+    backward = torch.Tensor.backward
+
+    def counted(tensor: torch.Tensor) -> None:
+        files = [Path(frame.filename) for frame in traceback.extract_stack()]
+        depths.append(sum(kinds.ROOT in file.parents for file in files))
+        backward(tensor)
+
+    monkeypatch.setattr(torch.Tensor, "backward", counted)
+    words = ["pretrain", recipe, "--data", str(text), "--out", str(tmp_path / "run")]
+    assert run([*words, "--steps", "1", "--set", "train.threads=1"]) == 0
+    assert max(depths) <= 9  # from `foreword.cli.main.run`, which two more call
 
 
 def test_one_command_makes_a_run(

@@ -15,14 +15,12 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from torch.distributed.launcher import api
 
 import foreword
-from foreword.cli._launch import INTERRUPTION, launch, status_of
-from foreword.cli._launch import run as run_verb
+from foreword.cli._launch import INTERRUPTION, interrupted, launch, status_of
 from foreword.cli._process import INTERRUPTED, PEER_ENDED
 from foreword.cli.main import run as run_cli
 from foreword.errors import PeerError, UserError
 from foreword.testing.processes import open_to_others, process_of
 from foreword.train import checkpoint, joining
-from foreword.verbs._run import PretrainingResult
 from foreword.verbs.resume import Resume
 from tests import forking
 from tests.train import runs
@@ -134,8 +132,10 @@ def test_variables_that_torchrun_left_behind_are_named(
     assert message in capsys.readouterr().err
 
 
-def interrupted(_: Resume) -> PretrainingResult:
-    raise PeerError from KeyboardInterrupt()
+def interruption() -> PeerError:
+    error = PeerError()
+    error.__cause__ = KeyboardInterrupt()
+    return error
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -143,22 +143,19 @@ def test_the_first_of_the_processes_says_that_they_were_interrupted(
     rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Before training: a step is finished and saved."""
-
-    monkeypatch.setattr(Resume, "__call__", interrupted)
     monkeypatch.setenv("RANK", str(rank))
     monkeypatch.setenv("WORLD_SIZE", "2")
     (tmp_path / "recipe.toml").touch()
     with nullcontext() if rank == 0 else pytest.raises(PeerError):
-        assert run_verb(Resume(tmp_path), as_json=False) == 130
+        assert interrupted(Resume(tmp_path), interruption()) == 130
     assert ("interrupted; 'foreword resume" in "".join(capsys.readouterr())) == (rank == 0)
 
 
 def test_a_launcher_is_told_of_an_interruption_and_decides_what_to_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Resume, "__call__", interrupted)
     note = tmp_path / "interruption"
     monkeypatch.setenv(INTERRUPTION, str(note))
-    assert run_verb(Resume(tmp_path), as_json=False) == INTERRUPTED
+    assert interrupted(Resume(tmp_path), interruption()) == INTERRUPTED
     assert note.exists()
     assert "".join(capsys.readouterr()) == ""

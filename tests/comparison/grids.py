@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from foreword.comparison.grid import load_grid
-from foreword.comparison.pieces import CellProgress
 from foreword.comparison.run import Comparison
 from foreword.settings import config
 from tests.train import runs
@@ -62,7 +62,7 @@ def write_grid(folder: Path, **more: Any) -> str:
 
 
 class Quiet:
-    """A comparison's reporter that records and prints nothing.
+    """A receiver of progress that records and prints nothing.
 
     Args:
         act: called with the name of each piece as it begins.
@@ -71,7 +71,7 @@ class Quiet:
     def __init__(self, act: Callable[[str], None] = lambda piece: None) -> None:
         self.begun: list[str] = []
         self.notes: list[str] = []
-        self.progress: list[CellProgress] = []
+        self.shares: list[tuple[str, float, str]] = []  # piece, share, time left
         self._act = act
 
     def note(self, text: str) -> None:
@@ -80,16 +80,18 @@ class Quiet:
     def warn(self, text: str) -> None:
         self.notes.append(text)
 
-    def stage(self, name: str) -> Callable[[float, float], None]:
-        self.notes.append(name)
-        return lambda *_: None
+    def stage(self, name: str) -> Callable[..., None]:
+        work = re.fullmatch(r"\d+/\d+  (.+)", name)
+        if work is None:
+            self.notes.append(name)
+            return lambda *_: None
+        if work[1] not in self.begun:
+            self.begun.append(work[1])
+            self._act(work[1])
+        return lambda share, total, left, note: self.shares.append((name, share, left))
 
-    def show_progress(self, progress: CellProgress) -> None:
-        self.progress.append(progress)
-        piece = str(progress.piece)
-        if piece not in self.begun:
-            self.begun.append(piece)
-            self._act(piece)
+    def record(self, record: object, progress: float) -> None:
+        pass
 
 
 def compare(folder: Path, out: Path, reporter: Quiet | None = None, **more: Any) -> Comparison:

@@ -15,12 +15,15 @@ from scipy import stats
 from foreword.cli.main import run
 from foreword.comparison.grid import load_grid
 from foreword.comparison.margins import CorrectAnswers, from_lines, margins, to_lines
+from foreword.comparison.power import power_notes
 from foreword.comparison.results import gather
 from foreword.comparison.run import Comparison
-from foreword.comparison.tables import MarkdownTable, notes, tables
+from foreword.comparison.tables import MarkdownTable, notes, tables, write
 from foreword.comparison.time_left import TimeLeft
+from foreword.disk import stored
 from foreword.errors import UserError
 from foreword.evaluation.statistics import half_width_of_share, interval
+from foreword.reports.comparison import write_comparison
 from foreword.tuning.margins import margin
 from tests.comparison import grids
 
@@ -76,6 +79,29 @@ def test_scores_are_those_of_the_last_epoch(folder: Path, out: Path) -> None:
     chance_loss = results.task_interval("", task, "majority class")
     assert chance_loss is not None
     assert chance_loss.mean == pytest.approx(0.0)
+
+
+def test_an_undefined_score_stays_undefined_to_the_last_page(folder: Path, out: Path) -> None:
+    file = out / "runs" / "masked-1" / "evaluations" / "tune-classify-reviews.json"
+    document = stored.read(file)
+    first = next(row for row in document["epochs"] if row["seed"] == 1)
+    last = max(row["epoch"] for row in document["epochs"])
+    for row in document["epochs"]:
+        if (row["seed"], row["start"], row["epoch"]) == (1, first["start"], last):
+            row["matthews"] = math.nan  # null in the file
+    stored.write(file, document)
+    results = gather(grids.compare(folder, out))
+    (task,) = results.comparison.grid.tasks
+    interval = results.task_interval("masked", task, "pretrained")
+    assert interval is not None
+    assert math.isnan(interval.mean)
+    fine_tuning = next(table for table in tables(results) if table.title == "Fine-tuning")
+    assert fine_tuning.rows[0][:2] == ("masked", "–")
+    assert not any("nan" in line for line in power_notes(results))
+    write(results)
+    page = write_comparison(out).read_text(encoding="utf-8")
+    assert "Reviews: decoder is highest" in page
+    assert "nan" not in page.replace("finance", "").split("</style>")[-1]
 
 
 def test_a_run_that_has_lost_its_log_is_named(folder: Path, out: Path) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from foreword.comparison.grid import Grid, load_grid
-from foreword.comparison.pieces import CellProgress
 from foreword.comparison.results import gather
 from foreword.comparison.run import Comparison
 from foreword.disk import atomic, stored
@@ -150,11 +149,14 @@ def test_a_run_killed_midway_continues(folder: Path, tmp_path: Path) -> None:
     comparison.prepare()
 
     class Dying(Quiet):
-        def show_progress(self, progress: Any) -> None:
-            if progress.share > 0.6:
-                raise runs.Killed
+        def stage(self, name: str) -> Any:
+            def advance(share: float, *_: object) -> None:
+                if share > 0.6:
+                    raise runs.Killed
 
-    comparison.reporter = Dying()
+            return advance
+
+    comparison.progress = Dying()
     with pytest.raises(runs.Killed):
         comparison.run()
     assert begun(folder, tmp_path / "out") == ALL
@@ -245,13 +247,10 @@ def test_a_second_process_is_refused(folder: Path, tmp_path: Path) -> None:
 def test_progress_reports_the_time_left(folder: Path, tmp_path: Path) -> None:
     reporter = Quiet()
     grids.compare(folder, tmp_path / "out", reporter)
-    begun = dict.fromkeys(s.number for s in reporter.progress if s.share == 0)
-    assert list(begun) == [1, 2, 3, 4, 5, 6, 7]
-    first, last = reporter.progress[0], reporter.progress[-1]
-    assert not first.is_all
-    assert last.is_all
-    assert last.share == 1
-    assert last.seconds_left == pytest.approx(0.0)
+    begun = dict.fromkeys(name.partition("/")[0] for name, share, _ in reporter.shares if not share)
+    assert list(begun) == list("1234567")
+    assert any(left.startswith("at least ") for _, _, left in reporter.shares)
+    assert reporter.shares[-1][1:] == (1, "")
 
 
 @pytest.mark.full
@@ -261,10 +260,7 @@ def test_a_piece_is_shown_again_after_its_model_is_built(folder: Path, tmp_path:
             shown.append(name)
             return super().stage(name)
 
-        def show_progress(self, progress: CellProgress) -> None:
-            shown.append(str(progress.piece))
-
     shown: list[str] = []
     grids.compare(folder, tmp_path / "out", Shown(), cells=[MASKED])
-    assert shown[shown.index("building the model") + 1] == ALL[0]
+    assert shown[shown.index("building the model") + 1].endswith(f"  {ALL[0]}")
     assert not {"training", "evaluating", "saving"} & set(shown)

@@ -256,19 +256,9 @@ def test_bigbird_draws_other_blocks_for_each_head_and_layer() -> None:
     ).all()  # near, drawn, first, and a last one of two positions
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings", "message"),
-    [
-        ("window", {"radius": 0}, "radius: must be a whole number from 1"),
-        ("window", {"global_tokens": -1}, "global_tokens: must be a whole number from 0"),
-        ("bigbird", {"window": 4}, "window: .* must be odd, got 4"),
-        ("bigbird", {"random": -1}, "random: must be a whole number from 0"),
-        ("linformer", {"projected": 0}, "projected: must be a whole number from 1"),
-    ],
-)
-def test_impossible_settings_are_refused(kind: str, settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        kinds.load("nn/attentions", kind)(**settings)
+def test_an_even_window_of_bigbird_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"window: .* must be odd, got 4"):
+        make("bigbird", {"window": 4})
 
 
 @torch.no_grad()

@@ -67,12 +67,6 @@ def test_only_biases_and_norms_are_spared_from_weight_decay(kind: str, name: str
     assert len(decays) == len(list(model.parameters()))
 
 
-@pytest.mark.parametrize("kind", EVERY)
-def test_a_learning_rate_of_0_is_refused(kind: str) -> None:
-    with pytest.raises(ValueError, match="lr: must be a number above 0"):
-        settings(kind, lr=0.0)
-
-
 def test_bert_adam_is_adam_without_the_correction_of_its_first_steps() -> None:
     """Step t of AdamW, corrected, has the learning rate of the other times its correction."""
     grads = torch.randn(5, 2, 3, generator=torch.Generator().manual_seed(1))

@@ -22,7 +22,6 @@ from foreword.runs.trained_model import open_run
 from foreword.settings import config, kinds
 from foreword.settings.kinds import Part, name_of
 from foreword.testing.probes import MODELS, PROBE_CHECKS, plotted
-from foreword.text.tokenizer import Tokenizer
 
 from ..probes.conftest import few_draws, make_run, text, tokenizer, words  # noqa: F401 - fixtures
 
@@ -202,11 +201,6 @@ def test_every_probe_keeps_the_contract(
     check(build(name, places), words(), FAMILIES.get(name, MODELS))
 
 
-def test_probes_are_a_folder_of_kinds() -> None:
-    assert "probes" in kinds.folders()
-    assert PROBES
-
-
 @pytest.mark.product(few=3)
 @every_probe
 def test_a_plot_of_too_many_runs_shows_the_first_and_notes_it(
@@ -247,7 +241,3 @@ def test_an_unsupported_model_is_refused_before_any_is_measured(
     other = replace(one, trained=replace(UNSUPPORTED.get(name, counts)(one), source=Path("other")))
     with pytest.raises(UserError, match=r"^other: "):
         build(name, tmp_path).measure([one, other])
-
-
-def test_the_fixture_tokenizer_knows_the_words(tokenizer: Tokenizer) -> None:  # noqa: F811
-    assert tokenizer.vocab.special["[UNK]"] not in tokenizer.encode("the bank of the river")

@@ -79,12 +79,6 @@ def test_the_floor_is_reached_at_the_end(kind: str) -> None:
     assert rates(schedule)[-1] == pytest.approx(0.2, abs=0.002)
 
 
-def test_impossible_warmups_are_refused() -> None:
-    for wrong in ({"steps": -1}, {"share": 1.0}, {"share": -0.1}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            Warmup(**wrong)
-
-
 def test_inverse_sqrt_by_share_falls_evenly_while_the_pace_changes() -> None:
     """A budget in hours: the total is estimated anew at each step, and the rate does not jump."""
     schedule = made("inverse_sqrt", Warmup(share=0.1))

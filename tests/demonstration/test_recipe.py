@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from foreword.demonstration.walkthrough import FAST, Demo
-from foreword.runs import conditions
+from foreword.planning import conditions
 from foreword.runs.recipe import load_recipe
 
 

@@ -10,8 +10,9 @@ import pytest
 from rich.cells import cell_len
 
 from foreword.display import bar as _bar
-from foreword.display.bar import Bar, Stage, fit_parts, rough
-from foreword.display.progress import LiveProgress
+from foreword.display.bar import Bar, Stage, fit_parts
+from foreword.display.run import LiveProgress
+from foreword.formatting import rough
 
 
 def draw(filled: int, size: int) -> str:

@@ -87,10 +87,10 @@ def test_fewer_rows_are_fewer_predictions_of_the_counts_too(make: Made) -> None:
 
 
 def test_the_part_of_a_loss_that_predicts_tokens_has_a_name() -> None:
-    assert Masked().token_component == ""
-    assert Sum((SentenceOrder(), Masked())).token_component == "masked"
-    assert ReplacedToken().token_component == "generator"
-    assert ReplacedToken(replacements="uniform").token_component == ""
+    assert Masked().predicts.component == ""
+    assert Sum((SentenceOrder(), Masked())).predicts.component == "masked"
+    assert ReplacedToken().predicts.component == "generator"
+    assert ReplacedToken(replacements="uniform").predicts.component == ""
 
 
 def test_electra_compares_its_generators_loss_with_counts(make: Made) -> None:

@@ -73,6 +73,7 @@ def test_wrong_segments_are_found(tmp_path: Path, family: str) -> None:
 def test_a_wrong_distance_of_t5_is_found(tmp_path: Path) -> None:
     theirs.write("t5", tmp_path)
     imported = importing.read(tmp_path)
+    assert not differs(tmp_path, imported)
     table = imported.model.get_parameter("backbone.encoder.position.table.weight")
     with torch.no_grad():
         table[15] += 1  # of distances of 128 and more

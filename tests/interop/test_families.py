@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +165,8 @@ def test_import_then_export_gives_the_same_tensors(
     exported = exporting.find_family(open_run(run, "cpu"))
     assert kinds.name_of(exported) == family.partition("-")[0]
     before, after = (load_file(f / "model.safetensors") for f in (folder, again))
-    left = kinds.load("interop/hf", family.partition("-")[0])().dropped_tensors(before)
+    patterns = kinds.load("interop/hf", family.partition("-")[0]).names.dropped
+    left = {name for name in before if any(fnmatch(name, p) for p in patterns)}
     assert before.keys() == {*after, *left}
     for name, tensor in after.items():
         assert name in left or torch.equal(tensor, before[name]), name
@@ -172,7 +174,7 @@ def test_import_then_export_gives_the_same_tensors(
         cls.from_pretrained(again) for cls in (transformers.AutoConfig, transformers.AutoTokenizer)
     )
     assert config.vocab_size == theirs.SIZE
-    for role, token in theirs.FAMILIES[family][1].items():
+    for role, token in theirs.FAMILIES[family][2].items():
         assert getattr(tokenizer, role) == token
 
 

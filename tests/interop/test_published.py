@@ -304,13 +304,13 @@ def test_published_configs_are_known_and_give_the_published_size(name: str) -> N
     hf_config = HFConfig(keys)
     family = family_of(hf_config)
     table = family.model(hf_config, {})
-    hf_config.require_all_known(family.supported_values, family.ignored_keys)
+    hf_config.require_all_known(family.keys.supported, family.keys.ignored)
     recipe = config.build(
         Recipe,
         {
             "model": table,
-            "objective": family.objective({}),
-            "layout": family.layout,
+            "objective": family.objective({}, {}),
+            "layout": family.names.layout,
             "packing": {"kind": "documents", **family.packing(table, {})},
         },
     )
@@ -328,6 +328,6 @@ def test_bigbird_notes_the_lengths_with_other_random_blocks(
     """As found by drawing with `tests/oracles/test_attentions.py` at other numbers of positions."""
     model = f"model.position={{kind='learned', length={positions}}}"
     recipe = load_recipe("bigbird_base", [model, f"packing.length={min(positions, 512)}"])
-    _, *more = BigBird().notes(recipe)
+    _, *more = BigBird().differences(recipe).notes
     assert len(more) == (lengths is not None)
     assert lengths is None or lengths in more[0]

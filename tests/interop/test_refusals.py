@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from foreword.cli.main import run as foreword
 from foreword.errors import UserError
 from foreword.interop import importing
-from foreword.runs.provenance import write_recipe
+from foreword.runs.provenance import read_state, write_files
 from foreword.runs.trained_model import open_run, read_recipe
 from tests import damage
 
@@ -157,7 +157,9 @@ def test_global_tokens_of_longformer_are_refused(
     assert f"not imported: {own.replace('weight', 'bias')}, {own}, " in capsys.readouterr().err
     recipe = read_recipe(run)
     attention = replace(recipe.model.attention, global_tokens=1)
-    write_recipe(run, replace(recipe, model=replace(recipe.model, attention=attention)))
+    write_files(
+        run, read_state(run), replace(recipe, model=replace(recipe.model, attention=attention))
+    )
     assert foreword(["export", str(run), "--out", out]) == 2
     assert "each call names the positions with global attention" in capsys.readouterr().err
 

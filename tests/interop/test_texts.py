@@ -10,7 +10,7 @@ import torch
 
 import foreword
 from foreword.interop import exporting as exporting
-from foreword.interop import importing, texts
+from foreword.interop import importing, tokens
 from foreword.runs.recipe import load_recipe
 from foreword.runs.trained_model import open_run
 from foreword.text.tokenizer import Tokenizer
@@ -89,7 +89,7 @@ def test_an_exported_tokenizer_encodes_as_the_original(
         ours = torch.from_numpy(loaded.encode(text))
         torch.testing.assert_close(states(text), ours, atol=1e-4, rtol=1e-4)
     message = "reads the name of the padding token within a text as padding"
-    assert any(message in note for note in family.notes(plain.recipe)) == counts_places
+    assert any(message in note for note in family.differences(plain.recipe).notes) == counts_places
 
 
 def test_other_special_tokens_around_a_text_are_noted(tmp_path: Path) -> None:
@@ -102,12 +102,12 @@ def test_other_special_tokens_around_a_text_are_noted(tmp_path: Path) -> None:
     exporting.export(open_run(tmp_path / "run", "cpu"), tmp_path / "again")
     again = importing.read(tmp_path / "again")
     assert importing.reading_notes(again) == ()
-    assert texts.compare(again.tokenizer, tmp_path / "again") == texts.TokenizerComparison(
+    assert tokens.compare(again.tokenizer, tmp_path / "again") == tokens.TokenizerComparison(
         (), (2,), (3,)
     )
 
 
 def test_another_tokenizer_is_found(tokenizers: dict[str, Tokenizer], tmp_path: Path) -> None:
     tokenizers["wordpiece"].save(tmp_path)
-    assert texts.compare(tokenizers["wordpiece"], tmp_path).differing == ()
-    assert texts.compare(tokenizers["char"], tmp_path).differing
+    assert tokens.compare(tokenizers["wordpiece"], tmp_path).differing == ()
+    assert tokens.compare(tokenizers["char"], tmp_path).differing

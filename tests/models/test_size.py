@@ -1,4 +1,4 @@
-"""Parameter counts against a formula, and the distributions of initial weights."""
+"""The distributions of initial weights, and what settings share or exclude."""
 
 from __future__ import annotations
 
@@ -65,30 +65,6 @@ def build(settings: StackSettings, *, is_bert: bool = False, seed: int = 1) -> M
     model = Model(backbone, nn.ModuleDict({"token": head})).eval()
     initialise(model, seed)
     return model
-
-
-def expected_parameters(s: Any, *, is_bert: bool) -> int:
-    """Count the parameters from the settings alone."""
-    d, inner, ff = s.d_model, s.heads * (s.d_head or s.d_model // s.heads), s.d_ff or 4 * s.d_model
-    wide = 2 * ff if "glu" in s.activation else ff
-    norm = d if s.norm == "rms" or not s.bias else 2 * d
-    attention = 4 * d * inner + (3 * inner + d if s.bias else 0)
-    feedforward = d * wide + ff * d + (wide + d if s.bias else 0)
-    block = attention + feedforward + 2 * norm
-    cross = attention + norm
-    positions = {"Learned": 32 * d, "T5Bias": 32 * s.heads}.get(type(s.position).__name__, 0)
-    final = norm if s.norm_position == "pre" else 0
-    total = VOCAB * d * (1 if s.tied else 2) + s.segments * d + s.layers * block + positions + final
-    if isinstance(s, EncoderDecoder):
-        total += (s.decoder_layers or s.layers) * (block + cross) + positions + final
-    total += norm if s.normalise_embedding else 0
-    return total + (d * d + d + norm + VOCAB if is_bert else 0)
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_the_number_of_parameters_equals_the_formula(name: str) -> None:
-    model = build(FAMILIES[name], is_bert=name == "bert")
-    assert model.count_parameters() == expected_parameters(FAMILIES[name], is_bert=name == "bert")
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -170,9 +146,6 @@ def test_tied_heads_share_the_embedding() -> None:
             {"d_model": 100, "heads": 3},
             "heads: d_model 100 is not divisible by 3 heads; use 2 heads",
         ),
-        ({"layers": 0}, "layers: must be a whole number from 1"),
-        ({"dropout": 1.0}, r"dropout: must be a number of at least 0 and below 1"),
-        ({"d_ff": 0}, "d_ff: must be a whole number from 1"),
         (
             {"normalise_first": False, "norm_position": "post"},
             "normalise_first: .* requires norm_position",

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.nn.attention import flex_attention
 
 from foreword.nn import attention
@@ -198,6 +202,82 @@ def test_attention_dropout_acts_in_training_only() -> None:
     assert not torch.equal(run(), run())
     module.eval()
     assert torch.equal(run(), run())
+
+
+def spans_by_hand(
+    q: Tensor, k: Tensor, v: Tensor, edges: Tensor, *others: Any, scale: float
+) -> tuple[Tensor]:
+    """FlashAttention's operation for sequences of several lengths, which CUDA alone has."""
+    is_causal = others[4]
+    pieces = [
+        F.scaled_dot_product_attention(
+            *(x[start:end].transpose(0, 1) for x in (q, k, v)), is_causal=is_causal, scale=scale
+        ).transpose(0, 1)
+        for start, end in pairwise(edges.tolist())
+        if end > start
+    ]
+    return (torch.cat(pieces),)
+
+
+@pytest.mark.parametrize("name", ["same document", "causal and same document"])
+def test_documents_attended_span_by_span_equal_the_slow_reference(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "_has_span_kernel", lambda *_: True)
+    monkeypatch.setattr(torch.ops.aten, "_flash_attention_forward", spans_by_hand)
+    q, k, v = (torch.cat([x, x], dim=-1) for x in inputs())  # heads of 8
+    prepared_mask = prepare_mask(MASKS[name], None, (BATCH, LENGTH, LENGTH), q, flex=True)
+    assert prepared_mask.spans is not None
+    actual = attend(q, k, v, prepared_mask, q.shape[3] ** -0.5, 0.0)
+    expected = reference.attention(q, k, v, MASKS[name], None)
+    torch.testing.assert_close(actual.double(), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_only_masks_of_documents_are_attended_span_by_span(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "_has_span_kernel", lambda *_: True)
+    head = torch.empty(0, 8)
+    takes = [name for name, mask in MASKS.items() if attention.takes_spans(mask, None, head)]
+    assert takes == ["same document", "causal and same document"]
+    assert not attention.takes_spans(MASKS["same document"], bias(), head)
+    assert not attention.takes_spans(MASKS["same document"], None, torch.empty(0, 12))
+
+
+def test_the_edges_of_spans_end_in_empty_ones() -> None:
+    documents = torch.tensor([[0, 0, 1, -1], [0, 1, 1, 1], [0, 0, 0, 0]])
+    for rows, edges in (
+        (documents, [0, 2, 3, 4, 5, 8, 12, 12, 12]),
+        (documents[:1], [0, 2, 3, 4, 4]),
+        (documents[2:], [0, 4]),
+    ):
+        assert DocumentMask(rows, rows).span_edges().tolist() == edges
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize("is_compiled", [False, True])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_documents_attended_span_by_span_equal_dense_attention(
+    is_causal: bool, is_compiled: bool
+) -> None:
+    random = torch.Generator().manual_seed(3)
+    documents = (torch.arange(300).expand(2, -1) // torch.tensor([[100], [77]])).cuda()
+    same = DocumentMask(documents, documents)
+    mask = CausalMask() & same if is_causal else same
+    shape = (2, 300, 3, 64)
+    leaves = [torch.randn(shape, generator=random).cuda().requires_grad_() for _ in range(3)]
+    results = []
+    for flex, dtype in ((True, torch.bfloat16), (False, torch.float32)):
+        q, k, v = (x.to(dtype).transpose(1, 2) for x in leaves)
+        prepared_mask = prepare_mask(mask, None, (2, 300, 300), q, flex=flex)
+        assert (prepared_mask.spans is not None) == flex
+        run = torch.compile(attend) if is_compiled else attend
+        out = run(q, k, v, prepared_mask, 64**-0.5, 0.0)
+        results.append((out, *torch.autograd.grad(out.square().sum(), leaves)))
+        dropped = attend(q, k, v, prepared_mask, 64**-0.5, 0.5)
+        assert not torch.equal(dropped, out)
+        assert (dropped.mean() - out.mean()).abs() < 0.02
+    for narrow, dense in zip(*results, strict=True):
+        assert (narrow.float() - dense).norm() < 0.02 * dense.norm()
 
 
 @pytest.mark.gpu

@@ -10,8 +10,9 @@ import torch
 
 from foreword.errors import UserError
 from foreword.nn.checkpointing import Checkpointing, checkpoint_blocks
+from foreword.planning.memory import _saved_bytes
 from foreword.runs.corpus import corpus
-from foreword.runs.memory import _saved_bytes
+from foreword.runs.run_folder import Run
 from foreword.runs.setup import TrainingSetup, set_up_training, step_flops
 from tests.train import runs
 
@@ -22,7 +23,7 @@ FAMILIES += ["bigbird", "linformer"]
 def set_up(family: str, folder: Path, checkpointing: str = "none") -> TrainingSetup:
     made = runs.recipe(family, threads=1, activation_checkpointing=checkpointing)
     text = runs.text_for(family, runs.write_text(folder / "text"), folder / "texts")
-    setup = set_up_training(made, *corpus(made, runs.begin(made, text, folder / "run"), runs.stage))
+    setup = set_up_training(made, *corpus(Run(runs.begin(made, text, folder / "run")), runs.stage))
     setup.model.train()
     return setup
 

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from foreword.data.rng import RowRng
+from foreword.objectives.hybrid import Hybrid
 from foreword.objectives.masked import Masked
+from foreword.objectives.span_masked import SpanMasked
 from foreword.types import Array, Example, Rows
 
 from ..contracts.cases import FIRST, SEED, SIZE, rows, vocab
@@ -95,9 +97,7 @@ def test_another_epoch_masks_other_tokens() -> None:
     assert not np.array_equal(corrupt(first).weights, corrupt(second).weights)
 
 
-@pytest.mark.parametrize(
-    "settings", [{"rate": 0.0}, {"rate": 1.5}, {"mask": -0.1}, {"mask": 0.8, "random": 0.3}]
-)
-def test_impossible_settings_are_refused(settings: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=r"rate:|mask:"):
-        Masked(**settings)
+@pytest.mark.parametrize("kind", [Hybrid, Masked, SpanMasked])
+def test_shares_beyond_one_are_refused(kind: type[Hybrid | Masked | SpanMasked]) -> None:
+    with pytest.raises(ValueError, match="mask: mask and random are shares"):
+        kind(mask=0.8, random=0.3)

@@ -54,10 +54,3 @@ def test_a_rate_gives_all_rows_the_same_widths() -> None:
     assert example.source is not None
     assert (example.source.ids.shape[1], example.target.ids.shape[1]) == (151, 51)
     assert (example.weights == 1).all()
-
-
-def test_an_impossible_rate_is_refused() -> None:
-    with pytest.raises(
-        ValueError, match=r"rate: must be a number of at least 0 and below 1, got 1.0"
-    ):
-        Prefix(rate=1.0)

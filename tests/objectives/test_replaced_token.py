@@ -317,21 +317,6 @@ def test_each_term_is_divided_by_its_own_count() -> None:
     torch.testing.assert_close(total, whole.total / whole.count)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"rate": 0.0}, "rate:"),
-        ({"mask": 1.2}, "mask:"),
-        ({"generator": 0.0}, r"generator: must be a number above 0 and at most 1"),
-        ({"generator": 1.5}, "generator:"),
-        ({"weight": 0.0}, "weight: must be a number above 0"),
-    ],
-)
-def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        ReplacedToken(**settings)
-
-
 def test_replaced_token_cannot_be_a_term_of_a_sum() -> None:
     cls = kinds.load("objectives", "sum")
     with pytest.raises(ValueError, match="cannot be a term"):

@@ -167,21 +167,6 @@ def test_positions_beyond_the_last_share_its_embedding() -> None:
     assert not torch.equal(logits[0], logits[1])
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"rate": 0.0}, "rate:"),
-        ({"mask": 0.8, "random": 0.3}, "mask:"),
-        ({"stop": 0.0}, "stop: must be a number above 0"),
-        ({"longest": 0}, "longest: must be a whole number from 1"),
-        ({"positions": 0}, "positions:"),
-    ],
-)
-def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        SpanMasked(**settings)
-
-
 def test_a_span_longer_than_a_row_is_refused() -> None:
     with pytest.raises(ValueError, match="longest: a span of 10 words"):
         SpanMasked().require_room(11)

@@ -84,29 +84,6 @@ def bert(theirs: Theirs, layers: int) -> dict[str, Tensor]:
     return table
 
 
-def gpt2(theirs: Theirs, layers: int, d_model: int) -> dict[str, Tensor]:
-    """`GPT2LMHeadModel`: its linear maps are stored transposed, query, key and value as one."""
-    table = {
-        "backbone.embedding.token.weight": theirs("transformer.wte.weight"),
-        "backbone.stack.position.table.weight": theirs("transformer.wpe.weight"),
-    }
-    for kind in ("weight", "bias"):
-        table[f"backbone.stack.final_norm.{kind}"] = theirs(f"transformer.ln_f.{kind}")
-        for n in range(layers):
-            our, their = f"backbone.stack.blocks.{n}", f"transformer.h.{n}"
-            together = theirs(f"{their}.attn.c_attn.{kind}").t()
-            table |= {
-                f"{our}.attention.query.{kind}": together[:d_model],
-                f"{our}.attention.key_value.{kind}": together[d_model:],
-                f"{our}.attention.output.{kind}": theirs(f"{their}.attn.c_proj.{kind}").t(),
-                f"{our}.attention_norm.{kind}": theirs(f"{their}.ln_1.{kind}"),
-                f"{our}.feedforward.up.{kind}": theirs(f"{their}.mlp.c_fc.{kind}").t(),
-                f"{our}.feedforward.down.{kind}": theirs(f"{their}.mlp.c_proj.{kind}").t(),
-                f"{our}.feedforward_norm.{kind}": theirs(f"{their}.ln_2.{kind}"),
-            }
-    return table
-
-
 def t5(theirs: Theirs, layers: int, *, is_gated: bool, is_tied: bool) -> dict[str, Tensor]:
     """`T5ForConditionalGeneration`: version 1.0, or 1.1 with a gate and an output layer."""
     table = {"backbone.embedding.token.weight": theirs("shared.weight")}
@@ -141,32 +118,6 @@ def t5(theirs: Theirs, layers: int, *, is_gated: bool, is_tied: bool) -> dict[st
                 f"{block}.feedforward.down.weight": theirs(f"{last}.DenseReluDense.wo.weight"),
                 f"{block}.feedforward_norm.weight": theirs(f"{last}.layer_norm.weight"),
             }
-    return table
-
-
-def llama(theirs: Theirs, layers: int) -> dict[str, Tensor]:
-    """`LlamaForCausalLM` with an output layer of its own."""
-    table = {
-        "backbone.embedding.token.weight": theirs("model.embed_tokens.weight"),
-        "backbone.stack.final_norm.weight": theirs("model.norm.weight"),
-        "heads.token.weight": theirs("lm_head.weight"),
-    }
-    for n in range(layers):
-        our, their = f"backbone.stack.blocks.{n}", f"model.layers.{n}"
-        own = f"{their}.self_attn"
-        table |= {
-            f"{our}.attention.query.weight": theirs(f"{own}.q_proj.weight"),
-            f"{our}.attention.key_value.weight": theirs(
-                f"{own}.k_proj.weight", f"{own}.v_proj.weight"
-            ),
-            f"{our}.attention.output.weight": theirs(f"{own}.o_proj.weight"),
-            f"{our}.attention_norm.weight": theirs(f"{their}.input_layernorm.weight"),
-            f"{our}.feedforward.up.weight": theirs(
-                f"{their}.mlp.gate_proj.weight", f"{their}.mlp.up_proj.weight"
-            ),
-            f"{our}.feedforward.down.weight": theirs(f"{their}.mlp.down_proj.weight"),
-            f"{our}.feedforward_norm.weight": theirs(f"{their}.post_attention_layernorm.weight"),
-        }
     return table
 
 

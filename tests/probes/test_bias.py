@@ -15,15 +15,17 @@ from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, score_passages
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.statistics import SEED
-from foreword.probes._bias import compared
 from foreword.probes._contract import ProbedModel
+from foreword.probes._scoring import shared_words
 from foreword.probes._suite import DRAWS, Answer, Question
-from foreword.probes.crows_pairs import CrowsPairs
-from foreword.probes.stereoset import Stereoset
-from foreword.probes.winobias import Winobias
 from foreword.probes.winogender import Winogender
 from foreword.runs.trained_model import open_run
+from foreword.settings import kinds
 from tests.contracts.test_probes import build
+
+CrowsPairs: Any = kinds.load("probes", "crows_pairs")
+Stereoset: Any = kinds.load("probes", "stereoset")
+Winobias: Any = kinds.load("probes", "winobias")
 
 Make = Callable[[str], Path]
 
@@ -36,20 +38,14 @@ def nats(prompted: PromptedModel, *passages: Passage) -> float:
     return sum(score.nats for score in score_passages(prompted, passages))
 
 
-def test_a_masked_model_compares_the_words_in_common(make_run: Make) -> None:
-    masked = model(make_run, "encoder").trained
-    one, other = compared(masked, "the old man sat", "the young man sat")
+def test_the_words_that_two_sentences_share_are_found() -> None:
+    one, other = shared_words("the old man sat", "the young man sat")
     assert [(p.text, p.before, p.after) for p in one] == [
         ("the", "", " old man sat"),
         ("man", "the old ", " sat"),
         ("sat", "the old man ", ""),
     ]
     assert [p.before for p in other] == ["", "the young ", "the young man "]
-
-
-def test_a_causal_model_compares_the_sentences(make_run: Make) -> None:
-    causal = model(make_run).trained
-    assert compared(causal, "a b", "a c") == ([Passage("a b")], [Passage("a c")])
 
 
 @pytest.mark.parametrize("family", ["decoder", "encoder", "encoder_decoder"])
@@ -62,7 +58,9 @@ def test_the_share_of_stereotypes_is_that_by_hand(
     found = suite.measure([one])
     expected = []
     for question in suite.questions():
-        more, less = compared(one.trained, *question.options)
+        more, less = shared_words(*question.options)
+        if family == "decoder":
+            more, less = ([Passage(option)] for option in question.options)
         expected.append(float(nats(one.trained, *more) > nats(one.trained, *less)))
     assert [answer["correct"] for answer in found.predictions] == expected
     assert {row["bias"]: row["stereotype"] for row in found.rows}["all"] == np.mean(expected)
@@ -75,7 +73,7 @@ def test_stereosets_scores_are_combined_as_published(make_run: Make, tmp_path: P
     row = suite.measure([model(make_run)]).rows[-1]
     expected = row["language_model"] * min(row["stereotype"], 1 - row["stereotype"]) / 0.5
     assert row["icat"] == pytest.approx(expected)
-    assert [q.given for q in suite.questions()] == ["", "he sat by the bank. "]
+    assert [q.given for q in suite.questions()] == [("", 0), ("he sat by the bank.", 0)]
 
 
 def test_stereosets_scores_are_means_over_target_terms(tmp_path: Path) -> None:
@@ -173,7 +171,7 @@ def test_bad_files_are_refused_in_one_line(tmp_path: Path) -> None:
     empty = [{"gold_label": label, "sentence": " "} for label in labels]
     item = {"id": 1, "bias_type": "x", "target": "t", "context": "c", "sentences": empty}
     broken.write_text(json.dumps({"data": {"intrasentence": [item]}}), encoding="utf-8")
-    with pytest.raises(UserError, match="intrasentence item 1: a sentence is empty"):
+    with pytest.raises(UserError, match="intrasentence item 1: no sentence in stereotype or"):
         Stereoset(str(broken)).questions()
     broken.write_text('{"data": []}', encoding="utf-8")
     with pytest.raises(UserError, match="expected StereoSet's layout"):

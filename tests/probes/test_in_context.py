@@ -17,13 +17,14 @@ from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import ProbedModel
 from foreword.probes._demonstrations import scrambled_words, sums, translations
 from foreword.probes._suite import Answer, Question, paired
-from foreword.probes.choice import Choice
 from foreword.probes.in_context import FREE, InContext
 from foreword.runs import run as running
 from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import open_run
-from foreword.settings import config
+from foreword.settings import config, kinds
 from tests.train.runs import Quiet, stage
+
+Choice: Any = kinds.load("probes", "choice")
 
 Make = Callable[[str], Path]
 REVIEWS = [("the old bank", "0"), ("the river", "1"), ("he sat", "1"), ("by the bank", "0")]

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,14 +18,15 @@ from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.scorer import padded
 from foreword.evaluation.statistics import bootstrap, wilson
 from foreword.probes._contract import Finding, ProbedModel
-from foreword.probes.minimal_pairs import MinimalPairs
 from foreword.runs import run as running
 from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import open_run
-from foreword.settings import config
+from foreword.settings import config, kinds
 from foreword.settings.kinds import Part
 from foreword.testing.models import tiny_model
 from tests.train.runs import Quiet, stage
+
+MinimalPairs: Any = kinds.load("probes", "minimal_pairs")
 
 # Unigrams of 8 words: "the" 4/8, "cat" 2/8, "dog" 1/8, "ran" 1/8; a sentence's probability is their
 # product.

@@ -14,8 +14,8 @@ from scipy.stats import spearmanr
 from foreword.errors import UserError
 from foreword.evaluation.loaded import LoadedModel
 from foreword.evaluation.prompting import PromptedModel
+from foreword.evaluation.statistics import rank_correlation
 from foreword.probes._contract import Finding, ProbedModel
-from foreword.probes._rank_correlation import rank_correlation
 from foreword.probes.sentence_similarity import SentenceSimilarity
 from foreword.testing.models import tiny_model
 

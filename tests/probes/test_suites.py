@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,16 +22,19 @@ from foreword.objectives.replaced_token import ReplacedToken
 from foreword.probes import cloze, lama
 from foreword.probes._contract import ProbedModel
 from foreword.probes._suite import Suite, best, paired
-from foreword.probes.choice import Choice
+from foreword.probes._toml import kind_of
 from foreword.probes.cloze import Cloze
 from foreword.probes.cola_zero_shot import ColaZeroShot, pairs_in_order
-from foreword.probes.crows_pairs import CrowsPairs
 from foreword.probes.in_context import InContext
 from foreword.probes.lama import Lama
 from foreword.probes.lambada import Lambada
-from foreword.probes.minimal_pairs import MinimalPairs
-from foreword.probes.stereoset import Stereoset
 from foreword.runs.trained_model import open_run
+from foreword.settings import kinds
+
+MinimalPairs: Any = kinds.load("probes", "minimal_pairs")
+CrowsPairs: Any = kinds.load("probes", "crows_pairs")
+Stereoset: Any = kinds.load("probes", "stereoset")
+Choice: Any = kinds.load("probes", "choice")
 
 Make = Callable[[str], Path]
 
@@ -271,10 +276,9 @@ def test_half_a_character_in_stereoset_is_refused_with_its_item(tmp_path: Path) 
         Stereoset(str(file)).questions()
 
 
-@pytest.mark.parametrize("suite", [CrowsPairs, Stereoset])
-def test_a_folder_is_refused_where_a_file_is_read(suite: type[Lambada], tmp_path: Path) -> None:
+def test_a_folder_is_refused_where_a_file_is_read(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"probe\.files: .*: a folder; name the file in it"):
-        suite(str(tmp_path)).questions()
+        Stereoset(str(tmp_path)).questions()
 
 
 def test_a_subset_with_the_name_of_the_total_is_refused(
@@ -364,3 +368,67 @@ def test_mistakes_are_reported_in_one_line(
     assert "--kind: now 'foreword probe RUN... NAME" in refused("probe", run, "--kind", "cloze")
     pairs = ("probe", run, "blimp", "--data")
     assert "no such file or folder" in refused(*pairs, tmp_path / "none")
+
+
+PLURALS = Path(__file__).parents[2] / "docs" / "examples" / "probes" / "plurals.toml"
+
+
+def test_a_suite_of_ones_own_is_a_toml_file_or_a_kind_of_a_plug_in(
+    make_run: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run("decoder")
+    row = {"singular": "river", "plural": "the bank", "wrong": "the old", "rule": "irregular"}
+    data = lines(tmp_path / "p.jsonl", row, row | {"plural": "the old", "wrong": "the bank"})
+    told = []
+    plugged = ["plurals", "--plugins", str(PLURALS.parents[1])]
+    for words in ([str(PLURALS)], plugged):
+        assert command(["probe", str(run), *words, "--data", str(data), "--json", "--quiet"]) == 0
+        told.append(json.loads(capsys.readouterr().out))
+    assert told[0]["name"] == "suite-plurals" and told[0]["rows"] == told[1]["rows"]
+    (irregular, total) = told[0]["rows"]
+    assert (irregular["subset"], total["questions"], total["chance"]) == ("irregular", 2, 0.5)
+    assert total["accuracy"] == 0.5, "one of the two is likelier"
+    assert told[0]["predictions"][0]["text"] == "One river, two the bank"
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "right"),
+    [
+        ('options = ["a", "b"]\nanswer = "gold"', {"a": "x", "b": "y", "gold": "B"}, "y"),
+        ('options = ["all"]\nanswer = "gold"', {"all": ["x", "y"], "gold": 1}, "y"),
+        ('options = ["all"]', {"all": ["x", "y"]}, "x"),
+    ],
+)
+def test_the_right_option_is_the_first_or_the_one_that_a_column_names(
+    columns: str, row: object, right: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(f"[columns]\n{columns}\n")
+    suite = kind_of(file, "suite.mine")(files=str(lines(tmp_path / "rows.jsonl", row)))
+    (question,) = suite.questions()
+    assert (question.answer, question.options) == (right, ("x", "y"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("columns = {}", "columns.options"),
+        ("columns = { options = [] }", "columns.options: expected the columns"),
+        ('scores = "sum"\n[columns]\noptions = ["a"]', "did you mean 'score'"),
+        ("columns = [", "not valid TOML"),
+        ('[columns]\noptions = ["c"]', "no column 'c'; its columns: a"),
+        ('[columns]\noptions = ["a"]', "rows.jsonl:1: 'a' is not a list of options"),
+    ],
+)
+def test_mistakes_in_a_suite_of_ones_own_are_one_line(
+    content: str, message: str, make_run: Make, refused: Callable[..., str], tmp_path: Path
+) -> None:
+    file, data = tmp_path / "mine.toml", lines(tmp_path / "rows.jsonl", {"a": "x"})
+    file.write_text(content)
+    assert message in refused("probe", make_run("decoder"), file, "--data", data)
+    assert "cannot be read" in refused("probe", make_run("lstm"), tmp_path / "no.toml")
+
+
+def test_a_suite_in_toml_is_pickled_by_its_name() -> None:
+    probe = MinimalPairs("x", limit=3)
+    assert pickle.loads(pickle.dumps(probe)) == probe  # noqa: S301

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,14 +16,16 @@ from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import Probe, ProbedModel
 from foreword.probes._while_training import probe_of, probing, tables_of
-from foreword.probes.minimal_pairs import MinimalPairs
 from foreword.runs import run as running
 from foreword.runs.provenance import read_state
 from foreword.runs.trained_model import open_run
+from foreword.settings import kinds
 from foreword.train.hooks import Hook
 from foreword.train.loop import Loop
 from tests.train import runs
 from tests.train.runs import Killed, Quiet, kill, stage
+
+MinimalPairs: Any = kinds.load("probes", "minimal_pairs")
 
 
 @pytest.fixture(scope="module")

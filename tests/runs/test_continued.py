@@ -12,7 +12,7 @@ from tokenizers import models, pre_tokenizers
 
 from foreword.cli.main import run as foreword
 from foreword.errors import UserError
-from foreword.interop.start_from import open_starting_model
+from foreword.interop.importing import open_starting_model
 from foreword.runs import continued
 from foreword.runs import run as running
 from foreword.runs.provenance import read_state

@@ -7,6 +7,7 @@ import pytest
 from foreword.errors import UserError
 from foreword.runs.corpus import corpus
 from foreword.runs.recipe import load_recipe
+from foreword.runs.run_folder import Run
 from tests.train import runs
 
 
@@ -17,10 +18,10 @@ def test_text_of_one_repeated_token_is_refused(tmp_path: Path, recipe: str) -> N
     made = load_recipe(recipe, ["tokenizer={kind='word', vocab=200, min_count=1}"])
     first = runs.begin(made, text, tmp_path / "run")
     with pytest.raises(UserError, match="fewer than two distinct tokens"):
-        corpus(made, first, runs.stage)
+        corpus(Run(first), runs.stage)
     second = runs.begin(made, first / "shards", tmp_path / "other")  # shards made before
     with pytest.raises(UserError, match="fewer than two distinct tokens"):
-        corpus(made, second, runs.stage)
+        corpus(Run(second), runs.stage)
 
 
 def test_a_tokenizer_killed_before_its_manifest_gets_one(tmp_path: Path) -> None:
@@ -28,9 +29,9 @@ def test_a_tokenizer_killed_before_its_manifest_gets_one(tmp_path: Path) -> None
     text.write_text("some words and some other words\n\n" * 200)
     made = load_recipe("lstm_tiny", ["tokenizer={kind='word', vocab=200, min_count=1}"])
     run = runs.begin(made, text, tmp_path / "run")
-    corpus(made, run, runs.stage)
+    corpus(Run(run), runs.stage)
     before = {path.name: path.read_bytes() for path in (run / "tokenizer").iterdir()}
     manifest = run / "tokenizer" / "manifest.json"
     manifest.rename(manifest.with_name(".manifest.json.part"))
-    corpus(made, run, runs.stage)
+    corpus(Run(run), runs.stage)
     assert {path.name: path.read_bytes() for path in (run / "tokenizer").iterdir()} == before

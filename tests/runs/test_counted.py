@@ -19,7 +19,7 @@ from foreword.nn.checkpointing import AMOUNTS, Checkpointing
 from foreword.nn.gpu_shapes import gpu_shapes
 from foreword.nn.init import initialise, shapes_only
 from foreword.nn.positions._contract import AttentionPositions
-from foreword.objectives._model_with_loss import ModelWithLoss
+from foreword.objectives._contract import ModelWithLoss
 from foreword.runs.counted import count_step, fake_tensors
 from foreword.runs.dry_run import dummy_example, dummy_vocab
 from foreword.runs.kept_bytes import KeptBytes

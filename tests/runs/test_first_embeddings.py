@@ -13,7 +13,7 @@ import torch
 
 import foreword
 from foreword.errors import UserError
-from foreword.interop.start_from import open_starting_model
+from foreword.interop.importing import open_starting_model
 from foreword.nn.embedding import token_tables
 from foreword.nn.init import embedding_std
 from foreword.nn.model import neural
@@ -22,6 +22,7 @@ from foreword.runs import run as running
 from foreword.runs.corpus import SHARDS, corpus
 from foreword.runs.dry_run import dry_run
 from foreword.runs.provenance import read_state
+from foreword.runs.run_folder import Run
 from foreword.runs.setup import TrainingSetup, set_up_training
 from foreword.runs.trained_model import read_recipe
 from foreword.settings import config
@@ -56,7 +57,7 @@ def test_embeddings_begin_as_vectors_as_long_as_random_ones(
     setup = set_up(run)
     vocab, model = setup.vocab, setup.model
     random = {name: p.detach().clone() for name, p in model.named_parameters()}
-    spent = first_embeddings.load(run, setup)
+    spent = first_embeddings.load(Run(run), setup)
     assert spent.flops > 0 and spent.steps == spent.tokens == 0
     changed = [name for name, p in model.named_parameters() if not p.equal(random[name])]
     assert changed and all("embedding.token" in name for name in changed)
@@ -72,7 +73,7 @@ def test_embeddings_begin_as_vectors_as_long_as_random_ones(
 def set_up(run: Path) -> TrainingSetup:
     """Return the set-up of a run, with its model as it is first initialised."""
     recipe = read_recipe(run)
-    return set_up_training(recipe, *corpus(recipe, run, lambda _: None))
+    return set_up_training(recipe, *corpus(Run(run), lambda _: None))
 
 
 @pytest.mark.full
@@ -265,7 +266,7 @@ def test_vectors_of_a_file_become_the_embeddings_of_its_words(
     runs.train_run(run, reporter)
     assert any(f"word vectors of 3 tokens from {file}" in note for note in reporter.notes)
     setup = set_up(run)
-    first_embeddings.load(run, setup)
+    first_embeddings.load(Run(run), setup)
     (embedding,) = token_tables(setup.model, setup.vocab.size)
     token = setup.tokenizer.encode(runs.WORDS[1]).item()
     cosine = torch.cosine_similarity(embedding[token], torch.arange(1.0, 9.0), dim=0)

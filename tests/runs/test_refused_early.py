@@ -113,7 +113,7 @@ def test_a_run_on_a_device_that_is_gone_says_how_to_go_on(
     monkeypatch.undo()
     run = tmp_path / "run"
     pretrain(runs.recipe("encoder", steps=1), text, run, progress=False)
-    monkeypatch.setattr("foreword.runs.run.read_recipe", lambda _: changed_device(run))
+    monkeypatch.setattr("foreword.runs.run_folder.read_run", lambda _: (changed_device(run), {}))
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(UserError, match=r"was begun on .cuda., .* --from"):
         resume(run, progress=False)

@@ -16,6 +16,7 @@ from foreword.errors import UserError
 from foreword.runs import run as running
 from foreword.runs.corpus import corpus
 from foreword.runs.recipe import Recipe
+from foreword.runs.run_folder import Run
 from foreword.runs.sources import mixed_rows
 from foreword.types import NextToken
 from tests.train import runs
@@ -77,11 +78,11 @@ def test_a_resumed_mixture_equals_an_uninterrupted_one_and_is_reported_by_source
 def test_prepared_sources_give_the_rows_of_their_texts(texts: Path, tmp_path: Path) -> None:
     made = recipe()
     run = begin(made, texts, tmp_path / "run")
-    tokenizer, prepared = corpus(made, run, runs.stage)
+    tokenizer, prepared = corpus(Run(run), runs.stage)
     shards = run / "shards"
     again = recipe(SOURCES[0], {**SOURCES[1], "path": str(shards / "novels")})
     other = begin(again, texts, tmp_path / "other")
-    same, mixed = corpus(again, other, runs.stage)
+    same, mixed = corpus(Run(other), runs.stage)
     assert same.fingerprint == tokenizer.fingerprint
     assert mixed.fingerprint == prepared.fingerprint
     assert not (other / "shards" / "novels").exists()
@@ -159,7 +160,7 @@ def test_shards_of_different_tokenizers_are_refused(texts: Path, tmp_path: Path)
     for name in ("wiki", "novels"):
         made = runs.recipe()
         run = runs.begin(made, texts / name, tmp_path / name)
-        corpus(made, run, runs.stage)
+        corpus(Run(run), runs.stage)
     paths = [{**one, "path": str(tmp_path / str(one["name"]) / "shards")} for one in SOURCES]
     with pytest.raises(UserError, match="'wiki' and 'novels' were made with different tokenizers"):
         begin(recipe(*paths), texts, tmp_path / "run")

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from foreword.errors import UserError
-from foreword.probes.choice import Choice as ChoiceSuite
+from foreword.settings import kinds
 from foreword.tables.choice import question_of
 from foreword.tables.read import read_table
 from foreword.tables.table import chosen_columns, labelled
 from foreword.tuning.tasks.choice import Choice
+
+ChoiceSuite: Any = kinds.load("probes", "choice")
 
 ARTICLE: dict[str, Any] = {
     "id": "high1.txt",

@@ -235,6 +235,9 @@ class Quiet:
     def warn(self, text: str) -> None:
         self.warnings.append(text)
 
+    def stage(self, name: str) -> Callable[[float, float], None]:
+        return lambda *_: None
+
     def record(self, record: dict[str, Any], progress: float) -> None:
         if record["step"] == self._at and record["kind"] == "train":
             self._act()

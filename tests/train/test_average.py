@@ -12,6 +12,7 @@ from torch import nn
 from foreword.runs.corpus import corpus
 from foreword.runs.measure import measure_rows
 from foreword.runs.run import train_run
+from foreword.runs.run_folder import Run
 from foreword.runs.setup import heldout_feed
 from foreword.runs.trained_model import open_run
 from foreword.train import checkpoint
@@ -97,7 +98,7 @@ def test_the_last_held_out_loss_is_that_of_the_average(text: Path, tmp_path: Pat
     assert runs.train_run(run, reporter)
     assert sum("step 9: from here on the model" in note for note in reporter.notes) == 1
     trained = open_run(run)
-    _, prepared = corpus(trained.recipe, run, runs.stage)
+    _, prepared = corpus(Run(run), runs.stage)
     feed = heldout_feed(trained.recipe, prepared.heldout, trained.vocab)
     measured = measure_rows(trained.recipe, trained.model, feed, 6, torch.float32)
     assert measured.loss == pytest.approx(runs.logged(run, "heldout")[-1]["loss"], rel=1e-6)

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from foreword.runs.corpus import corpus
+from foreword.runs.run_folder import Run
 from foreword.runs.setup import set_up_training
 from foreword.train import checkpoint, log, loop
 from foreword.train.budget import Budget, Progress
@@ -102,7 +103,7 @@ def test_epochs_are_counted_in_rows(text: Path, tmp_path: Path) -> None:
     run = runs.begin(made, text, tmp_path / "run")
     runs.die_at(run, 1)
     assert runs.train_run(run)
-    ready = set_up_training(made, *corpus(made, run, runs.stage))
+    ready = set_up_training(made, *corpus(Run(run), runs.stage))
     steps = math.ceil(3 * ready.feed.packed.rows_per_epoch / 4)
     state = checkpoint.read_state(checkpoint.newest(run))
     assert state["step"] == steps

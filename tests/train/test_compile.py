@@ -17,6 +17,7 @@ from foreword.nn.block import Block
 from foreword.runs import setup
 from foreword.runs.corpus import corpus
 from foreword.runs.dry_run import dummy_vocab
+from foreword.runs.run_folder import Run
 from foreword.runs.setup import TrainingSetup, compile_blocks, resolve_auto, set_up_training
 from foreword.train import flops
 from foreword.train.step import train_step
@@ -53,7 +54,7 @@ def three_blocks(family: str, text: Path, folder: Path) -> TrainingSetup:
     table["model"] |= {"dropout": 0.0, "attention_dropout": 0.0, "layers": 3}  # ours is numpy's
     made = runs.build(table)
     run = runs.begin(made, runs.text_for(family, text, folder / "text"), folder / "run")
-    return set_up_training(made, *corpus(made, run, runs.stage))
+    return set_up_training(made, *corpus(Run(run), runs.stage))
 
 
 def step(setup: TrainingSetup, number: int) -> float:

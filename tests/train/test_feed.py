@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from foreword.runs.corpus import corpus
+from foreword.runs.run_folder import Run
 from foreword.runs.setup import set_up_training
 from foreword.train.feed import Feed
 from foreword.types import Array, Batch, TermCounts
@@ -21,7 +22,7 @@ from tests.train import runs
 def test_padding_is_not_counted_as_tokens(family: str, text: Path, tmp_path: Path) -> None:
     made = runs.recipe(family, batch=8)
     text = runs.text_for(family, text, tmp_path / "text")
-    tokenizer, prepared = corpus(made, runs.begin(made, text, tmp_path / "run"), runs.stage)
+    tokenizer, prepared = corpus(Run(runs.begin(made, text, tmp_path / "run")), runs.stage)
     feed = set_up_training(made, tokenizer, prepared).feed
     counts, sizes = [], []
     for micro_batch in (8, 1):
@@ -38,7 +39,7 @@ def test_held_out_batches_of_a_sum_are_made_once_after_the_first_evaluation(
 ) -> None:
     made = runs.recipe("bert", batch=2, micro_batch=2, threads=1)
     text = runs.text_for("bert", text, tmp_path / "text")
-    tokenizer, prepared = corpus(made, runs.begin(made, text, tmp_path / "run"), runs.stage)
+    tokenizer, prepared = corpus(Run(runs.begin(made, text, tmp_path / "run")), runs.stage)
     feed = set_up_training(made, tokenizer, prepared).heldout
     assert feed is not None
     sizes, batch = [], Feed.batch
@@ -61,7 +62,7 @@ def test_a_feed_that_is_closed_ends_its_thread_and_one_that_fails_raises(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = runs.recipe()
-    tokenizer, prepared = corpus(made, runs.begin(made, text, tmp_path / "run"), runs.stage)
+    tokenizer, prepared = corpus(Run(runs.begin(made, text, tmp_path / "run")), runs.stage)
     feed = set_up_training(made, tokenizer, prepared).feed
     threads = threading.active_count()
     full = feed.ahead(0)

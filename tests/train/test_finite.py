@@ -17,7 +17,7 @@ from foreword.models.word_vectors import WordVectorsBackbone
 from foreword.ngrams.table import NgramTable
 from foreword.objectives.causal import Causal
 from foreword.runs.override import override
-from foreword.runs.provenance import write_recipe
+from foreword.runs.provenance import read_state, write_files
 from foreword.runs.run import train_run
 from foreword.train import checkpoint
 from foreword.train.finite import require_finite
@@ -173,7 +173,7 @@ def test_a_resume_that_fails_at_once_deletes_no_checkpoint(
         return Loss(result.total * math.nan, result.count)
 
     monkeypatch.setattr(Causal, "loss", loss)
-    write_recipe(run, runs.recipe(steps=9, checkpoints=9, kept_checkpoints=4))
+    write_files(run, read_state(run), runs.recipe(steps=9, checkpoints=9, kept_checkpoints=4))
     before = checkpoint.all_in(run)
     with pytest.raises(TrainingStoppedError, match=r"; without .*step-00000004 it goes back one"):
         runs.train_run(run)

@@ -11,10 +11,11 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from foreword.nn.attention import dense_only
-from foreword.objectives._model_with_loss import ModelWithLoss
+from foreword.objectives._contract import ModelWithLoss
 from foreword.runs.corpus import corpus
 from foreword.runs.dry_run import dummy_example, dummy_vocab
 from foreword.runs.recipe import Recipe, load_recipe
+from foreword.runs.run_folder import Run
 from foreword.runs.setup import set_up_training
 from foreword.train import flops
 from foreword.train.flops import recurrences_without_onednn
@@ -27,7 +28,7 @@ VOCAB, LONG = 400, 544  # more keys than attention by hand takes on the CPU
 @pytest.mark.parametrize("family", ["bigbird", "encoder_decoder", "lstm"])
 def test_flops_equal_those_of_torchs_counter(family: str, text: Path, tmp_path: Path) -> None:
     made = runs.recipe(family)
-    tokenizer, prepared = corpus(made, runs.begin(made, text, tmp_path / "run"), runs.stage)
+    tokenizer, prepared = corpus(Run(runs.begin(made, text, tmp_path / "run")), runs.stage)
     setup = set_up_training(made, tokenizer, prepared)
     batch = setup.feed.micro_batches(0)[0].to(setup.device)
     memory = setup.loss_fn(batch).memory  # of a row that has one

@@ -10,6 +10,7 @@ import torch
 
 from foreword.nn.attention import dense_only
 from foreword.runs.corpus import corpus
+from foreword.runs.run_folder import Run
 from foreword.runs.setup import set_up_training
 from foreword.train.step import evaluate
 from tests.train import runs
@@ -53,7 +54,7 @@ def test_flex_attention_gives_the_loss_of_dense_masks(family: str, tmp_path: Pat
     made = runs.build(table(family, compile="off"))
     made = dataclasses.replace(made, train=dataclasses.replace(made.train, precision="fp32"))
     run = runs.begin(made, text, tmp_path / "run")
-    ready = set_up_training(made, *corpus(made, run, runs.stage))
+    ready = set_up_training(made, *corpus(Run(run), runs.stage))
 
     def loss() -> float:
         return evaluate(

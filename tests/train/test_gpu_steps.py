@@ -13,6 +13,7 @@ import foreword
 from foreword.nn.cross_entropy import cross_entropy
 from foreword.nn.masks import DocumentMask
 from foreword.runs.corpus import corpus
+from foreword.runs.run_folder import Run
 from foreword.runs.setup import TrainingSetup, compile_blocks, set_up_training
 from foreword.runs.trained_model import open_run
 from foreword.train.step import train_step
@@ -40,7 +41,7 @@ def build(
         table["model"]["attention_dropout"] = dropout
     made = runs.build(table)
     run = runs.begin(made, runs.text_for(family, text, folder / "text"), folder / "run")
-    return set_up_training(made, *corpus(made, run, runs.stage))
+    return set_up_training(made, *corpus(Run(run), runs.stage))
 
 
 def losses(setup: TrainingSetup, dtype: torch.dtype, steps: int = 3) -> list[float]:

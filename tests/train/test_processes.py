@@ -5,15 +5,15 @@ from __future__ import annotations
 import queue
 import re
 import shutil
-import signal
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from foreword.errors import UserError
+from foreword.errors import PeerError, UserError
 from foreword.nn.precision import widest
 from foreword.process import launched
 from foreword.runs.override import override
@@ -270,29 +270,18 @@ def test_sums_on_mps_are_in_float32() -> None:
     assert widest(torch.device("cuda")) == widest(torch.device("cpu")) == torch.float64
 
 
-class Left(BaseException):
-    """In place of the end of the process."""
+def test_what_waits_for_a_silent_process_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def says(*, is_first: bool) -> None:
+        group = SimpleNamespace(enter=lambda: None, says_why=lambda: is_first)
+        monkeypatch.setattr(joining, "_Group", lambda: group)
+        with joining.joined():
+            raise RuntimeError("[gloo/transport/tcp/buffer.cc:84] Timed out waiting 1800000ms")
 
-
-def test_a_process_that_stands_still_is_named_and_woken(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def leave(status: int) -> None:
-        raise Left(status)
-
-    store = torch.distributed.HashStore()
-    store.set("beat/1", "12 4711")
-    woken: list[tuple[int, int]] = []
-    monkeypatch.setattr(joining.os, "kill", lambda *order: woken.append(order))
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
-    monkeypatch.setattr(joining, "BEAT", 0.001)
-    monkeypatch.setattr(joining, "PATIENCE", 0.01)
-    monkeypatch.setattr(launched.os, "_exit", leave)
-    monkeypatch.setattr(launched, "_ending", threading.Lock())
-    with pytest.raises(Left, match="2"):
-        joining._Pulse(store, 2, 3).run()
-    assert woken == [(4711, signal.SIGCONT)]
-    assert "foreword: rank 1: no sign of life" in capsys.readouterr().err
+    monkeypatch.setattr(joining, "is_launched", lambda: True)
+    with pytest.raises(UserError, match="no sign of life for 30 minutes"):
+        says(is_first=True)
+    with pytest.raises(PeerError):
+        says(is_first=False)
 
 
 def test_a_process_ends_when_its_launcher_has(

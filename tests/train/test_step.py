@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from foreword.runs.corpus import corpus
+from foreword.runs.run_folder import Run
 from foreword.runs.setup import TrainingSetup, set_up_training
 from foreword.train.step import evaluate, train_step
 from foreword.train.workers import accumulate_on
@@ -25,7 +26,7 @@ def ready(text: Path, folder: Path, family: str = "encoder", **train: object) ->
         table["objective"]["rate"] = 0.5  # of rows with more or fewer special tokens
     made = runs.build(table)
     run = runs.begin(made, text, folder)
-    tokenizer, prepared = corpus(made, run, runs.stage)
+    tokenizer, prepared = corpus(Run(run), runs.stage)
     return set_up_training(made, tokenizer, prepared)
 
 
@@ -65,7 +66,7 @@ def test_workers_take_the_same_step_each_time(family: str, text: Path, tmp_path:
     """Each micro-batch has its own seed for dropout; torch's global generator is not used."""
     made = runs.recipe(family, batch=4, micro_batch=4)
     text = runs.text_for(family, text, tmp_path / "text")
-    tokenizer, prepared = corpus(made, runs.begin(made, text, tmp_path / "run"), runs.stage)
+    tokenizer, prepared = corpus(Run(runs.begin(made, text, tmp_path / "run")), runs.stage)
     setup = set_up_training(made, tokenizer, prepared)
     setup.model.train()
     batches = setup.feed.micro_batches(0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +12,21 @@ from typing import Any
 import pytest
 import torch
 
+from foreword.disk import stored
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.tuning import seeds
 from foreword.tuning.fine_tuner import SCORING_DTYPE, FineTuner, SeedResult, TuneSettings, predict
-from foreword.tuning.result import Row, TuneResult, as_gain, as_json, setting_cells
+from foreword.tuning.result import (
+    Row,
+    TuneResult,
+    as_gain,
+    as_json,
+    as_scored,
+    score_cells,
+    setting_cells,
+    summarise,
+)
 from foreword.tuning.run import tune
 from foreword.tuning.seeds import stuck_notes
 from foreword.tuning.strategies.frozen import Frozen
@@ -282,6 +295,24 @@ def test_trained_parameters_stand_in_the_table_where_they_differ() -> None:
         "2,000",
         "",
     ]
+
+
+def test_a_mean_over_seeds_with_an_undefined_score_is_undefined_and_says_so_once() -> None:
+    shared = {"start": "pretrained", "strategy": "full", "epoch": 1, "lr": 1e-3}
+    shared |= {"trained_parameters": 9, "skipped_steps": 0}
+    scores = [{"pearson": 0.9, "rmse": 1.0}, {"pearson": math.nan, "rmse": 2.0}]
+    finals = [{**shared, "seed": n, **row} for n, row in enumerate(scores, 1)]
+    read = [as_scored(json.loads(stored.to_json(final))) for final in finals]
+    assert math.isnan(read[1]["pearson"])
+    row = summarise(read)
+    assert score_cells(row, ["pearson", "rmse"]) == ["–", "1.500 ± 0.707"]
+    assert seeds._undefined_notes([[SeedResult([], one, Regress(), None) for one in read]]) == [
+        "pretrained, full: pearson undefined for 1 of 2 seeds (2), since all predictions or all "
+        "labels are equal; so is the mean over seeds"
+    ]
+    worse = [*read, {**read[0], "seed": 3, "pearson": -0.1}]
+    (note,) = stuck_notes(worse, [{"strategy": "mean", "pearson": math.nan}], "", Regress())
+    assert note.startswith("1 of 3 seeds (3) are no better than 'mean' by pearson")
 
 
 def test_of_two_errors_the_lower_one_is_better() -> None:

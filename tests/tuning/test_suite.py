@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -269,6 +270,18 @@ def test_the_average_counts_each_task_once_and_leaves_no_gap_out_in_silence() ->
     ]
     average = with_average(rows, {"RTE": ["RTE"], "MRPC": ["MRPC"]})[-1]
     assert average["BERT-base (test)"] is None
+
+
+@pytest.mark.parametrize("undefined", [math.nan, None], ids=["of this call", "read from a file"])
+def test_an_undefined_score_is_a_dash_and_so_is_the_average(undefined: Any) -> None:
+    scores = {"pearson": undefined, "spearman": 0.5}
+    rows = [
+        *score_rows(GLUE, task_of("STS-B"), content(**scores), ["STS-B"]),
+        *score_rows(GLUE, task_of("RTE"), content(accuracy=0.6), ["RTE"]),
+    ]
+    table = with_average(rows, {"STS-B": ["STS-B"], "RTE": ["RTE"]})
+    shown = [in_percent(row, "this model") for row in table]
+    assert shown == ["–", "50.0", "60.0", "–"]
 
 
 @pytest.mark.parametrize("scores", [3, {"RTE": 66.4}, {"RTE": {"accuracy": "66.4"}}])

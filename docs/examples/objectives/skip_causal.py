@@ -33,7 +33,7 @@ class SkipCausal(Objective):
     @property
     def predicts(self) -> Prediction:
         """The next token."""
-        return "next"
+        return Prediction("next")
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Return the rows as they are, with weight 0 for padding and where a token is skipped."""

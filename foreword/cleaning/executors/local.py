@@ -45,9 +45,6 @@ def _run_in_processes(executor: Any, ranks: Sequence[int], workers: int) -> None
     """Run tasks in processes that are not forked, so none of them holds the lock of the result.
 
     datatrove's own would leave a process behind if this one is killed.
-
-    Raises:
-        UserError: a task found a mistake, or a process died.
     """
     import multiprocess
 

@@ -151,11 +151,7 @@ class _Queue:
         _output_of("scancel", "--quiet", "--name", self.name)
 
     def wait(self) -> None:
-        """Wait until none of the tasks waits or runs.
-
-        Raises:
-            UserError: a task will never start, or Slurm does not answer.
-        """
+        """Wait until none of the tasks waits or runs."""
         words = ["--noheader", "--array", "--states=all", "--name", self.name]
         heard = time.monotonic()
         while True:

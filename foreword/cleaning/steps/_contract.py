@@ -44,7 +44,7 @@ class Step(Ranged, ABC):
         """
 
     def facts(self, folder: Path) -> Mapping[str, Any]:
-        """Return what the report says of the step besides its account, once it is done.
+        """Return what the report says of the step besides its statistics, once it is done.
 
         Args:
             folder: that of `prepare`.

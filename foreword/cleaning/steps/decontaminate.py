@@ -42,13 +42,13 @@ class Decontaminate(DocumentStep):
 
         if not self.files:
             raise UserError("files: required; name the files of the evaluation sets")
-        judge: Any = self.opened(folder)
+        block: Any = self.opened(folder)
         folder.mkdir(parents=True, exist_ok=True)
         for number, file in enumerate(map(Path, self.files)):
             hashes = {
                 ngram_hash
                 for text in _texts(file)
-                for ngram_hash in _hashes(judge, text, self.ngram)
+                for ngram_hash in _hashes(block, text, self.ngram)
             }
             if not hashes:
                 raise UserError(
@@ -69,20 +69,16 @@ class Decontaminate(DocumentStep):
         return document_filter
 
 
-def _hashes(judge: Any, text: str, length: int) -> Iterator[int]:
+def _hashes(block: Any, text: str, length: int) -> Iterator[int]:
     """Yield the hashes of a text's sequences of words, as datatrove's filter computes them."""
     from datatrove.utils.text import ngrams, simplify_text
 
-    words = judge.tokenizer.word_tokenize(simplify_text(text, judge.config.norm_config))
-    return map(judge.hash_func, map(" ".join, ngrams(words, length)))
+    words = block.tokenizer.word_tokenize(simplify_text(text, block.config.norm_config))
+    return map(block.hash_func, map(" ".join, ngrams(words, length)))
 
 
 def _texts(file: Path) -> Iterator[str]:
-    """Yield the texts of an evaluation set.
-
-    Raises:
-        UserError: the file cannot be read.
-    """
+    """Yield the texts of an evaluation set."""
     source = TextFile(file, ReadSettings(errors="replace"), ReadCounts())
     suffixes = [suffix.lower() for suffix in file.suffixes]
     try:

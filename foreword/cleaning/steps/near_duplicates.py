@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foreword.cleaning.account import key_of
+from foreword.cleaning.statistics import key_of
 from foreword.cleaning.steps._contract import CorpusStep
 from foreword.disk import stored
 from foreword.settings.ranges import Count, Seed, Share

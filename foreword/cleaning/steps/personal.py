@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from foreword.cleaning.personal import KINDS, scrubber
 from foreword.cleaning.steps._contract import DocumentFilter, DocumentStep, Verdict
-from foreword.data.personal import KINDS, scrubber
 from foreword.errors import UserError, nearest
 
 

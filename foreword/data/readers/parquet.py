@@ -60,9 +60,6 @@ def _plain(source: TextFile) -> Iterator[Path | IO[bytes]]:
     """Yield the file, or a decompressed temporary one, since Parquet is read from its end.
 
     The temporary file has no name, so nothing remains however the process ends.
-
-    Raises:
-        UserError: there is no room for it.
     """
     if source.path.suffix.lower() not in COMPRESSIONS:
         if is_url(source.path):

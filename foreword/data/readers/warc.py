@@ -64,9 +64,6 @@ def _records(
     """Yield each record: its number from 1, its headers, its block; None if that is too large.
 
     After a record whose length is wrong, reading goes on at the next beginning of a record.
-
-    Raises:
-        UserError: the file is not a web archive, or is cut short.
     """
     line = _next_line(stream)
     if not line.startswith(BEGINNING):
@@ -116,11 +113,7 @@ def _skip(stream: IO[bytes], size: int) -> bool:
 
 
 def _text(source: TextFile, headers: dict[str, str], block: bytes | None) -> str:
-    """Return the text of a page.
-
-    Raises:
-        UnreadablePageError: it has none to read.
-    """
+    """Return the text of a page."""
     kind, charset = headers.get("content-type", ""), None
     body = _small(block)
     if kind.startswith("application/http"):
@@ -150,11 +143,7 @@ def _small(data: bytes | None) -> bytes:
 
 
 def _response(block: bytes) -> Any:
-    """Return a record whose HTTP headers are parsed and whose body is decompressed when read.
-
-    Raises:
-        UnreadablePageError: it is not an answer by HTTP.
-    """
+    """Return a record whose HTTP headers are parsed and whose body is decompressed when read."""
     from fastwarc.warc import WarcRecord
 
     head = b"WARC/1.0\r\nWARC-Type: response\r\nContent-Type: application/http\r\n"

@@ -35,7 +35,7 @@ class HF:
         exported = exporting.export(trained, out, self.family)
         architecture = exported.family.architecture_of(trained.recipe)
         facts = {"folder": str(out), "architecture": architecture, **exported.differences}
-        notes = dropped + exported.family.notes(trained.recipe)
+        notes = dropped + exported.family.differences(trained.recipe).notes
         return ExchangeResult(facts, (*notes, *unchecked(exported.differences)))
 
     def read(self, source: str, run: Path) -> ExchangeResult:

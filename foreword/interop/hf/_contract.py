@@ -9,14 +9,12 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
 from foreword.data.packing._contract import Packing
-from foreword.errors import UserError
 from foreword.interop.hf_config import HFConfig
 from foreword.layouts._contract import Layout
 from foreword.nn.model import Model
@@ -25,13 +23,6 @@ from foreword.runs.same_model import resolved
 from foreword.types import Vocab
 
 Table = dict[str, Any]
-
-# Linear maps on a token's state, as most encoders name them: see `Family.linear_heads`.
-LINEAR_HEADS = MappingProxyType(
-    {"TokenClassification": "classifier", "QuestionAnswering": "qa_outputs"}
-)
-# Where the class that answers questions computes something else.
-TOKEN_HEADS = MappingProxyType({"TokenClassification": "classifier"})
 
 
 class Design(Protocol):
@@ -135,7 +126,6 @@ class PublishedHead:
     """A class of a family with a task's head, and its names for ours.
 
     Attributes:
-        architecture: the class in `transformers`.
         output: the prefix of the output layer.
         pooling: the state that it reads, as in the task's setting, if that has one.
         hidden_layer: the layer between state and output, as in the task's setting.
@@ -148,9 +138,11 @@ class PublishedHead:
         unread: tensors that only theirs has and that nothing reads, with their shapes.
         backbone: prefixes of the backbone's tensors in this class, by those of the others, if they
             differ; tensors without any are left out.
+        max_length: the most tokens of texts on which it computes what ours does; None for all.
+        problem: why it computes something else on longer texts.
+        architecture: the class in `transformers`; see `published_head`.
     """
 
-    architecture: str
     output: str
     pooling: str = "first"
     hidden_layer: str = "none"
@@ -162,11 +154,14 @@ class PublishedHead:
     padding_side: str = "right"
     unread: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     backbone: Mapping[str, str] = field(default_factory=dict)
+    max_length: int | None = None
+    problem: str = ""
+    architecture: str = ""
 
-    def of(self, auto_class: str) -> PublishedHead:
-        """Return the same head in another class: MultipleChoice, ..."""
-        name = self.architecture.partition("For")[0]
-        return replace(self, architecture=f"{name}For{auto_class}")
+
+# Linear maps on a token's state, as most encoders name them.
+TOKEN_HEADS = {"TokenClassification": PublishedHead("classifier")}
+LINEAR_HEADS = {**TOKEN_HEADS, "QuestionAnswering": PublishedHead("qa_outputs")}
 
 
 def map_each(
@@ -195,45 +190,102 @@ def map_each(
             )
 
 
+@dataclass(frozen=True)
+class FamilyNames:
+    """The names that all models of a family have in common.
+
+    Attributes:
+        architecture: the class in `transformers` that has our heads.
+        layout: the kind of our layout.
+        embedding: the name of the token embedding.
+        prefix: the prefix of the backbone's tensors, which some files leave out.
+        kind: the kind of our model.
+        model_type: the family's name in `config.json`, if other than the file's name.
+        roles: special tokens by role, if the tokenizer's files do not name them.
+        subfolders: subfolders of the model's folder, each with a submodel that is published apart.
+        buffers: patterns of tensors that are not parameters, or are never read.
+        dropped: patterns of the tensors of heads that are not imported.
+    """
+
+    architecture: str
+    layout: str
+    embedding: str
+    prefix: str = ""
+    kind: str = "transformer"
+    model_type: str = ""
+    roles: Mapping[str, str] = field(default_factory=dict)
+    subfolders: tuple[str, ...] = ()
+    buffers: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+    @property
+    def stem(self) -> str:
+        """The beginning of the names of its classes: `Bert`."""
+        return re.sub(r"(For[A-Z]|LMHead).*", "", self.architecture)
+
+
+@dataclass(frozen=True)
+class ConfigKeys:
+    """The keys of `config.json` that are read and written alike in all models of a family.
+
+    Attributes:
+        maps: the settings that have a key.
+        fixed: settings of ours that every model of the family has.
+        supported: keys that are accepted at these values only; None accepts any value that is not
+            true.
+        ignored: keys without effect on what is computed.
+        dropout: the keys of dropout, if theirs computes what ours does in training mode only;
+            then the logits are checked in training mode, with these at 0.
+    """
+
+    maps: tuple[SettingMap, ...]
+    fixed: Mapping[str, Any]
+    supported: Mapping[str, Any] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
+    dropout: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TensorMaps:
+    """The tensors of a file and our parameters.
+
+    Attributes:
+        maps: the mapping of each of our parameters to their tensors.
+        tied: tied tensors that a file may hold twice: the second name by the first.
+        copies: tensors that only they have, each with the one it is written as a copy of. A file
+            may hold other values there; then `FamilyNames.dropped` names them.
+        zeros: tensors that only they have and that are all 0, with their shapes.
+    """
+
+    maps: tuple[ParameterMap, ...]
+    tied: Mapping[str, str] = field(default_factory=dict)
+    copies: Mapping[str, str] = field(default_factory=dict)
+    zeros: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Where `transformers` computes something else than our model.
+
+    Attributes:
+        notes: remarks for the user.
+        max_length: the most tokens of texts on which both compute the same; None for all texts.
+    """
+
+    notes: tuple[str, ...] = ()
+    max_length: int | None = None
+
+
 class Family(ABC):
     """A model family of `transformers`; as a kind it has no settings.
 
     Attributes:
-        architecture: the class in `transformers` that has our heads.
-        model_type: its name in `config.json`, if other than the file's name.
-        kind: the kind of our model.
-        layout: the kind of our layout.
-        prefix: the prefix of the backbone's tensors, which some files leave out.
-        embedding: the name of the token embedding.
-        setting_maps: the settings that have a key in `config.json`.
-        fixed: settings of ours that every model of the family has.
-        supported_values: keys that are accepted at these values only; None accepts any value that
-            is not true.
-        ignored_keys: keys without effect on what is computed.
-        dropout_keys: the keys of dropout, if theirs computes what ours does in training mode only;
-            then the logits are checked in training mode, with these at 0.
-        subfolders: subfolders of the model's folder, each with a submodel that is published apart.
-        roles: special tokens by role, if the tokenizer's files do not name them.
-        linear_heads: the prefix of the linear map on a token's state, by class of `transformers`
-            without its family (`TokenClassification`), where nothing else is computed.
+        names: the names that all its models have in common.
+        keys: the keys of `config.json` that are read and written alike in all of them.
     """
 
-    architecture: ClassVar[str]
-    model_type: ClassVar[str] = ""
-    kind: ClassVar[str] = "transformer"
-    layout: ClassVar[str]
-    prefix: ClassVar[str] = ""
-    embedding: ClassVar[str]
-    setting_maps: ClassVar[tuple[SettingMap, ...]]
-    fixed: ClassVar[Mapping[str, Any]]
-    supported_values: ClassVar[Mapping[str, Any]] = {}
-    ignored_keys: ClassVar[tuple[str, ...]] = ()
-    dropout_keys: ClassVar[tuple[str, ...]] = ()
-    subfolders: ClassVar[tuple[str, ...]] = ()
-    roles: ClassVar[Mapping[str, str]] = {}
-    linear_heads: ClassVar[Mapping[str, str]] = {}
-
-    # -- settings ----------------------------------------------------------------------------------
+    names: ClassVar[FamilyNames]
+    keys: ClassVar[ConfigKeys]
 
     def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
         """Return the table `[model]` of a recipe.
@@ -241,26 +293,22 @@ class Family(ABC):
         Raises:
             UserError: a value is not supported.
         """
-        table: Table = {"kind": self.kind}
-        for key, fixed in self.fixed.items():
+        table: Table = {"kind": self.names.kind}
+        for key, fixed in self.keys.fixed.items():
             _put(table, key, fixed)
-        for name in self.setting_maps:
+        for name in self.keys.maps:
             if (value := name.read(hf_config)) is not None:
                 _put(table, name.ours, value)
         return table
 
     @abstractmethod
-    def objective(self, weights: Mapping[str, Tensor]) -> Table:
-        """Return the table `[objective]` that gives the model the heads in the file."""
-
-    def combine_objective(self, objective: Table, models: Mapping[str, Table]) -> Table:
-        """Return the table `[objective]` of the model and its subfolders together.
+    def objective(self, weights: Mapping[str, Tensor], models: Mapping[str, Table]) -> Table:
+        """Return the table `[objective]` that gives the model the heads in the file.
 
         Args:
-            objective: the table of the model alone.
+            weights: the tensors of the file.
             models: the tables `[model]` of the subfolders that exist, and of the model under "".
         """
-        return objective
 
     @abstractmethod
     def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
@@ -271,17 +319,9 @@ class Family(ABC):
             weights: the tensors of the file, which show its heads.
         """
 
-    def decoder_start(self, hf_config: HFConfig, vocab: Vocab) -> str:
-        """Return the special token that the decoder starts from, "" if it has no separate decoder.
-
-        Raises:
-            UserError: the decoder starts from a token that is not special.
-        """
-        return ""
-
     def architecture_of(self, design: Design) -> str:
         """Return the name of the class that has the heads of `design`."""
-        return self.architecture
+        return self.names.architecture
 
     def bos_and_eos(self, design: Design) -> tuple[str, str]:
         """Return the special tokens before and after an input text, "" for none."""
@@ -290,99 +330,39 @@ class Family(ABC):
     def describe(self, design: Design, vocab: Vocab) -> Table:
         """Return the keys of `config.json` that define the model."""
         table = resolved(design.model)
-        values = {name.theirs: name.write(_get(table, name.ours)) for name in self.setting_maps}
+        values = {name.theirs: name.write(_get(table, name.ours)) for name in self.keys.maps}
         return {key: value for key, value in values.items() if value is not None}
-
-    # -- parameters --------------------------------------------------------------------------------
-
-    def vocab_rows(self, weights: Mapping[str, Tensor]) -> int:
-        """Return the number of rows of the token embedding.
-
-        Raises:
-            UserError: there is no such tensor.
-        """
-        if self.embedding not in weights:
-            raise UserError(f"model.safetensors: has no tensor {self.embedding}")
-        return len(weights[self.embedding])
 
     def folders(self, model: Model, design: Design) -> Mapping[str, tuple[Model, Design]]:
         """Return the parts to write to each folder: the model under "", others by subfolder."""
         return {"": (model, design)}
 
     @abstractmethod
-    def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
-        """Yield the mapping of each of our parameters to their tensors."""
+    def tensors(self, design: Design, vocab: Vocab) -> TensorMaps:
+        """Return the tensors of a file of this design."""
 
-    def tied_tensors(self, design: Design) -> Mapping[str, str]:
-        """Return tied tensors that a file may hold twice: the second name by the first."""
-        return {}
+    def heads(self, design: Design) -> Mapping[str, PublishedHead]:
+        """Return the heads of fine-tuned models that compute what ours do.
 
-    def copied_tensors(self, design: Design) -> Mapping[str, str]:
-        """Return tensors that only they have, each with the one it is written as a copy of.
-
-        A file may hold other values there; then `dropped_tensors` names them.
+        They are named by their class without its family: `TokenClassification`.
         """
         return {}
 
-    def zero_tensors(self, design: Design) -> Mapping[str, tuple[int, ...]]:
-        """Return tensors that only they have and that are all 0, with their shapes."""
-        return {}
+    def differences(self, design: Design) -> Differences:
+        """Return where `transformers` computes something else."""
+        return Differences()
 
-    def is_buffer(self, name: str) -> bool:
-        """Return whether a tensor is not a parameter, or is never read."""
-        return False
 
-    def notes(self, design: Design) -> tuple[str, ...]:
-        """Return remarks for the user, such as where `transformers` computes something else."""
-        return ()
+def published_head(family: Family, design: Design, auto_class: str) -> PublishedHead | None:
+    """Return the class with a task's head; None if there is none that computes what ours does.
 
-    # -- fine-tuned models -------------------------------------------------------------------------
-
-    def classifier(self, design: Design) -> PublishedHead | None:
-        """Return the class that classifies texts; None if it reads another state than ours can."""
-        return None
-
-    def published_head(self, design: Design, auto_class: str) -> PublishedHead | None:
-        """Return the class with a task's head; None if there is none that computes what ours does.
-
-        Args:
-            design: the design.
-            auto_class: the class without its family: `TokenClassification`.
-        """
-        if auto_class == "SequenceClassification":
-            return self.classifier(design)
-        if auto_class == "MultipleChoice":
-            return self.choice_head(design)
-        output = self.linear_heads.get(auto_class)
-        if output is None:
-            return None
-        name = re.sub(r"(For[A-Z]|LMHead).*", "", self.architecture)
-        return PublishedHead(f"{name}For{auto_class}", output)
-
-    def choice_head(self, design: Design) -> PublishedHead | None:
-        """Return the class that scores options; None if it computes something else than ours."""
-        return None
-
-    def head_problem(self, design: Design, auto_class: str, length: int) -> str:
-        """Return why that class computes something else on texts of some length, "" if it does not.
-
-        Args:
-            design: the design.
-            auto_class: as in `published_head`.
-            length: the most tokens of a text.
-        """
-        return ""
-
-    def checked_length(self, design: Design, length: int) -> int:
-        """Return the most tokens, up to `length`, of texts on which theirs computes what ours does.
-
-        Beyond it, `notes` tell what differs.
-        """
-        return length
-
-    def dropped_tensors(self, names: Iterable[str]) -> list[str]:
-        """Return those of `names` that belong to a head which is not imported."""
-        return []
+    Args:
+        family: the family.
+        design: the design.
+        auto_class: the class without its family: `TokenClassification`.
+    """
+    head = family.heads(design).get(auto_class)
+    return head and replace(head, architecture=f"{family.names.stem}For{auto_class}")
 
 
 def _put(table: Table, name: str, value: Any) -> None:

@@ -7,25 +7,25 @@ from typing import Any
 
 import torch
 
-from foreword.interop.hf._contract import Design, ParameterMap, SettingMap, Table, map_each
+from foreword.interop.hf import _contract as hf
 
 # The activation of backbone and head in BERT and ALBERT; in other families the head has GELU.
 ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new"}
 NOTHING = torch.zeros(0)
 
 SETTING_MAPS = (
-    SettingMap("d_model", "hidden_size", 768),
-    SettingMap("layers", "num_hidden_layers", 12),
-    SettingMap("heads", "num_attention_heads", 12),
-    SettingMap("d_ff", "intermediate_size", 3072),
-    SettingMap("dropout", "hidden_dropout_prob", 0.1),
-    SettingMap("attention_dropout", "attention_probs_dropout_prob", 0.1),
-    SettingMap("norm_eps", "layer_norm_eps", 1e-12),
-    SettingMap("init_std", "initializer_range", 0.02),
+    hf.SettingMap("d_model", "hidden_size", 768),
+    hf.SettingMap("layers", "num_hidden_layers", 12),
+    hf.SettingMap("heads", "num_attention_heads", 12),
+    hf.SettingMap("d_ff", "intermediate_size", 3072),
+    hf.SettingMap("dropout", "hidden_dropout_prob", 0.1),
+    hf.SettingMap("attention_dropout", "attention_probs_dropout_prob", 0.1),
+    hf.SettingMap("norm_eps", "layer_norm_eps", 1e-12),
+    hf.SettingMap("init_std", "initializer_range", 0.02),
 )
-ACTIVATION = SettingMap("activation", "hidden_act", "gelu", {"gelu": "gelu"})
-POSITIONS = SettingMap("position.length", "max_position_embeddings", 512)
-SEGMENTS = SettingMap("segments", "type_vocab_size", 2)
+ACTIVATION = hf.SettingMap("activation", "hidden_act", "gelu", {"gelu": "gelu"})
+POSITIONS = hf.SettingMap("position.length", "max_position_embeddings", 512)
+SEGMENTS = hf.SettingMap("segments", "type_vocab_size", 2)
 FIXED: Mapping[str, Any] = {
     "norm_position": "post",
     "normalise_embedding": True,
@@ -47,39 +47,39 @@ BLOCK = {
 }
 
 
-def embeddings(prefix: str) -> Iterator[ParameterMap]:
+def embeddings(prefix: str) -> Iterator[hf.ParameterMap]:
     """Yield the mapping of the token embedding and the norm of the embeddings."""
     ours, theirs = "backbone.embedding.", f"{prefix}embeddings."
-    yield from map_each({"token": "word_embeddings"}, ours, theirs, ("weight",))
-    yield from map_each({"norm": "LayerNorm"}, ours, theirs)
+    yield from hf.map_each({"token": "word_embeddings"}, ours, theirs, ("weight",))
+    yield from hf.map_each({"norm": "LayerNorm"}, ours, theirs)
 
 
-def backbone(design: Design, prefix: str) -> Iterator[ParameterMap]:
+def backbone(design: hf.Design, prefix: str) -> Iterator[hf.ParameterMap]:
     """Yield the mapping of token embedding, norm and blocks, below `prefix` (`bert.`)."""
     yield from embeddings(prefix)
     for n in range(design.model.layers):
-        yield from map_each(BLOCK, f"backbone.stack.blocks.{n}.", f"{prefix}encoder.layer.{n}.")
+        yield from hf.map_each(BLOCK, f"backbone.stack.blocks.{n}.", f"{prefix}encoder.layer.{n}.")
 
 
-def position(prefix: str, skipped: int = 0) -> ParameterMap:
+def position(prefix: str, skipped: int = 0) -> hf.ParameterMap:
     """Return the mapping of the position table, skipping its first rows."""
     name = f"{prefix}embeddings.position_embeddings.weight"
-    return ParameterMap(("backbone.stack.position.table.weight",), (name,), skipped=skipped)
+    return hf.ParameterMap(("backbone.stack.position.table.weight",), (name,), skipped=skipped)
 
 
-def segment(prefix: str) -> ParameterMap:
+def segment(prefix: str) -> hf.ParameterMap:
     """Return the mapping of the segment table."""
     name = f"{prefix}embeddings.token_type_embeddings.weight"
-    return ParameterMap(("backbone.embedding.segment.weight",), (name,))
+    return hf.ParameterMap(("backbone.embedding.segment.weight",), (name,))
 
 
-def head(dense: str, norm: str, bias: str) -> Iterator[ParameterMap]:
+def head(dense: str, norm: str, bias: str) -> Iterator[hf.ParameterMap]:
     """Yield the mapping of the token head, given their names for its parts."""
-    yield from map_each({"transform.0": dense, "transform.2": norm}, "heads.token.", "")
-    yield ParameterMap(("heads.token.bias",), (bias,))
+    yield from hf.map_each({"transform.0": dense, "transform.2": norm}, "heads.token.", "")
+    yield hf.ParameterMap(("heads.token.bias",), (bias,))
 
 
-def bert_head() -> Iterator[ParameterMap]:
+def bert_head() -> Iterator[hf.ParameterMap]:
     """Yield the mapping of the token head by BERT's names."""
     transform = "cls.predictions.transform"
     return head(f"{transform}.dense", f"{transform}.LayerNorm", "cls.predictions.bias")
@@ -93,23 +93,23 @@ def bert_copies(embedding: str) -> Mapping[str, str]:
     }
 
 
-def has_pair_head(design: Design) -> bool:
+def has_pair_head(design: hf.Design) -> bool:
     """Return whether the objective also has a loss on pairs of texts."""
-    return design.objective.predicts_tokens and design.objective.classifies_pairs
+    return design.objective.predicts.tokens and design.objective.predicts.pairs
 
 
-def pair_head(pooler: str, output: str) -> Iterator[ParameterMap]:
+def pair_head(pooler: str, output: str) -> Iterator[hf.ParameterMap]:
     """Yield the mapping of the pair head, given their names for its parts."""
-    yield from map_each({"pooler": pooler, "output": output}, "heads.pair.", "")
+    yield from hf.map_each({"pooler": pooler, "output": output}, "heads.pair.", "")
 
 
-def document_packing(table: Table) -> Table:
+def document_packing(table: hf.Table) -> hf.Table:
     """Return rows of one text between [CLS] and [SEP], of the model's full length."""
     length = table["position"]["length"]
     return {"length": length, "bos": "[CLS]", "eos": "[SEP]", "document_mask": True}
 
 
-def pair_packing(table: Table) -> Table:
+def pair_packing(table: hf.Table) -> hf.Table:
     """Return rows of two texts, [CLS] A [SEP] B [SEP], of the model's full length."""
     length = table["position"]["length"]
     return {"kind": "pairs", "length": length, "bos": "[CLS]", "eos": "[SEP]"}

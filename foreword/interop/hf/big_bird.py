@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from torch import Tensor
 
+from foreword.interop.hf import _contract as hf
 from foreword.interop.hf import _encoder as encoder
-from foreword.interop.hf._contract import (
-    TOKEN_HEADS,
-    Design,
-    Family,
-    ParameterMap,
-    PublishedHead,
-    SettingMap,
-    Table,
-)
 from foreword.interop.hf_config import HFConfig
 from foreword.nn.attentions import bigbird
 from foreword.types import Vocab
@@ -27,39 +19,45 @@ BLOCKS = MappingProxyType({"kind": "bigbird", "window": 3, "ends": 1, "random_fr
 
 
 @dataclass(frozen=True)
-class BigBird(Family):
+class BigBird(hf.Family):
     """BigBird (Zaheer et al. 2020): an encoder for long texts.
 
     Rows too short to leave anything out give equal logits; in longer ones theirs attends, outside
     of training, to the first block instead of random ones.
     """
 
-    architecture = "BigBirdForMaskedLM"
-    layout = "encoder"
-    prefix = "bert."
-    embedding = "bert.embeddings.word_embeddings.weight"
-    linear_heads = TOKEN_HEADS
-    setting_maps = (
-        *encoder.SETTING_MAPS,
-        SettingMap("activation", "hidden_act", "gelu_new", encoder.ACTIVATIONS),
-        SettingMap("position.length", "max_position_embeddings", 4096),
-        encoder.SEGMENTS,
+    names = hf.FamilyNames(
+        architecture="BigBirdForMaskedLM",
+        layout="encoder",
+        embedding="bert.embeddings.word_embeddings.weight",
+        prefix="bert.",
+        roles={
+            "pad_token": "<pad>",
+            "unk_token": "<unk>",
+            "bos_token": "<s>",
+            "eos_token": "</s>",
+        },
+        buffers=("bert.embeddings.position_ids",),
+        dropped=("bert.pooler.*", "cls.seq_relationship.*"),
     )
-    fixed = encoder.FIXED
-    supported_values = MappingProxyType(
-        {
+    keys = hf.ConfigKeys(
+        maps=(
+            *encoder.SETTING_MAPS,
+            hf.SettingMap("activation", "hidden_act", "gelu_new", encoder.ACTIVATIONS),
+            hf.SettingMap("position.length", "max_position_embeddings", 4096),
+            encoder.SEGMENTS,
+        ),
+        fixed=encoder.FIXED,
+        supported={
             **encoder.SUPPORTED_VALUES,
             "rescale_embeddings": False,
             "use_bias": True,
             "norm_type": "postnorm",
-        }
-    )
-    dropout_keys = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-    roles = MappingProxyType(
-        {"pad_token": "<pad>", "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
+        },
+        dropout=("hidden_dropout_prob", "attention_probs_dropout_prob"),
     )
 
-    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
+    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return the model with its block attention, if any."""
         table = super().model(hf_config, weights)
         kind = hf_config.get("attention_type", "block_sparse")
@@ -71,7 +69,7 @@ class BigBird(Family):
             table["attention"] = {**BLOCKS, "block": block, "random": random}
         return table
 
-    def describe(self, design: Design, vocab: Vocab) -> Table:
+    def describe(self, design: hf.Design, vocab: Vocab) -> hf.Table:
         """Return the config with block attention, or full attention."""
         attention = design.model.attention
         table = super().describe(design, vocab)
@@ -84,84 +82,55 @@ class BigBird(Family):
             "num_random_blocks": attention.random,
         }
 
-    def objective(self, weights: Mapping[str, Tensor]) -> Table:
+    def objective(self, weights: Mapping[str, Tensor], models: Mapping[str, hf.Table]) -> hf.Table:
         return {"kind": "masked"}
 
-    def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
+    def packing(self, table: hf.Table, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return rows of one text between [CLS] and [SEP]."""
         return encoder.document_packing(table)
 
-    def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
-        """Yield the mapping of each parameter, by BERT's names."""
-        yield from encoder.backbone(design, self.prefix)
-        yield encoder.position(self.prefix)
-        yield encoder.segment(self.prefix)
-        yield from encoder.bert_head()
-
-    def classifier(self, design: Design) -> PublishedHead:
-        """Return the class whose head reads the first state; its pooler is not read."""
-        return PublishedHead(
-            "BigBirdForSequenceClassification",
-            "classifier.out_proj",
-            hidden_layer=design.model.activation,
-            dense="classifier.dense",
-            unread=_pooler(design),
+    def tensors(self, design: hf.Design, vocab: Vocab) -> hf.TensorMaps:
+        """Return the tensors, by BERT's names."""
+        maps = (
+            *encoder.backbone(design, self.names.prefix),
+            encoder.position(self.names.prefix),
+            encoder.segment(self.names.prefix),
+            *encoder.bert_head(),
         )
+        return hf.TensorMaps(maps, tied=encoder.bert_copies(self.names.embedding))
 
-    def checked_length(self, design: Design, length: int) -> int:
-        """Return the tokens of a text that random blocks leave whole."""
-        attention = design.model.attention
-        if not getattr(attention, "random", 0):
-            return length
-        return min(length, int(attention.least_blocks * attention.block))
+    def heads(self, design: hf.Design) -> Mapping[str, hf.PublishedHead]:
+        """Return the heads; those of texts and tokens do not read the pooler."""
+        width = design.model.d_model
+        unread = {"bert.pooler.weight": (width, width), "bert.pooler.bias": (width,)}
+        return {
+            "TokenClassification": hf.PublishedHead("classifier", unread=unread),
+            "SequenceClassification": hf.PublishedHead(
+                "classifier.out_proj",
+                hidden_layer=design.model.activation,
+                dense="classifier.dense",
+                unread=unread,
+            ),
+            "MultipleChoice": hf.PublishedHead(
+                "classifier", hidden_layer="tanh", dense="bert.pooler"
+            ),
+        }
 
-    def published_head(self, design: Design, auto_class: str) -> PublishedHead | None:
-        """Return the class; a head on the states of tokens does not read the pooler."""
-        head = super().published_head(design, auto_class)
-        if head is None or auto_class not in self.linear_heads:
-            return head
-        return replace(head, unread=_pooler(design))
-
-    def choice_head(self, design: Design) -> PublishedHead:
-        """Return the class whose head reads the pooler of the first state."""
-        return PublishedHead(
-            "BigBirdForMultipleChoice", "classifier", hidden_layer="tanh", dense="bert.pooler"
-        )
-
-    def tied_tensors(self, design: Design) -> Mapping[str, str]:
-        """Return the output layer, which is tied to the embedding."""
-        return encoder.bert_copies(self.embedding)
-
-    def is_buffer(self, name: str) -> bool:
-        """Return whether it is the buffer of position ids."""
-        return name == "bert.embeddings.position_ids"
-
-    def notes(self, design: Design) -> tuple[str, ...]:
-        """Return how random blocks differ in `transformers`."""
+    def differences(self, design: hf.Design) -> hf.Differences:
+        """Return how random blocks differ, in texts that they do not leave whole."""
         attention = design.model.attention
         if not isinstance(attention, bigbird.BigBird) or not attention.random:
-            return ()
+            return hf.Differences()
         full, limit = attention.least_blocks * attention.block, design.model.limit
-        notes = (
+        notes = [
             f"in texts of more than {full:,} tokens, transformers attends outside of training to "
-            "the first block instead of random ones, and so gives other numbers",
-        )
+            "the first block instead of random ones, and so gives other numbers"
+        ]
         differing = [f"{length:,}" for length in bigbird.PAPER if full < length <= limit]
-        if not differing or limit == max(bigbird.PAPER):
-            return notes
-        return (
-            *notes,
-            f"in training on texts of {' or '.join(differing)} tokens, transformers samples other "
-            "blocks: its samples depend on the model's number of positions, and agree at "
-            f"{max(bigbird.PAPER):,}",
-        )
-
-    def dropped_tensors(self, names: Iterable[str]) -> list[str]:
-        """Return the tensors of the pooler and the second head."""
-        return [n for n in names if n.startswith(("bert.pooler.", "cls.seq_relationship."))]
-
-
-def _pooler(design: Design) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the pooler's tensors."""
-    width = design.model.d_model
-    return {"bert.pooler.weight": (width, width), "bert.pooler.bias": (width,)}
+        if differing and limit != max(bigbird.PAPER):
+            notes.append(
+                f"in training on texts of {' or '.join(differing)} tokens, transformers samples "
+                "other blocks: its samples depend on the model's number of positions, and agree at "
+                f"{max(bigbird.PAPER):,}"
+            )
+        return hf.Differences(tuple(notes), full)

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any, cast
 
 from torch import Tensor, nn
 
+from foreword.interop.hf import _contract as hf
 from foreword.interop.hf import _encoder as encoder
-from foreword.interop.hf._contract import (
-    LINEAR_HEADS,
-    Design,
-    Family,
-    ParameterMap,
-    PublishedHead,
-    Table,
-    map_each,
-)
 from foreword.interop.hf_config import HFConfig
 from foreword.nn.model import Backbone, Model
 from foreword.objectives.masked import Masked
@@ -29,7 +20,7 @@ DISCRIMINATOR_HEAD = {"0": "dense", "2": "dense_prediction"}
 
 
 @dataclass(frozen=True)
-class ELECTRA(Family):
+class ELECTRA(hf.Family):
     """ELECTRA (Clark et al. 2020): detects the tokens that a smaller model replaced.
 
     The two are published apart. A folder that holds both has the discriminator, which is
@@ -37,51 +28,51 @@ class ELECTRA(Family):
     A discriminator alone is imported with `unigram` replacements, which need no generator.
     """
 
-    architecture = "ElectraForMaskedLM"
-    layout = "encoder"
-    prefix = "electra."
-    embedding = "electra.embeddings.word_embeddings.weight"
-    linear_heads = LINEAR_HEADS
-    setting_maps = (*encoder.SETTING_MAPS, encoder.ACTIVATION, encoder.POSITIONS, encoder.SEGMENTS)
-    fixed = encoder.FIXED
-    supported_values = MappingProxyType({**encoder.SUPPORTED_VALUES, "summary_use_proj": True})
-    ignored_keys = ("summary_activation", "summary_last_dropout", "summary_type")
-    subfolders = ("generator",)
+    names = hf.FamilyNames(
+        architecture="ElectraForMaskedLM",
+        layout="encoder",
+        embedding="electra.embeddings.word_embeddings.weight",
+        prefix="electra.",
+        subfolders=("generator",),
+        buffers=("electra.embeddings.position_ids",),
+    )
+    keys = hf.ConfigKeys(
+        maps=(*encoder.SETTING_MAPS, encoder.ACTIVATION, encoder.POSITIONS, encoder.SEGMENTS),
+        fixed=encoder.FIXED,
+        supported={**encoder.SUPPORTED_VALUES, "summary_use_proj": True},
+        ignored=("summary_activation", "summary_last_dropout", "summary_type"),
+    )
 
-    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
+    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return the model, with narrow embeddings if it has them."""
         table = super().model(hf_config, weights)
         width = hf_config.get("embedding_size", 128)
         return table if width == table["d_model"] else {**table, "d_embedding": width}
 
-    def describe(self, design: Design, vocab: Vocab) -> Table:
+    def describe(self, design: hf.Design, vocab: Vocab) -> hf.Table:
         """Return the config, always with the width of the embeddings."""
         width = design.model.embedding_width
         return {**super().describe(design, vocab), "embedding_size": width}
 
-    def architecture_of(self, design: Design) -> str:
+    def architecture_of(self, design: hf.Design) -> str:
         """Return the class of the discriminator or of the generator."""
         is_discriminator = isinstance(design.objective, ReplacedToken)
-        return "ElectraForPreTraining" if is_discriminator else self.architecture
+        return "ElectraForPreTraining" if is_discriminator else self.names.architecture
 
-    def objective(self, weights: Mapping[str, Tensor]) -> Table:
-        """Return the objective that the head in the file was trained with."""
-        if "discriminator_predictions.dense.weight" in weights:
+    def objective(self, weights: Mapping[str, Tensor], models: Mapping[str, hf.Table]) -> hf.Table:
+        """Return the objective of the head in the file; a generator's size is a share of ours."""
+        if "discriminator_predictions.dense.weight" not in weights:
+            return {"kind": "masked"}
+        if "generator" not in models:
             return {"kind": "replaced_token", "replacements": "unigram"}
-        return {"kind": "masked"}
-
-    def combine_objective(self, objective: Table, models: Mapping[str, Table]) -> Table:
-        """Return replacements by the generator, if there is one; its size is a share of ours."""
-        if "generator" not in models or objective["kind"] != "replaced_token":
-            return objective
         share = models["generator"]["d_model"] / models[""]["d_model"]
         return {"kind": "replaced_token", "generator": share}
 
-    def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
+    def packing(self, table: hf.Table, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return rows of one text between [CLS] and [SEP]."""
         return encoder.document_packing(table)
 
-    def folders(self, model: Model, design: Design) -> Mapping[str, tuple[Model, Design]]:
+    def folders(self, model: Model, design: hf.Design) -> Mapping[str, tuple[Model, hf.Design]]:
         """Return the discriminator, with the generator in a subfolder."""
         objective = design.objective
         if not isinstance(objective, ReplacedToken) or objective.replacements != "generator":
@@ -102,56 +93,50 @@ class ELECTRA(Family):
             ),
         }
 
-    def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
-        """Yield the mapping of the discriminator or the generator."""
-        yield from encoder.backbone(design, self.prefix)
-        yield encoder.position(self.prefix)
-        yield encoder.segment(self.prefix)
+    def tensors(self, design: hf.Design, vocab: Vocab) -> hf.TensorMaps:
+        """Return the tensors of the discriminator or the generator."""
+        prefix = self.names.prefix
+        maps = [
+            *encoder.backbone(design, prefix),
+            encoder.position(prefix),
+            encoder.segment(prefix),
+        ]
         if design.model.d_embedding:
             projection = {"projection": "embeddings_project"}
-            yield from map_each(projection, "backbone.embedding.", self.prefix)
+            maps += hf.map_each(projection, "backbone.embedding.", prefix)
         if isinstance(design.objective, ReplacedToken):
-            yield from map_each(DISCRIMINATOR_HEAD, "heads.replaced.", "discriminator_predictions.")
+            maps += hf.map_each(DISCRIMINATOR_HEAD, "heads.replaced.", "discriminator_predictions.")
         else:
             head = "generator_predictions"
-            yield from encoder.head(f"{head}.dense", f"{head}.LayerNorm", "generator_lm_head.bias")
+            maps += encoder.head(f"{head}.dense", f"{head}.LayerNorm", "generator_lm_head.bias")
+        return hf.TensorMaps(tuple(maps), tied={"generator_lm_head.weight": self.names.embedding})
 
-    def classifier(self, design: Design) -> PublishedHead:
-        """Return the class whose head reads the first state."""
-        return PublishedHead(
-            "ElectraForSequenceClassification",
-            "classifier.out_proj",
-            hidden_layer="gelu",
-            dense="classifier.dense",
-        )
+    def heads(self, design: hf.Design) -> Mapping[str, hf.PublishedHead]:
+        """Return linear maps of tokens, and heads that read the first state or its summary."""
+        return {
+            **hf.LINEAR_HEADS,
+            "SequenceClassification": hf.PublishedHead(
+                "classifier.out_proj", hidden_layer="gelu", dense="classifier.dense"
+            ),
+            "MultipleChoice": hf.PublishedHead(
+                "classifier",
+                hidden_layer="gelu",
+                dense="sequence_summary.summary",
+                config={"summary_type": "first", "summary_activation": "gelu"},
+            ),
+        }
 
-    def choice_head(self, design: Design) -> PublishedHead:
-        """Return the class whose head reads a summary of the first state."""
-        return PublishedHead(
-            "ElectraForMultipleChoice",
-            "classifier",
-            hidden_layer="gelu",
-            dense="sequence_summary.summary",
-            config={"summary_type": "first", "summary_activation": "gelu"},
-        )
-
-    def tied_tensors(self, design: Design) -> Mapping[str, str]:
-        """Return the output layer, which is tied to the embedding."""
-        return {"generator_lm_head.weight": self.embedding}
-
-    def is_buffer(self, name: str) -> bool:
-        """Return whether it is the buffer of position ids."""
-        return name == "electra.embeddings.position_ids"
-
-    def notes(self, design: Design) -> tuple[str, ...]:
+    def differences(self, design: hf.Design) -> hf.Differences:
         """Return a note on the part left out: the head that corrects, or the generator."""
         objective = design.objective
         if isinstance(objective, ReplacedToken) and objective.correction:
-            return ("the head that corrects replaced tokens is left out; transformers has none",)
+            note = "the head that corrects replaced tokens is left out; transformers has none"
+            return hf.Differences((note,))
         if not isinstance(objective, ReplacedToken) or objective.replacements == "generator":
-            return ()
-        return (
+            return hf.Differences()
+        note = (
             "a discriminator without its generator: pretraining continues with replacements "
             f"sampled from the text (objective.replacements={objective.replacements}); put "
-            "the generator into a subfolder generator/ to import both",
+            "the generator into a subfolder generator/ to import both"
         )
+        return hf.Differences((note,))

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
-from foreword.interop.hf._contract import (
-    Design,
-    Family,
-    ParameterMap,
-    PublishedHead,
-    SettingMap,
-    Table,
-    map_each,
-)
+from foreword.interop.hf import _contract as hf
+from foreword.interop.hf import _decoder as decoder
 from foreword.interop.hf_config import HFConfig
 from foreword.types import Vocab
 
@@ -33,30 +25,32 @@ BASE = 10_000.0
 
 
 @dataclass(frozen=True)
-class Llama(Family):
+class Llama(hf.Family):
     """Llama and Modern decoder (Touvron et al. 2023): RMSNorm before each part, SwiGLU, rotary.
 
     Each head has keys and values of its own; grouped-query attention is refused.
     """
 
-    architecture = "LlamaForCausalLM"
-    layout = "decoder"
-    prefix = "model."
-    embedding = "model.embed_tokens.weight"
-    linear_heads = MappingProxyType({"TokenClassification": "score"})
-    setting_maps = (
-        SettingMap("d_model", "hidden_size", 4096),
-        SettingMap("layers", "num_hidden_layers", 32),
-        SettingMap("heads", "num_attention_heads", 32),
-        SettingMap("d_head", "head_dim", None),
-        SettingMap("d_ff", "intermediate_size", 11_008),
-        SettingMap("activation", "hidden_act", "silu", {"swiglu": "silu"}),
-        SettingMap("norm_eps", "rms_norm_eps", 1e-6),
-        SettingMap("init_std", "initializer_range", 0.02),
-        SettingMap("attention_dropout", "attention_dropout", 0.0),
+    names = hf.FamilyNames(
+        architecture="LlamaForCausalLM",
+        layout="decoder",
+        embedding="model.embed_tokens.weight",
+        prefix="model.",
+        buffers=("*.rotary_emb.inv_freq",),  # rotary frequencies, in old files
     )
-    fixed = MappingProxyType(
-        {
+    keys = hf.ConfigKeys(
+        maps=(
+            hf.SettingMap("d_model", "hidden_size", 4096),
+            hf.SettingMap("layers", "num_hidden_layers", 32),
+            hf.SettingMap("heads", "num_attention_heads", 32),
+            hf.SettingMap("d_head", "head_dim", None),
+            hf.SettingMap("d_ff", "intermediate_size", 11_008),
+            hf.SettingMap("activation", "hidden_act", "silu", {"swiglu": "silu"}),
+            hf.SettingMap("norm_eps", "rms_norm_eps", 1e-6),
+            hf.SettingMap("init_std", "initializer_range", 0.02),
+            hf.SettingMap("attention_dropout", "attention_dropout", 0.0),
+        ),
+        fixed={
             "norm": "rms",
             "norm_position": "pre",
             "bias": False,
@@ -64,12 +58,12 @@ class Llama(Family):
             "assumes_causal_mask": True,
             "position.kind": "rotary",
             "init": "gpt2",
-        }
+        },
+        supported={"attention_bias": False, "mlp_bias": False},
+        ignored=("pretraining_tp",),
     )
-    supported_values = MappingProxyType({"attention_bias": False, "mlp_bias": False})
-    ignored_keys = ("pretraining_tp",)
 
-    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
+    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return the model with its rotary base, and its output layer tied or not.
 
         Raises:
@@ -84,11 +78,11 @@ class Llama(Family):
         table["position"]["base"] = _base(hf_config)
         hf_config.get("max_position_embeddings", 2048)
         is_tied = hf_config.get("tie_word_embeddings", False)
-        output, embedding = weights.get("lm_head.weight"), weights.get(self.embedding)
+        output, embedding = weights.get("lm_head.weight"), weights.get(self.names.embedding)
         is_copy = output is None or embedding is None or torch.equal(output, embedding)
         return {**table, "tied": is_tied or is_copy}
 
-    def describe(self, design: Design, vocab: Vocab) -> Table:
+    def describe(self, design: hf.Design, vocab: Vocab) -> hf.Table:
         """Return the config, with the rotary base in the form of releases before 5 and since."""
         model = design.model
         base = getattr(model.position, "base", BASE)
@@ -99,52 +93,40 @@ class Llama(Family):
             "rope_theta": base,
             "rope_parameters": {"rope_theta": base, "rope_type": "default"},
             "tie_word_embeddings": model.tied,
-            **self.supported_values,
+            **self.keys.supported,
         }
 
-    def objective(self, weights: Mapping[str, Tensor]) -> Table:
+    def objective(self, weights: Mapping[str, Tensor], models: Mapping[str, hf.Table]) -> hf.Table:
         return {"kind": "causal"}
 
-    def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
+    def packing(self, table: hf.Table, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return rows of texts between `<s>` and `</s>`, which do not see each other."""
         return {"length": 1024, "bos": "<s>", "eos": "</s>", "document_mask": True}
 
-    def bos_and_eos(self, design: Design) -> tuple[str, str]:
-        """Return the token before a text; the model finds the end itself."""
-        packing = design.packing
-        return packing.bos or ("" if packing.document_mask else packing.eos), ""
+    def bos_and_eos(self, design: hf.Design) -> tuple[str, str]:
+        return decoder.bos_and_eos(design)
 
-    def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
-        kind = ("weight",)
-        yield ParameterMap(("backbone.embedding.token.weight",), (self.embedding,))
+    def tensors(self, design: hf.Design, vocab: Vocab) -> hf.TensorMaps:
+        prefix, kind = self.names.prefix, ("weight",)
+        maps = [hf.ParameterMap(("backbone.embedding.token.weight",), (self.names.embedding,))]
         for n in range(design.model.layers):
-            ours, theirs = f"backbone.stack.blocks.{n}.", f"{self.prefix}layers.{n}."
-            yield from map_each(BLOCK, ours, theirs, kind)
-        yield from map_each({"final_norm": "norm"}, "backbone.stack.", self.prefix, kind)
-        if not design.model.tied:
-            yield ParameterMap(("heads.token.weight",), ("lm_head.weight",))
+            maps += hf.map_each(BLOCK, f"backbone.stack.blocks.{n}.", f"{prefix}layers.{n}.", kind)
+        maps += hf.map_each({"final_norm": "norm"}, "backbone.stack.", prefix, kind)
+        if design.model.tied:
+            return hf.TensorMaps(tuple(maps), tied={"lm_head.weight": self.names.embedding})
+        return hf.TensorMaps((*maps, hf.ParameterMap(("heads.token.weight",), ("lm_head.weight",))))
 
-    def classifier(self, design: Design) -> PublishedHead:
-        """Return the class whose head reads the last state, without a bias."""
-        return PublishedHead(
-            "LlamaForSequenceClassification", "score", pooling="last", output_bias=False
-        )
-
-    def tied_tensors(self, design: Design) -> Mapping[str, str]:
-        """Return the output layer, if it is tied to the embedding."""
-        return {"lm_head.weight": self.embedding} if design.model.tied else {}
-
-    def is_buffer(self, name: str) -> bool:
-        """Return whether it holds rotary frequencies, which old files do."""
-        return name.endswith(".rotary_emb.inv_freq")
+    def heads(self, design: hf.Design) -> Mapping[str, hf.PublishedHead]:
+        """Return heads called `score`: of tokens, and of the last state without a bias."""
+        classifier = hf.PublishedHead("score", pooling="last", output_bias=False)
+        return {
+            "SequenceClassification": classifier,
+            "TokenClassification": hf.PublishedHead("score"),
+        }
 
 
 def _base(hf_config: HFConfig) -> float:
-    """Return the base of rotary positions.
-
-    Raises:
-        UserError: the frequencies are scaled, or two keys disagree.
-    """
+    """Return the base of rotary positions."""
     configured = hf_config.get("rope_theta", None, float)
     options = dict(hf_config.get("rope_parameters", None, dict) or {})
     scaling = hf_config.get("rope_scaling", None, dict)

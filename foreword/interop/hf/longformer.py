@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
 from foreword.errors import UserError
+from foreword.interop.hf import _contract as hf
 from foreword.interop.hf import _encoder as encoder
-from foreword.interop.hf._contract import TOKEN_HEADS, Design, Table
-from foreword.interop.hf._roberta import LikeRoberta
+from foreword.interop.hf._roberta import LikeRoberta, names
 from foreword.interop.hf_config import HFConfig
 from foreword.nn.attentions.window import Window
 from foreword.types import Vocab
@@ -29,16 +28,14 @@ class Longformer(LikeRoberta):
     the local ones, which they equal in the released models after masked-token training.
     """
 
-    architecture = "LongformerForMaskedLM"
-    prefix = "longformer."
-    linear_heads = TOKEN_HEADS
-    embedding = "longformer.embeddings.word_embeddings.weight"
-    supported_values = MappingProxyType(
-        {**encoder.SUPPORTED_VALUES, "attention_mode": "longformer"}
+    names = names("Longformer", "longformer.", "*_global.*")
+    keys = replace(
+        LikeRoberta.keys,
+        supported={**encoder.SUPPORTED_VALUES, "attention_mode": "longformer"},
+        ignored=("ignore_attention_mask", "onnx_export"),
     )
-    ignored_keys = ("ignore_attention_mask", "onnx_export")
 
-    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
+    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return the model with its window, which must be the same in all layers."""
         table = super().model(hf_config, weights)
         window = hf_config.get("attention_window", 512, int, list)
@@ -48,7 +45,7 @@ class Longformer(LikeRoberta):
         table["attention"] = {"kind": "window", "radius": widths[0] // 2, "global_tokens": 0}
         return table
 
-    def describe(self, design: Design, vocab: Vocab) -> Table:
+    def describe(self, design: hf.Design, vocab: Vocab) -> hf.Table:
         """Return the config; its window counts both sides.
 
         Raises:
@@ -65,29 +62,26 @@ class Longformer(LikeRoberta):
         table = super().describe(design, vocab)
         return {**table, "attention_window": [window] * design.model.layers}
 
-    def head_problem(self, design: Design, auto_class: str, length: int) -> str:
-        """Return that a first token with global attention differs, in texts beyond a window."""
-        radius = getattr(design.model.attention, "radius", 0)
-        if length <= radius + 1 or auto_class == "TokenClassification":
-            return ""
-        return (
-            f"LongformerFor{auto_class} gives the first token global attention, which "
-            f"this model lacks; up to {radius + 1} tokens both are the same: tune with "
-            f"--max-length {radius + 1}"
-        )
-
-    def copied_tensors(self, design: Design) -> Mapping[str, str]:
-        """Return the projections of global attention, as copies of the local ones."""
+    def tensors(self, design: hf.Design, vocab: Vocab) -> hf.TensorMaps:
+        """Return the tensors; the projections of global attention are copies of the local ones."""
         layers = [
-            f"{self.prefix}encoder.layer.{n}.attention.self." for n in range(design.model.layers)
+            f"{self.names.prefix}encoder.layer.{n}.attention.self."
+            for n in range(design.model.layers)
         ]
-        return {
+        copies = {
             prefix + name.format("_global"): prefix + name.format("")
             for prefix in layers
             for name in MAPS
         }
+        return replace(super().tensors(design, vocab), copies=copies)
 
-    def dropped_tensors(self, names: Iterable[str]) -> list[str]:
-        """Return the tensors of the pooler and of global attention."""
-        names = list(names)
-        return super().dropped_tensors(names) + [name for name in names if "_global." in name]
+    def heads(self, design: hf.Design) -> Mapping[str, hf.PublishedHead]:
+        """Return the heads; those of texts attend globally from the first token."""
+        heads = super().heads(design)
+        longest = getattr(design.model.attention, "radius", 0) + 1
+        problem = "gives the first token global attention, which this model lacks"
+        by_class = {
+            name: replace(heads[name], max_length=longest, problem=problem)
+            for name in ("SequenceClassification", "MultipleChoice")
+        }
+        return {**hf.TOKEN_HEADS, **by_class}

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from torch import Tensor
 
+from foreword.interop.hf import _contract as hf
 from foreword.interop.hf import _encoder as encoder
-from foreword.interop.hf._contract import (
-    LINEAR_HEADS,
-    Design,
-    Family,
-    ParameterMap,
-    PublishedHead,
-    SettingMap,
-    Table,
-    map_each,
-)
 from foreword.interop.hf_config import HFConfig
 from foreword.nn.attentions.window import Window
 from foreword.nn.positions._contract import PositionKind
@@ -36,37 +26,37 @@ FULL, LOCAL = "full_attention", "sliding_attention"
 
 
 @dataclass(frozen=True)
-class ModernBERT(Family):
+class ModernBERT(hf.Family):
     """ModernBERT (Warner et al. 2024): rotary positions, local and global attention in turn."""
 
-    architecture = "ModernBertForMaskedLM"
-    layout = "encoder"
-    prefix = "model."
-    embedding = "model.embeddings.tok_embeddings.weight"
-    setting_maps = (
-        SettingMap("d_model", "hidden_size", 768),
-        SettingMap("layers", "num_hidden_layers", 22),
-        SettingMap("heads", "num_attention_heads", 12),
-        SettingMap("d_ff", "intermediate_size", 1152),
-        SettingMap("activation", "hidden_activation", "gelu", {"geglu": "gelu"}),
-        SettingMap("norm_eps", "norm_eps", 1e-5),
-        SettingMap("init_std", "initializer_range", 0.02),
-        SettingMap("dropout", "embedding_dropout", 0.0),
-        SettingMap("dropout", "mlp_dropout", 0.0),
-        SettingMap("attention_dropout", "attention_dropout", 0.0),
+    names = hf.FamilyNames(
+        architecture="ModernBertForMaskedLM",
+        layout="encoder",
+        embedding="model.embeddings.tok_embeddings.weight",
+        prefix="model.",
     )
-    fixed = MappingProxyType(
-        {
+    keys = hf.ConfigKeys(
+        maps=(
+            hf.SettingMap("d_model", "hidden_size", 768),
+            hf.SettingMap("layers", "num_hidden_layers", 22),
+            hf.SettingMap("heads", "num_attention_heads", 12),
+            hf.SettingMap("d_ff", "intermediate_size", 1152),
+            hf.SettingMap("activation", "hidden_activation", "gelu", {"geglu": "gelu"}),
+            hf.SettingMap("norm_eps", "norm_eps", 1e-5),
+            hf.SettingMap("init_std", "initializer_range", 0.02),
+            hf.SettingMap("dropout", "embedding_dropout", 0.0),
+            hf.SettingMap("dropout", "mlp_dropout", 0.0),
+            hf.SettingMap("attention_dropout", "attention_dropout", 0.0),
+        ),
+        fixed={
             "norm_position": "pre",
             "normalise_embedding": True,
             "normalise_first": False,
             "bias": False,
             "position.kind": "rotary",
             "init": "gpt2",
-        }
-    )
-    supported_values = MappingProxyType(
-        {
+        },
+        supported={
             "attention_bias": False,
             "classifier_activation": "gelu",
             "classifier_bias": False,
@@ -74,21 +64,21 @@ class ModernBERT(Family):
             "mlp_bias": False,
             "norm_bias": False,
             "position_embedding_type": "absolute",
-        }
-    )
-    ignored_keys = (
-        "classifier_pooling",
-        "deterministic_flash_attn",
-        "initializer_cutoff_factor",
-        "layer_norm_eps",
-        "max_position_embeddings",
-        "reference_compile",
-        "repad_logits_with_grad",
-        "sparse_pred_ignore_index",
-        "sparse_prediction",
+        },
+        ignored=(
+            "classifier_pooling",
+            "deterministic_flash_attn",
+            "initializer_cutoff_factor",
+            "layer_norm_eps",
+            "max_position_embeddings",
+            "reference_compile",
+            "repad_logits_with_grad",
+            "sparse_pred_ignore_index",
+            "sparse_prediction",
+        ),
     )
 
-    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
+    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return the model with its local layers and the two rotary bases."""
         table = super().model(hf_config, weights)
         every = _dense_every(hf_config, table["layers"])
@@ -102,7 +92,7 @@ class ModernBERT(Family):
             table["local_position"] = {"kind": "rotary", "base": near}
         return table
 
-    def describe(self, design: Design, vocab: Vocab) -> Table:
+    def describe(self, design: hf.Design, vocab: Vocab) -> hf.Table:
         """Return the config in the form of releases before 5 and since."""
         model = design.model
         radius = model.attention.radius if isinstance(model.attention, Window) else None
@@ -121,34 +111,32 @@ class ModernBERT(Family):
             "local_rope_theta": near,
             **({"local_attention": 2 * radius} if radius else {}),
             "max_position_embeddings": design.packing.length,
-            **{
-                key: self.supported_values[key] for key in ("decoder_bias", "norm_bias", "mlp_bias")
-            },
+            **{key: self.keys.supported[key] for key in ("decoder_bias", "norm_bias", "mlp_bias")},
         }
 
-    def objective(self, weights: Mapping[str, Tensor]) -> Table:
+    def objective(self, weights: Mapping[str, Tensor], models: Mapping[str, hf.Table]) -> hf.Table:
         return {"kind": "masked"}
 
-    def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
+    def packing(self, table: hf.Table, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return rows of one text, as long as in the first phase of its training."""
         return encoder.document_packing({"position": {"length": 1024}})
 
-    def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
+    def tensors(self, design: hf.Design, vocab: Vocab) -> hf.TensorMaps:
         kind = ("weight",)
         embeddings = {"token": "tok_embeddings", "norm": "norm"}
-        yield from map_each(embeddings, "backbone.embedding.", "model.embeddings.", kind)
+        maps = [*hf.map_each(embeddings, "backbone.embedding.", "model.embeddings.", kind)]
         for n in range(design.model.layers):
             block = {**BLOCK, **({"attention_norm": "attn_norm"} if n else {})}
-            yield from map_each(block, f"backbone.stack.blocks.{n}.", f"model.layers.{n}.", kind)
-        yield from map_each({"final_norm": "final_norm"}, "backbone.stack.", "model.", kind)
+            maps += hf.map_each(block, f"backbone.stack.blocks.{n}.", f"model.layers.{n}.", kind)
+        maps += hf.map_each({"final_norm": "final_norm"}, "backbone.stack.", "model.", kind)
         head = {"transform.0": "head.dense", "transform.2": "head.norm"}
-        yield from map_each(head, "heads.token.", "", kind)
-        yield ParameterMap(("heads.token.bias",), ("decoder.bias",))
+        maps += hf.map_each(head, "heads.token.", "", kind)
+        bias = hf.ParameterMap(("heads.token.bias",), ("decoder.bias",))
+        return hf.TensorMaps((*maps, bias), tied={"decoder.weight": self.names.embedding})
 
-    def classifier(self, design: Design) -> PublishedHead:
-        """Return the class whose head reads the mean of all states."""
-        return PublishedHead(
-            "ModernBertForSequenceClassification",
+    def heads(self, design: hf.Design) -> Mapping[str, hf.PublishedHead]:
+        """Return the heads, which all read the mean of the states through one layer."""
+        head = hf.PublishedHead(
             "classifier",
             pooling="mean",
             hidden_layer="gelu_norm",
@@ -156,15 +144,7 @@ class ModernBERT(Family):
             norm="head.norm",
             config={"classifier_pooling": "mean", "classifier_activation": "gelu"},
         )
-
-    def published_head(self, design: Design, auto_class: str) -> PublishedHead | None:
-        """Return the class, whose heads all begin with the layer of the text classifier."""
-        known = ("SequenceClassification", "MultipleChoice", *LINEAR_HEADS)
-        return self.classifier(design).of(auto_class) if auto_class in known else None
-
-    def tied_tensors(self, design: Design) -> Mapping[str, str]:
-        """Return the output layer, which is tied to the embedding."""
-        return {"decoder.weight": self.embedding}
+        return dict.fromkeys(("SequenceClassification", "MultipleChoice", *hf.LINEAR_HEADS), head)
 
 
 def _types(every: int, layers: int) -> list[str]:
@@ -173,11 +153,7 @@ def _types(every: int, layers: int) -> list[str]:
 
 
 def _dense_every(hf_config: HFConfig, layers: int) -> int:
-    """Return n if every n-th layer has full attention, 0 if none has.
-
-    Raises:
-        UserError: the pattern is irregular, or two keys disagree.
-    """
+    """Return n if every n-th layer has full attention, 0 if none has."""
     types = hf_config.get("layer_types", None, list)
     every_n = hf_config.get("global_attn_every_n_layers")
     if types is None:
@@ -190,11 +166,7 @@ def _dense_every(hf_config: HFConfig, layers: int) -> int:
 
 
 def _bases(hf_config: HFConfig) -> tuple[float, float]:
-    """Return the rotary bases of local and of full layers.
-
-    Raises:
-        UserError: the frequencies are scaled, or two keys disagree.
-    """
+    """Return the rotary bases of local and of full layers."""
     bases = []
     frequencies = hf_config.get("rope_parameters", None, dict) or {}
     if frequencies.keys() - {LOCAL, FULL} or not all(

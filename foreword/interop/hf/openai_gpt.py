@@ -2,72 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from torch import Tensor
 
+from foreword.interop.hf import _contract as hf
 from foreword.interop.hf import _decoder as decoder
-from foreword.interop.hf._contract import (
-    Design,
-    Family,
-    ParameterMap,
-    PublishedHead,
-    SettingMap,
-    Table,
-    map_each,
-)
 from foreword.types import Vocab
 
 
 @dataclass(frozen=True)
-class OpenAIGPT(Family):
+class OpenAIGPT(hf.Family):
     """GPT-1 (Radford et al. 2018): a decoder, normalised after each residual sum (post-norm)."""
 
-    architecture = "OpenAIGPTLMHeadModel"
-    model_type = "openai-gpt"
-    layout = "decoder"
-    prefix = "transformer."
-    embedding = "transformer.tokens_embed.weight"
-    setting_maps = (
-        *decoder.SETTING_MAPS,
-        SettingMap("position.length", "n_positions", 512),
-        SettingMap("activation", "afn", "gelu", {"gelu_tanh": "gelu", "relu": "relu"}),
+    names = hf.FamilyNames(
+        architecture="OpenAIGPTLMHeadModel",
+        layout="decoder",
+        embedding="transformer.tokens_embed.weight",
+        prefix="transformer.",
+        model_type="openai-gpt",
+        buffers=("*.attn.bias", "*.position_ids"),  # in old files
     )
-    fixed = MappingProxyType({**decoder.FIXED, "norm_position": "post", "init": "bert"})
-    ignored_keys = decoder.IGNORED_KEYS
+    keys = hf.ConfigKeys(
+        maps=(
+            *decoder.SETTING_MAPS,
+            hf.SettingMap("position.length", "n_positions", 512),
+            hf.SettingMap("activation", "afn", "gelu", {"gelu_tanh": "gelu", "relu": "relu"}),
+        ),
+        fixed={**decoder.FIXED, "norm_position": "post", "init": "bert"},
+        ignored=decoder.IGNORED_KEYS,
+    )
 
-    def objective(self, weights: Mapping[str, Tensor]) -> Table:
+    def objective(self, weights: Mapping[str, Tensor], models: Mapping[str, hf.Table]) -> hf.Table:
         return {"kind": "causal"}
 
-    def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
+    def packing(self, table: hf.Table, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return rows of texts joined directly: its tokenizer has no end-of-text token."""
         return decoder.joined_packing(table) | {"eos": ""}
 
-    def bos_and_eos(self, design: Design) -> tuple[str, str]:
+    def bos_and_eos(self, design: hf.Design) -> tuple[str, str]:
         """Return the token before a text; none follows it."""
         return decoder.bos_and_eos(design)
 
-    def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
+    def tensors(self, design: hf.Design, vocab: Vocab) -> hf.TensorMaps:
         tables = {"embedding.token": "tokens_embed", "stack.position.table": "positions_embed"}
-        yield from map_each(tables, "backbone.", self.prefix, ("weight",))
-        yield from decoder.blocks(design, self.prefix)
-
-    def classifier(self, design: Design) -> PublishedHead:
-        """Return the class whose head reads the last state."""
-        last = design.model.layers - 1
-        return PublishedHead(
-            "OpenAIGPTForSequenceClassification",
-            "score",
-            pooling="last",
-            bias_before=f"{self.prefix}h.{last}.ln_2.bias",
+        maps = (
+            *hf.map_each(tables, "backbone.", self.names.prefix, ("weight",)),
+            *decoder.blocks(design, self.names.prefix),
         )
+        return hf.TensorMaps(maps, tied={"lm_head.weight": self.names.embedding})
 
-    def tied_tensors(self, design: Design) -> Mapping[str, str]:
-        """Return the output layer, which is tied to the embedding."""
-        return {"lm_head.weight": self.embedding}
-
-    def is_buffer(self, name: str) -> bool:
-        """Return whether it is the causal mask or the position ids, which old files hold."""
-        return name.endswith((".attn.bias", ".position_ids"))
+    def heads(self, design: hf.Design) -> Mapping[str, hf.PublishedHead]:
+        """Return the text classifier, which reads the last state."""
+        before = f"{self.names.prefix}h.{design.model.layers - 1}.ln_2.bias"
+        return {
+            "SequenceClassification": hf.PublishedHead("score", pooling="last", bias_before=before)
+        }

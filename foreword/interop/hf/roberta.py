@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from foreword.interop.hf._roberta import LikeRoberta
+from foreword.interop.hf._roberta import LikeRoberta, names
 
 
 @dataclass(frozen=True)
 class RoBERTa(LikeRoberta):
     """RoBERTa (Liu et al. 2019): BERT without segments."""
 
-    architecture = "RobertaForMaskedLM"
-    prefix = "roberta."
-    embedding = "roberta.embeddings.word_embeddings.weight"
+    names = names("Roberta", "roberta.")

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
-from foreword.interop.hf._contract import (
-    Design,
-    Family,
-    ParameterMap,
-    PublishedHead,
-    SettingMap,
-    Table,
-    map_each,
-)
+from foreword.interop.hf import _contract as hf
 from foreword.interop.hf_config import HFConfig
 from foreword.types import Vocab
 
@@ -31,33 +22,37 @@ ATTENTION = {"query": "q", "key_value": "k v", "output": "o"}
 
 
 @dataclass(frozen=True)
-class T5(Family):
+class T5(hf.Family):
     """T5 and UL2 (Raffel et al. 2020; Tay et al. 2022): an encoder-decoder for span corruption.
 
     Version 1.0 has one matrix for embedding and output, and divides the states before it by
     sqrt(d_model); version 1.1 does neither, and its feed-forward layers are gated.
     """
 
-    architecture = "T5ForConditionalGeneration"
-    kind = "encoder_decoder"
-    layout = "encoder_decoder"
-    embedding = "shared.weight"
-    setting_maps = (
-        SettingMap("d_model", "d_model", 512),
-        SettingMap("layers", "num_layers", 6),
-        SettingMap("decoder_layers", "num_decoder_layers", None),
-        SettingMap("heads", "num_heads", 8),
-        SettingMap("d_head", "d_kv", 64),
-        SettingMap("d_ff", "d_ff", 2048),
-        SettingMap("activation", "feed_forward_proj", "relu", ACTIVATIONS),
-        SettingMap("position.buckets", "relative_attention_num_buckets", 32),
-        SettingMap("position.max_distance", "relative_attention_max_distance", 128),
-        SettingMap("norm_eps", "layer_norm_epsilon", 1e-6),
-        SettingMap("dropout", "dropout_rate", 0.1),
-        SettingMap("attention_dropout", "dropout_rate", 0.1),
+    names = hf.FamilyNames(
+        architecture="T5ForConditionalGeneration",
+        layout="encoder_decoder",
+        embedding="shared.weight",
+        kind="encoder_decoder",
+        # A table of version 1.0 that its code does not read.
+        buffers=("*EncDecAttention.relative_attention_bias.weight",),
     )
-    fixed = MappingProxyType(
-        {
+    keys = hf.ConfigKeys(
+        maps=(
+            hf.SettingMap("d_model", "d_model", 512),
+            hf.SettingMap("layers", "num_layers", 6),
+            hf.SettingMap("decoder_layers", "num_decoder_layers", None),
+            hf.SettingMap("heads", "num_heads", 8),
+            hf.SettingMap("d_head", "d_kv", 64),
+            hf.SettingMap("d_ff", "d_ff", 2048),
+            hf.SettingMap("activation", "feed_forward_proj", "relu", ACTIVATIONS),
+            hf.SettingMap("position.buckets", "relative_attention_num_buckets", 32),
+            hf.SettingMap("position.max_distance", "relative_attention_max_distance", 128),
+            hf.SettingMap("norm_eps", "layer_norm_epsilon", 1e-6),
+            hf.SettingMap("dropout", "dropout_rate", 0.1),
+            hf.SettingMap("attention_dropout", "dropout_rate", 0.1),
+        ),
+        fixed={
             "norm": "rms",
             "norm_position": "pre",
             "bias": False,
@@ -65,16 +60,16 @@ class T5(Family):
             "scale_scores": False,
             "init": "t5",
             "ff_and_output_dropout": True,
-        }
+        },
+        supported={"is_encoder_decoder": True},
+        ignored=("dense_act_fn", "is_gated_act", "n_positions"),
     )
-    supported_values = MappingProxyType({"is_encoder_decoder": True})
-    ignored_keys = ("dense_act_fn", "is_gated_act", "n_positions")
 
-    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
+    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return the model with its output layer tied or not, as in the weights."""
         is_version_1_0 = hf_config.get("tie_word_embeddings", True)
         output = weights.get("lm_head.weight")
-        embedding = weights.get(self.embedding)
+        embedding = weights.get(self.names.embedding)
         is_tied = output is None or embedding is None or torch.equal(output, embedding)
         return {
             **super().model(hf_config, weights),
@@ -82,22 +77,7 @@ class T5(Family):
             "scale_logits": hf_config.get("scale_decoder_outputs", is_version_1_0),
         }
 
-    def decoder_start(self, hf_config: HFConfig, vocab: Vocab) -> str:
-        """Return the start token, which is padding in the published models.
-
-        Raises:
-            UserError: it is missing or not a special token.
-        """
-        start = hf_config.get("decoder_start_token_id")
-        names: dict[int | None, str] = {}
-        for name, i in vocab.special.items():
-            names.setdefault(i, name)
-        if start not in names:
-            known = ", ".join(f"{i} ({name})" for i, name in names.items())
-            raise hf_config.refuse("decoder_start_token_id", f"a special token: {known}")
-        return names[start]
-
-    def describe(self, design: Design, vocab: Vocab) -> Table:
+    def describe(self, design: hf.Design, vocab: Vocab) -> hf.Table:
         """Return the config in the form of releases before 5 and since."""
         model = design.model
         return {
@@ -108,22 +88,29 @@ class T5(Family):
             "scale_decoder_outputs": model.scale_logits,
         }
 
-    def objective(self, weights: Mapping[str, Tensor]) -> Table:
+    def objective(self, weights: Mapping[str, Tensor], models: Mapping[str, hf.Table]) -> hf.Table:
         """Return span corruption."""
         return {"kind": "span_corruption"}
 
-    def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
+    def packing(self, table: hf.Table, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return rows that are 512 tokens long once sentinels replace their spans."""
         return {"length": 568, "bos": "", "eos": "</s>", "document_mask": False}
 
-    def bos_and_eos(self, design: Design) -> tuple[str, str]:
+    def bos_and_eos(self, design: hf.Design) -> tuple[str, str]:
         """Return the special tokens before and after a source."""
         return design.packing.bos, design.objective.end
 
-    def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
-        yield ParameterMap(("backbone.embedding.token.weight",), (self.embedding,))
+    def tensors(self, design: hf.Design, vocab: Vocab) -> hf.TensorMaps:
+        """Return the tensors; encoder and decoder share the embedding, which files hold again."""
+        again = ["encoder.embed_tokens.weight", "decoder.embed_tokens.weight"]
+        again += ["lm_head.weight"] if design.model.tied else []
+        tied = dict.fromkeys(again, self.names.embedding)
+        return hf.TensorMaps(tuple(self._parameter_maps(design)), tied=tied)
+
+    def _parameter_maps(self, design: hf.Design) -> Iterator[hf.ParameterMap]:
+        yield hf.ParameterMap(("backbone.embedding.token.weight",), (self.names.embedding,))
         if not design.model.tied:
-            yield ParameterMap(("heads.token.weight",), ("lm_head.weight",))
+            yield hf.ParameterMap(("heads.token.weight",), ("lm_head.weight",))
         layers = {
             "encoder": design.model.layers,
             "decoder": design.model.decoder_layers or design.model.layers,
@@ -132,30 +119,18 @@ class T5(Family):
         for side, number in layers.items():
             ours = f"backbone.{side}."
             bias = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-            yield ParameterMap((f"{ours}position.table.weight",), (bias,))
+            yield hf.ParameterMap((f"{ours}position.table.weight",), (bias,))
             yield from _each({"final_norm": "final_layer_norm"}, ours, f"{side}.")
             for n in range(number):
                 yield from _block(f"{ours}blocks.{n}.", f"{side}.block.{n}.layer.", is_gated)
 
-    def published_head(self, design: Design, auto_class: str) -> PublishedHead | None:
-        """Return the class that reads the encoder's states of tokens."""
-        if auto_class != "TokenClassification":
-            return None
+    def heads(self, design: hf.Design) -> Mapping[str, hf.PublishedHead]:
+        """Return the head that reads the encoder's states of tokens."""
         parts = {part: f"transformer.{part}" for part in ("shared.", "encoder.")}
-        return PublishedHead("T5ForTokenClassification", "classifier", backbone=parts)
-
-    def tied_tensors(self, design: Design) -> Mapping[str, str]:
-        """Return the embedding, which encoder and decoder share."""
-        names = ["encoder.embed_tokens.weight", "decoder.embed_tokens.weight"]
-        names += ["lm_head.weight"] if design.model.tied else []
-        return dict.fromkeys(names, self.embedding)
-
-    def is_buffer(self, name: str) -> bool:
-        """Return whether it is a table of version 1.0 that its code does not read."""
-        return name.endswith("EncDecAttention.relative_attention_bias.weight")
+        return {"TokenClassification": hf.PublishedHead("classifier", backbone=parts)}
 
 
-def _block(ours: str, theirs: str, is_gated: bool) -> Iterator[ParameterMap]:
+def _block(ours: str, theirs: str, is_gated: bool) -> Iterator[hf.ParameterMap]:
     parts = [("attention", "SelfAttention")]
     parts += [("cross", "EncDecAttention")] if ".decoder." in ours else []
     for number, (our, their) in enumerate(parts):
@@ -173,5 +148,5 @@ def _block(ours: str, theirs: str, is_gated: bool) -> Iterator[ParameterMap]:
     yield from _each(names, ours, f"{theirs}{len(parts)}.")
 
 
-def _each(names: Mapping[str, str], ours: str, theirs: str) -> Iterator[ParameterMap]:
-    return map_each(names, ours, theirs, ("weight",))
+def _each(names: Mapping[str, str], ours: str, theirs: str) -> Iterator[hf.ParameterMap]:
+    return hf.map_each(names, ours, theirs, ("weight",))

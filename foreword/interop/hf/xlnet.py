@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from torch import Tensor
 
-from foreword.interop.hf._contract import (
-    TOKEN_HEADS,
-    Design,
-    Family,
-    ParameterMap,
-    PublishedHead,
-    SettingMap,
-    Table,
-    map_each,
-)
+from foreword.interop.hf import _contract as hf
 from foreword.interop.hf_config import HFConfig
 from foreword.nn.positions.relative import Relative
 from foreword.types import Vocab
@@ -31,28 +21,29 @@ BLOCK = {
 
 
 @dataclass(frozen=True)
-class XLNet(Family):
+class XLNet(hf.Family):
     """XLNet (Yang et al. 2019): an encoder with relative positions and a query stream."""
 
-    architecture = "XLNetLMHeadModel"
-    layout = "two_streams"
-    prefix = "transformer."
-    embedding = "transformer.word_embedding.weight"
-    linear_heads = TOKEN_HEADS
-    setting_maps = (
-        SettingMap("d_model", "d_model", 1024),
-        SettingMap("layers", "n_layer", 24),
-        SettingMap("heads", "n_head", 16),
-        SettingMap("d_ff", "d_inner", 4096),
-        SettingMap("activation", "ff_activation", "gelu", {"gelu": "gelu", "relu": "relu"}),
-        SettingMap("norm_eps", "layer_norm_eps", 1e-12),
-        SettingMap("dropout", "dropout", 0.1),
-        SettingMap("attention_dropout", "dropout", 0.1),
-        SettingMap("init_std", "initializer_range", 0.02),
-        SettingMap("memory", "mem_len", None),
+    names = hf.FamilyNames(
+        architecture="XLNetLMHeadModel",
+        layout="two_streams",
+        embedding="transformer.word_embedding.weight",
+        prefix="transformer.",
     )
-    fixed = MappingProxyType(
-        {
+    keys = hf.ConfigKeys(
+        maps=(
+            hf.SettingMap("d_model", "d_model", 1024),
+            hf.SettingMap("layers", "n_layer", 24),
+            hf.SettingMap("heads", "n_head", 16),
+            hf.SettingMap("d_ff", "d_inner", 4096),
+            hf.SettingMap("activation", "ff_activation", "gelu", {"gelu": "gelu", "relu": "relu"}),
+            hf.SettingMap("norm_eps", "layer_norm_eps", 1e-12),
+            hf.SettingMap("dropout", "dropout", 0.1),
+            hf.SettingMap("attention_dropout", "dropout", 0.1),
+            hf.SettingMap("init_std", "initializer_range", 0.02),
+            hf.SettingMap("memory", "mem_len", None),
+        ),
+        fixed={
             "norm_position": "post",
             "attention_bias": False,
             "position.kind": "relative",
@@ -60,25 +51,23 @@ class XLNet(Family):
             "position.segments": True,
             "two_streams": True,
             "ff_and_output_dropout": True,
-        }
-    )
-    supported_values = MappingProxyType(
-        {"attn_type": "bi", "bi_data": False, "same_length": False, "untie_r": True}
-    )
-    ignored_keys = (
-        "end_n_top",
-        "mems_mask",
-        "reuse_len",
-        "start_n_top",
-        "summary_activation",
-        "summary_last_dropout",
-        "summary_type",
-        "summary_use_proj",
-        "use_mems_eval",
-        "use_mems_train",
+        },
+        supported={"attn_type": "bi", "bi_data": False, "same_length": False, "untie_r": True},
+        ignored=(
+            "end_n_top",
+            "mems_mask",
+            "reuse_len",
+            "start_n_top",
+            "summary_activation",
+            "summary_last_dropout",
+            "summary_type",
+            "summary_use_proj",
+            "use_mems_eval",
+            "use_mems_train",
+        ),
     )
 
-    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
+    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return the model with its clamped distances.
 
         Raises:
@@ -91,30 +80,34 @@ class XLNet(Family):
         table["position"]["clamp"] = max(0, hf_config.get("clamp_len", -1))
         return table
 
-    def describe(self, design: Design, vocab: Vocab) -> Table:
+    def describe(self, design: hf.Design, vocab: Vocab) -> hf.Table:
         """Return the config; -1 stands for unclamped distances."""
         model = design.model
         position = model.position
         clamp = (isinstance(position, Relative) and position.clamp) or -1
         return {**super().describe(design, vocab), "clamp_len": clamp, "d_head": model.head_width}
 
-    def objective(self, weights: Mapping[str, Tensor]) -> Table:
+    def objective(self, weights: Mapping[str, Tensor], models: Mapping[str, hf.Table]) -> hf.Table:
         """Return permutation language modelling."""
         return {"kind": "permutation"}
 
-    def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
+    def packing(self, table: hf.Table, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return rows that continue one another."""
         return {"kind": "stream", "length": 512, "eos": "</s>"}
 
-    def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
+    def tensors(self, design: hf.Design, vocab: Vocab) -> hf.TensorMaps:
+        maps = tuple(self._parameter_maps(design))
+        return hf.TensorMaps(maps, tied={"lm_loss.weight": self.names.embedding})
+
+    def _parameter_maps(self, design: hf.Design) -> Iterator[hf.ParameterMap]:
         model = design.model
         d_model, d_head, layers = model.d_model, model.head_width, range(model.layers)
-        by_head, layer = (model.heads, d_head), f"{self.prefix}layer."
+        by_head, layer = (model.heads, d_head), f"{self.names.prefix}layer."
         # Embeddings and output bias.
-        yield ParameterMap(("backbone.embedding.token.weight",), (self.embedding,))
-        unread = ParameterMap(("backbone.unread.weight",), (f"{self.prefix}mask_emb",))
+        yield hf.ParameterMap(("backbone.embedding.token.weight",), (self.names.embedding,))
+        unread = hf.ParameterMap(("backbone.unread.weight",), (f"{self.names.prefix}mask_emb",))
         yield replace(unread, shape=(1, 1, d_model))
-        yield ParameterMap(("heads.token.bias",), ("lm_loss.bias",))
+        yield hf.ParameterMap(("heads.token.bias",), ("lm_loss.bias",))
         # Terms of relative positions and segments: ours hold all layers in one tensor.
         tables = {
             "u": ("r_w_bias", by_head),
@@ -124,7 +117,7 @@ class XLNet(Family):
         }
         for our, (their, shape) in tables.items():
             names = tuple(f"{layer}{n}.rel_attn.{their}" for n in layers)
-            yield ParameterMap((f"backbone.stack.position.{our}.weight",), names, shape=shape)
+            yield hf.ParameterMap((f"backbone.stack.position.{our}.weight",), names, shape=shape)
         # The layers: projections of attention by head, then norms and feed-forward layers.
         for n in layers:
             block, attention = f"backbone.stack.blocks.{n}.", f"{layer}{n}.rel_attn."
@@ -135,18 +128,17 @@ class XLNet(Family):
                 f"{block}attention.output": ("o",),
             }
             for our, theirs in projections.items():
-                yield ParameterMap(
+                yield hf.ParameterMap(
                     (f"{our}.weight",),
                     tuple(f"{attention}{name}" for name in theirs),
                     is_transposed=theirs != ("o",),
                     shape=(d_model, *by_head),
                 )
-            yield from map_each(BLOCK, block, f"{layer}{n}.")
+            yield from hf.map_each(BLOCK, block, f"{layer}{n}.")
 
-    def classifier(self, design: Design) -> PublishedHead:
-        """Return the class whose head reads the last state; texts are padded on the left."""
-        return PublishedHead(
-            "XLNetForSequenceClassification",
+    def heads(self, design: hf.Design) -> Mapping[str, hf.PublishedHead]:
+        """Return heads that read the last state of texts padded on the left, and of tokens."""
+        head = hf.PublishedHead(
             "logits_proj",
             pooling="last",
             config={
@@ -157,11 +149,4 @@ class XLNet(Family):
             },
             padding_side="left",
         )
-
-    def choice_head(self, design: Design) -> PublishedHead:
-        """Return the class, whose head is that of the text classifier with one output."""
-        return self.classifier(design).of("MultipleChoice")
-
-    def tied_tensors(self, design: Design) -> Mapping[str, str]:
-        """Return the output layer, which is tied to the embedding."""
-        return {"lm_loss.weight": self.embedding}
+        return {**hf.TOKEN_HEADS, "SequenceClassification": head, "MultipleChoice": head}

@@ -9,13 +9,14 @@ ARPA files, and of every kind in `ngrams/smoothing/`.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 from foreword.ngrams.counting import Level
 from foreword.ngrams.scratch import Scratch
+from foreword.settings.ranges import Ranged
 from foreword.types import Array
 
 
@@ -35,18 +36,19 @@ class SmoothedOrder:
     note: str = ""
 
 
-class Smoothing(Protocol):
-    """A kind in `ngrams/smoothing/`."""
+class Smoothing(Ranged, ABC):
+    """A kind in `ngrams/smoothing/`.
+
+    Attributes:
+        is_normalised: whether the probabilities of all words after a context add up to 1.
+    """
+
+    is_normalised: ClassVar[bool] = True
 
     @property
-    @abstractmethod
-    def is_normalised(self) -> bool:
-        """Whether the probabilities of all words after a context add up to 1."""
-
-    @property
-    @abstractmethod
     def unseen(self) -> float:
         """The back-off weight of an unseen context; 1 in a distribution."""
+        return 1.0
 
     @abstractmethod
     def estimate(

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from foreword.ngrams import additive
 from foreword.ngrams.counting import Level
 from foreword.ngrams.scratch import Scratch
-from foreword.ngrams.smoothing._contract import SmoothedOrder
-from foreword.settings.ranges import Positive, Ranged
+from foreword.ngrams.smoothing._contract import SmoothedOrder, Smoothing
+from foreword.settings.ranges import Positive
 from foreword.types import Array
 
 
 @dataclass(frozen=True)
-class AddK(Ranged):
+class AddK(Smoothing):
     """(count + k) / (count of the context + k words).
 
     Attributes:
@@ -25,16 +25,6 @@ class AddK(Ranged):
     """
 
     k: Positive = 1.0
-
-    @property
-    def is_normalised(self) -> bool:
-        """Always true."""
-        return True
-
-    @property
-    def unseen(self) -> float:
-        """Unseen contexts back off with weight 1: every word is equally likely."""
-        return 1.0
 
     def estimate(
         self, levels: Sequence[Level], is_word: Array, scratch: Scratch

@@ -10,13 +10,13 @@ import numpy as np
 from foreword.ngrams import kneser_ney
 from foreword.ngrams.counting import Level
 from foreword.ngrams.scratch import Scratch
-from foreword.ngrams.smoothing._contract import SmoothedOrder
-from foreword.settings.ranges import Ranged, Share
+from foreword.ngrams.smoothing._contract import SmoothedOrder, Smoothing
+from foreword.settings.ranges import Share
 from foreword.types import Array
 
 
 @dataclass(frozen=True)
-class KneserNey(Ranged):
+class KneserNey(Smoothing):
     """Interpolated Kneser-Ney smoothing with the discount n1 / (n1 + 2 n2) of each order.
 
     Attributes:
@@ -26,16 +26,6 @@ class KneserNey(Ranged):
     """
 
     fallback: Share = 0.75
-
-    @property
-    def is_normalised(self) -> bool:
-        """Always true."""
-        return True
-
-    @property
-    def unseen(self) -> float:
-        """Unseen contexts back off with weight 1."""
-        return 1.0
 
     def estimate(
         self, levels: Sequence[Level], is_word: Array, scratch: Scratch

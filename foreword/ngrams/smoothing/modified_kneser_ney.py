@@ -12,13 +12,13 @@ from annotated_types import Interval
 from foreword.ngrams import kneser_ney
 from foreword.ngrams.counting import Level
 from foreword.ngrams.scratch import Scratch
-from foreword.ngrams.smoothing._contract import SmoothedOrder
-from foreword.settings.ranges import Ranged, Share
+from foreword.ngrams.smoothing._contract import SmoothedOrder, Smoothing
+from foreword.settings.ranges import Share
 from foreword.types import Array
 
 
 @dataclass(frozen=True)
-class ModifiedKneserNey(Ranged):
+class ModifiedKneserNey(Smoothing):
     """Interpolated Kneser-Ney smoothing with three discounts for each order, as in KenLM.
 
     Attributes:
@@ -31,16 +31,6 @@ class ModifiedKneserNey(Ranged):
     fallback: tuple[
         Share, Annotated[float, Interval(ge=0, le=2)], Annotated[float, Interval(ge=0, le=3)]
     ] = (0.5, 1.0, 1.5)
-
-    @property
-    def is_normalised(self) -> bool:
-        """Always true."""
-        return True
-
-    @property
-    def unseen(self) -> float:
-        """Unseen contexts back off with weight 1."""
-        return 1.0
 
     def estimate(
         self, levels: Sequence[Level], is_word: Array, scratch: Scratch

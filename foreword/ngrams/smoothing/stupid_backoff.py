@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from foreword.ngrams.counting import Level
 from foreword.ngrams.scratch import Scratch
 from foreword.ngrams.smooth import ContextSpan, smooth_order
-from foreword.ngrams.smoothing._contract import SmoothedOrder
-from foreword.settings.ranges import PositiveShare, Ranged
+from foreword.ngrams.smoothing._contract import SmoothedOrder, Smoothing
+from foreword.settings.ranges import PositiveShare
 from foreword.types import Array
 
 
 @dataclass(frozen=True)
-class StupidBackoff(Ranged):
+class StupidBackoff(Smoothing):
     """Scores, not probabilities: they do not sum to 1, so their perplexity has no meaning.
 
     Attributes:
@@ -26,12 +27,9 @@ class StupidBackoff(Ranged):
     Reference: Brants et al. 2007, section 4.
     """
 
-    share: PositiveShare = 0.4
+    is_normalised: ClassVar[bool] = False
 
-    @property
-    def is_normalised(self) -> bool:
-        """Always false."""
-        return False
+    share: PositiveShare = 0.4
 
     @property
     def unseen(self) -> float:

@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 import torch
-from scipy.stats import pearsonr, spearmanr
 from sklearn.feature_extraction.text import HashingVectorizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from foreword.errors import UserError
+from foreword.evaluation.statistics import correlations
 from foreword.settings.ranges import Positive
 from foreword.tables.columns import PREDICTION, Columns
 from foreword.tables.examples import Labelled, LabelledTexts, batched
@@ -210,13 +210,8 @@ class Embed(Task):
         scores = targets.arrays[0::2, 0]
         if np.isnan(scores).any():
             return _retrieval(first, second, targets.arrays[1::2, 1])
-        cosines = (first * second).sum(-1)
-        if len(cosines) < 2 or np.ptp(cosines) == 0 or np.ptp(scores) == 0:
-            return {"spearman": 0.0, "pearson": 0.0}
-        return {
-            "spearman": float(spearmanr(cosines, scores).statistic),
-            "pearson": float(pearsonr(cosines, scores).statistic),
-        }
+        pearson, spearman = correlations((first * second).sum(-1), scores)
+        return {"spearman": spearman, "pearson": pearson}
 
     def baselines(
         self, train: PairTargets, dev: PairTargets, labels: tuple[str, ...]

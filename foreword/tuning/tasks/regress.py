@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.stats import pearsonr, spearmanr
 from torch import Tensor, nn
 
 from foreword.errors import UserError
+from foreword.evaluation.statistics import correlations
 from foreword.tables.columns import Columns, ReadExample, example_of
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
@@ -102,18 +102,18 @@ class Regress(PooledTask):
         return ("pearson", "spearman", "rmse", "mae")
 
     def scores(self, outputs: Array, targets: Array) -> dict[str, float]:
-        """Return both correlations, 0 if all outputs or all targets are equal, and both errors.
+        """Return both correlations, nan if all outputs or all targets are equal, and both errors.
 
         Args:
             outputs: (examples, 1).
             targets: (examples,) float32.
         """
         predicted = outputs[:, 0].astype(np.float64)
-        is_flat = len(predicted) < 2 or np.ptp(predicted) == 0 or np.ptp(targets) == 0
+        pearson, spearman = correlations(predicted, targets)
         excess = predicted - targets
         return {
-            "pearson": 0.0 if is_flat else float(pearsonr(predicted, targets).statistic),
-            "spearman": 0.0 if is_flat else float(spearmanr(predicted, targets).statistic),
+            "pearson": pearson,
+            "spearman": spearman,
             "rmse": float(np.sqrt(np.mean(excess**2))),
             "mae": float(np.mean(np.abs(excess))),
         }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from foreword.settings.ranges import Ranged
 from foreword.types import Array
 from foreword.vectors.architectures._contract import VectorArchitecture
 from foreword.vectors.corpus import WordCorpus
@@ -53,16 +54,17 @@ class Vectors:
     outputs: Array
 
 
-class VectorOutput(Protocol):
+class VectorOutput(Ranged, ABC):
     """An output layer without a full softmax: a kind in `vectors/outputs/`."""
 
     def require_packages(self) -> None:
-        """Check that the optional packages that training requires are installed.
+        """Check that the optional packages that training requires are installed; default: none.
 
         Raises:
             UserError: one is not; the message says how to install it.
         """
 
+    @abstractmethod
     def fit(
         self, corpus: WordCorpus, vectors: Vectors, training: VectorTraining, progress: Progress
     ) -> None:
@@ -72,6 +74,7 @@ class VectorOutput(Protocol):
             UserError: a required package is not installed.
         """
 
+    @abstractmethod
     def scorer(self, counts: Array) -> Scorer:
         """Return a function that gives each word's log-probability up to a shared constant.
 

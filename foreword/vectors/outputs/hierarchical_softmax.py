@@ -12,12 +12,18 @@ from torch.nn import functional as F
 from foreword.types import Array
 from foreword.vectors import through_gensim
 from foreword.vectors.corpus import WordCorpus
-from foreword.vectors.outputs._contract import Progress, Scorer, Vectors, VectorTraining
+from foreword.vectors.outputs._contract import (
+    Progress,
+    Scorer,
+    VectorOutput,
+    Vectors,
+    VectorTraining,
+)
 from foreword.vectors.tree import HuffmanTree
 
 
 @dataclass(frozen=True)
-class HierarchicalSoftmax:
+class HierarchicalSoftmax(VectorOutput):
     """Each fork on the path to a word in a Huffman tree is a binary prediction.
 
     Gensim trains the vectors, one prediction at a time: forks near the root take part in every
@@ -28,21 +34,11 @@ class HierarchicalSoftmax:
     """
 
     def require_packages(self) -> None:
-        """See `VectorOutput`.
-
-        Raises:
-            UserError: gensim is not installed.
-        """
         through_gensim.require_gensim()
 
     def fit(
         self, corpus: WordCorpus, vectors: Vectors, training: VectorTraining, progress: Progress
     ) -> None:
-        """See `VectorOutput`.
-
-        Raises:
-            UserError: gensim is not installed.
-        """
         tree = HuffmanTree.of(corpus.counts)
         through_gensim.learn(corpus, vectors, training, progress, tree=tree)
 

@@ -13,13 +13,14 @@ import torch
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from foreword.settings.ranges import Count, Positive, Ranged, Share
+from foreword.settings.ranges import Count, Positive, Share
 from foreword.types import Array
 from foreword.vectors.architectures._contract import BlockGradients, WordBlock
 from foreword.vectors.corpus import Windows, WordCorpus
 from foreword.vectors.outputs._contract import (
     Progress,
     Scorer,
+    VectorOutput,
     Vectors,
     VectorTraining,
     noise_scorer,
@@ -29,7 +30,7 @@ TABLE_SIZE = 1 << 20  # entries of the table that noise words are drawn from
 
 
 @dataclass(frozen=True)
-class NegativeSampling(Ranged):
+class NegativeSampling(VectorOutput):
     """Each prediction is compared with `negatives` noise words, drawn by a power of frequency.
 
     The words of a block share their noise words, and a step has several blocks, so that all
@@ -57,9 +58,6 @@ class NegativeSampling(Ranged):
     block: Count = 32
     noise: Count = 32
     most: Positive = 4.0
-
-    def require_packages(self) -> None:
-        """See `VectorOutput`; it requires none."""
 
     def fit(
         self, corpus: WordCorpus, vectors: Vectors, training: VectorTraining, progress: Progress

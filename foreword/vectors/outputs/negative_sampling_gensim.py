@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from foreword.settings.ranges import Count, Ranged, Share
+from foreword.settings.ranges import Count, Share
 from foreword.types import Array
 from foreword.vectors import through_gensim
 from foreword.vectors.corpus import WordCorpus
 from foreword.vectors.outputs._contract import (
     Progress,
     Scorer,
+    VectorOutput,
     Vectors,
     VectorTraining,
     noise_scorer,
@@ -18,7 +19,7 @@ from foreword.vectors.outputs._contract import (
 
 
 @dataclass(frozen=True)
-class NegativeSamplingGensim(Ranged):
+class NegativeSamplingGensim(VectorOutput):
     """Each prediction is compared with `negatives` noise words, drawn by a power of frequency.
 
     Gensim trains the vectors, one prediction at a time. With one thread, the same seed gives the
@@ -35,21 +36,11 @@ class NegativeSamplingGensim(Ranged):
     exponent: Share = 0.75
 
     def require_packages(self) -> None:
-        """See `VectorOutput`.
-
-        Raises:
-            UserError: gensim is not installed.
-        """
         through_gensim.require_gensim()
 
     def fit(
         self, corpus: WordCorpus, vectors: Vectors, training: VectorTraining, progress: Progress
     ) -> None:
-        """See `VectorOutput`.
-
-        Raises:
-            UserError: gensim is not installed.
-        """
         negatives, exponent = self.negatives, self.exponent
         through_gensim.learn(
             corpus, vectors, training, progress, negatives=negatives, exponent=exponent

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from foreword.planning.memory import MemoryUse, activations_of, extrapolate, nbytes
 from foreword.runs import setup
 from foreword.runs.corpus import corpus
-from foreword.runs.memory import MemoryUse, activations_of, extrapolate, nbytes
+from foreword.runs.run_folder import Run
 from foreword.runs.setup import set_up_training
 from foreword.settings import config
 from tests import forking
@@ -51,7 +52,7 @@ def test_measuring_activations_frees_the_graph(tmp_path: Path) -> None:
     """A hook that returns an operation's own result would keep its graph alive."""
     made = runs.recipe("encoder")
     run = runs.begin(made, runs.write_text(tmp_path / "text"), tmp_path / "run")
-    ready = set_up_training(made, *corpus(made, run, runs.stage))
+    ready = set_up_training(made, *corpus(Run(run), runs.stage))
     freed: list[bool] = []
 
     class Witness(torch.autograd.Function):

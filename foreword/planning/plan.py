@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 import torch
@@ -20,11 +20,10 @@ from foreword.nn.checkpointing import AMOUNTS, Checkpointing
 from foreword.nn.cross_entropy import SLICE
 from foreword.nn.model import neural_settings
 from foreword.nn.stack_settings import StackSettings
+from foreword.planning.estimate import steps_of
+from foreword.planning.failures import FAILURE_HOURS, best_interval, expected_time
+from foreword.planning.gpus import GPU
 from foreword.runs.counted import Counted, count_step
-from foreword.runs.estimate import steps_of
-from foreword.runs.failures import FAILURE_HOURS, best_interval, expected_time
-from foreword.runs.gpu_memory import GpuMemory
-from foreword.runs.gpus import GPU
 from foreword.runs.recipe import Recipe
 from foreword.runs.sizes import count_parameters, count_state
 from foreword.settings import kinds
@@ -41,6 +40,7 @@ HALF, SINGLE = 2, 4  # bytes of a number
 UPDATE_BYTES = 28
 ABOUT = 0.05  # settings whose times differ by less are equals
 HEADS_AND_EMBEDDING = ("embedding", "heads")
+CONTEXT = 1_500_000_000  # bytes of CUDA, NCCL and kernels' work space on each GPU
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,44 @@ class Assumptions(Ranged):
     failure_hours: Positive = round(FAILURE_HOURS, -3)
     restart_minutes: Positive = 10.0
     price: NonNegative = 0.0
+
+
+@dataclass(frozen=True)
+class GpuMemory:
+    """Bytes on each GPU at the peak of a step.
+
+    Attributes:
+        weights: in float32.
+        gradients: in float32; with `ddp` twice where several micro-batches are added, its buckets
+            and their sum.
+        optimizer: state of the optimizer.
+        average: the second weights of a run that averages them.
+        activations: kept for the backward pass of a micro-batch.
+        logits: a slice of scores over the vocabulary with its softmax, and the gradient of the
+            output layer.
+        buffers: copies of weights in the precision of the products; with shards, the weights that
+            are gathered from other GPUs and the gradients on their way to them.
+        context: CUDA, NCCL, kernels' work space.
+    """
+
+    weights: int
+    gradients: int
+    optimizer: int
+    average: int
+    activations: int
+    logits: int
+    buffers: int
+    context: int = CONTEXT
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """Bytes by part."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @property
+    def total(self) -> int:
+        """Bytes of all parts together."""
+        return sum(self.parts.values())
 
 
 @dataclass(frozen=True)

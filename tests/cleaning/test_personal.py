@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from foreword.data.personal import KINDS, count_personal, finder, masked
+from foreword.cleaning.personal import KINDS, count_personal, finder, masked
 from foreword.errors import UserError
 from foreword.types import Document
 

@@ -11,8 +11,8 @@ from foreword.data.prepared_text import PreparedText
 from foreword.data.read_documents import find_files, read_documents
 from foreword.data.text_files import ReadCounts, ReadSettings
 from foreword.disk import stored
+from foreword.planning.request import RunRequest
 from foreword.runs import corpus
-from foreword.runs.request import RunRequest
 from foreword.runs.sources import is_prepared, without_limits
 from foreword.text import utf8
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from foreword.runs.failures import (
+from foreword.planning.failures import (
     FAILURE_HOURS,
     best_interval,
     expected_time,

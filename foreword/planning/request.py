@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from foreword.planning.dial import Dial
 from foreword.runs import continued
 from foreword.runs.continued import StartingModel
-from foreword.runs.dial import Dial
 from foreword.runs.recipe import Recipe
 from foreword.runs.run import Inputs
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from foreword.errors import UserError
+from foreword.planning.gpus import find_gpu, shipped
+from foreword.planning.plan import Assumptions, Plan, _Planner, plan
 from foreword.runs.dry_run import dummy_vocab
-from foreword.runs.gpus import find_gpu, shipped
-from foreword.runs.plan import Assumptions, Plan, _Planner, plan
 from foreword.runs.recipe import load_recipe
 from foreword.runs.setup import build_model
 from foreword.runs.sizes import count_parameters, count_state

@@ -17,8 +17,8 @@ from typing import Any
 
 from foreword.formatting import byte_size, power
 from foreword.nn.model import neural_settings
-from foreword.runs.dial_losses import expected_loss
-from foreword.runs.dial_sizes import BYTES_PER_TOKEN, ModelSize, sizes
+from foreword.planning.dial_losses import expected_loss
+from foreword.planning.dial_sizes import BYTES_PER_TOKEN, ModelSize, sizes
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.settings import config
 

@@ -8,18 +8,19 @@ from typing import Any
 
 from foreword.data.prepared_text import PreparedText
 from foreword.errors import UserError
+from foreword.planning.estimate import Estimate, chance_loss, estimate
+from foreword.planning.preview import PreviewRow, preview
+from foreword.planning.request import Note, RunRequest
+from foreword.planning.source_estimate import SourceEstimate, estimate_sources
+from foreword.planning.text_sample import Shares, sampled
 from foreword.runs import run as running
 from foreword.runs.continued import load_start
 from foreword.runs.corpus import corpus, is_prepared, naming_text_in_errors
-from foreword.runs.estimate import Estimate, chance_loss, estimate
 from foreword.runs.first_embeddings import most_flops
-from foreword.runs.preview import PreviewRow, preview
-from foreword.runs.request import Note, RunRequest
+from foreword.runs.run_folder import Run
 from foreword.runs.setup import TrainingSetup, set_up_training
 from foreword.runs.sizes import MACHINES
-from foreword.runs.source_estimate import SourceEstimate, estimate_sources
 from foreword.runs.stages import Stage
-from foreword.runs.text_sample import Shares, sampled
 from foreword.train.device import describe
 
 SAMPLE_BYTES = 20_000_000  # of text: enough for a tokenizer and a batch, and read in seconds
@@ -101,7 +102,7 @@ def check_run(
         with naming_text_in_errors(run, texts):
             request = sample.request.extended(note)
             running.start(request.recipe, request.inputs, run, request.starting_model, MACHINES)
-            tokenizer, prepared = corpus(request.recipe, run, stage)
+            tokenizer, prepared = corpus(Run(run), stage)
             setup = set_up_training(request.recipe, tokenizer, prepared, or_shape=True)
     except UserError as error:
         part = f"the first {SAMPLE_BYTES / 1e6:.0f} MB of the text: "

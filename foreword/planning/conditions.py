@@ -12,8 +12,8 @@ from foreword.data.prepared_text import PreparedText
 from foreword.data.read_documents import ReadCounts, find_files, read_documents
 from foreword.data.text_files import ReadSettings
 from foreword.errors import VocabSizeError
+from foreword.planning.dial import FAMILIES, Conditions, Dial, dial
 from foreword.runs.corpus import is_prepared
-from foreword.runs.dial import FAMILIES, Conditions, Dial, dial
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.runs.sizes import memory_of
 from foreword.text import utf8, words

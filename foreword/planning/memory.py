@@ -15,9 +15,9 @@ import torch
 from torch.optim import Optimizer
 
 from foreword.nn.model import neural_settings
+from foreword.planning.resident import Peak
 from foreword.runs.kept_bytes import KeptBytes
 from foreword.runs.recipe import Recipe
-from foreword.runs.resident import Peak
 from foreword.runs.setup import TrainingSetup
 from foreword.runs.sizes import (
     POSITION_BYTES,

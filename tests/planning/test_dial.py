@@ -16,10 +16,10 @@ from foreword.cli.main import run
 from foreword.data.text_files import ReadSettings
 from foreword.errors import UserError
 from foreword.nn.stack_settings import StackSettings
-from foreword.runs import conditions, dial_sizes
-from foreword.runs.conditions import text_bytes, turn
-from foreword.runs.dial import FAMILIES, MOST_EPOCHS, Conditions, dial
-from foreword.runs.dial_losses import MEASURED, MeasuredLosses
+from foreword.planning import conditions, dial_sizes
+from foreword.planning.conditions import text_bytes, turn
+from foreword.planning.dial import FAMILIES, MOST_EPOCHS, Conditions, dial
+from foreword.planning.dial_losses import MEASURED, MeasuredLosses
 from foreword.runs.dry_run import dry_run
 from foreword.runs.recipe import load_recipe
 from foreword.runs.sizes import count_parameters, least_memory

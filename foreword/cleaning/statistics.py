@@ -1,4 +1,4 @@
-"""The account of a step: what it read, dropped and changed, with samples.
+"""The statistics of a step: what it read, dropped and changed, with samples.
 
 Each task writes one; they add up to the same whatever the number of processes.
 """
@@ -73,7 +73,7 @@ class Samples:
 
 
 @dataclass
-class Account:
+class StepStatistics:
     """What a step did.
 
     Attributes:
@@ -108,7 +108,7 @@ class Account:
         counts[1] += is_dropped
 
     def include(self, other: Mapping[str, Any]) -> None:
-        """Add the account of another task, as JSON has it."""
+        """Add the statistics of another task, as JSON has it."""
         self.read.include(other["read"])
         self.kept.include(other["kept"])
         for reason, size in other["dropped"].items():
@@ -124,7 +124,7 @@ class Account:
             self.samples.add(sample)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the account as JSON has it."""
+        """Return the statistics as JSON has it."""
 
         def by_size(counts: Mapping[str, Any], of: Any) -> dict[str, Any]:
             return dict(sorted(counts.items(), key=lambda item: (-of(item[1]), item[0])))
@@ -144,12 +144,12 @@ class Account:
         }
 
 
-def total(accounts: Iterable[Mapping[str, Any]], most: int) -> dict[str, Any]:
-    """Return the sum of the accounts of all tasks, as JSON has it."""
-    whole = Account(most)
-    for account in accounts:
-        whole.include(account)
-    return whole.as_json()
+def total(parts: Iterable[Mapping[str, Any]], most: int) -> dict[str, Any]:
+    """Return the sum of the statistics of all tasks, as JSON has it."""
+    statistics = StepStatistics(most)
+    for part in parts:
+        statistics.include(part)
+    return statistics.as_json()
 
 
 def key_of(name: str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from foreword.objectives._contract import Objective
-from foreword.runs.memory import (
+from foreword.planning.memory import (
     MemoryUse,
     activations_of,
     memory_at_least,
