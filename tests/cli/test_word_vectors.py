@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -204,12 +203,3 @@ def test_impossible_texts_and_budgets_are_refused(
     assert "window: must be a whole number from 1" in refused(
         *pretrain(text, out, "model.window=0")
     )
-
-
-@pytest.mark.parametrize("output", ["hierarchical_softmax", "negative_sampling_gensim"])
-def test_without_gensim_one_line_says_what_to_install(
-    output: str, text: Path, tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "gensim.models", None)
-    line = refused(*pretrain(text, tmp_path / "run", f"model.output={output}"))
-    assert "pip install 'foreword[vectors]'" in line
