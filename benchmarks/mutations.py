@@ -58,7 +58,7 @@ PAIRS: tuple[tuple[type, type], ...] = (
 PAIRS += ((ast.Is, ast.IsNot), (ast.Add, ast.Sub), (ast.Mult, ast.FloorDiv), (ast.And, ast.Or))
 EXCHANGED: dict[type, type] = dict([*PAIRS, *((second, first) for first, second in PAIRS)])
 KINDS = 2  # a function has at least so many kinds of mutations: not the return of a constant alone
-WORKERS = os.environ.get("WORKERS", "2")
+FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+\.py(?:::\S+?(?:\[.*?\])?)?)(?: - .*)?$", re.M)
 PER_TEST = 120  # seconds; a mutation may loop for ever
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -304,61 +304,66 @@ def write(file: Path, text: bytes) -> None:
         compiled.unlink()
 
 
-def run_tests(python: Path, tree: Path, tests: list[str], marks: str, limit: float) -> str:
-    """Return the name of the first test that fails, "" if none does."""
-    command = [str(python), "-m", "pytest", "-x", "-q", "-n", WORKERS, "-m", marks, "--tb=no"]
-    env = {**os.environ, "PYTHONPATH": str(tree)}
-    env.pop("PYTHONDONTWRITEBYTECODE", None)
-    process = subprocess.Popen(
-        [*command, "-rfE", "--timeout", str(PER_TEST), *tests],
-        cwd=tree,
-        env=env,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    try:
-        printed = process.communicate(timeout=limit)[0]
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
-        process.communicate()
-        raise
-    failed = re.search(
-        r"^(?:FAILED|ERROR) (\S+\.py(?:::\S+?(?:\[.*?\])?)?)(?: - .*)?$", printed, re.M
-    )
-    if failed:
-        return failed[1]
-    return "" if process.returncode in {0, 5} else f"pytest ended with {process.returncode}"
+@dataclass(frozen=True)
+class Suite:
+    """The tests of a copied checkout, and how to run them."""
 
+    tree: Path
+    python: Path
+    marks: str
+    workers: str = "2"
+    limit: float = 600.0  # seconds
 
-def tried(
-    place: Place, python: Path, tree: Path, imports: Imports, marks: str, limit: float
-) -> Outcome:
-    """Break the line in the copy, run the tests, and put it right again."""
-    file = Path("foreword", place.mutation.function.partition(":")[0])
-    whole, began, left_out = (tree / file).read_bytes(), time.monotonic(), list[str]()
-    tests = imports.tests(tree / file)
-
-    def outcome(word: str, test: str = "") -> Outcome:
-        return Outcome(place.mutation, word, test, len(tests), round(time.monotonic() - began))
-
-    while tests:
-        changed = whole[: place.start] + place.mutation.after.encode() + whole[place.end :]
-        write(tree / file, changed)
+    def first_failure(self, tests: Iterable[str]) -> str:
+        """Return the name of the first test that fails, "" if none does."""
+        options = ["-x", "-q", "-n", self.workers, "-m", self.marks, "--timeout", str(PER_TEST)]
+        env = {**os.environ, "PYTHONPATH": str(self.tree)}
+        env.pop("PYTHONDONTWRITEBYTECODE", None)
+        process = subprocess.Popen(
+            [str(self.python), "-m", "pytest", *options, "--tb=no", "-rfE", *tests],
+            cwd=self.tree,
+            env=env,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
         try:
-            chosen = [*tests, *(f"--deselect={name}" for name in left_out)]
-            failed = run_tests(python, tree, chosen, marks, limit)
+            printed = process.communicate(timeout=self.limit)[0]
         except subprocess.TimeoutExpired:
-            return outcome("out of time")
-        finally:
-            write(tree / file, whole)
-        if not failed:
-            break
-        if "::" not in failed or not run_tests(python, tree, [failed], "", limit):
-            return outcome("caught", failed)
-        left_out.append(failed)  # it fails in any case
-    return outcome("survived")
+            os.killpg(process.pid, 9)
+            process.communicate()
+            raise
+        if failed := FAILED.search(printed):
+            return failed[1]
+        if process.returncode not in {0, 5}:
+            end = printed[-2000:]
+            raise SystemExit(f"pytest ended with status {process.returncode}:\n{end}")
+        return ""
+
+    def tried(self, place: Place, imports: Imports, first: str = "") -> Outcome:
+        """Break the line in the copy, run the tests, `first` before others, and put it right."""
+        file = self.tree / "foreword" / place.mutation.function.partition(":")[0]
+        whole, began, left_out = file.read_bytes(), time.monotonic(), list[str]()
+        tests = sorted(imports.tests(file), key=lambda test: test != first)
+
+        def outcome(word: str, test: str = "") -> Outcome:
+            return Outcome(place.mutation, word, test, len(tests), round(time.monotonic() - began))
+
+        while tests:
+            write(file, whole[: place.start] + place.mutation.after.encode() + whole[place.end :])
+            try:
+                failed = self.first_failure([*tests, *(f"--deselect={name}" for name in left_out)])
+            except subprocess.TimeoutExpired:
+                return outcome("out of time")
+            finally:
+                write(file, whole)
+            if not failed:
+                break
+            if "::" not in failed or not self.first_failure([failed]):
+                return outcome("caught", failed)
+            left_out.append(failed)  # it fails in any case
+        return outcome("survived")
 
 
 def table_line(made: Outcome) -> str:
@@ -380,6 +385,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--marks", default="not gpu and not full")
+    parser.add_argument("--workers", default="2", help="processes that run the tests")
     parser.add_argument("--limit", type=float, default=600, help="seconds for each mutation")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--dry-run", action="store_true", help="write the mutations alone")
@@ -388,21 +394,24 @@ def main() -> None:
     python, outcomes = root / ".venv" / "bin" / "python", list[Outcome]()
     with tempfile.TemporaryDirectory() as folder:
         tree = copied(root, Path(folder))
-        imports, chosen = Imports(tree), list[Place | Mutation]()
+        suite = Suite(tree, python, given.marks, given.workers, given.limit)
+        imports, chosen = Imports(tree), list[tuple[Place | Mutation, str]]()
         if given.functions:
-            lines = json.loads(given.functions.read_text())
-            stored = [Mutation(**line["mutation"]) for line in lines]
-            chosen += [again(mutation, tree, moved) or mutation for mutation in stored]
+            for line in json.loads(given.functions.read_text()):
+                mutation = Mutation(**line["mutation"])
+                first = line["test"].partition("::")[0]  # it may catch it here too
+                chosen.append((again(mutation, tree, moved) or mutation, first))
         else:
             rooms = given.rooms.split(",")
-            chosen += drawn(tree, given.seed, given.count, rooms, given.both, moved)
-        for place in chosen:
+            found = drawn(tree, given.seed, given.count, rooms, given.both, moved)
+            chosen += [(place, "") for place in found]
+        for place, first in chosen:
             if isinstance(place, Mutation):
                 outcomes.append(Outcome(place, "absent"))
             elif given.dry_run:
                 outcomes.append(Outcome(place.mutation, "drawn"))
             else:
-                outcomes.append(tried(place, python, tree, imports, given.marks, given.limit))
+                outcomes.append(suite.tried(place, imports, first))
             print(table_line(outcomes[-1]), flush=True)
             given.out.write_text(json.dumps([asdict(o) for o in outcomes], indent=1))
     words = [made.outcome for made in outcomes]

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterable
 
 from foreword.disk.credentials import masked
 
 INTERRUPTED = 130  # the exit status, which shells give to Ctrl-C
 LISTED = 50  # words that a message names
+
+
+def quoted_command(*words: object) -> str:
+    """Return a command of foreword in quotation marks, its words quoted for a shell.
+
+    Args:
+        words: those after `foreword`; a path may hold blanks.
+    """
+    line = shlex.join(["foreword", *map(str, words)])
+    return f'"{line}"' if "'" in line else f"'{line}'"
 
 
 class UserError(Exception):

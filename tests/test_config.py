@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from foreword.comparison.results_cache import RunKey
+from foreword.comparison.keys import RunKey
 from foreword.errors import UserError
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.settings import config

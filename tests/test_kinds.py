@@ -4,11 +4,45 @@ from dataclasses import is_dataclass
 
 import pytest
 
+from foreword.data.packing._contract import Packing
+from foreword.data.readers._contract import Reader
 from foreword.errors import UserError
+from foreword.layouts._contract import Layout
+from foreword.nn.attentions._contract import AttentionKind
+from foreword.nn.model import Architecture
+from foreword.nn.positions._contract import PositionKind
+from foreword.objectives._contract import Objective
 from foreword.settings import kinds
+from foreword.text.tokenizers._contract import TokenizerKind
+from foreword.train.embedding_init._contract import EmbeddingInit
+from foreword.train.optimizers._contract import OptimizerSettings
+from foreword.tuning.tasks._contract import Task
 
 FOLDERS = ("objectives", "layouts", "models", "nn/positions", "text/tokenizers", "data/packing")
 FOLDERS += ("train/optimizers", "train/parallel", "train/schedules", "nn/attentions", "nn/lm_heads")
+
+
+CONTRACTS = {
+    "data/packing": Packing,
+    "data/readers": Reader,
+    "layouts": Layout,
+    "models": Architecture,
+    "nn/attentions": AttentionKind,
+    "nn/positions": PositionKind,
+    "objectives": Objective,
+    "text/tokenizers": TokenizerKind,
+    "train/embedding_init": EmbeddingInit,
+    "train/optimizers": OptimizerSettings,
+    "tuning/tasks": Task,
+}
+
+
+@pytest.mark.parametrize("folder", CONTRACTS)
+def test_kinds_keep_the_contract_of_their_folder(folder: str) -> None:
+    for name in kinds.names(folder):
+        kind = kinds.load(folder, name)
+        assert issubclass(kind, CONTRACTS[folder]), name
+        assert not kind.__abstractmethods__, name
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

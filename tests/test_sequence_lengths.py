@@ -87,7 +87,7 @@ def test_position_tables_hold_the_sequences_of_the_layout(objective: Any, layout
     held = {"kind": "learned", "length": expected}
     assert recipe(objective, layout, held).max_sequence(64) == expected
     if expected == 64:
-        return
+        pytest.skip("no sequence is longer than a row")
     short = {"kind": "learned", "length": expected - 1}
     with pytest.raises(UserError) as refused:
         recipe(objective, layout, short)

@@ -13,7 +13,7 @@ from typing import Any
 from foreword.cli._process import INTERRUPTED, PEER_ENDED
 from foreword.disk import atomic
 from foreword.display import lines, results
-from foreword.errors import UserError
+from foreword.errors import UserError, quoted_command
 from foreword.formatting import byte_size
 from foreword.verbs._run import PretrainingResult, TrainsRun
 
@@ -178,4 +178,4 @@ def status_of(failures: dict[int, Any], run: Path) -> int:
     if status < 0:
         why = f"was killed ({signal.Signals(-status).name})"
         why += ", probably out of memory" * (status == -signal.SIGKILL)
-    raise UserError(f"rank {first} {why}; 'foreword resume {run}' continues")
+    raise UserError(f"rank {first} {why}; {quoted_command('resume', run)} continues")

@@ -1,6 +1,6 @@
-"""A piece of a comparison, computed: in this process, or as a task of a cluster.
+"""A job of a comparison, computed: in this process, or as a task of a cluster.
 
-It depends on its `PieceOrder` and on the files that it names alone. Who ordered it stores the
+It depends on its `JobInputs` and on the files that it names alone. Who asked for it stores the
 result.
 """
 
@@ -33,8 +33,8 @@ Content = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class PieceOrder:
-    """All that a piece is computed from.
+class JobInputs:
+    """All that a job is computed from.
 
     Attributes:
         command: the command line of the comparison, for results.
@@ -58,70 +58,70 @@ class PieceOrder:
     probe: GridProbe | GridText | None = None
     device: str = "auto"
 
-    def absolute(self) -> PieceOrder:
-        """Return the order with absolute paths, for a process in another folder."""
+    def absolute(self) -> JobInputs:
+        """Return the inputs with absolute paths, for a process in another folder."""
         run = self.run and self.run.absolute()
         shards = tuple(str(Path(folder).absolute()) for folder in self.shards)
         return replace(self, run=run, shards=shards)
 
 
 def compute(
-    order: PieceOrder, progress: ProgressReporter, examples: TaskExamples | None = None
+    inputs: JobInputs, progress: ProgressReporter, examples: TaskExamples | None = None
 ) -> Content | None:
-    """Return the result of a piece; None if a signal stopped it.
+    """Return the result of a job; None if a signal stopped it.
 
     Args:
-        order: the piece.
+        inputs: what it is computed from.
         progress: shows it.
         examples: of its task; default: read from their files.
 
     Raises:
-        UserError: as the piece's work; a trial that diverges is a result.
+        UserError: as the job's work; a trial that diverges is a result.
     """
-    if order.recipe is not None:
-        return _train(order, order.recipe, progress)
+    if inputs.recipe is not None:
+        return _train(inputs, inputs.recipe, progress)
     # The others are measured at once; the result has the time that they took.
     began = time.monotonic()
-    if isinstance(order.probe, GridText):
-        content = measure_loss(order.probe, order.shards[0], _trained(order))
-        content |= {"command": order.command}
-    elif order.probe is not None:
-        content = measure(order.probe, _trained(order)) | {"command": order.command}
+    if isinstance(inputs.probe, GridText):
+        content = measure_loss(inputs.probe, inputs.shards[0], _trained(inputs))
+        content |= {"command": inputs.command}
+    elif inputs.probe is not None:
+        content = measure(inputs.probe, _trained(inputs)) | {"command": inputs.command}
     else:
-        assert order.task is not None
-        examples = examples or read_examples(order.task)
-        if order.run is None:
-            content = _learn_words(order.task, examples)
+        assert inputs.task is not None
+        examples = examples or read_examples(inputs.task)
+        if inputs.run is None:
+            content = _learn_words(inputs.task, examples)
         else:
-            content = _tune(order, order.task, examples, progress)
+            content = _tune(inputs, inputs.task, examples, progress)
     progress.stage(TRAINING)(1, 1)
     return content | {"seconds": round(time.monotonic() - began, 3)}
 
 
-def compute_remotely(order: PieceOrder) -> tuple[Content | None, list[str]]:
-    """Return the result of a piece, and its warnings: a task of a cluster."""
+def compute_remotely(inputs: JobInputs) -> tuple[Content | None, list[str]]:
+    """Return the result of a job, and its warnings: a task of a cluster."""
     warnings: list[str] = []
-    return compute(order, Silent(warnings.append)), warnings
+    return compute(inputs, Silent(warnings.append)), warnings
 
 
-def _train(order: PieceOrder, recipe: Recipe, progress: ProgressReporter) -> Content | None:
+def _train(inputs: JobInputs, recipe: Recipe, progress: ProgressReporter) -> Content | None:
     """Train a run, from the start or from its newest checkpoint; a trial is measured."""
-    run = order.run
+    run = inputs.run
     assert run is not None
     try:
         if not (run / "recipe.toml").is_file():
-            inputs = running.Inputs(order.shards, probes=tables_of(recipe.probes))
-            if order.is_trial:
-                inputs = running.Inputs(order.shards, shared_embeddings=run.parent)
-            running.start(recipe, inputs, run)
-        sample_fn = None if order.is_trial else samples
+            text = running.Inputs(inputs.shards, probes=tables_of(recipe.probes))
+            if inputs.is_trial:
+                text = running.Inputs(inputs.shards, shared_embeddings=run.parent)
+            running.start(recipe, text, run)
+        sample_fn = None if inputs.is_trial else samples
         if not running.train_run(run, progress, progress.stage, sample_fn, (), probing):
             return None
     except TrainingStoppedError:
-        if not order.is_trial:
+        if not inputs.is_trial:
             raise
         return _measured(run) | {"loss": None}
-    return _measured(run) if order.is_trial else {}
+    return _measured(run) if inputs.is_trial else {}
 
 
 def _measured(run: Path) -> Content:
@@ -146,22 +146,22 @@ def _learn_words(task: GridTask, examples: TaskExamples) -> Content:
 
 
 def _tune(
-    order: PieceOrder, task: GridTask, examples: TaskExamples, progress: ProgressReporter
+    inputs: JobInputs, task: GridTask, examples: TaskExamples, progress: ProgressReporter
 ) -> Content:
     result = tune(
-        _trained(order),
+        _trained(inputs),
         task.task.for_columns(examples.columns),
         examples.train,
         examples.dev,
-        replace(task.tune, from_scratch=order.is_scratch),
+        replace(task.tune, from_scratch=inputs.is_scratch),
         progress.stage(TRAINING),
     )
     result = replace(result, examples=result.examples | {"skipped": examples.skipped})
     known = result.correct.get(row_name(result.rows[0]))
     correct = {} if known is None else {"correct": to_lines(known)}
-    return as_json(result, task.name, order.command) | correct
+    return as_json(result, task.name, inputs.command) | correct
 
 
-def _trained(order: PieceOrder) -> TrainedModel:
-    assert order.run is not None
-    return open_run(order.run, order.device)
+def _trained(inputs: JobInputs) -> TrainedModel:
+    assert inputs.run is not None
+    return open_run(inputs.run, inputs.device)

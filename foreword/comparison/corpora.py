@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from foreword.comparison import results_cache
+from foreword.comparison.keys import ShardsKey, TokenizerKey
 from foreword.data.fingerprint import digest, fingerprint_text
 from foreword.data.learning import train_on_sources, train_tokenizer
 from foreword.data.prepared_text import PreparedText
@@ -21,6 +21,7 @@ from foreword.data.read_documents import find_files
 from foreword.data.text_files import ReadSettings
 from foreword.data.validation import split_validation
 from foreword.data.write_shards import prepare
+from foreword.disk import store
 from foreword.runs.corpus import is_prepared, require_texts
 from foreword.runs.recipe import Recipe
 from foreword.runs.sources import given_tokenizer
@@ -110,12 +111,9 @@ class Corpora:
         # Find the folder of these shards by what they are made of, or choose a new one.
         text, heldout = (self._fingerprint(recipe.read, side) for side in (texts, self._heldout))
         tokenizer = self._tokenizer_for(recipe)
-        key = results_cache.ShardsKey(settings, text, tokenizer.fingerprint, heldout)
-        file = results_cache.find(self._folder.glob("shards-*.json"), key)
-        if file is None:
-            kind = kinds.name_of(recipe.tokenizer)
-            file = results_cache.store(self._folder, f"shards-{kind}{name}", key)
-        folder = file.with_suffix("")
+        key = ShardsKey(settings, text, tokenizer.fingerprint, heldout)
+        kind = kinds.name_of(recipe.tokenizer)
+        folder = store.begin(self._folder, f"shards-{kind}{name}", key).with_suffix("")
         # Write the shards, unless `prepare` finds them there.
         if folder not in self._shards:
             progress = self._stage("cutting text into tokens")
@@ -154,12 +152,9 @@ class Corpora:
             return Tokenizer.load(tokenizer_folder)
         texts = self._fingerprint(recipe.read, self._texts) if not paths else ""
         text = texts or digest([self._fingerprint(recipe.read, [path]) for path in paths])
-        key = results_cache.TokenizerKey(recipe.read, text, recipe.tokenizer)
-        file = results_cache.find(self._folder.glob("tokenizer-*.json"), key)
-        if file is None:
-            name = f"tokenizer-{kinds.name_of(recipe.tokenizer)}"
-            file = results_cache.store(self._folder, name, key)
-        folder = file.with_suffix("")
+        key = TokenizerKey(recipe.read, text, recipe.tokenizer)
+        name = f"tokenizer-{kinds.name_of(recipe.tokenizer)}"
+        folder = store.begin(self._folder, name, key).with_suffix("")
         if (folder / "tokenizer.json").is_file():
             return Tokenizer.load(folder)
         if paths:

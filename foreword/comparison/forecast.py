@@ -58,16 +58,16 @@ class ComparisonForecast:
     Attributes:
         cells: the forecast of each cell, in order.
         seeds: number of pretrainings of each cell.
-        pieces: number of trials, pretrainings and fine-tunings in all.
+        jobs: number of trials, pretrainings and fine-tunings in all.
     """
 
     cells: tuple[Forecast, ...]
     seeds: int
-    pieces: int
+    jobs: int
 
     @property
     def seconds(self) -> float:
-        """The time of all pieces that have a forecast."""
+        """The time of all jobs that have a forecast."""
         return sum(
             c.sweep_seconds + self.seeds * c.pretraining_seconds + c.tuning_seconds
             for c in self.cells
@@ -90,7 +90,7 @@ def forecast(comparison: Comparison) -> ComparisonForecast:
     for cell in comparison.grid.cells:
         comparison.progress.stage(f"taking a few steps: {cell.name}")
         cells.append(_forecast_cell(comparison, cell))
-    return ComparisonForecast(tuple(cells), comparison.grid.seeds, len(comparison.pieces()))
+    return ComparisonForecast(tuple(cells), comparison.grid.seeds, len(comparison.jobs()))
 
 
 def _forecast_cell(comparison: Comparison, cell: Cell) -> Forecast:
@@ -128,11 +128,7 @@ def _forecast_cell(comparison: Comparison, cell: Cell) -> Forecast:
 
 
 def _offline_forecast(comparison: Comparison, cell: Cell) -> Forecast:
-    """Return the tokens and epochs of a cell with offline training; its time is not forecast.
-
-    Raises:
-        UserError: the model does not support the unit of the budget.
-    """
+    """Return the tokens and epochs of a cell with offline training; its time is not forecast."""
     recipe = comparison.recipes[cell.name, 1]
     epochs = offline_epochs(recipe)
     tokens = epochs * comparison.corpora.shards_for(recipe).counts[TRAIN].tokens

@@ -1,4 +1,4 @@
-"""A comparison on a Ray cluster: each piece a task, as soon as what it builds on is done.
+"""A comparison on a Ray cluster: each job a task, as soon as what it builds on is done.
 
 The folder of the comparison must be on a disk that all machines share. A run that dies with its
 machine continues elsewhere from its newest checkpoint, so that it costs at most its own time.
@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
 from foreword.comparison.compute import compute_remotely
-from foreword.comparison.pieces import Piece
+from foreword.comparison.jobs import Job
 from foreword.comparison.run import Comparison
 from foreword.errors import UserError
 from foreword.process.cluster import Cluster
@@ -45,14 +45,14 @@ def require_possible(comparison: Comparison, cluster: Cluster) -> None:
 
 
 def run_on_cluster(
-    comparison: Comparison, cluster: Cluster, after_piece: Callable[[], None] = lambda: None
+    comparison: Comparison, cluster: Cluster, after_job: Callable[[], None] = lambda: None
 ) -> bool:
-    """Run the pieces that are not done; a failure is recorded, and the others are run.
+    """Run the jobs that are not done; a failure is recorded, and the others are run.
 
     Args:
         comparison: the comparison, prepared.
-        cluster: runs the pieces.
-        after_piece: called after each piece that was run.
+        cluster: runs the jobs.
+        after_job: called after each job that was run.
 
     Returns:
         True: a signal raises KeyboardInterrupt, and the same call continues.
@@ -61,50 +61,50 @@ def run_on_cluster(
         UserError: another process works in the folder.
     """
     with comparison.locked():
-        _run(comparison, cluster, after_piece)
+        _run(comparison, cluster, after_job)
     return True
 
 
-def _run(comparison: Comparison, cluster: Cluster, after_piece: Callable[[], None]) -> None:
-    pieces = comparison.pieces()
-    waiting = [piece for piece in pieces if comparison.seconds_taken(piece) is None]
-    under_way: dict[Future[Any], Piece] = {}
-    show_progress = comparison.progress.stage("pieces on the cluster")
+def _run(comparison: Comparison, cluster: Cluster, after_job: Callable[[], None]) -> None:
+    jobs = comparison.jobs()
+    waiting = [job for job in jobs if comparison.seconds_taken(job) is None]
+    under_way: dict[Future[Any], Job] = {}
+    show_progress = comparison.progress.stage("jobs on the cluster")
     while True:
         # Submit what can begin; what builds on a failure never can.
-        waiting = [piece for piece in waiting if not comparison.is_left_out(piece)]
-        for piece in [piece for piece in waiting if _can_begin(comparison, piece)]:
-            waiting.remove(piece)
-            with comparison.recording_failure(piece):
-                order = comparison.order(piece).absolute()
-                resources = comparison.grid.resources(piece.cell) if not piece.is_baseline else None
-                under_way[cluster.submit(compute_remotely, order, resources=resources)] = piece
+        waiting = [job for job in waiting if not comparison.is_left_out(job)]
+        for job in [job for job in waiting if _can_begin(comparison, job)]:
+            waiting.remove(job)
+            with comparison.recording_failure(job):
+                inputs = comparison.inputs(job).absolute()
+                resources = comparison.grid.resources(job.cell) if not job.is_baseline else None
+                under_way[cluster.submit(compute_remotely, inputs, resources=resources)] = job
         if not under_way:
             return
-        done = len(pieces) - len(waiting) - len(under_way)
-        note = f"{done} of {len(pieces)} done, {len(under_way)} under way"
-        show_progress(done, len(pieces), note)
+        done = len(jobs) - len(waiting) - len(under_way)
+        note = f"{done} of {len(jobs)} done, {len(under_way)} under way"
+        show_progress(done, len(jobs), note)
         # Store what has ended.
         for future in wait(under_way, return_when=FIRST_COMPLETED).done:
-            piece = under_way.pop(future)
-            with comparison.recording_failure(piece):
+            job = under_way.pop(future)
+            with comparison.recording_failure(job):
                 content, warnings = future.result()
                 for line in warnings:
-                    comparison.progress.warn(f"{piece}: {line}")
+                    comparison.progress.warn(f"{job}: {line}")
                 if content is None:  # its worker was asked to stop, and saved what it had
-                    waiting.append(piece)
+                    waiting.append(job)
                     continue
-                comparison.store(piece, content)
-                comparison.progress.note(f"{piece}: done")
-            after_piece()
+                comparison.store(job, content)
+                comparison.progress.note(f"{job}: done")
+            after_job()
 
 
-def _can_begin(comparison: Comparison, piece: Piece) -> bool:
-    """Return whether what a piece builds on is done: the cell's sweep, or the run it measures."""
-    if piece.slot is not None:
-        return comparison.trials.can_begin(piece.cell, piece.slot)
-    if piece.is_baseline:
+def _can_begin(comparison: Comparison, job: Job) -> bool:
+    """Return whether what a job builds on is done: the cell's sweep, or the run it measures."""
+    if job.planned is not None:
+        return comparison.trials.can_begin(job.cell, job.planned)
+    if job.is_baseline:
         return True
-    if piece.is_pretraining:
-        return comparison.trials.is_done(piece.cell)
-    return comparison.seconds_taken(Piece(piece.cell, piece.seed)) is not None
+    if job.is_pretraining:
+        return comparison.trials.is_done(job.cell)
+    return comparison.seconds_taken(Job(job.cell, job.seed)) is not None

@@ -11,7 +11,7 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 from foreword import figures
-from foreword.comparison.pieces import BAG_OF_WORDS
+from foreword.comparison.jobs import BAG_OF_WORDS
 from foreword.comparison.probing import GridText, texts_of
 from foreword.comparison.results import Results
 from foreword.comparison.sweep import describe

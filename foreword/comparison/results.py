@@ -10,8 +10,8 @@ from statistics import median
 from typing import Any
 
 from foreword.comparison.grid import Cell, GridTask
+from foreword.comparison.jobs import BAG_OF_WORDS, Job
 from foreword.comparison.margins import PRETRAINED, SCRATCH, CorrectAnswers, from_lines, margins
-from foreword.comparison.pieces import BAG_OF_WORDS, Piece
 from foreword.comparison.probing import MODEL, RANDOM, GridProbe, GridText
 from foreword.comparison.run import Comparison
 from foreword.comparison.sweep import Trial
@@ -205,7 +205,7 @@ class Results:
     def as_json(self) -> dict[str, Any]:
         """Return all numbers as JSON values."""
         failures = [
-            {"work": str(failure.piece), "error": failure.error, "is_fault": failure.is_fault}
+            {"work": str(failure.job), "error": failure.error, "is_fault": failure.is_fault}
             for failure in self.comparison.failures
         ]
         return {
@@ -245,37 +245,37 @@ class Results:
 
 
 def gather(comparison: Comparison) -> Results:
-    """Read the results of a comparison's finished pieces."""
+    """Read the results of a comparison's finished jobs."""
     runs, scores = [], []
     answers: list[CorrectAnswers] = []
     dev: dict[str, int] = {}
     assert comparison.grid.budget is not None
-    for piece in comparison.pieces():
-        if piece.slot is not None:
+    for job in comparison.jobs():
+        if job.planned is not None:
             continue
-        if piece.is_pretraining:
-            run = comparison.run_folder(piece.cell, piece.seed)
-            if run is not None and comparison.seconds_taken(piece) is not None:
-                runs.append(_run_result(piece, run, AXES[comparison.grid.budget.unit]))
+        if job.is_pretraining:
+            run = comparison.run_folder(job.cell, job.seed)
+            if run is not None and comparison.seconds_taken(job) is not None:
+                runs.append(_run_result(job, run, AXES[comparison.grid.budget.unit]))
             continue
-        saved = comparison.saved(piece)
+        saved = comparison.saved(job)
         if saved is None:
             continue
-        if piece.task is None:
-            scores += _probe_scores(piece, saved)
+        if job.task is None:
+            scores += _probe_scores(job, saved)
             continue
-        answers += _answers(piece, piece.task, saved)
-        if piece.is_baseline:
+        answers += _answers(job, job.task, saved)
+        if job.is_baseline:
             scores += [
-                TuningScore("", 0, piece.task.name, BAG_OF_WORDS, number, _metrics(row))
+                TuningScore("", 0, job.task.name, BAG_OF_WORDS, number, _metrics(row))
                 for number, row in enumerate(saved["rows"], 1)
             ]
             continue
-        scores += _tuning_scores(piece, piece.task, saved["epochs"])
-        if piece.task.name not in dev:
-            dev[piece.task.name] = saved["examples"]["dev"]
+        scores += _tuning_scores(job, job.task, saved["epochs"])
+        if job.task.name not in dev:
+            dev[job.task.name] = saved["examples"]["dev"]
             scores += [  # the chance baseline, alike in all fine-tunings of a task
-                TuningScore("", 0, piece.task.name, row["strategy"], 0, _metrics(row))
+                TuningScore("", 0, job.task.name, row["strategy"], 0, _metrics(row))
                 for row in saved["rows"]
                 if row["start"] == "no model"
             ]
@@ -283,7 +283,7 @@ def gather(comparison: Comparison) -> Results:
     return Results(comparison, runs, scores, dev, trials, answers)
 
 
-def _run_result(piece: Piece, run: Path, axis: Axis) -> RunResult:
+def _run_result(job: Job, run: Path, axis: Axis) -> RunResult:
     """Read the result of a finished run from its newest checkpoint and its log."""
     folder = checkpoint.newest(run, [])
     spent = checkpoint.read_state(folder)["spent"]
@@ -298,8 +298,8 @@ def _run_result(piece: Piece, run: Path, axis: Axis) -> RunResult:
     predicts_all = last["bits_per_byte"] is not None
     files = [file for file in folder.iterdir() if not checkpoint.is_training_state(file.name)]
     return RunResult(
-        cell=piece.cell.name,
-        seed=piece.seed,
+        cell=job.cell.name,
+        seed=job.seed,
         run=str(run),
         parameters=read_state(run)["parameters"],
         bytes=sum(file.stat().st_size for file in files),
@@ -316,20 +316,20 @@ def _run_result(piece: Piece, run: Path, axis: Axis) -> RunResult:
     )
 
 
-def _probe_scores(piece: Piece, saved: Mapping[str, Any]) -> list[TuningScore]:
+def _probe_scores(job: Job, saved: Mapping[str, Any]) -> list[TuningScore]:
     """Return the scores of a probe: of the model, and of random weights if it has weights.
 
     The loss on a text is followed by its bits per byte if all of the text is predicted.
     """
-    assert piece.probe is not None
+    assert job.probe is not None
     starts = {MODEL: "pretrained", RANDOM: "from scratch"}
     bits = saved.get("bits_per_byte")
     more = {} if bits is None else {"bits_per_byte": bits}
     return [
         TuningScore(
-            piece.cell.name,
-            piece.seed,
-            piece.probe.name,
+            job.cell.name,
+            job.seed,
+            job.probe.name,
             starts[of],
             0,
             {saved["measure"]: score} | more,
@@ -339,27 +339,25 @@ def _probe_scores(piece: Piece, saved: Mapping[str, Any]) -> list[TuningScore]:
     ]
 
 
-def _answers(piece: Piece, task: GridTask, saved: Mapping[str, Any]) -> list[CorrectAnswers]:
+def _answers(job: Job, task: GridTask, saved: Mapping[str, Any]) -> list[CorrectAnswers]:
     """Return what the answers of a fine-tuning or a baseline were worth, if it is known."""
     if "correct" not in saved:
         return []
-    start, seed = SCRATCH if piece.is_scratch else PRETRAINED, piece.seed
-    if piece.is_baseline:
+    start, seed = SCRATCH if job.is_scratch else PRETRAINED, job.seed
+    if job.is_baseline:
         start = BAG_OF_WORDS
     if start != PRETRAINED:
         seed = 0
-    cell = "" if piece.is_baseline else piece.cell.name
+    cell = "" if job.is_baseline else job.cell.name
     return [CorrectAnswers(cell, seed, task.name, start, from_lines(saved["correct"]))]
 
 
-def _tuning_scores(
-    piece: Piece, task: GridTask, epochs: Sequence[dict[str, Any]]
-) -> list[TuningScore]:
+def _tuning_scores(job: Job, task: GridTask, epochs: Sequence[dict[str, Any]]) -> list[TuningScore]:
     """Return the scores of each seed's last epoch."""
     last = max(row["epoch"] for row in epochs)
-    seed = 0 if piece.is_scratch else piece.seed
+    seed = 0 if job.is_scratch else job.seed
     return [
-        TuningScore(piece.cell.name, seed, task.name, row["start"], row["seed"], _metrics(row))
+        TuningScore(job.cell.name, seed, task.name, row["start"], row["seed"], _metrics(row))
         for row in epochs
         if row["epoch"] == last
     ]

@@ -23,17 +23,17 @@ from typing import Any
 
 import torch
 
-from foreword.comparison import results_cache
-from foreword.comparison.compute import PieceOrder, compute
+from foreword.comparison import keys
+from foreword.comparison.compute import JobInputs, compute
 from foreword.comparison.corpora import Corpora
 from foreword.comparison.grid import Cell, Grid, GridTask, read_examples
-from foreword.comparison.pieces import NO_CELL, Failure, Piece, PieceProgress
+from foreword.comparison.jobs import NO_CELL, Failure, Job, JobProgress
 from foreword.comparison.probing import GridProbe, GridText
 from foreword.comparison.sweep import SEED, describe
 from foreword.comparison.time_left import TimeLeft
 from foreword.comparison.trials import Trials
 from foreword.data.prepared_text import PreparedText
-from foreword.disk import atomic, stored
+from foreword.disk import atomic, store, stored
 from foreword.errors import UserError, is_out_of_memory
 from foreword.probes._while_training import checksums
 from foreword.runs import first_embeddings
@@ -104,23 +104,25 @@ class Comparison:
         is_count_based = self.recipes[cell.name, 1].model.is_count_based
         return () if is_count_based else self.grid.tasks
 
-    def pieces(self) -> list[Piece]:
-        """Return all pieces in order; each cell is measured right after its pretraining."""
-        pieces = []
+    def jobs(self) -> list[Job]:
+        """Return all jobs in order; each cell is measured right after its pretraining."""
+        jobs = []
         for seed in range(1, self.grid.seeds + 1):
             for cell in self.grid.cells:
                 if seed == 1:
-                    pieces += [Piece(cell, SEED, slot=slot) for slot in self.trials.slots(cell)]
-                pieces.append(Piece(cell, seed))
-                pieces += [
-                    Piece(cell, seed, probe=measurement) for measurement in self.grid.measurements
+                    jobs += [
+                        Job(cell, SEED, planned=planned) for planned in self.trials.planned(cell)
+                    ]
+                jobs.append(Job(cell, seed))
+                jobs += [
+                    Job(cell, seed, probe=measurement) for measurement in self.grid.measurements
                 ]
                 for task in self.tasks_of(cell):
-                    pieces.append(Piece(cell, seed, task))
+                    jobs.append(Job(cell, seed, task))
                     if task.scratch and seed == 1:
-                        pieces.append(Piece(cell, seed, task, is_scratch=True))
-        pieces += [Piece(NO_CELL, 0, task) for task in self.grid.tasks if task.task.has_classes]
-        return pieces
+                        jobs.append(Job(cell, seed, task, is_scratch=True))
+        jobs += [Job(NO_CELL, 0, task) for task in self.grid.tasks if task.task.has_classes]
+        return jobs
 
     def prepare(self) -> None:
         """Make the tokenizers and token shards that do not exist yet.
@@ -135,7 +137,8 @@ class Comparison:
                 for cell in self.grid.cells:
                     with _naming_cell(cell.name):
                         recipe = self.recipes[cell.name, 1]
-                        require_sentences(recipe, _texts(recipe, self.grid.data))
+                        texts = _texts(recipe, self.grid.data)
+                        require_sentences(recipe, texts, self.grid.heldout)
                 for cell in self.grid.cells:
                     with _naming_cell(cell.name):
                         self.corpora.shards_for(self.recipes[cell.name, 1])
@@ -151,11 +154,11 @@ class Comparison:
                 running.undo_start(self.out, before)
             raise
 
-    def run(self, after_piece: Callable[[], None] = lambda: None) -> bool:
-        """Run the pieces that are not done; a failure is recorded, and the others are run.
+    def run(self, after_job: Callable[[], None] = lambda: None) -> bool:
+        """Run the jobs that are not done; a failure is recorded, and the others are run.
 
         Args:
-            after_piece: called after each piece that was run.
+            after_job: called after each job that was run.
 
         Returns:
             False if a signal stopped it.
@@ -164,52 +167,51 @@ class Comparison:
             UserError: another process works in the folder.
         """
         with self.locked():
-            return self._run(after_piece)
+            return self._run(after_job)
 
-    def _run(self, after_piece: Callable[[], None]) -> bool:
-        pieces, was_done = self.pieces(), False
+    def _run(self, after_job: Callable[[], None]) -> bool:
+        jobs, was_done = self.jobs(), False
         groups = [
             (
-                p.slot and p.slot.round,
+                p.planned and p.planned.round,
                 p.probe and p.probe.name,
                 p.task and p.task.name,
                 p.is_scratch,
             )
-            for p in pieces
+            for p in jobs
         ]
         time_left = TimeLeft(groups)
-        for number, piece in enumerate(pieces):
-            if self.is_left_out(piece):
+        for number, job in enumerate(jobs):
+            if self.is_left_out(job):
                 continue
-            with self.recording_failure(piece):
-                seconds = self.seconds_taken(piece)
+            with self.recording_failure(job):
+                seconds = self.seconds_taken(job)
                 was_done = seconds is not None
                 if not was_done:
-                    progress = PieceProgress(self.progress, time_left, piece, number, len(pieces))
+                    progress = JobProgress(self.progress, time_left, job, number, len(jobs))
                     progress.show(0.0, 0.0)
-                    examples = None if piece.task is None else self.examples[piece.task.name]
-                    content = compute(self.order(piece), progress, examples)
+                    examples = None if job.task is None else self.examples[job.task.name]
+                    content = compute(self.inputs(job), progress, examples)
                     if content is None:
                         return False
-                    self.store(piece, content)
-                    seconds = self.seconds_taken(piece)
+                    self.store(job, content)
+                    seconds = self.seconds_taken(job)
                 time_left.add(number, seconds or 0.0)
             if not was_done:
-                after_piece()
-                if piece.task is None and piece.probe is None:
+                after_job()
+                if job.task is None and job.probe is None:
                     _free_memory()
         return True
 
-    def is_left_out(self, piece: Piece) -> bool:
-        """Return whether a piece cannot be run.
+    def is_left_out(self, job: Job) -> bool:
+        """Return whether a job cannot be run.
 
         What it builds on has failed, its pretraining or a trial, or it has nothing to try.
         """
-        if piece.slot is not None and self.trials.is_empty(piece.cell, piece.slot):
+        if job.planned is not None and self.trials.is_empty(job.cell, job.planned):
             return True
         return any(
-            failed.piece.cell == piece.cell and _builds_on(piece, failed.piece)
-            for failed in self.failures
+            failed.job.cell == job.cell and _builds_on(job, failed.job) for failed in self.failures
         )
 
     def recipe(self, cell: Cell, seed: int) -> Recipe | None:
@@ -225,129 +227,125 @@ class Comparison:
     def run_folder(self, cell: Cell, seed: int) -> Path | None:
         """Return the run folder of a cell; None if it has not been begun."""
         key = self._run_key(cell, seed)
-        file = key and results_cache.find((self.out / "runs").glob("*.json"), key)
+        file = key and store.find(self.out / "runs", key)
         return file.with_suffix("") if file else None
 
-    def saved(self, piece: Piece) -> dict[str, Any] | None:
+    def saved(self, job: Job) -> dict[str, Any] | None:
         """Return the saved result of a probe, a fine-tuning or a baseline; None if not done."""
-        folder = self._folder_of(piece)
-        key = folder and self._key_of(piece)
-        file = folder and key and results_cache.find(folder.glob("*.json"), key)
+        folder = self._folder_of(job)
+        key = folder and self._key_of(job)
+        file = folder and key and store.find(folder, key)
         return stored.read(file) if file else None
 
-    def seconds_taken(self, piece: Piece) -> float | None:
-        """Return how long a piece took; None if it is not done."""
-        if piece.slot is not None:
-            trial = self.trials.result(piece.cell, piece.slot)
+    def seconds_taken(self, job: Job) -> float | None:
+        """Return how long a job took; None if it is not done."""
+        if job.planned is not None:
+            trial = self.trials.result(job.cell, job.planned)
             return None if trial is None else trial.seconds
-        if not piece.is_pretraining:
-            saved = self.saved(piece)
+        if not job.is_pretraining:
+            saved = self.saved(job)
             return None if saved is None else float(saved["seconds"])
-        run = self.run_folder(piece.cell, piece.seed)
+        run = self.run_folder(job.cell, job.seed)
         if run is None or not (run / "recipe.toml").is_file() or not is_finished(run):
             return None
         spent = checkpoint.read_state(checkpoint.newest(run, []))["spent"]
         return float(spent["seconds"])
 
-    def order(self, piece: Piece) -> PieceOrder:
-        """Return what a piece is computed from; the folder of a run is chosen if it has none.
+    def inputs(self, job: Job) -> JobInputs:
+        """Return what a job is computed from; the folder of a run is chosen if it has none.
 
         Raises:
             UserError: the text is too short for it, or its sweep found no values.
         """
         command = make_provenance()["command"]
-        if piece.slot is not None:
-            recipe, shards, trial = self.trials.begin(piece.cell, piece.slot)
-            return PieceOrder(command, recipe, _folders(shards), trial, is_trial=True)
-        if piece.is_baseline:
-            return PieceOrder(command, task=piece.task)
-        run = self.run_folder(piece.cell, piece.seed)
-        if not piece.is_pretraining:
-            return PieceOrder(
+        if job.planned is not None:
+            recipe, shards, trial = self.trials.begin(job.cell, job.planned)
+            return JobInputs(command, recipe, _folders(shards), trial, is_trial=True)
+        if job.is_baseline:
+            return JobInputs(command, task=job.task)
+        run = self.run_folder(job.cell, job.seed)
+        if not job.is_pretraining:
+            return JobInputs(
                 command,
-                shards=_folders(self._text_of(piece)),
+                shards=_folders(self._text_of(job)),
                 run=run,
-                task=piece.task,
-                is_scratch=piece.is_scratch,
-                probe=piece.probe,
-                device=self.recipes[piece.cell.name, piece.seed].train.device,
+                task=job.task,
+                is_scratch=job.is_scratch,
+                probe=job.probe,
+                device=self.recipes[job.cell.name, job.seed].train.device,
             )
-        run_recipe = self.recipe(piece.cell, piece.seed)
+        run_recipe = self.recipe(job.cell, job.seed)
         if run_recipe is None:
-            rounds = {trial.round for trial in self.trials.of(piece.cell)}
+            rounds = {trial.round for trial in self.trials.of(job.cell)}
             of_last = "of the last round " if len(rounds) > 1 else ""
             raise UserError(
                 f"every run {of_last}of its sweep diverged; give the cell other values to try"
             )
         if run is None:
-            name, key = f"{piece.cell.name}-{piece.seed}", self._run_key(piece.cell, piece.seed)
-            run = results_cache.store(self.out / "runs", name, key).with_suffix("")
+            name, key = f"{job.cell.name}-{job.seed}", self._run_key(job.cell, job.seed)
+            run = store.publish(self.out / "runs", name, key, {}).with_suffix("")
         run_shards = self.corpora.shards_for(run_recipe)
-        return PieceOrder(command, run_recipe, _folders(run_shards), run)
+        return JobInputs(command, run_recipe, _folders(run_shards), run)
 
-    def store(self, piece: Piece, content: dict[str, Any]) -> None:
-        """Save the result of a piece; that of a pretraining is its run."""
-        if piece.slot is not None:
-            trial = self.trials.finish(piece.cell, piece.slot, content)
+    def store(self, job: Job, content: dict[str, Any]) -> None:
+        """Save the result of a job; that of a pretraining is its run."""
+        if job.planned is not None:
+            trial = self.trials.finish(job.cell, job.planned, content)
             loss = "diverged" if trial.loss is None else f"validation loss {trial.loss:.4f}"
-            values = "" if piece.slot.values is not None else f", {describe(trial.values)}"
-            self.progress.note(f"{piece}{values}: {loss}")
-        elif not piece.is_pretraining:
-            name = piece.cell.name if piece.is_scratch else ""
-            if piece.probe is not None:
-                name += f"probe-{piece.probe.name}"
-            elif piece.task is not None:
-                name += f"{'-' if name else ''}tune-{kinds.name_of(piece.task.task)}"
-                name += f"-{piece.task.name}"
-            folder = self._folder_of(piece)
+            values = "" if job.planned.values is not None else f", {describe(trial.values)}"
+            self.progress.note(f"{job}{values}: {loss}")
+        elif not job.is_pretraining:
+            name = job.cell.name if job.is_scratch else ""
+            if job.probe is not None:
+                name += f"probe-{job.probe.name}"
+            elif job.task is not None:
+                name += f"{'-' if name else ''}tune-{kinds.name_of(job.task.task)}"
+                name += f"-{job.task.name}"
+            folder = self._folder_of(job)
             assert folder is not None
-            results_cache.store(folder, name, self._key_of(piece), content)
+            store.publish(folder, name, self._key_of(job), content)
 
-    def _run_key(self, cell: Cell, seed: int) -> results_cache.RunKey | None:
+    def _run_key(self, cell: Cell, seed: int) -> keys.RunKey | None:
         """Return the key of a run; None if the settings that its sweep chooses are not known."""
         recipe = self.recipe(cell, seed)
         if recipe is None:
             return None
-        return results_cache.RunKey(
-            results_cache.without_labels(recipe), self.corpora.shards_for(recipe).fingerprint
-        )
+        return keys.RunKey(keys.without_labels(recipe), self.corpora.shards_for(recipe).fingerprint)
 
-    def _text_of(self, piece: Piece) -> PreparedText | None:
-        """Return the text that a piece measures the loss on; None for other pieces."""
-        if not isinstance(piece.probe, GridText):
+    def _text_of(self, job: Job) -> PreparedText | None:
+        """Return the text that a job measures the loss on; None for other jobs."""
+        if not isinstance(job.probe, GridText):
             return None
-        recipe = self.recipes[piece.cell.name, piece.seed]
-        return self.corpora.source_shards(recipe, piece.probe.source)
+        recipe = self.recipes[job.cell.name, job.seed]
+        return self.corpora.source_shards(recipe, job.probe.source)
 
-    def _key_of(self, piece: Piece) -> results_cache.Key | None:
-        """Return the key of a piece's saved result; None as for the run."""
-        if (text := self._text_of(piece)) is not None:
-            return results_cache.LossKey(text.fingerprint)
-        if isinstance(piece.probe, GridProbe):
-            return results_cache.ProbeKey(checksums(piece.probe.probe), piece.probe.probe)
-        assert piece.task is not None
+    def _key_of(self, job: Job) -> keys.Key | None:
+        """Return the key of a job's saved result; None as for the run."""
+        if (text := self._text_of(job)) is not None:
+            return keys.LossKey(text.fingerprint)
+        if isinstance(job.probe, GridProbe):
+            return keys.ProbeKey(checksums(job.probe.probe), job.probe.probe)
+        assert job.task is not None
         task, files = (
-            results_cache.settings_of_task(piece.task),
-            self.examples[piece.task.name].checksums,
+            keys.settings_of_task(job.task),
+            self.examples[job.task.name].checksums,
         )
-        if not piece.is_scratch:
-            return results_cache.TuningKey(task, files, version=VERSION)
-        recipe = self.recipe(piece.cell, piece.seed)
+        if not job.is_scratch:
+            return keys.TuningKey(task, files, version=VERSION)
+        recipe = self.recipe(job.cell, job.seed)
         if recipe is None:
             return None
         fields = {
             name: getattr(recipe, name) for name in ("model", "objective", "layout", "packing")
         }
         tokenizer = self.corpora.shards_for(recipe).manifest["tokenizer"]["fingerprint"]
-        return results_cache.TuningKey(
-            task, files, type(recipe)(**fields), tokenizer, version=VERSION
-        )
+        return keys.TuningKey(task, files, type(recipe)(**fields), tokenizer, version=VERSION)
 
-    def _folder_of(self, piece: Piece) -> Path | None:
-        """Return the folder of a piece's saved result; None if its run has not been begun."""
-        if piece.is_scratch or piece.is_baseline:
-            return self.out / ("scratch" if piece.is_scratch else "baselines")
-        run = self.run_folder(piece.cell, piece.seed)
+    def _folder_of(self, job: Job) -> Path | None:
+        """Return the folder of a job's saved result; None if its run has not been begun."""
+        if job.is_scratch or job.is_baseline:
+            return self.out / ("scratch" if job.is_scratch else "baselines")
+        run = self.run_folder(job.cell, job.seed)
         return run and run / "evaluations"
 
     @contextmanager
@@ -358,34 +356,29 @@ class Comparison:
             yield
 
     @contextmanager
-    def recording_failure(self, piece: Piece) -> Iterator[None]:
-        """Record an error of a piece instead of raising it."""
+    def recording_failure(self, job: Job) -> Iterator[None]:
+        """Record an error of a job instead of raising it."""
         try:
             yield
         except Exception as error:
             line = " ".join(str(error).split()) or type(error).__name__
             is_fault = not (isinstance(error, UserError) or is_out_of_memory(error))
             text = f"{type(error).__name__}: {line}" if is_fault else line
-            if piece.slot is not None and piece.slot.values is None:
-                text = f"{describe(self.trials.values(piece.cell, piece.slot) or {})}: {text}"
-            self.failures.append(Failure(piece, text, is_fault))
-            self.progress.note(f"{piece}: failed: {text}")
+            if job.planned is not None and job.planned.values is None:
+                text = f"{describe(self.trials.values(job.cell, job.planned) or {})}: {text}"
+            self.failures.append(Failure(job, text, is_fault))
+            self.progress.note(f"{job}: failed: {text}")
 
 
-def _builds_on(piece: Piece, other: Piece) -> bool:
-    """Return whether a piece builds on another one of its cell."""
-    if other.slot is None:
-        return piece.slot is None and other == Piece(piece.cell, piece.seed)
-    return piece.slot is None or piece.slot.round > other.slot.round
+def _builds_on(job: Job, other: Job) -> bool:
+    """Return whether a job builds on another one of its cell."""
+    if other.planned is None:
+        return job.planned is None and other == Job(job.cell, job.seed)
+    return job.planned is None or job.planned.round > other.planned.round
 
 
 def _require_cell(recipe: Recipe, data: Sequence[str]) -> None:
-    """Check what is known of a cell before its text is read.
-
-    Raises:
-        UserError: device, package or memory are missing, parts of the recipe do not fit, or a
-            source is missing.
-    """
+    """Check what is known of a cell before its text is read."""
     running.require_machine(recipe)
     texts = _texts(recipe, data)
     if recipe.data.sources:

@@ -31,7 +31,7 @@ Values = Mapping[str, Any]  # by dotted setting: {"optimizer.lr": 1e-3}
 
 
 @dataclass(frozen=True)
-class Slot:
+class PlannedTrial:
     """The place of a trial in a sweep.
 
     Attributes:

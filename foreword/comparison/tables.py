@@ -126,11 +126,11 @@ def notes(results: Results) -> list[str]:
     lines += _sweep_notes(results)
     # What is wrong or missing.
     lines += results.comparison.warnings
-    lines += [f"Failed: {f.piece}: {f.error}" for f in results.comparison.failures]
-    pieces = results.comparison.pieces()
-    missing = sum(results.comparison.seconds_taken(piece) is None for piece in pieces)
+    lines += [f"Failed: {f.job}: {f.error}" for f in results.comparison.failures]
+    jobs = results.comparison.jobs()
+    missing = sum(results.comparison.seconds_taken(job) is None for job in jobs)
     if missing:
-        lines.append(f"{missing} of {len(pieces)} pieces are not done.")
+        lines.append(f"{missing} of {len(jobs)} jobs are not done.")
     return lines
 
 
@@ -168,10 +168,10 @@ def _forecast_row(cell: Forecast, width: int) -> tuple[str, ...]:
 
 
 def forecast_notes(forecast: ComparisonForecast, results: Results) -> list[str]:
-    """Return the number of pieces and their time, and which differences they can show."""
+    """Return the number of jobs and their time, and which differences they can show."""
     least = "about" if forecast.is_complete else "at least"
-    pieces = f"{forecast.pieces} piece{'s' * (forecast.pieces != 1)}"
-    lines = [f"{pieces}, {least} {duration(forecast.seconds)} in total"]
+    jobs = f"{forecast.jobs} job{'s' * (forecast.jobs != 1)}"
+    lines = [f"{jobs}, {least} {duration(forecast.seconds)} in total"]
     shares = [f"{cell.cell} {cell.embeddings:.1%}" for cell in forecast.cells if cell.embeddings]
     if shares:
         beside = "; the trials of a sweep share theirs, beside their budgets"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +31,7 @@ def fingerprint_text(files: Sequence[Path], read: ReadSettings) -> str:
 
 def digest(value: Any) -> str:
     """Return the hash of a JSON value, in hex."""
-    return hashlib.blake2b(json.dumps(value).encode(), digest_size=16).hexdigest()
+    return atomic.digest(json.dumps(value))
 
 
 def file_state(file: Path) -> tuple[int, int]:

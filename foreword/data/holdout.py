@@ -7,10 +7,10 @@ side, whatever surrounds them, and adding text never moves a held-out document.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +23,10 @@ from foreword.data.text_files import ReadCounts, ReadSettings
 from foreword.data.tokenize_documents import Encoded
 from foreword.errors import UserError
 from foreword.text import sentences, utf8
+from foreword.types import Document
 
 _BLOCK = 1 << 20  # bytes compared at once
+SINGLE = "the text is a single sentence, so it cannot be split; give more text, or --heldout 0"
 _WHOLE = 0.1  # of the text; a longer document is not held out whole
 
 
@@ -79,6 +81,27 @@ def hash_to_unit(text: bytes) -> float:
     return int.from_bytes(blake2b(text, digest_size=6).digest()) / 2**48
 
 
+def require_parts(documents: Iterable[Document], *, is_whole: bool) -> None:
+    """Check that texts can be split, reading no more of them than that takes.
+
+    Args:
+        documents: the texts.
+        is_whole: whether a text cannot be cut, as a pair cannot.
+
+    Raises:
+        UserError: all are one text, a single sentence; the first is named.
+    """
+    first: Document | None = None
+    for document in documents:
+        if first is None:
+            first = document
+            is_single = is_whole or len(list(islice(sentences.iterate([first.text]), 2))) < 2
+        if not is_single or document.text != first.text:
+            return
+    if first is not None:
+        raise UserError(f"{first.source}: {SINGLE}")
+
+
 @dataclass
 class FallbackDocuments:
     """The document with the lowest hash so far, and the indices of its copies."""
@@ -115,10 +138,7 @@ class FallbackDocuments:
         if not is_all and (len(sizes) < 2 or len(text) <= _WHOLE * total):
             return 0, 0
         if len(sizes) < 2:
-            raise UserError(
-                "the text is a single sentence, so it cannot be split; give more text, or "
-                "--heldout 0"
-            )
+            raise UserError(SINGLE)
         trained = len(sizes) - 1
         size = int(sizes[trained])
         while trained > 1 and size * len(self.indices) < share * total:

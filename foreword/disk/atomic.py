@@ -402,6 +402,11 @@ def user_errors(path: Path) -> Iterator[None]:
         raise UserError(f"{path}: cannot be written: {reason[1] if reason else error}") from error
 
 
+def digest(text: str) -> str:
+    """Return the BLAKE2b hash of a text, in hex."""
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
 def checksum(path: Path) -> str:
     """Return the BLAKE2b hash of a file's bytes, in hex."""
     require_no_device(path, FROM_A_FILE)

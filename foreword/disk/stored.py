@@ -5,7 +5,6 @@ Reading returns the object that was written, or raises an error that names the d
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -152,5 +151,4 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _checksum(content: Mapping[str, Any]) -> str:
-    text = json.dumps(content, sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return atomic.digest(json.dumps(content, sort_keys=True))

@@ -62,11 +62,7 @@ def attention_weights(prompted: PromptedModel, text: str) -> AttentionWeights:
 
 
 def _self_attentions(prompted: PromptedModel) -> list[Attention]:
-    """Return the modules of self-attention; layers may share one.
-
-    Raises:
-        UserError: there is none, or its weights are not those of tokens.
-    """
+    """Return the modules of self-attention; layers may share one."""
     stacks = [module for module in prompted.model.backbone.modules() if isinstance(module, Stack)]
     if not stacks:
         raise prompted.unable(

@@ -173,9 +173,6 @@ class _Search:
     def _extend(self, logits: Tensor) -> Tensor:
         """Extend the beams of each start by one token: by the best of all extensions.
 
-        Args:
-            logits: logits after each beam, (starts * width, vocab).
-
         Returns:
             The row of the beam that each new one extends, (starts * beams,) int64, for the searches
             that are still open.

@@ -332,18 +332,7 @@ def _answer(prompted: PromptedModel, ids: Array, first: int) -> tuple[list[Scori
 
 
 def _source(prompted: PromptedModel, ids: Array, before: int, target: int) -> Array:
-    """Return the source of a target, cut if the model has no room for both.
-
-    Args:
-        prompted: the model.
-        ids: the tokens of the source.
-        before: how many of them may be cut from the left; if these are not enough, the rest is
-            cut from the right.
-        target: the number of tokens of the target.
-
-    Raises:
-        UserError: there is no room for the target alone.
-    """
+    """Return the source of a target, cut if the model has no room for both."""
     whole = prompted.source_of(ids)
     if prompted.limit is None:
         return whole

@@ -173,11 +173,6 @@ class ModelSettings(Architecture):
         return self.d_embedding or self.d_model
 
     @property
-    def activation_width(self) -> int:
-        """Values that backward needs of each token and layer, at least: the layer's input."""
-        return self.d_model
-
-    @property
     def has_segments(self) -> bool:
         """Whether it tells the texts of a pair apart."""
         return self.segments > 1

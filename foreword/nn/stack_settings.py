@@ -90,12 +90,6 @@ class StackSettings(ModelSettings):
         return self.attention.supports_document_masking
 
     @property
-    def activation_width(self) -> int:
-        """Values that backward needs of each token and layer: inputs of linear maps and scores."""
-        of_head = 4 * self.head_width + self.attention_prefix
-        return 2 * self.d_model + self.heads * of_head + self.ff_width
-
-    @property
     def has_segments(self) -> bool:
         """Whether its embeddings or its position scheme tell the texts of a pair apart."""
         return super().has_segments or self.position.segments

@@ -162,7 +162,8 @@ class Dial:
         size, budget = self.size, self.choices[-1]
         ends = ""
         if budget.setting == "train.epochs":
-            ends = f"; ends after {budget.value:g} epochs, since more add nothing"
+            ends = f"; ends after {budget.value:g} epochs, since more add nothing, even if a slow "
+            ends += "machine takes longer than the hours"
         model = f"{size.layers} layers of {size.d_model}, vocabulary {size.vocab:,}"
         return f"{self.title}: {model}{ends}; 'foreword check' says why"
 
@@ -343,7 +344,8 @@ def _budget(conditions: Conditions, tokens: float, most: float) -> Choice:
     if tokens < most:
         why = f"as given; chosen for {power(conditions.flops_per_second)} FLOP/s of products"
         return Choice("train.hours", conditions.hours, why)
-    why = "further epochs of so little text would add nothing, so the run ends before the hours"
+    why = "further epochs of so little text would add nothing; a slow machine may take longer than "
+    why += "the hours for these"
     return Choice("train.epochs", float(MOST_EPOCHS), why)
 
 

@@ -14,11 +14,11 @@ import torch
 from foreword.objectives._contract import Objective
 from foreword.planning.memory import (
     MemoryUse,
-    activations_of,
-    memory_at_least,
+    memory_counted,
     memory_taken,
     take_step,
 )
+from foreword.runs.counted import count_step
 from foreword.runs.setup import TrainingSetup, compile_blocks
 from foreword.runs.sizes import count_by_part, count_parameters
 from foreword.train import flops
@@ -45,7 +45,7 @@ class Estimate:
         flops_per_step: floating-point operations, counted.
         seconds_per_step: measured, without evaluations and checkpoints.
         rows_timed: rows of the timed steps; 0 if the model is too large for this machine, and all
-            numbers are computed by arithmetic.
+            numbers are counted without computing.
         steps: steps of the whole budget.
         epochs: passes over the text in these steps.
     """
@@ -70,7 +70,7 @@ def estimate(setup: TrainingSetup, share: float = 1.0) -> Estimate:
     """Take a few steps, which change the model, and estimate the cost of a run.
 
     A long step is measured on fewer rows and scaled up. For a model too large for this machine all
-    is by arithmetic.
+    is counted.
 
     Args:
         setup: the set-up of training.
@@ -78,7 +78,7 @@ def estimate(setup: TrainingSetup, share: float = 1.0) -> Estimate:
     """
     recipe, model = setup.recipe, setup.model
     if next(model.parameters()).is_meta:
-        return _by_arithmetic(setup, share)
+        return _counted(setup, share)
     model.train()
     # FLOPs and activations, on fewer rows if a step would take too long.
     loss_fn = setup.loss_fn
@@ -86,7 +86,7 @@ def estimate(setup: TrainingSetup, share: float = 1.0) -> Estimate:
     batches = setup.feed.batches(np.arange(rows))
     scale = recipe.rows_per_step / rows
     flops_per_step = sum(flops.count(model, batch, loss_fn) for batch in batches) * scale
-    activations = activations_of(setup, rows, loss_fn)
+    activations = _activations(setup)
     parameters = count_by_part(model)
     # Time and memory of real training steps.
     if recipe.train.compile == "on":
@@ -112,17 +112,28 @@ def estimate(setup: TrainingSetup, share: float = 1.0) -> Estimate:
     )
 
 
-def _by_arithmetic(setup: TrainingSetup, share: float) -> Estimate:
-    """Estimate the cost of a model on the meta device.
+def _activations(setup: TrainingSetup) -> int:
+    """Return the bytes that backward needs of a micro-batch."""
+    train, is_on_gpu = setup.recipe.train, setup.device.type == "cuda"
+    counted = count_step(setup.recipe, setup.dtype, setup.vocab, on_gpu=is_on_gpu)
+    fixed, each = (
+        part.activations + part.head for part in counted.kept[train.activation_checkpointing]
+    )
+    return round(fixed + each * train.micro_batch)
 
-    Six operations for each parameter and token, forward and backward (Kaplan et al. 2020, section
-    2.1), at the speed of this machine's matrix products; and the loss of uniform predictions.
+
+def _counted(setup: TrainingSetup, share: float) -> Estimate:
+    """Estimate the cost of a model on the meta device: counted, not computed.
+
+    It would run at the speed of this machine's matrix products, with the loss of uniform
+    predictions.
     """
     recipe = setup.recipe
     parameters = count_parameters(recipe, setup.vocab)
-    memory = memory_at_least(setup, sum(parameters.values()))
+    memory = memory_counted(setup, sum(parameters.values()), _activations(setup))
+    counted = count_step(recipe, setup.dtype, setup.vocab)
     tokens = float(sum(map(count_tokens, setup.feed.batches(np.arange(1)))) * recipe.rows_per_step)
-    operations = 6.0 * sum(parameters.values()) * tokens
+    operations = counted.flops_per_row * recipe.rows_per_step
     seconds = operations / matmul_flops_per_second(setup.device, setup.dtype)
     epochs = share * setup.feed.epochs(1)
     steps = steps_of(Budget.of(recipe.train), tokens, operations, seconds, epochs)

@@ -14,20 +14,17 @@ import numpy as np
 import torch
 from torch.optim import Optimizer
 
-from foreword.nn.model import neural_settings
 from foreword.planning.resident import Peak
-from foreword.runs.kept_bytes import KeptBytes
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import TrainingSetup
 from foreword.runs.sizes import (
     POSITION_BYTES,
-    activations_at_least,
     count_state,
     memory_of,
     state_numbers,
 )
 from foreword.train import flops
-from foreword.train.device import autocast, wait
+from foreword.train.device import wait
 from foreword.train.feed import DEPTH, HELDOUT_SEED
 from foreword.train.step import evaluate, train_step
 from foreword.train.workers import accumulate_on
@@ -86,7 +83,7 @@ def memory_taken(
     Args:
         setup: the set-up of training; nothing else holds an optimizer of its model.
         rows: rows whose step does not take too long.
-        activations: bytes of a micro-batch, from `activations_of`.
+        activations: bytes of a micro-batch.
         loss_fn: returns the sum and count of a batch.
     """
     recipe, train = setup.recipe, setup.recipe.train
@@ -192,11 +189,16 @@ def take_step(
     return result.loss
 
 
-def memory_at_least(setup: TrainingSetup, parameters: int) -> MemoryUse:
-    """Return the least memory of a run by arithmetic, for a model too large for this machine."""
+def memory_counted(setup: TrainingSetup, parameters: int, activations: int) -> MemoryUse:
+    """Return the memory of a run that is not measured, for a model too large for this machine.
+
+    Args:
+        setup: the set-up of training, without weights.
+        parameters: their number.
+        activations: bytes of a micro-batch.
+    """
     recipe = setup.recipe
     length, weights = recipe.packing.length, 4 * parameters
-    row = activations_at_least(neural_settings(recipe.model), length)
     return MemoryUse(
         program=PROGRAM,
         rows=STEPS_OF_ROWS * recipe.rows_per_step * length * POSITION_BYTES,
@@ -204,33 +206,10 @@ def memory_at_least(setup: TrainingSetup, parameters: int) -> MemoryUse:
         gradients=weights * gradient_copies(recipe),
         optimizer=4 * count_state(recipe, setup.vocab),
         average=weights if recipe.train.average else 0,
-        activations=row * recipe.train.micro_batch,
+        activations=activations,
         allocator=0,
         available=memory_of(setup.device),
     )
-
-
-def activations_of(setup: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> int:
-    """Return the bytes kept for backward, extrapolated from `rows` and half as many.
-
-    Some parts, such as the gradient of the output layer, do not grow with the rows.
-    """
-    all_rows, micro = _saved_bytes(setup, rows, loss_fn), setup.recipe.train.micro_batch
-    if rows == 1:
-        return all_rows * micro
-    per_row = (all_rows - _saved_bytes(setup, rows // 2, loss_fn)) / (rows - rows // 2)
-    return round(all_rows + per_row * (micro - rows))
-
-
-def _saved_bytes(setup: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> int:
-    """Return the bytes that backward needs of forward, each storage once."""
-    batch = setup.feed.batch(np.arange(rows), setup.recipe.train.seed).to(setup.device)
-    amount = setup.recipe.train.activation_checkpointing
-    tracker = KeptBytes(setup.model, [amount])
-    with tracker, autocast(setup.device, setup.dtype):
-        loss_fn(batch)
-    bytes_kept = tracker.kept(amount)
-    return round(bytes_kept.activations + bytes_kept.head)
 
 
 def nbytes(record: Any) -> int:

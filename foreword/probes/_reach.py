@@ -98,11 +98,6 @@ def _choose_predictions(is_scored: Array, positions: int) -> Array:
 def _distances(batch: Batch, rows: Tensor, column: Tensor) -> tuple[Tensor, Tensor]:
     """Return the distances from predictions back to states, and which states they may attend to.
 
-    Args:
-        batch: the model's input.
-        rows: row of each prediction, (predictions,) int64.
-        column: column of each prediction in the batch's targets, (predictions,) int64.
-
     Returns:
         Distances (predictions, states) int64, and whether the state is visible, bool.
     """

@@ -229,10 +229,6 @@ class Suite(Ranged, ABC):
         """Return each figure by name, what is `measured` first, and its interval.
 
         The interval is (nan, nan) if all draws agree, which says nothing of other questions.
-
-        Args:
-            values: what `statistic` takes of each question, (questions, ...).
-            more: what `further` takes.
         """
 
         def of(questions: Any) -> dict[str, float]:
@@ -307,11 +303,7 @@ def _is_point(low: float, high: float) -> bool:
 
 
 def _require_own_total(questions: Sequence[Question], kind: str) -> None:
-    """Check that no subset beside others has the name of the total.
-
-    Raises:
-        UserError: one has.
-    """
+    """Check that no subset beside others has the name of the total."""
     named = next((question.name for question in questions if question.subset == ALL), None)
     if named is not None and any(question.subset != ALL for question in questions):
         raise UserError(f"{named}: the {kind} '{ALL}' has the name of the total; rename it")

@@ -116,11 +116,7 @@ def _matches(path: str) -> list[Path]:
 
 
 def _figure(probe: Probe, trained: TrainedModel) -> tuple[str, float | None]:
-    """Return the name and the value of a probe's one figure.
-
-    Raises:
-        UserError: it has none, or it does not support the model.
-    """
+    """Return the name and the value of a probe's one figure."""
     finding = probe.measure([ProbedModel(LABEL, PromptedModel.of(trained))])
     name = name_of(probe)
     if not finding.measure:

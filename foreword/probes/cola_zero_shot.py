@@ -125,11 +125,7 @@ def pairs_in_order(scores: Array, is_high: Array) -> Array:
 
 
 def _files(source: str) -> list[Path]:
-    """Return the files of sentences: a file, or those of CoLA's folder in either layout.
-
-    Raises:
-        UserError: a folder has neither.
-    """
+    """Return the files of sentences: a file, or those of CoLA's folder in either layout."""
     path = Path(source).expanduser()
     if not path.is_dir():
         return [path]

@@ -100,11 +100,7 @@ class GradientReach(Ranged):
         return Finding(title, rows, details, notes, lambda figure: _plot(figure, details))
 
     def _batch_and_layer(self, probed: ProbedModel) -> tuple[Batch, int]:
-        """Return the rows and the layer to measure a model on, tested on the first row.
-
-        Raises:
-            UserError: see `measure`.
-        """
+        """Return the rows and the layer to measure a model on, tested on the first row."""
         prompted = probed.trained
         prompted.require_token_head("causal, masked, permuted, encoder-decoder")
         try:

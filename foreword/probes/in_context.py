@@ -196,11 +196,7 @@ class InContext(Suite):
     # -- the prompts -------------------------------------------------------------------------------
 
     def _questions_and_examples(self) -> tuple[list[Demonstration], list[Demonstration]]:
-        """Return the questions, and what the examples are drawn from.
-
-        Raises:
-            UserError: there are too few.
-        """
+        """Return the questions, and what the examples are drawn from."""
         rng = np.random.default_rng(self.seed)
         longest = max(self.shots)
         if self.task == "classify":

@@ -137,11 +137,7 @@ def _files(source: str) -> list[Path]:
 
 
 def _sentence(row: Mapping[str, Any], where: str) -> str:
-    """Return the sentence that is asked.
-
-    Raises:
-        UserError: there is none, or not one blank in it.
-    """
+    """Return the sentence that is asked."""
     sentences = row.get(SENTENCES)
     sentence = text_of(
         sentences[0] if isinstance(sentences, list) and sentences else sentences, where

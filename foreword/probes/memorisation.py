@@ -120,11 +120,7 @@ class Memorisation(Ranged):
         return max(self.prefixes) + self.continuation
 
     def _passages(self, probed: ProbedModel) -> tuple[Array, Array]:
-        """Return passages of the training text and of held-out text, (passages, length) each.
-
-        Raises:
-            UserError: a text is missing, or too short.
-        """
+        """Return passages of the training text and of held-out text, (passages, length) each."""
         with ExitStack() as stack:
             parts = [
                 passages(stack.enter_context(shards), self._length, self.passages)

@@ -129,11 +129,7 @@ class Tagging(Ranged):
         return ALL if self.tag == "all" else (self.tag,)
 
     def _read(self) -> ParsedSentences:
-        """Return the sentences.
-
-        Raises:
-            UserError: a file cannot be read.
-        """
+        """Return the sentences."""
         train, dev = (
             evenly(read_conllu(Path(file).expanduser(), *self._properties), self.limit)
             for file in (self.train, self.dev)
@@ -170,13 +166,7 @@ class Tagging(Ranged):
     def _accuracy_by_layer(
         self, vectors: Sequence[dict[str, Array]], sentences: ParsedSentences, task: WordTask
     ) -> list[dict[str, Any]]:
-        """Return the accuracy of each layer on `dev`, and on the sentences it is chosen on.
-
-        Args:
-            vectors: those of all words by layer, for each part of the sentences.
-            sentences: the sentences.
-            task: what is read.
-        """
+        """Return the accuracy of each layer on `dev`, and on the sentences it is chosen on."""
         fit, choose, dev = vectors
         accuracies = []
         for layer in fit:

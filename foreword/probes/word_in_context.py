@@ -129,11 +129,7 @@ def _pairs_by_layer(
 
 
 def _require_known_word(prompted: PromptedModel, words: Sequence[AmbiguousWord]) -> None:
-    """Check that a model has vectors for at least one word of the list.
-
-    Raises:
-        UserError: it has no vectors at all, or for none of the words.
-    """
+    """Check that a model has vectors for at least one word of the list."""
     is_known = (all(v is not None for v in vectors(prompted, word.sentences)) for word in words)
     if not any(is_known):
         raise UserError(

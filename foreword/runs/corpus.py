@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from foreword.data.holdout import find_apart
+from foreword.data.holdout import find_apart, require_parts
 from foreword.data.learning import train_on_sources, train_tokenizer
 from foreword.data.packing.pairs import ONE_SENTENCE
 from foreword.data.prepared_text import HELDOUT, MANIFEST, TRAIN, PreparedText, data_warnings
 from foreword.data.read_documents import ReadSettings, find_files, read_documents
 from foreword.data.write_shards import prepare
 from foreword.disk import manifest
-from foreword.errors import UserError
+from foreword.errors import UserError, quoted_command
 from foreword.runs import sources
 from foreword.runs.recipe import Recipe
 from foreword.runs.run_folder import Run
@@ -94,17 +94,25 @@ def require_form(recipe: Recipe, texts: Sequence[str]) -> None:
         )
 
 
-def require_sentences(recipe: Recipe, texts: Sequence[str]) -> None:
-    """Check that some document has two sentences, if the packing makes pairs of them.
+def require_sentences(recipe: Recipe, texts: Sequence[str], heldout: Sequence[str] = ()) -> None:
+    """Check that the text can be split, and has two sentences if the packing makes pairs of them.
 
-    The text is read up to the first such document.
+    The text is read up to the first document that shows it.
 
     Raises:
         UserError: all documents have one sentence, or a file cannot be read.
     """
     read = recipe.read
-    if is_prepared(texts) or not recipe.packing.labels_pairs or read.target:
+    if is_prepared(texts):
         return
+    if recipe.packing.labels_pairs and not read.target:
+        _require_two_sentences(recipe, texts)
+    if recipe.prepare.heldout and not (heldout or recipe.data.sources):
+        require_parts(read_documents(texts, read), is_whole=bool(read.target))
+
+
+def _require_two_sentences(recipe: Recipe, texts: Sequence[str]) -> None:
+    read = recipe.read
     if _size(texts, read) <= _LONG_TOKEN * recipe.packing.length:
         return  # too little text in any case; a later check says so
     for document in read_documents(texts, read):
@@ -155,9 +163,9 @@ def corpus(run: Run, stage: Stage) -> tuple[Tokenizer, PreparedText]:
     """
     recipe, texts, folder = run.recipe, run.noted.get("texts"), run.folder / SHARDS
     if not texts:
+        again = quoted_command("pretrain", "RECIPE", "--from", run.folder, "--data", "TEXT")
         raise UserError(
-            f"{run.folder}: was imported and has no training text; "
-            f"'foreword pretrain RECIPE --from {run.folder} --data TEXT' starts a run from its "
+            f"{run.folder}: was imported and has no training text; {again} starts a run from its "
             "weights"
         )
     tokenizer, parts = _tokenizer(run, texts, stage), _parts(recipe, texts, folder)
@@ -196,7 +204,7 @@ def _tokenizer(run: Run, texts: Sequence[str], stage: Stage) -> Tokenizer:
         weighted = list(zip(texts, recipe.data.weights(sizes), strict=True))
         tokenizer = train_on_sources(recipe.tokenizer, weighted, recipe.read, stage)
     else:
-        require_sentences(recipe, texts)
+        require_sentences(recipe, texts, run.noted.get("heldout", ()))
         tokenizer = train_tokenizer(recipe.tokenizer, texts, recipe.read, stage)
     tokenizer.save(folder)
     return tokenizer

@@ -9,10 +9,10 @@ depends on them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -33,9 +33,11 @@ from foreword.runs.recipe import Recipe
 from foreword.train import flops
 from foreword.train.device import autocast
 from foreword.train.feed import count_tokens
+from foreword.train.settings import TrainSettings
 from foreword.types import Batch, Loss, TermCounts, Vocab
 
 CPU = torch.device("cpu")
+FEW_ROWS = 4  # counted together, for what does not grow with the rows
 PARTS = ("activations", "head")
 aten = torch.ops.aten
 INDEXING = (
@@ -100,6 +102,45 @@ def count_step(
     return Counted(kept_by_mode, float(tokens), float(predictions), float(operations))
 
 
+def row_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
+    """Return the bytes that backward needs of a row, as the kernels of a GPU keep them.
+
+    What does not grow with the rows is shared by few. Of a kind that needs numbers to be computed,
+    such as a plug-in's, nothing is known: 0.
+
+    Args:
+        recipe: of the run, whose tokenizer has as many tokens as it may.
+        dtype: to compute in.
+    """
+    train = TrainSettings(activation_checkpointing=recipe.train.activation_checkpointing)
+    parts = (recipe.model, recipe.objective, recipe.layout)
+    return _row_bytes(
+        Recipe(*parts, tokenizer=recipe.tokenizer, packing=recipe.packing, train=train), dtype
+    )
+
+
+@cache
+def _row_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
+    """Return `row_bytes` of a recipe that has nothing but what it depends on."""
+    vocab, amount = dummy_vocab(recipe.tokenizer), recipe.train.activation_checkpointing
+    period = _period(recipe)
+    few, deep = shallow(recipe, period)
+
+    def kept(few: Recipe) -> float:
+        step = _Step(few, FEW_ROWS, dtype, vocab, on_gpu=True)
+        parts = step.kept([amount])[amount]
+        return (parts.activations + parts.head) / FEW_ROWS
+
+    try:
+        total = first = kept(few)
+        for name, layers in deep.items():
+            deeper: Any = replace(few.model, **{name: 2 * period})
+            total += (kept(replace(few, model=deeper)) - first) * (layers - period) / period
+    except (RuntimeError, TypeError):
+        return 0
+    return round(total)
+
+
 def _period(recipe: Recipe) -> int:
     """Return a number of layers, at least two, that holds each kind of layer equally often."""
     model = recipe.model
@@ -111,33 +152,49 @@ def _counts(
     recipe: Recipe, rows: int, *, dtype: torch.dtype, vocab: Vocab, on_gpu: bool
 ) -> np.ndarray:
     """Return bytes by checkpointing and part, then tokens, predictions and FLOPs of these rows."""
-    example = dummy_example(recipe, vocab, rows)
-    batch = recipe.layout.arrange(example, vocab)
-    counts = recipe.objective.count_terms(batch)
-    if counts is not None:
-        batch = batch.with_part(TermCounts(counts))
-    predictions = 0.0 if batch.weights is None else float((batch.weights > 0).sum())
-    with fake_tensors():
-        with shapes_only(device="cpu"):
-            model = recipe.build(vocab).train()
-        loss_fn = ModelWithLoss(model, recipe.objective)
-        tracker = KeptBytes(model)
+    step = _Step(recipe, rows, dtype, vocab, on_gpu=on_gpu)
+    kept = step.kept(AMOUNTS)
+    bytes_kept = [getattr(kept[mode], part) for mode in AMOUNTS for part in PARTS]
+    operations = step.flops() if rows == 1 else 0
+    return np.array([*bytes_kept, step.tokens, step.predictions, operations], float)
+
+
+class _Step:
+    """A forward pass of a few rows of a recipe, on fake tensors."""
+
+    def __init__(
+        self, recipe: Recipe, rows: int, dtype: torch.dtype, vocab: Vocab, *, on_gpu: bool
+    ) -> None:
+        batch = recipe.layout.arrange(dummy_example(recipe, vocab, rows), vocab)
+        counts = recipe.objective.count_terms(batch)
+        if counts is not None:
+            batch = batch.with_part(TermCounts(counts))
+        self.predictions = 0.0 if batch.weights is None else float((batch.weights > 0).sum())
+        self.tokens, self._batch = count_tokens(batch), batch
+        self._dtype, self._on_gpu = dtype, on_gpu
+        with fake_tensors(), shapes_only(device="cpu"):
+            self._loss_fn = ModelWithLoss(recipe.build(vocab).train(), recipe.objective)
+
+    def kept(self, amounts: Sequence[Checkpointing]) -> dict[Checkpointing, Kept]:
+        """Return the bytes kept for backward, by amount of checkpointing."""
+        tracker = KeptBytes(self._loss_fn.model, amounts)
 
         def tracked(inputs: Batch) -> Loss:
             with ExitStack() as stack:
-                stack.enter_context(gpu_shapes() if on_gpu else nullcontext())
-                stack.enter_context(autocast(CPU, dtype))
+                stack.enter_context(gpu_shapes() if self._on_gpu else nullcontext())
+                stack.enter_context(autocast(CPU, self._dtype))
                 stack.enter_context(tracker)
-                loss: Loss = loss_fn(inputs)
+                loss: Loss = self._loss_fn(inputs)
                 return loss
 
-        _with_memory(tracked, batch.to(CPU))
-        operations = 0
-        if rows == 1:
-            with gpu_shapes("loops"):
-                operations = flops.count(model, batch, loss_fn)
-    bytes_kept = [getattr(tracker.kept(mode), part) for mode in AMOUNTS for part in PARTS]
-    return np.array([*bytes_kept, count_tokens(batch), predictions, operations], float)
+        with fake_tensors():
+            _with_memory(tracked, self._batch.to(CPU))
+        return {amount: tracker.kept(amount) for amount in amounts}
+
+    def flops(self) -> int:
+        """Return the operations of forward and backward."""
+        with fake_tensors(), gpu_shapes("loops"):
+            return flops.count(self._loss_fn.model, self._batch, self._loss_fn)
 
 
 def _with_memory(loss_fn: Callable[[Batch], Loss], batch: Batch) -> Loss:

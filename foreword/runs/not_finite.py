@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from foreword.errors import TrainingStoppedError
+from foreword.errors import TrainingStoppedError, quoted_command
 from foreword.runs.recipe import Recipe
 from foreword.train import checkpoint
 
@@ -33,7 +33,5 @@ def non_finite_error(
     verb = "starts over" if good is None else "resumes from it"
     has_failed_at_once = good is not None and last_finite_step == begun_step
     further = f"; without {good} it goes back one checkpoint further" if has_failed_at_once else ""
-    return TrainingStoppedError(
-        f"{why}; {where}; 'foreword resume {run} --set optimizer.lr={lr / 2:.2g}' {verb} at a "
-        f"lower rate{further}"
-    )
+    again = quoted_command("resume", run, "--set", f"optimizer.lr={lr / 2:.2g}")
+    return TrainingStoppedError(f"{why}; {where}; {again} {verb} at a lower rate{further}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import shlex
@@ -19,7 +18,7 @@ import torch
 
 from foreword.data.prepared_text import PreparedText
 from foreword.disk import atomic, stored
-from foreword.errors import DamagedError, UserError
+from foreword.errors import DamagedError, UserError, quoted_command
 from foreword.nn.model import Model
 from foreword.runs.recipe import Recipe
 from foreword.settings import config, plugins
@@ -112,7 +111,7 @@ def write_files(run: Path, state: Mapping[str, Any], recipe: Recipe) -> dict[str
         UserError: the folder cannot be written.
     """
     text = recipe.dumps()
-    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    digest = atomic.digest(text)
     checksums = [one for one in state.get("recipes", []) if one != digest]
     written = {**state, "recipes": [*checksums, digest]}
     write_state(run, written)
@@ -131,7 +130,7 @@ def require_own_files(run: Path) -> None:
         if not (run / name).is_file():
             raise UserError(
                 f"{run / name}: was removed while the run trained; its checkpoints are whole, and "
-                f"'foreword resume {run}' continues once the file is back"
+                f"{quoted_command('resume', run)} continues once the file is back"
             )
 
 

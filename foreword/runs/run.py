@@ -17,7 +17,13 @@ from typing import Any
 from foreword.data.prepared_text import MANIFEST, PreparedText
 from foreword.data.remote import is_url
 from foreword.disk import atomic
-from foreword.errors import DamagedError, NotFiniteError, UserError, is_out_of_memory
+from foreword.errors import (
+    DamagedError,
+    NotFiniteError,
+    UserError,
+    is_out_of_memory,
+    quoted_command,
+)
 from foreword.runs import first_embeddings, provenance
 from foreword.runs.continued import StartingModel, load_start
 from foreword.runs.corpus import (
@@ -58,7 +64,7 @@ from foreword.runs.setup import (
     set_up_training,
     training_loop,
 )
-from foreword.runs.sizes import require_memory
+from foreword.runs.sizes import require_memory, require_room_for_a_row
 from foreword.runs.sources import given_tokenizer, mean_bytes_per_token
 from foreword.runs.stages import TRAINING, ProgressReporter, Stage
 from foreword.runs.whole_model import whole_model
@@ -166,6 +172,7 @@ def require_possible(
     vocab = None if tokenizer is None else tokenizer.vocab
     require_memory(recipe, vocab, machines)
     dry_run(recipe, vocab, is_new=starting_model is None)
+    require_room_for_a_row(recipe, vocab, machines)
 
 
 def require_machine(recipe: Recipe) -> None:
@@ -189,8 +196,8 @@ def require_free(run: Path) -> None:
     atomic.require_writable(run, is_folder=True)
     if (run / "recipe.toml").exists():
         raise UserError(
-            f"{run}: already holds a run; 'foreword resume {run}' continues it, or choose another "
-            "--out"
+            f"{run}: already holds a run; {quoted_command('resume', run)} continues it, or choose "
+            "another --out"
         )
     begun = {atomic.LOCK, ".run.json.part"}
     if _has_begun(run):
@@ -365,7 +372,8 @@ def _require_device(run: Run) -> None:
     except UserError:
         raise UserError(
             f"{folder}: was begun on '{device}', and this machine has none; resume it where there "
-            f"is one, or begin a new run with 'foreword pretrain RECIPE --from {folder}'"
+            "is one, or begin a new run with "
+            f"{quoted_command('pretrain', 'RECIPE', '--from', folder)}"
         ) from None
 
 

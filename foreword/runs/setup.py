@@ -17,8 +17,9 @@ from foreword.nn.attention import has_triton
 from foreword.nn.block import Block
 from foreword.nn.checkpointing import checkpoint_blocks
 from foreword.nn.init import initialise, shapes_only, without_weights
-from foreword.nn.model import Model, neural_settings
+from foreword.nn.model import Model
 from foreword.objectives._contract import ModelWithLoss
+from foreword.runs.counted import row_bytes
 from foreword.runs.dry_run import shallow
 from foreword.runs.recipe import Recipe
 from foreword.runs.sizes import fits, least_memory, memory_of
@@ -156,7 +157,9 @@ def parallelism(recipe: Recipe, vocab: Vocab, device: torch.device) -> TrainingD
     if processes.count() == 1:
         return None
     sharing = processes.local_count() if device.type == "cpu" else 1
-    return recipe.parallel.choose(least_memory(recipe, vocab), memory_of(device) // sharing)
+    return recipe.parallel.choose(
+        sum(least_memory(recipe, vocab).values()), memory_of(device) // sharing
+    )
 
 
 def build_model(
@@ -314,7 +317,7 @@ def resolved(recipe: Recipe) -> Recipe:
 
 
 def resolve_auto(recipe: Recipe, device: torch.device, dtype: torch.dtype) -> Recipe:
-    """Return the recipe with every `auto` resolved for this machine.
+    """Return the recipe with every `auto` resolved for a device and a precision.
 
     A resumed run finds them resolved, so it computes as before.
 
@@ -331,7 +334,10 @@ def resolve_auto(recipe: Recipe, device: torch.device, dtype: torch.dtype) -> Re
     if compiles == "auto":
         compiles = "on" if device.type == "cuda" and has_triton() else "off"
     rows = -(-recipe.rows_per_step // sharing)
-    micro = train.micro_batch or min(rows, _rows_that_fit(recipe, device, dtype, sharing))
+    micro = train.micro_batch
+    if not micro:
+        room = memory_of(device) // (1 if device.type == "cuda" else sharing)
+        micro = min(rows, rows_that_fit(room, row_bytes(recipe, dtype)))
     micro = min(micro, recipe.rows_per_step)
     workers = train.threads or (1 if sharing > 1 else 0)
     train = replace(
@@ -351,26 +357,17 @@ def on_cpu_in_fp32(recipe: Recipe) -> Recipe:
     return replace(recipe, train=train)
 
 
-def _rows_that_fit(
-    recipe: Recipe, device: torch.device, dtype: torch.dtype, sharing: int = 1
-) -> int:
-    """Return the power of two of sequences whose activations take a quarter of the memory.
+def rows_that_fit(memory: int, each: int) -> int:
+    """Return the power of two of rows whose activations take an eighth of the memory.
 
-    Processes share a CPU's memory, and each has a GPU of its own.
+    Gradients and slack take as much again.
 
-    Backward needs about 16 values and 2 bytes of dropout masks per layer, token and unit of
-    d_model: 34 bytes in 16 bits (Korthikanti et al. 2022, section 4.1). Gradients and slack take
-    as much again. With checkpointing it keeps the inputs of blocks, and of linear maps' results 9.
+    Args:
+        memory: of the device, or of a process's share of it.
+        each: bytes of the activations of a row.
     """
-    model = neural_settings(recipe.model)
-    bytes_per_value = 16 * dtype.itemsize + 2
-    per_layer = {"none": bytes_per_value, "selective": 9 * dtype.itemsize + 4, "full": 4}
-    each = per_layer[recipe.train.activation_checkpointing] * model.depth
-    if recipe.train.activation_checkpointing != "none":
-        each += bytes_per_value  # of the block that is computed again
-    row = 2 * each * model.d_model * recipe.packing.length
-    rows = max(1, memory_of(device) // (4 if device.type == "cuda" else 4 * sharing) // row)
-    return 1 << (int(rows).bit_length() - 1)
+    rows = max(1, memory // 8 // max(1, each))
+    return 1 << (rows.bit_length() - 1)
 
 
 def compile_blocks(model: Model) -> None:

@@ -1,4 +1,4 @@
-"""The least memory of a run, by arithmetic on its settings before anything is built."""
+"""The least memory of a run, counted without weights before anything is built."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from foreword.errors import UserError
 from foreword.formatting import byte_size
 from foreword.nn.init import shapes_only
-from foreword.nn.model import Architecture, ModelSettings, neural_settings
+from foreword.nn.model import Architecture
 from foreword.nn.stack_settings import StackSettings
+from foreword.runs.counted import row_bytes
 from foreword.runs.dry_run import FEW_LAYERS, dummy_vocab, shallow
 from foreword.runs.recipe import Recipe
-from foreword.train.device import choose_device
+from foreword.train.device import choose_device, choose_precision
 from foreword.train.optimizers._contract import OptimizerSettings
 from foreword.train.optimizers.muon import hidden_matrices
 from foreword.types import Vocab
@@ -27,6 +28,7 @@ from foreword.types import Vocab
 TOKEN_BYTES = 100  # per token of the vocabulary, in the tokenizer and in `Vocab`
 POSITION_BYTES = 32  # ids, targets, documents and positions of a row, int64 each
 MACHINES = 1_000  # like this one: a run too large for all of them is taken for a typing error
+AHEAD = ("vocabulary", "rows")  # held before training begins
 MOST_BYTES = 1 << 63  # maximum size of a tensor
 CGROUP = Path("/sys/fs/cgroup/memory.max")
 
@@ -85,15 +87,27 @@ def require_memory(recipe: Recipe, vocab: Vocab | None = None, machines: int = 1
     _require_fits(MemoryNeed(ahead, _training(recipe, numbers)), available, machines)
 
 
-def least_memory(recipe: Recipe, vocab: Vocab | None = None) -> int:
-    """Return the least bytes of a run on one machine, by arithmetic."""
-    return sum(least_memory_by_purpose(recipe, vocab).values())
+def require_room_for_a_row(recipe: Recipe, vocab: Vocab | None = None, machines: int = 1) -> None:
+    """Refuse a run that has no memory for a row besides; arguments as in `require_memory`.
+
+    Raises:
+        UserError: it needs more; the message names both sizes and what to reduce.
+    """
+    available = memory_of(choose_device(recipe.train.device, "train.device"))
+    least = least_memory(recipe, vocab)
+    ahead = {name: least.pop(name) for name in AHEAD}
+    _require_fits(MemoryNeed(ahead, least), available, machines)
 
 
-def least_memory_by_purpose(recipe: Recipe, vocab: Vocab | None = None) -> dict[str, int]:
-    """Return the parts of `least_memory`."""
-    ahead = _ahead(recipe, recipe.tokenizer.vocab if vocab is None else vocab.size)
-    return ahead | _training(recipe, sum(count_parameters(recipe, vocab).values()))
+def least_memory(recipe: Recipe, vocab: Vocab | None = None) -> dict[str, int]:
+    """Return the least bytes of a run on one machine, by purpose, with one row at a time."""
+    size = recipe.tokenizer.vocab if vocab is None else vocab.size
+    training = _training(recipe, sum(count_parameters(recipe, vocab).values()))
+    if not recipe.model.trains_offline:
+        device = choose_device(recipe.train.device, "train.device")
+        dtype = choose_precision(recipe.train.precision, device)
+        training["activations"] = row_bytes(recipe, dtype)
+    return _ahead(recipe, size) | training
 
 
 def fits(recipe: Recipe, vocab: Vocab) -> bool:
@@ -132,11 +146,11 @@ def _ahead(recipe: Recipe, vocab: int) -> dict[str, int]:
     """Return the bytes of text and tokenizer held at once: all rows of a step are made ahead."""
     is_offline = recipe.model.trains_offline
     rows = 0 if is_offline else recipe.rows_per_step * recipe.packing.length * POSITION_BYTES
-    return {"vocabulary": vocab * TOKEN_BYTES, "rows": rows}
+    return dict(zip(AHEAD, (vocab * TOKEN_BYTES, rows), strict=True))
 
 
 def _training(recipe: Recipe, numbers: int) -> dict[str, int]:
-    """Return the least bytes of training with this many parameters and one row, by purpose."""
+    """Return the bytes of training with this many parameters, by purpose, without its rows."""
     weights, model = 4 * numbers, recipe.model
     if model.trains_offline:
         return {"weights": weights}
@@ -145,13 +159,7 @@ def _training(recipe: Recipe, numbers: int) -> dict[str, int]:
         "gradients": weights,
         "optimizer": weights * min(state_per_weight(recipe.optimizer)),
         **({"average": weights} if recipe.train.average else {}),
-        "activations": activations_at_least(neural_settings(model), recipe.packing.length),
     }
-
-
-def activations_at_least(model: ModelSettings, length: int) -> int:
-    """Return the bytes that backward needs for a row in bf16."""
-    return 2 * length * model.depth * model.activation_width
 
 
 def _attention_numbers(model: Architecture) -> int:

@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 from torch import nn
 
-from foreword.errors import DamagedError, UserError
+from foreword.errors import DamagedError, UserError, quoted_command
 from foreword.nn.init import unfilled
 from foreword.nn.model import Model
 from foreword.runs.provenance import FILE, read_state, require_as_written
@@ -167,9 +167,11 @@ def _what_it_is(folder: Path) -> str:
     if is_checkpoint(folder):
         return f"; it is a checkpoint of {folder.parent.parent}"
     hints = {
-        "config.json": f"; a Hugging Face model becomes a run by 'foreword import {folder}'",
+        "config.json": "; a Hugging Face model becomes a run by "
+        f"{quoted_command('import', folder)}",
         "grid.toml": f"; it is a comparison, with its runs in {folder / 'runs'}",
-        "prepared.json": f"; it holds token shards, for 'foreword pretrain RECIPE --data {folder}'",
+        "prepared.json": "; it holds token shards, for "
+        f"{quoted_command('pretrain', 'RECIPE', '--data', folder)}",
         "tokenizer.json": "; it holds a tokenizer alone",
     }
     return next((hint for name, hint in hints.items() if (folder / name).is_file()), "")

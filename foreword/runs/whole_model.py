@@ -68,7 +68,7 @@ def whole_model(setup: TrainingSetup) -> WholeModel | None:
         return WholeModel(setup, setup.device)
     weights = 4 * setup.model.count_parameters()
     shards = own_share(next(setup.model.parameters())).count
-    share = least_memory(setup.recipe, setup.vocab) // shards
+    share = sum(least_memory(setup.recipe, setup.vocab).values()) // shards
     places = (setup.device, CPU)
     held = (share, share if setup.device == CPU else 0)
     fitting = [n for n, place in enumerate(places) if held[n] + weights <= MOST * memory_for(place)]

@@ -158,8 +158,8 @@ def _json(path: Path) -> ExampleTable:
         return ExampleTable(path, squad.COLUMNS, lambda: enumerate(rows, 1), types, usual=PASSAGE)
     if not isinstance(data, list):
         raise UserError(
-            f"{path}: JSON, but neither a list of objects nor in SQuAD's layout; save the rows as "
-            "a list (pandas: orient='records')"
+            f"{path}: JSON, but not a list of objects (for --task span: SQuAD's layout); save the "
+            "rows as a list (pandas: orient='records')"
         )
 
     def objects() -> Iterator[Row]:

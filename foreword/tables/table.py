@@ -228,8 +228,11 @@ def require_columns(table: ExampleTable, columns: Columns) -> None:
     hint = ", by number from 0 if the file has no header" if is_file else ""
     for option, name in options.items():
         if name not in table.columns and name not in table.nested:
+            within = (n for n in table.nested if n.split(".")[0] == name.split(".")[0])
+            known = sorted(within) if "." in name else ()
             raise UserError(
-                f"{table.path}: no column '{name}'; its columns: {', '.join(table.columns)}; "
+                f"{table.path}: no column '{name}'; its columns: "
+                f"{', '.join(known or table.columns)}; "
                 f"choose one with {option}{hint} (in a grid: {option[2:]} = ...)"
             )
 

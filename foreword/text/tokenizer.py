@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cached_property
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -227,8 +226,7 @@ class Tokenizer:
         """A hash of all parts that determine the ids, equal for tokenizers that give equal ids."""
         parts = json.loads(self._engine.to_str())
         parts["post_processor"] = None  # puts special tokens around; here the packing does
-        state = json.dumps(parts, sort_keys=True)
-        return blake2b(state.encode(), digest_size=16).hexdigest()
+        return atomic.digest(json.dumps(parts, sort_keys=True))
 
     def require(self, names: Iterable[str], sentinels: int = 0) -> None:
         """Check that the special tokens `names` and `sentinels` sentinels exist.

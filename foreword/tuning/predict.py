@@ -12,7 +12,7 @@ import torch
 from scipy.special import softmax
 
 from foreword.disk import manifest
-from foreword.errors import UserError
+from foreword.errors import UserError, quoted_command
 from foreword.nn.model import neural
 from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import read_recipe
@@ -203,7 +203,7 @@ def load_tuned(folder: str | Path, device: str = "auto", precision: str = "fp32"
         hint = "; it is a run, which 'foreword tune' fine-tunes" if is_run else ""
         raise UserError(f"{folder}: not a fine-tuned model (no {FILE}){hint}")
     if (folder / "run.json").exists():
-        raise UserError(f"{folder}: answers in text; use 'foreword generate {folder}'")
+        raise UserError(f"{folder}: answers in text; use {quoted_command('generate', folder)}")
     # Verify the files and the plug-ins before anything is built.
     manifest.verify(folder, KIND, VERSION, FILES)
     tuned = TunedTask.read(folder)

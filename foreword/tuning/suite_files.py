@@ -80,11 +80,7 @@ def _table(task: SuiteTask, file: Path) -> ExampleTable:
 
 
 def _columns(task: SuiteTask, table: ExampleTable, *, needs_label: bool) -> Columns:
-    """Return the first columns that a table has.
-
-    Raises:
-        UserError: it has none of them.
-    """
+    """Return the first columns that a table has."""
     known = set(table.columns)
     for columns in task.columns:
         has_label = columns.label in ("", *known)
@@ -111,11 +107,7 @@ def _texts_of(columns: Columns) -> set[str]:
 def _read(
     task: SuiteTask, row: Mapping[str, Any], columns: Columns, source: str
 ) -> Labelled | None:
-    """Return the example of a row with its label checked.
-
-    Raises:
-        UserError: the label is of no class, or a number out of range.
-    """
+    """Return the example of a row with its label checked."""
     example = task.task.reader(row, columns, source)
     if example is None or not example.label:
         return example

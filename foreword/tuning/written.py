@@ -9,7 +9,7 @@ from typing import Any, NoReturn, cast
 
 import pyarrow as pa
 
-from foreword.errors import UserError
+from foreword.errors import UserError, quoted_command
 from foreword.evaluation.decoding import decode, stops_of, text_of
 from foreword.evaluation.loaded import LoadedModel
 from foreword.evaluation.sampling import GREEDY
@@ -124,8 +124,9 @@ def open_tuned(
     folder = Path(folder)
     if not is_tuned(folder) and (folder / "recipe.toml").is_file():
         raise UserError(
-            f"{folder}: was pretrained and not fine-tuned; 'foreword tune {folder} --train FILE "
-            "--dev FILE' teaches it a task"
+            f"{folder}: was pretrained and not fine-tuned; "
+            f"{quoted_command('tune', folder, '--train', 'FILE', '--dev', 'FILE')} teaches it a "
+            "task"
         )
     if not (folder / "run.json").is_file():
         return load_tuned(folder, device, precision)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from foreword.display.progress import ProgressDisplay, Quiet
 from foreword.display.results import Facts, Part, Result, Text
-from foreword.errors import INTERRUPTED, UserError
+from foreword.errors import INTERRUPTED, UserError, quoted_command
 from foreword.settings.ranges import Count
 from foreword.train.hooks import Hook
 from foreword.verbs._contract import PYTHON_ONLY, Verb
@@ -80,9 +80,9 @@ class PretrainingResult(Result):
             "perplexity": heldout.get("perplexity"),
             "bits per byte": heldout.get("bits_per_byte"),
         }
-        following = f"'foreword report {self.run}' shows it"
+        following = f"{quoted_command('report', self.run)} shows it"
         if not self.is_done:
-            following = f"stopped and saved; 'foreword resume {self.run}' continues"
+            following = f"stopped and saved; {quoted_command('resume', self.run)} continues"
         return [Facts(facts), Text(following)]
 
     def data(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class TrainsRun(Tracks, ShowsProgress, Verb[PretrainingResult], ABC):
     def interrupted(self) -> str:
         """Return what to say if it was interrupted before it saved."""
         if (self.folder / RECIPE).is_file():
-            return f"interrupted; 'foreword resume {self.folder}' continues"
+            return f"interrupted; {quoted_command('resume', self.folder)} continues"
         return "interrupted before the run began; run the same command again"
 
     def opened_progress(self) -> ProgressDisplay:

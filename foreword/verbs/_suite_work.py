@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foreword.disk import atomic, stored
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.nn.model import neural_settings
 from foreword.runs.provenance import command
-from foreword.runs.stages import Prefixed, ProgressReporter
+from foreword.runs.stages import ProgressReporter
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
 from foreword.tables.examples import overlap_note
@@ -35,216 +33,162 @@ PREFIX = "tune-suite-"  # of the file of a suite's table
 SHOWN = ("rows", "examples", "epochs", "labels", "confusion")  # of a task's scores, in the table
 
 
-@dataclass(frozen=True)
-class SuitePlaces:
-    """Where the results on a suite go.
+class SuiteRun:
+    """Fine-tuning on the tasks of a suite, whose table is written after each.
+
+    Args:
+        trained: the pretrained model.
+        suite: the suite.
+        how: how to fine-tune.
+        name: name of the results.
+        notes: lines of the table that do not depend on the scores.
+        bad_rows: the share of a file's rows that may be wrong and left out.
 
     Attributes:
         models: folder of the tuned models.
-        scores: folder of the tasks' scores.
         table: file of the table.
-    """
-
-    models: Path
-    scores: Path
-    table: Path
-
-
-@dataclass(frozen=True)
-class TaskWork:
-    """A task to fine-tune on, with its examples read.
-
-    Attributes:
-        task: the task.
-        files: its files.
-        job: the fine-tuning.
-    """
-
-    task: SuiteTask
-    files: FoundFiles
-    job: FineTuning
-
-
-def work_of(
-    trained: TrainedModel,
-    suite: TuningSuite,
-    task: SuiteTask,
-    files: FoundFiles,
-    places: SuitePlaces,
-    how: FineTunes,
-    bad_rows: float | None,
-) -> TaskWork:
-    """Read a task's examples and return its fine-tuning.
-
-    Args:
-        trained: the pretrained model.
-        suite: the suite.
-        task: the task.
-        files: its files.
-        places: where the results go.
-        how: how to fine-tune.
-        bad_rows: the share of a file's rows that may be wrong and left out.
-
-    Raises:
-        UserError: a file is broken, or a setting does not exist.
-    """
-    table = {"kind": kinds.name_of(task.task), **config.to_table(task.task)}
-    tuning_task, settings = how.tuning_task(table, metric=task.metrics[0])
-    tuning_task = with_published_head(tuning_task, trained)
-    rates = how.rates
-    if not rates.values and not how.has_rate:
-        peak_lr = settings.strategy.peak_lr(neural_settings(trained.recipe.model))
-        values = (float(f"{peak_lr * factor:.2g}") for factor in suite.rate_factors)
-        rates = Rates(tuple(dict.fromkeys(values)), rates.chosen_on)
-    # Read the examples.
-    bad = BadRows.of(bad_rows)
-    train, skipped, columns = read_examples(task, files.train, bad)
-    tuning_task = tuning_task.for_columns(columns)
-    dev = {}
-    for name, paths in files.dev.items():
-        dev[name], skipped_here, _ = read_examples(task, paths, bad)
-        skipped += skipped_here
-    first, *others = dev
-    asked = tuning_task.asked(columns)
-    overlap = overlap_note([train], dev[first])
-    data = {
-        "train": [str(file) for file in files.train],
-        "dev": {name: [str(file) for file in paths] for name, paths in files.dev.items()},
-        "text": columns.text,
-        "pair": columns.pair,
-        "label": columns.label,
-    }
-    job = FineTuning(
-        task=tuning_task,
-        variants=[settings],
-        train=train,
-        dev=dev[first],
-        tuned_on=TunedOn(asked.text, asked.pair, (), bool(asked.pair)),
-        data=data,
-        name=task.name,
-        evaluation=places.scores / f"{task.name}.json",
-        folder=places.models / task.name,
-        skipped=skipped,
-        further={name: dev[name] for name in others},
-        rates=rates,
-        has_words=True,
-        notes=[*bad.notes, *([overlap] if overlap else [])],
-    )
-    return TaskWork(task, files, job)
-
-
-class SuiteRun:
-    """The fine-tuning on a suite's tasks, one after another.
-
-    Args:
-        trained: the pretrained model.
-        suite: the suite.
-        works: read the examples of each task.
-        places: where the results go.
-        settings: all that tells the results from others'.
-        notes: lines of the table that do not depend on the scores.
+        failures: a line for each task of which every seed diverged.
     """
 
     def __init__(
         self,
         trained: TrainedModel,
         suite: TuningSuite,
-        works: Sequence[Callable[[], TaskWork]],
-        places: SuitePlaces,
-        settings: Mapping[str, Any],
+        how: FineTunes,
+        name: str,
         notes: Sequence[str],
+        bad_rows: float | None,
     ) -> None:
-        self.trained, self._suite = trained, suite
-        self._out, self._evaluation = places.models, places.table
-        self._settings, self._notes = dict(settings), list(notes)
-        self.failures: list[str] = []
+        self.trained, self._suite, self._how = trained, suite, how
+        self._notes, self._bad_rows, self.failures = list(notes), bad_rows, list[str]()
+        self._scores = trained.run / "evaluations" / name
+        self.table = self._scores.with_name(f"{PREFIX}{name}.json")
+        self.models = how.folder_of(trained, name)
+        self._settings = how.as_table(trained)
         self._tasks: dict[str, Any] = self._known()
-        for read in works:
-            _fine_tuning.find(trained, read().job)
 
-    def _known(self) -> dict[str, Any]:
-        """Return the tasks of the table, if it exists.
+    def job(self, task: SuiteTask, files: FoundFiles) -> FineTuning:
+        """Read a task's examples and return its fine-tuning.
 
         Raises:
-            UserError: the table has other settings.
+            UserError: a file is broken, or a setting does not exist.
         """
-        known: dict[str, Any] = {}
-        if self._evaluation.exists():
-            content = stored.read(self._evaluation)
-            if content.get("settings") != json.loads(stored.to_json(self._settings)):
-                raise UserError(
-                    f"{self._evaluation}: already exists, of another model or other settings; "
-                    "choose another --name"
-                )
-            known = dict(content["tasks"])
-        return known
+        how = self._how
+        table = {"kind": kinds.name_of(task.task), **config.to_table(task.task)}
+        tuning_task, settings = how.tuning_task(table, metric=task.metrics[0])
+        tuning_task = with_published_head(tuning_task, self.trained)
+        rates = how.rates
+        if not rates.values and not how.has_rate:
+            peak_lr = settings.strategy.peak_lr(neural_settings(self.trained.recipe.model))
+            values = (float(f"{peak_lr * factor:.2g}") for factor in self._suite.rate_factors)
+            rates = Rates(tuple(dict.fromkeys(values)), rates.chosen_on)
+        # Read the examples.
+        bad = BadRows.of(self._bad_rows)
+        train, skipped, columns = read_examples(task, files.train, bad)
+        tuning_task = tuning_task.for_columns(columns)
+        dev = {}
+        for name, paths in files.dev.items():
+            dev[name], skipped_here, _ = read_examples(task, paths, bad)
+            skipped += skipped_here
+        first, *others = dev
+        asked = tuning_task.asked(columns)
+        overlap = overlap_note([train], dev[first])
+        return FineTuning(
+            task=tuning_task,
+            variants=[settings],
+            train=train,
+            dev=dev[first],
+            tuned_on=TunedOn(asked.text, asked.pair, (), bool(asked.pair)),
+            data={
+                "train": [str(file) for file in files.train],
+                "dev": {name: [str(file) for file in paths] for name, paths in files.dev.items()},
+                "text": columns.text,
+                "pair": columns.pair,
+                "label": columns.label,
+            },
+            name=task.name,
+            evaluation=self._scores / f"{task.name}.json",
+            folder=self.models / task.name,
+            skipped=skipped,
+            further={name: dev[name] for name in others},
+            rates=rates,
+            has_words=True,
+            notes=[*bad.notes, *([overlap] if overlap else [])],
+        )
+
+    def _known(self) -> dict[str, Any]:
+        """Return the tasks of the table, if it exists."""
+        if not self.table.exists():
+            return {}
+        content = stored.read(self.table)
+        if content.get("settings") != json.loads(stored.to_json(self._settings)):
+            raise UserError(
+                f"{self.table}: already exists, of another model or other settings; "
+                "choose another --name"
+            )
+        return dict(content["tasks"])
 
     def run(
         self,
-        work: TaskWork,
-        display: ProgressReporter,
-        number: str,
+        task: SuiteTask,
+        files: FoundFiles,
+        progress: ProgressReporter,
         trackers: Sequence[Tracker] = (),
     ) -> None:
         """Fine-tune on a task unless it is done, predict its test files, and write the table.
 
         Args:
-            work: the task.
-            display: shows the progress.
-            number: which task of how many, for display.
+            task: the task.
+            files: its files.
+            progress: shows the progress of the task.
             trackers: receive the scores of each epoch.
         """
-        task, job = work.task, work.job
-        task_display = Prefixed(display, f"{task.name} ({number}): ")
+        job = self.job(task, files)
         content = _fine_tuning.find(self.trained, job)
         if content is None:
             for note in job.notes:
-                task_display.warn(note)
+                progress.warn(note)
             try:
-                _, content = _fine_tuning.fine_tune(self.trained, job, task_display, trackers)
+                _, content = _fine_tuning.fine_tune(self.trained, job, progress, trackers)
             except TrainingStoppedError as error:
                 self.failures.append(f"{task.name}: {error}")
-                task_display.warn(str(error))
+                progress.warn(str(error))
                 return
         else:
-            task_display.note("done already, with the same model, settings and examples")
-        submissions = self._submitted(work, content["request"], task_display)
+            progress.note("done already, with the same model, settings and examples")
+        submissions = self._submitted(task, files, content["request"], progress)
         self._tasks[task.name] = {
             **{name: content[name] for name in SHOWN if name in content},
-            "dev": list(work.files.dev),
+            "dev": list(files.dev),
             "notes": [*content["notes"], *_skipped_note(content)],
             "evaluation": str(job.evaluation.relative_to(self.trained.run)),
             "submissions": submissions,
         }
-        self.write()
+        with atomic.guarded(self.trained.run):
+            stored.write(self.table, self.content())
 
     def _submitted(
-        self, work: TaskWork, request: str, display: ProgressReporter
+        self, task: SuiteTask, found: FoundFiles, request: str, progress: ProgressReporter
     ) -> dict[str, dict[str, Any]]:
         """Predict test files, except those that the same model has predicted before.
 
         Returns:
             By the name of the submission, what it was made of, and its rows.
         """
-        known = self._tasks.get(work.task.name, {}).get("submissions", {})
+        known = self._tasks.get(task.name, {}).get("submissions", {})
         submissions = {}
-        for name, files in work.files.test.items():
-            out = self._out / SUBMISSION / f"{name}.tsv"
+        for name, files in found.test.items():
+            out = self.models / SUBMISSION / f"{name}.tsv"
             made_of = {"request": request, "files": [atomic.checksum(file) for file in files]}
             before = known.get(name, {})
             if out.is_file() and made_of.items() <= before.items():
                 submissions[name] = before
                 continue
-            model = open_tuned(work.job.folder, self.trained.device.type)
-            stage = display.stage(f"predicting {name}")
-            rows, empty = write_submission(model, work.task, files, out, stage)
+            model = open_tuned(self.models / task.name, self.trained.device.type)
+            stage = progress.stage(f"predicting {name}")
+            rows, empty = write_submission(model, task, files, out, stage)
             submissions[name] = {**made_of, "file": str(out), "rows": rows, "without_text": empty}
         return submissions
-
-    def write(self) -> None:
-        """Write the table of the tasks that are done."""
-        with atomic.guarded(self.trained.run):
-            stored.write(self._evaluation, self.content())
 
     def content(self) -> dict[str, Any]:
         """Return the table as in its file."""
@@ -259,8 +203,8 @@ class SuiteRun:
                 notes += _submission_notes(done["submissions"])
         sources = {model.name: model.source for model in self._suite.published}
         return {
-            "name": self._evaluation.stem,
-            "title": f"Fine-tuning: {self._evaluation.stem.removeprefix(PREFIX)}",
+            "name": self.table.stem,
+            "title": f"Fine-tuning: {self.table.stem.removeprefix(PREFIX)}",
             "description": self._suite.description,
             "task": "suite",
             "rows": with_average(rows, dev) if rows else [],

@@ -172,7 +172,7 @@ def _names(*groups: type) -> list[str]:
 def _sizes(request: RunRequest) -> Output:
     """Return what is known of a run without text."""
     from foreword.nn.model import neural_settings
-    from foreword.runs.sizes import count_parameters, least_memory_by_purpose, memory_of
+    from foreword.runs.sizes import count_parameters, least_memory, memory_of
     from foreword.text.tokenizer import Tokenizer
     from foreword.train.budget import Budget
     from foreword.train.device import choose_device
@@ -183,7 +183,7 @@ def _sizes(request: RunRequest) -> Output:
     if request.inputs.tokenizer is not None:
         tokenizer = Tokenizer.load(request.inputs.tokenizer)
     vocab = None if tokenizer is None else tokenizer.vocab
-    parameters, memory = count_parameters(recipe, vocab), least_memory_by_purpose(recipe, vocab)
+    parameters, memory = count_parameters(recipe, vocab), least_memory(recipe, vocab)
     size = recipe.tokenizer.vocab if vocab is None else vocab.size
     total, least = sum(parameters.values()), sum(memory.values())
     available = memory_of(choose_device(recipe.train.device, "train.device"))
@@ -202,7 +202,7 @@ def _sizes(request: RunRequest) -> Output:
         "memory": f"at least {byte_size(least)} of {byte_size(available)}: "
         + ", ".join(f"{name} {byte_size(count)}" for name, count in memory.items()),
         "budget": Budget.of(recipe.train).describe(),
-        "": "(by arithmetic; with text, --data, also time, steps and a batch)",
+        "": "(counted without computing; with text, --data, also time, steps and a batch)",
     }
     return Output([Facts(facts)], content)
 
@@ -266,9 +266,9 @@ def _facts(checked: CheckedRun, figures: dict[str, Any], *, is_dial: bool) -> di
         "memory": f"{byte_size(memory.total)} of {byte_size(memory.available)}: "
         + ", ".join(f"{name} {byte_size(count)}" for name, count in memory.parts.items() if count),
         "": f"(activations: what backward needs of a micro-batch of {micro} rows{amount}, "
-        f"counted tensor by tensor on {estimate.rows_timed})"
+        "counted tensor by tensor)"
         if estimate.rows_timed
-        else "(by arithmetic, activations as a lower bound: too large for this machine)",
+        else "(counted without computing: too large for this machine)",
         "compute": f"{estimate.flops_per_step:.3g} FLOPs per step, "
         f"{figures['flops']['total']:.3g} in total"
         + (f"; first embeddings at most {vectors:.2g}" if vectors else ""),

@@ -45,7 +45,7 @@ class ComparisonResult(Result):
     @property
     def failures(self) -> list[str]:
         """What failed, a line each."""
-        return [f"{f.piece}: {f.error}" for f in self.results.comparison.failures]
+        return [f"{f.job}: {f.error}" for f in self.results.comparison.failures]
 
     @property
     def status(self) -> int:

@@ -7,14 +7,13 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from foreword.disk import atomic
+from foreword.disk import atomic, store
 from foreword.display.results import Part, Remark, ResultTable, SavedResult, remarks
 from foreword.errors import UserError
 from foreword.settings.ranges import CountOrZero
 from foreword.verbs._arguments import distinct_names, paths
 from foreword.verbs._contract import PathName, Paths, Verb
 from foreword.verbs._groups import TUNED, Computes, Examples, ReadsLabelled, ShowsProgress
-from foreword.verbs._saved_results import save
 
 if TYPE_CHECKING:
     from foreword.tables.examples import Labelled
@@ -98,7 +97,7 @@ class Drift(ShowsProgress, Computes, Verb[DriftResult]):
         }
         plot = plot_drift(content)
         content["notes"] = [*content["notes"], *([plot.note] if plot.note else [])]
-        return DriftResult(save(place, content, plot.data), content)
+        return DriftResult(store.save(place, content, plot.data), content)
 
     def _run_of(self, folder: Path) -> Path:
         """Return the run that a model was tuned from."""

@@ -7,15 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.disk import atomic
+from foreword.disk import atomic, store
 from foreword.display.progress import ProgressDisplay
 from foreword.display.results import Part, Remark, ResultTable, SavedResult, remarks, spaced
-from foreword.errors import UserError
+from foreword.errors import UserError, quoted_command
 from foreword.settings.ranges import Count, CountOrZero, check
 from foreword.verbs._arguments import paths
 from foreword.verbs._contract import Flag, Paths, Verb
 from foreword.verbs._groups import ReadsModel, ReadsText, ShowsProgress
-from foreword.verbs._saved_results import save
 
 if TYPE_CHECKING:
     from foreword.evaluation.prompting import PromptedModel
@@ -98,7 +97,7 @@ class Evaluate(ReadsText, ShowsProgress, ReadsModel, Verb[EvaluationResult]):
         atomic.require_writable(folder, is_folder=True, remedy=atomic.MOVE_AWAY)
         with atomic.guarded(prompted.run), display:
             contents = run_loss(prompted, text, display.note, display.stage)
-            files = [save(folder, content) for content in contents]
+            files = [store.save(folder, content) for content in contents]
         return EvaluationResult(files[0], *contents)
 
     def _prompted(self, display: ProgressDisplay) -> PromptedModel:
@@ -111,8 +110,8 @@ class Evaluate(ReadsText, ShowsProgress, ReadsModel, Verb[EvaluationResult]):
             raise UserError(f"{run}: a file, not a run folder; give it as --data {run}")
         if is_tuned(run):
             raise UserError(
-                f"{run}: a fine-tuned model, which 'foreword evaluate-tuned {run}' scores on "
-                "labelled text"
+                f"{run}: a fine-tuned model, which {quoted_command('evaluate-tuned', run)} scores "
+                "on labelled text"
             )
         trained = load(run, self.device).trained
         for note in trained.notes:

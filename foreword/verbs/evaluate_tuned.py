@@ -7,14 +7,13 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.disk import atomic, stored
+from foreword.disk import atomic, store, stored
 from foreword.display.results import SavedResult
 from foreword.errors import UserError
 from foreword.settings import kinds
 from foreword.verbs._arguments import distinct_names, paths
 from foreword.verbs._contract import Flag, PathName, Paths, Verb
 from foreword.verbs._groups import TUNED, Computes, Examples, ReadsLabelled, ShowsProgress
-from foreword.verbs._saved_results import file_for
 
 if TYPE_CHECKING:
     from foreword.verbs._examples import TunedExamples
@@ -104,7 +103,8 @@ class EvaluateTuned(ReadsLabelled, ShowsProgress, Computes, Verb[TunedEvaluation
                 },
             },
         }
-        file = file_for(place, content)
+        file = store.file_for(place, content["name"], content["of"], "of")
+        content["name"] = file.stem
         stored.write(file, content)
         return TunedEvaluation(file, content)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from foreword.display import lines
 from foreword.display.results import Part, Result, Text
+from foreword.errors import quoted_command
 from foreword.settings.ranges import Count
 from foreword.verbs._contract import ARGUMENT, Verb
 from foreword.verbs._groups import Decodes, ReadsModel
@@ -79,8 +80,8 @@ class Generate(Decodes, ReadsModel, Verb[GeneratedResult]):
             other = "to answer texts, and the prompt is continued"
         if other:
             lines.say(
-                f"this model was tuned {other}; 'foreword predict {self.run} -' answers each line "
-                "that it reads"
+                f"this model was tuned {other}; {quoted_command('predict', self.run, '-')} answers "
+                "each line that it reads"
             )
         if self.beams:
             texts = beam.generate(trained, [self.prompt], self.beam_search(), self.samples)

@@ -109,8 +109,10 @@ class Prepare(HoldsOut, TakesTexts, ShowsProgress, Verb[PreparationResult]):
     def __call__(self) -> PreparationResult:
         from foreword.data import write_shards
         from foreword.data.existing_shards import existing_tokenizer
+        from foreword.data.holdout import require_parts
         from foreword.data.learning import train_tokenizer
         from foreword.data.prepared_text import require_free
+        from foreword.data.read_documents import read_documents
         from foreword.data.text_files import ReadSettings
         from foreword.data.write_shards import PrepareSettings
         from foreword.process.cluster import connected
@@ -140,6 +142,8 @@ class Prepare(HoldsOut, TakesTexts, ShowsProgress, Verb[PreparationResult]):
         ):
             tokenizer = existing_tokenizer(out, tokenizer, (texts, heldout), read, how)
             if not isinstance(tokenizer, Tokenizer):
+                if how.heldout and not heldout:
+                    require_parts(read_documents(texts, read), is_whole=bool(read.target))
                 tokenizer = train_tokenizer(tokenizer, texts, read, display.stage)
             advance = display.stage("cutting text into tokens")
 

@@ -8,7 +8,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.disk import atomic
+from foreword.disk import atomic, store
 from foreword.display.progress import ProgressDisplay
 from foreword.display.results import Part, Remark, Result, ResultTable, remarks, spaced
 from foreword.errors import UserError
@@ -17,7 +17,6 @@ from foreword.settings import config, kinds, plugins
 from foreword.verbs._arguments import assignments, distinct_names, paths
 from foreword.verbs._contract import SET, Flag, PathName, Paths, Settings, Verb
 from foreword.verbs._groups import Computes, ReadsText, ShowsProgress
-from foreword.verbs._saved_results import file_for, save
 
 if TYPE_CHECKING:
     from foreword.probes._contract import Finding, ProbedModel
@@ -219,8 +218,7 @@ def _saved(
     if finding.predictions:
         content["predictions"] = list(finding.predictions)
     content["of"] = {key: content[key] for key in ("runs", "settings")} | {"texts": list(texts)}
-    contents = [dict(content) for _ in folders]  # the name may be another in each
-    for folder, named in zip(folders, contents, strict=True):
-        file_for(folder, named)
-    files = (save(folder, each, plot.data) for folder, each in zip(folders, contents, strict=True))
-    return ProbeResult(tuple(files), finding, contents[0])
+    files = [store.file_for(f, content["name"], content["of"], "of") for f in folders]
+    for file in files:
+        store.save(file.parent, content | {"name": file.stem}, plot.data)
+    return ProbeResult(tuple(files), finding, content | {"name": files[0].stem})

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from foreword.display.results import Output
-from foreword.errors import UserError, nearest
+from foreword.errors import UserError, nearest, quoted_command
 from foreword.settings import config, kinds
 from foreword.verbs._contract import ARGUMENT, SET, PathName, Settings, Verb
 
@@ -94,7 +94,7 @@ def _called(what: str) -> Output:
         from foreword.runs.trained_model import is_run
 
         if is_run(Path(what)) or is_comparison(Path(what)):
-            raise UserError(f"{what}: 'foreword report {what}' shows what was trained")
+            raise UserError(f"{what}: {quoted_command('report', what)} shows what was trained")
         named = [name for folder in kinds.folders() for name in kinds.names(folder)]
         folders = [folder.rpartition("/")[2] for folder in kinds.folders()]
         recipes = [*config.RECIPES.names(), *config.CLEANING.names()]

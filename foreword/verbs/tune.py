@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from foreword.display.progress import ProgressDisplay
 from foreword.display.results import Part, Remark, Result, ResultTable, remarks
-from foreword.errors import UserError
+from foreword.errors import UserError, quoted_command
 from foreword.formatting import quantity
 from foreword.settings.ranges import Temperature
 from foreword.verbs._contract import ARGUMENT, Flag, PathName, Verb
@@ -93,7 +93,7 @@ class TuningResult(Result):
         if self.result is None:
             lines.append(Remark("done already, with the same model, settings and examples"))
         files = f"scores: {self.evaluation}", f"tuned model: {self.out}"
-        use = f"'foreword predict {self.out} FILE' uses it"
+        use = f"{quoted_command('predict', self.out, 'FILE')} uses it"
         return [ResultTable(rows, self.title), *lines, *map(Remark, [*files, use])]
 
     def _remarks(self, *, shows_parameters: bool) -> Iterator[Remark]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +17,6 @@ from foreword.verbs._tune_settings import FineTunes
 if TYPE_CHECKING:
     from foreword.tuning.result import Row
     from foreword.tuning.suite import FoundFiles, SuiteTask, TuningSuite
-    from foreword.verbs._suite_work import SuiteRun, TaskWork
 
 
 @dataclass(frozen=True, repr=False)
@@ -108,10 +106,12 @@ class TuneSuite(FineTunes, Verb[SuiteResult]):
 
     def __call__(self) -> SuiteResult:
         from foreword.process import allocator
+        from foreword.runs.stages import Prefixed
         from foreword.runs.tracking import trackers_of
         from foreword.tuning.suite import load_suite
+        from foreword.verbs import _fine_tuning
         from foreword.verbs._arguments import path
-        from foreword.verbs._suite_work import PREFIX, SuitePlaces, SuiteRun, work_of
+        from foreword.verbs._suite_work import SuiteRun
 
         # Check every argument.
         suite = load_suite(str(path(self.suite, "SUITE")))
@@ -124,57 +124,35 @@ class TuneSuite(FineTunes, Verb[SuiteResult]):
         # Open the model. All examples are read first, so that a broken file stops nothing half-way,
         # and those of a task again when it is its turn, so that memory holds the examples of one.
         trained = self.opened(self.run)
-        evaluations = trained.run / "evaluations"
-        table = evaluations / f"{PREFIX}{name}.json"
-        places = SuitePlaces(self.folder_of(trained, name), evaluations / name, table)
-        works = [
-            partial(work_of, trained, suite, task, files, places, self, self.bad_rows)
-            for task, files in present
-        ]
+        suite_run = SuiteRun(trained, suite, self, name, missing, self.bad_rows)
         with allocator.returning_freed():
-            settings = self.as_table(trained)
-            started = SuiteRun(trained, suite, works, places, settings, missing)
-        content = self._tuned(started, works, [*trained.notes, *missing])
-        return SuiteResult(
-            places.models,
-            table,
-            content["rows"],
-            tuple(content["notes"]),
-            tuple(started.failures),
-            content,
-        )
-
-    def _tuned(
-        self, started: SuiteRun, works: Sequence[Callable[[], TaskWork]], notes: Sequence[str]
-    ) -> dict[str, Any]:
-        """Fine-tune task by task, and return the table, which is written after each.
-
-        Raises:
-            TrainingStoppedError: every seed of all tasks diverged.
-        """
-        from foreword.runs.tracking import trackers_of
-
+            for task, files in present:
+                _fine_tuning.find(trained, suite_run.job(task, files))
         trackers = trackers_of(self.track)
         with progress_of(self.progress) as display:
-            for line in notes:
+            for line in [*trained.notes, *missing]:
                 display.note(line)
-            if emulated := self.emulation_warning(started.trained):
+            if emulated := self.emulation_warning(trained):
                 display.warn(emulated)
-            for number, read in enumerate(works, 1):
-                started.run(read(), display, f"{number} of {len(works)}", trackers)
-        content = started.content()
+            for number, (task, files) in enumerate(present, 1):
+                progress = Prefixed(display, f"{task.name} ({number} of {len(present)}): ")
+                suite_run.run(task, files, progress, trackers)
+        content = suite_run.content()
         if not content["rows"]:
-            raise TrainingStoppedError(started.failures[0])
-        return content
+            raise TrainingStoppedError(suite_run.failures[0])
+        return SuiteResult(
+            suite_run.models,
+            suite_run.table,
+            content["rows"],
+            tuple(content["notes"]),
+            tuple(suite_run.failures),
+            content,
+        )
 
     def _found_tasks(
         self, suite: TuningSuite, folder: Path
     ) -> tuple[list[tuple[SuiteTask, FoundFiles]], list[str]]:
-        """Return the tasks whose files are in a folder, and a line for what is not.
-
-        Raises:
-            UserError: files of a task that is asked for are missing, or of all.
-        """
+        """Return the tasks whose files are in a folder, and a line for what is not."""
         from foreword.tables.given import texts_of
         from foreword.tuning.suite import FoundFiles, find_files
 

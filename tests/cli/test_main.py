@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 from foreword import __version__
 from foreword.cli import main
 from foreword.cli.main import run, verbs
-from foreword.errors import UserError
+from foreword.errors import UserError, quoted_command
 from foreword.runs.trained_model import is_finished
 from foreword.settings import kinds
 from tests import forking
@@ -324,3 +325,10 @@ def test_output_on_a_full_disk_is_reported_in_one_line(
         capsys.readouterr().err
         == "foreword: the output cannot be written: No space left on device\n"
     )
+
+
+@pytest.mark.parametrize("folder", ["runs/books", "my runs/a b", "it's here"])
+def test_a_command_in_a_message_can_be_pasted(folder: str) -> None:
+    text = quoted_command("report", folder)
+    assert text[0] == text[-1]
+    assert shlex.split(text[1:-1]) == ["foreword", "report", folder]

@@ -13,7 +13,6 @@ import foreword
 from foreword.cli.main import run
 from foreword.errors import TrainingStoppedError
 from foreword.verbs import _fine_tuning
-from foreword.verbs._suite_work import TaskWork
 from tests.tuning.glue import write
 from tests.tuning.runs import make_run
 
@@ -94,7 +93,7 @@ def test_a_suite_that_was_killed_continues_with_what_is_not_done(
     fine_tune = _fine_tuning.fine_tune
 
     def killed(trained: Any, wanted: Any, *rest: Any) -> Any:
-        held.append(sum(isinstance(one, TaskWork) for one in gc.get_objects()))
+        held.append(sum(isinstance(one, _fine_tuning.FineTuning) for one in gc.get_objects()))
         if wanted.name == "RTE" and "RTE" not in done:
             done.append("RTE")
             raise KeyboardInterrupt

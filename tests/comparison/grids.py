@@ -65,13 +65,13 @@ class Quiet:
     """A receiver of progress that records and prints nothing.
 
     Args:
-        act: called with the name of each piece as it begins.
+        act: called with the name of each job as it begins.
     """
 
-    def __init__(self, act: Callable[[str], None] = lambda piece: None) -> None:
+    def __init__(self, act: Callable[[str], None] = lambda job: None) -> None:
         self.begun: list[str] = []
         self.notes: list[str] = []
-        self.shares: list[tuple[str, float, str]] = []  # piece, share, time left
+        self.shares: list[tuple[str, float, str]] = []  # job, share, time left
         self._act = act
 
     def note(self, text: str) -> None:

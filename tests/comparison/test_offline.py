@@ -54,7 +54,7 @@ def test_offline_training_has_a_note_and_no_forecast(
         assert cell["epochs"] == epochs and cell["tokens"] == epochs * counts["tokens"]
     assert command(["compare", grid, "--out", str(out), "--dry-run"]) == 0
     captured = capsys.readouterr()
-    assert "offline, no forecast" in captured.out and "3 pieces, at least" in captured.err
+    assert "offline, no forecast" in captured.out and "3 jobs, at least" in captured.err
 
 
 @pytest.mark.full

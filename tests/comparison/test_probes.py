@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def begun(folder: Path, out: Path, **more: Any) -> list[str]:
-    """Run the grid and return the pieces that it ran."""
+    """Run the grid and return the jobs that it ran."""
     reporter = Quiet()
     assert grids.compare(folder, out, reporter, **{**MORE, **more}).failures == []
     return reporter.begun

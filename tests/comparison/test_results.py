@@ -178,7 +178,7 @@ def test_a_failure_is_in_the_table_and_in_the_exit_status(
     assert "Failed: long, seed 1: pretraining: " in capsys.readouterr().err
     text = (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
     assert "Failed: long, seed 1: pretraining: " in text
-    assert "1 of 2 pieces are not done" in text
+    assert "1 of 2 jobs are not done" in text
     assert "| decoder | decoder |" in text
 
 

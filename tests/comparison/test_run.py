@@ -32,7 +32,7 @@ ALL = [
 
 
 def begun(folder: Path, out: Path, **more: Any) -> list[str]:
-    """Run the grid and return the pieces that it ran."""
+    """Run the grid and return the jobs that it ran."""
     reporter = Quiet()
     comparison = grids.compare(folder, out, reporter, **more)
     assert comparison.failures == []
@@ -131,8 +131,8 @@ def test_a_comparison_killed_at_any_piece_continues_there(folder: Path, tmp_path
     begins = 0
     for ends in (1, 2, 4):
 
-        def die(piece: str, last: str = ALL[ends]) -> None:
-            if piece == last:
+        def die(job: str, last: str = ALL[ends]) -> None:
+            if job == last:
                 raise runs.Killed
 
         reporter = Quiet(die)
@@ -188,7 +188,7 @@ def test_a_cell_that_fails_is_reported_and_the_others_go_on(
     odd = {"label": "odd", "recipe": "decoder.toml"}
     comparison = grids.compare(folder, tmp_path / "out", reporter, cells=[MASKED, odd, CAUSAL])
     assert reporter.begun == [ALL[0], "odd, seed 1: pretraining", *ALL[3:]]
-    assert [(str(f.piece), f.error, f.is_fault) for f in comparison.failures] == [
+    assert [(str(f.job), f.error, f.is_fault) for f in comparison.failures] == [
         (ALL[0], "out of memory on cpu", False),
         ("odd, seed 1: pretraining", "ZeroDivisionError: oh", True),
     ]

@@ -73,7 +73,7 @@ def test_every_cell_is_measured_on_the_held_out_text_of_every_source(
     more = grid(cells=[*CELLS[:1], cell("both", novels=1)])
     changed = Comparison(load_grid(grids.write_grid(folder, **more)), out, Quiet())
     changed.prepare()
-    left = [str(piece) for piece in changed.pieces() if changed.seconds_taken(piece) is None]
+    left = [str(job) for job in changed.jobs() if changed.seconds_taken(job) is None]
     names = ("pretraining", "held-out wiki", "held-out novels")
     assert left == [f"both, seed 1: {name}" for name in names]
     validation = changed.corpora.validation_for(comparison.recipes["both", 1])

@@ -48,7 +48,7 @@ WORD_VECTORS: dict[str, Any] = {
 
 
 def begun(folder: Path, out: Path, **more: Any) -> list[str]:
-    """Run the grid and return the pieces that it ran."""
+    """Run the grid and return the jobs that it ran."""
     reporter = Quiet()
     assert grids.compare(folder, out, reporter, **{**MORE, **more}).failures == []
     return reporter.begun
@@ -112,27 +112,27 @@ def test_a_finished_sweep_is_not_repeated_and_a_changed_one_in_part(
 ) -> None:
     assert begun(folder, swept) == []
     more = {"sweep": {"optimizer": {"lr": [1e-2, 3e-2]}}, "cells": [MASKED]}
-    pieces = begun(folder, swept, **more)
-    assert pieces[0] == "masked, sweep: lr 0.03"
-    assert set(pieces[1:]) <= {RUNS[0]}  # anew if the new value is the best
+    jobs = begun(folder, swept, **more)
+    assert jobs[0] == "masked, sweep: lr 0.03"
+    assert set(jobs[1:]) <= {RUNS[0]}  # anew if the new value is the best
     assert begun(folder, swept, cells=[{**MASKED, "sweep": {"optimizer": {"lr": RATES}}}]) == []
 
 
 @pytest.mark.full
 def test_a_sweep_killed_at_any_trial_continues_there(folder: Path, tmp_path: Path) -> None:
-    pieces, begins = [*TRIALS, *RUNS], 0
+    jobs, begins = [*TRIALS, *RUNS], 0
     for ends in (1, 3):
 
-        def die(piece: str, last: str = pieces[ends]) -> None:
-            if piece == last:
+        def die(job: str, last: str = jobs[ends]) -> None:
+            if job == last:
                 raise runs.Killed
 
         reporter = Quiet(die)
         with pytest.raises(runs.Killed):
             grids.compare(folder, tmp_path / "out", reporter, **MORE)
-        assert reporter.begun == pieces[begins : ends + 1]
+        assert reporter.begun == jobs[begins : ends + 1]
         begins = ends
-    assert begun(folder, tmp_path / "out") == pieces[begins:]
+    assert begun(folder, tmp_path / "out") == jobs[begins:]
 
 
 @pytest.mark.full
@@ -196,7 +196,7 @@ def test_a_cell_whose_sweep_all_diverges_fails_alone(folder: Path, tmp_path: Pat
     masked = {**MASKED, "set": {"optimizer": {"lr": 10.0}}, "sweep": swept}
     cells = [masked, {**CAUSAL, "sweep": False}]
     comparison = grids.compare(folder, tmp_path / "out", **{**MORE, "cells": cells})
-    assert [(str(f.piece), f.error, f.is_fault) for f in comparison.failures] == [
+    assert [(str(f.job), f.error, f.is_fault) for f in comparison.failures] == [
         (RUNS[0], "every run of its sweep diverged; give the cell other values to try", False)
     ]
     assert {run.cell for run in gather(comparison).runs} == {"decoder"}
@@ -246,8 +246,8 @@ def test_the_last_round_decides_though_a_short_trial_was_better() -> None:
 
 @pytest.mark.full
 def test_a_sweep_killed_between_rounds_continues(folder: Path, tmp_path: Path) -> None:
-    def die(piece: str) -> None:
-        if piece == HALVED[5]:
+    def die(job: str) -> None:
+        if job == HALVED[5]:
             raise runs.Killed
 
     with pytest.raises(runs.Killed):
@@ -259,8 +259,8 @@ def test_a_sweep_killed_between_rounds_continues(folder: Path, tmp_path: Path) -
 @pytest.mark.usefixtures("diverging")
 def test_a_later_round_tries_only_what_did_not_diverge(folder: Path, tmp_path: Path) -> None:
     rates = {"optimizer": {"lr": [10.0, 1e-2, 9.0, 8.0]}}
-    pieces = begun(folder, tmp_path / "out", **{**ROUNDS, "sweep": rates})
-    assert pieces[4:] == [HALVED[4], HALVED[6]]
+    jobs = begun(folder, tmp_path / "out", **{**ROUNDS, "sweep": rates})
+    assert jobs[4:] == [HALVED[4], HALVED[6]]
 
 
 @pytest.mark.full

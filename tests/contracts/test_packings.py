@@ -13,11 +13,10 @@ from foreword.data.packing._contract import Packing
 from foreword.data.packing.documents import Documents
 from foreword.data.packing.stream import Stream
 from foreword.data.rng import RowRng
-from foreword.errors import UserError
 from foreword.layouts.decoder import Decoder
 from foreword.objectives.causal import Causal
 from foreword.settings import kinds
-from foreword.testing.packings import DOCUMENTS, PACKING_CHECKS, corpus, vocab
+from foreword.testing.packings import DOCUMENTS, PACKING_CHECKS
 from tests.data.packing import corpora
 
 KINDS = kinds.names("data/packing")
@@ -27,13 +26,6 @@ KINDS = kinds.names("data/packing")
 @pytest.mark.parametrize("check", PACKING_CHECKS, ids=lambda check: check.__name__)
 def test_every_packing_keeps_the_contract(check: Callable[[Packing], None], kind: str) -> None:
     check(kinds.load("data/packing", kind)())
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_text_shorter_than_a_row_is_refused(tmp_path: Path, kind: str) -> None:
-    packing = kinds.load("data/packing", kind)(length=100_000)
-    with pytest.raises(UserError, match=r"only 1,[0-3]\d\d tokens.* needs [\d,]+; give more text"):
-        packing.open(corpus(tmp_path, packing), vocab(), 1, 4)
 
 
 @pytest.mark.parametrize("batch", [1, 3, 4])

@@ -147,16 +147,19 @@ def test_token_order_matters_only_with_positions(position: str) -> None:
     assert is_same == (position == "none")
 
 
-@every_position
+@pytest.mark.parametrize("position", ABSOLUTE)
+def test_positions_that_number_each_row_from_0_are_refused_with_memory(position: str) -> None:
+    with pytest.raises(ValueError, match=r"memory: position .* numbers each row from 0"):
+        replace(tiny("transformer", position), assumes_causal_mask=True, memory=6)
+
+
+@pytest.mark.parametrize(
+    "position", [name for name in kinds.names("nn/positions") if name not in ABSOLUTE]
+)
 @pytest.mark.parametrize("length", [6, 20])
 @torch.no_grad()
 def test_rows_with_memory_equal_one_long_row(position: str, length: int) -> None:
     """A memory of all earlier positions gives the states of one long row."""
-    settings = replace(tiny("transformer", position), assumes_causal_mask=True)
-    if position in ABSOLUTE:
-        with pytest.raises(ValueError, match=r"memory: position .* numbers each row from 0"):
-            replace(settings, memory=length)
-        return
     model, row = build("transformer", position), ids(2, 20)
     assert isinstance(model, TransformerBackbone)
     model.stack.memory_length = length

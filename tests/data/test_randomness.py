@@ -78,3 +78,24 @@ def test_integers_are_even() -> None:
     draws = RowRng(11, np.arange(500)).integers(37, 200)
     assert draws.dtype == np.int64
     assert_even(np.bincount(draws.ravel(), minlength=37))
+
+
+def test_permute_depends_on_the_key_and_mixes() -> None:
+    orders = [permute(np.arange(1000), 1000, key) for key in range(20)]
+    assert len({tuple(order) for order in orders}) == 20
+    for order in orders:
+        assert abs(np.corrcoef(order, np.arange(1000))[0, 1]) < 0.15
+        assert (np.diff(order) == 1).sum() < 10
+
+
+def test_permute_does_not_depend_on_the_grouping() -> None:
+    whole = permute(np.arange(777), 777, 5)
+    parts = [permute(np.array([i]), 777, 5)[0] for i in range(0, 777, 50)]
+    assert whole[::50].tolist() == parts
+
+
+def test_selected_rows_continue_their_random_numbers() -> None:
+    many = RowRng(3, np.arange(10))
+    many.uniform(4)
+    some = many.select(np.array([7, 2]))
+    assert (some.uniform(5) == many.uniform(5)[[7, 2]]).all()

@@ -22,6 +22,7 @@ from foreword.train import checkpoint
 from tests import shelf
 from tests.train.runs import short_spans
 
+Make = Callable[..., PromptedModel]
 TEXTS = [
     "The cat sat on the mat. The dog sat on the log.",
     "A bird sang in the tree, and the cat looked at the bird.",
@@ -126,7 +127,7 @@ def make_run(tmp_path: Path, tokenizer: Tokenizer) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def make_prompted(tokenizer: Tokenizer) -> Callable[..., PromptedModel]:
+def make_prompted(tokenizer: Tokenizer) -> Make:
     def make(
         family: str,
         position: str = "learned",
@@ -144,7 +145,7 @@ def make_prompted(tokenizer: Tokenizer) -> Callable[..., PromptedModel]:
 
 
 @pytest.fixture
-def make_prompted_run(make_run: Callable[..., Path]) -> Callable[..., PromptedModel]:
+def make_prompted_run(make_run: Callable[..., Path]) -> Make:
     def make(family: str, position: str = "learned") -> PromptedModel:
         return PromptedModel.of(open_run(make_run(family, position), "cpu"))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from io import BytesIO
 from typing import Any
 
@@ -13,12 +12,12 @@ import torch
 from foreword.errors import UserError
 from foreword.evaluation.alignment import align
 from foreword.evaluation.prompting import PromptedModel
-from foreword.evaluation.scorer import padded
 from foreword.nn.init import initialise
 from foreword.reports.alignment import plot_alignment
 from foreword.runs.recipe import Recipe
 from foreword.settings import config
 from foreword.text.tokenizer import Tokenizer
+from tests.evaluation.conftest import Make
 
 SOURCE, TARGET = "The cat sat on the mat.", "A bird sang in the river."
 
@@ -108,7 +107,7 @@ def test_weights_are_those_that_attention_applies_to_values(bpe: Tokenizer) -> N
 
 @pytest.mark.parametrize("kind", ["none", "decoder"])
 def test_models_without_attention_to_a_source_are_refused(
-    kind: str, bpe: Tokenizer, make_prompted: Callable[..., PromptedModel]
+    kind: str, bpe: Tokenizer, make_prompted: Make
 ) -> None:
     if kind == "none":
         prompted = prompted_of(recipe("seq2seq", attention="none"), bpe)
@@ -128,16 +127,3 @@ def test_the_picture_grows_with_the_words(bpe: Tokenizer) -> None:
     widths = [Image.open(BytesIO(picture)).width for picture in (short, long)]
     assert widths[0] < widths[1]
     assert plot_alignment(align(prompted, SOURCE, TARGET)).data == short
-
-
-@pytest.mark.parametrize("kind", ["seq2seq", "encoder_decoder"])
-def test_encoder_states_of_a_text_do_not_depend_on_others_in_the_batch(
-    kind: str, bpe: Tokenizer
-) -> None:
-    prompted = prompted_of(recipe(kind), bpe)
-    texts = [prompted.source_of(bpe.encode(text)) for text in (SOURCE, f"{TARGET} {TARGET}")]
-    together = prompted.encode(padded(texts))
-    for ids, states in zip(texts, together, strict=True):
-        alone = prompted.encode(padded([ids]))[0]
-        assert alone.shape == (len(ids), 16)
-        np.testing.assert_allclose(states[: len(ids)], alone, atol=1e-5)

@@ -21,12 +21,13 @@ from foreword.objectives.sum import Sum
 from foreword.runs.setup import heldout_feed
 from foreword.text.tokenizer import Tokenizer
 from foreword.types import Array
+from tests.evaluation.conftest import Make
 
 Made = Callable[..., tuple[PromptedModel, PreparedText]]
 
 
 @pytest.fixture
-def make(make_prompted: Callable[..., PromptedModel], tokenizer: Tokenizer, tmp_path: Path) -> Made:
+def make(make_prompted: Make, tokenizer: Tokenizer, tmp_path: Path) -> Made:
     def made(family: str, **changes: object) -> tuple[PromptedModel, PreparedText]:
         text = tmp_path / "text.txt"
         lines = [f"The cat sat on the mat. The dog ran to the river {n}." for n in range(300)]

@@ -22,13 +22,14 @@ from foreword.runs.recipe import Recipe
 from foreword.settings import config
 from foreword.text.tokenizer import Tokenizer
 from foreword.types import Array, Example
+from tests.evaluation.conftest import Make
 
 TEXTS = ["the cat sat on the mat", "a bird sang", "one day the sun shone on the mat"]
 MakeModel = Callable[[str], PromptedModel]
 
 
 @pytest.fixture
-def make(make_prompted: Callable[..., PromptedModel], tokenizer: Tokenizer) -> MakeModel:
+def make(make_prompted: Make, tokenizer: Tokenizer) -> MakeModel:
     """Make a model with random weights, by its family."""
 
     def recurrent(table: dict[str, object]) -> PromptedModel:
@@ -63,10 +64,6 @@ every_family = pytest.mark.parametrize(
 )
 
 
-def starts_for(prompted: PromptedModel, texts: list[str]) -> list[Start]:
-    return decoding.starts_of(prompted, texts)
-
-
 def assert_equal(one: GeneratedTokens, other: GeneratedTokens) -> None:
     assert one.ids.tolist() == other.ids.tolist()
     assert one.stopped == other.stopped
@@ -78,7 +75,7 @@ def assert_equal(one: GeneratedTokens, other: GeneratedTokens) -> None:
 @every_family
 def test_one_beam_equals_greedy_decoding(make: MakeModel, family: str) -> None:
     prompted = make(family)
-    starts, stops = starts_for(prompted, TEXTS), stops_of(prompted)
+    starts, stops = decoding.starts_of(prompted, TEXTS), stops_of(prompted)
     greedy = decode(prompted, starts, Sampling(tokens=12, temperature=0.0), stops, scores=True)
     for penalty in (0.0, 1.0):
         hypotheses = beam.search(prompted, starts, Beams(1, penalty, tokens=12), stops)
@@ -125,7 +122,7 @@ def test_enough_beams_find_the_likeliest_of_all_texts(
     make: MakeModel, family: str, penalty: float
 ) -> None:
     prompted = make(family)
-    start = starts_for(prompted, TEXTS[1:2])[0]
+    start = decoding.starts_of(prompted, TEXTS[1:2])[0]
     beams = Beams(64, penalty, tokens=2)  # more than words in the vocabulary
     hypotheses = beam.search(prompted, [start], beams, stops_of(prompted))[0]
     every = all_texts(prompted, start, 2)
@@ -141,7 +138,7 @@ def test_enough_beams_find_the_likeliest_of_all_texts(
 @every_family
 def test_a_start_gives_the_same_texts_alone_and_among_others(make: MakeModel, family: str) -> None:
     prompted = make(family)
-    starts, stops = starts_for(prompted, [*TEXTS, *TEXTS[:1]]), stops_of(prompted)
+    starts, stops = decoding.starts_of(prompted, [*TEXTS, *TEXTS[:1]]), stops_of(prompted)
     beams = Beams(3, tokens=8)
     together = beam.search(prompted, starts, beams, stops)
     for start, best in zip(starts, together, strict=True):
@@ -155,7 +152,7 @@ def test_a_start_gives_the_same_texts_alone_and_among_others(make: MakeModel, fa
 
 def test_search_stops_at_the_last_position(make: MakeModel) -> None:
     prompted = make("decoder")
-    long = replace(starts_for(prompted, TEXTS[:1])[0], target=np.full(60, 110))
+    long = replace(decoding.starts_of(prompted, TEXTS[:1])[0], target=np.full(60, 110))
     hypotheses = beam.search(prompted, [long], Beams(2, tokens=50), np.array([3]))[0]
     assert {one.stopped for one in hypotheses} <= {"length", "end"}
     assert max(len(one.ids) for one in hypotheses) <= 5
@@ -166,19 +163,6 @@ def test_generate_returns_several_texts_for_each_prompt(make: MakeModel) -> None
     generated = beam.generate(prompted, TEXTS[:2], Beams(4, tokens=6), samples=2)
     assert [one.prompt for one in generated] == [TEXTS[0]] * 2 + [TEXTS[1]] * 2
     assert generated[0].text != generated[1].text
-
-
-@pytest.mark.parametrize(
-    ("settings", "name"),
-    [
-        ({"size": 0}, "size"),
-        ({"length_penalty": -1.0}, "length_penalty"),
-        ({"tokens": 0}, "tokens"),
-    ],
-)
-def test_impossible_settings_are_refused(settings: dict[str, int], name: str) -> None:
-    with pytest.raises(UserError, match=name):
-        Beams(**settings)  # type: ignore[arg-type]
 
 
 def test_more_samples_than_beams_are_refused(make: MakeModel) -> None:

@@ -26,9 +26,9 @@ from foreword.evaluation.starts import Start
 from foreword.nn.masks import CausalMask
 from foreword.text.tokenizer import Tokenizer
 from foreword.types import Batch
+from tests.evaluation.conftest import Make
 
 LENGTH = 8
-Make = Callable[..., PromptedModel]
 
 
 @pytest.fixture

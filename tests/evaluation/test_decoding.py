@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
@@ -18,7 +16,9 @@ from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import GREEDY, Sampling, distribution, sample_tokens
 from foreword.evaluation.starts import Start, next_token_batch
 from foreword.settings import kinds
+from foreword.text.tokenizer import Tokenizer
 from foreword.types import Array, Batch, Example, Tokens
+from tests.evaluation.conftest import Make
 
 DECODERS = ("decoder", "prefix", "span_decoder", "encoder_decoder")
 
@@ -65,7 +65,7 @@ def starts_for(prompted: PromptedModel, texts: list[str]) -> list[Start]:
 @pytest.mark.parametrize("position", kinds.names("nn/positions"))
 @pytest.mark.parametrize("family", DECODERS)
 def test_decoding_with_the_cache_equals_decoding_without_it(
-    make_prompted: Callable[..., PromptedModel], family: str, position: str
+    make_prompted: Make, family: str, position: str
 ) -> None:
     prompted = make_prompted(family, position)
     texts = ["The cat sat on the", "A bird", "One day the sun", "The dog ran to"]
@@ -75,9 +75,7 @@ def test_decoding_with_the_cache_equals_decoding_without_it(
         assert text.ids.tolist() == greedy_without_cache(prompted, start, 12)
 
 
-def test_tokens_after_a_sentinel_are_read_at_its_place(
-    make_prompted: Callable[..., PromptedModel],
-) -> None:
+def test_tokens_after_a_sentinel_are_read_at_its_place(make_prompted: Make) -> None:
     prompted = make_prompted("placed")
     first, second = prompted.vocab.sentinels[:2].tolist()
     start = Start(np.array([30, first, 31, 32, 33, 34, second]), np.array([], np.int64))
@@ -92,9 +90,7 @@ def test_tokens_after_a_sentinel_are_read_at_its_place(
     assert batch.positions[0].tolist() == [0, 1, 2, 6, 7, 8]
 
 
-def test_the_cache_holds_cache_width_numbers_per_position(
-    make_prompted: Callable[..., PromptedModel],
-) -> None:
+def test_the_cache_holds_cache_width_numbers_per_position(make_prompted: Make) -> None:
     prompted = make_prompted("decoder")
     batch, _ = whole_batch(prompted, starts_for(prompted, ["The cat sat on the"])[0])
     leaves = tree_leaves(prompted.run_backbone(batch).cache)
@@ -102,7 +98,7 @@ def test_the_cache_holds_cache_width_numbers_per_position(
     assert numbers == prompted.recipe.model.cache_width * batch.ids.shape[1]
 
 
-def test_equal_seeds_give_equal_texts(make_prompted: Callable[..., PromptedModel]) -> None:
+def test_equal_seeds_give_equal_texts(make_prompted: Make) -> None:
     prompted = make_prompted("decoder")
     one, again, other = (
         generate(prompted, ["The cat"], Sampling(tokens=12, temperature=1.0, seed=seed))[0].text
@@ -113,7 +109,7 @@ def test_equal_seeds_give_equal_texts(make_prompted: Callable[..., PromptedModel
     assert samples[0].text != samples[1].text
 
 
-def test_top_k_of_one_is_greedy(make_prompted: Callable[..., PromptedModel]) -> None:
+def test_top_k_of_one_is_greedy(make_prompted: Make) -> None:
     prompted = make_prompted("decoder")
     hot = Sampling(tokens=12, temperature=5.0, top_k=1)
     cold = Sampling(tokens=12, temperature=0.0)
@@ -150,6 +146,14 @@ def test_distribution_equals_the_reference(top_k: int, top_p: float, temperature
         np.testing.assert_allclose(row, reference_distribution(row_logits, sampling), atol=1e-12)
 
 
+@pytest.mark.parametrize("temperature", [5e-324, 1e-300, 1e-6, 1000.0])
+def test_every_temperature_above_zero_gives_probabilities(temperature: float) -> None:
+    logits = torch.tensor([[1.0, 3.0, -2.0]])
+    probabilities = distribution(logits, Sampling(temperature=temperature, top_k=0))
+    assert float(probabilities.sum()) == pytest.approx(1.0)
+    assert int(probabilities.argmax()) == 1
+
+
 def test_sampled_tokens_follow_the_distribution() -> None:
     logits = torch.tensor([[0.0, 1.0, 2.0, -1.0]])
     sampling = Sampling(temperature=1.0, top_k=3)
@@ -161,7 +165,7 @@ def test_sampled_tokens_follow_the_distribution() -> None:
     assert share[3] == 0
 
 
-def test_decoding_stops_at_the_last_position(make_prompted: Callable[..., PromptedModel]) -> None:
+def test_decoding_stops_at_the_last_position(make_prompted: Make) -> None:
     prompted = make_prompted("decoder", length=16)  # 64 positions
     stops = np.empty(0, dtype=np.int64)
     start = starts_for(prompted, ["The cat sat"])[0]
@@ -173,7 +177,7 @@ def test_decoding_stops_at_the_last_position(make_prompted: Callable[..., Prompt
         generate(prompted, ["cat " * 65], GREEDY)
 
 
-def test_a_stop_token_ends_the_text(make_prompted: Callable[..., PromptedModel]) -> None:
+def test_a_stop_token_ends_the_text(make_prompted: Make) -> None:
     prompted = make_prompted("decoder", "rotary")
     start = starts_for(prompted, ["The cat"])[0]
     greedy = Sampling(tokens=10, temperature=0)
@@ -187,7 +191,7 @@ def test_a_stop_token_ends_the_text(make_prompted: Callable[..., PromptedModel])
     np.testing.assert_allclose(cut.log_probs, free.log_probs[: len(cut.ids) + 1], atol=1e-6)
 
 
-def test_special_tokens_are_never_generated(make_prompted: Callable[..., PromptedModel]) -> None:
+def test_special_tokens_are_never_generated(make_prompted: Make) -> None:
     prompted = make_prompted("decoder")
     hot = Sampling(tokens=40, temperature=9.0, top_k=0)
     start = starts_for(prompted, ["The cat"])[0]
@@ -195,38 +199,21 @@ def test_special_tokens_are_never_generated(make_prompted: Callable[..., Prompte
         assert not prompted.vocab.is_special[text.ids].any()
 
 
-def test_an_encoder_is_refused(make_prompted: Callable[..., PromptedModel]) -> None:
+def test_an_encoder_is_refused(make_prompted: Make) -> None:
     with pytest.raises(UserError, match="fills blanks"):
         generate(make_prompted("encoder"), ["The cat"], GREEDY)
 
 
-def test_an_empty_prompt_is_refused_by_models_with_a_source(
-    make_prompted: Callable[..., PromptedModel],
-) -> None:
+def test_an_empty_prompt_is_refused_by_models_with_a_source(make_prompted: Make) -> None:
     assert generate(make_prompted("decoder"), [""], GREEDY)[0].tokens
     with pytest.raises(UserError, match="empty"):
         generate(make_prompted("encoder_decoder"), [""], GREEDY)
 
 
-@pytest.mark.parametrize(
-    "settings", [{"tokens": 0}, {"temperature": -1.0}, {"top_k": -1}, {"top_p": 0.0}]
-)
-def test_impossible_settings_are_refused(settings: dict[str, float]) -> None:
-    with pytest.raises(UserError, match=next(iter(settings))):
-        Sampling(**settings)
-
-
 def test_generated_text_keeps_the_spaces_of_a_byte_level_tokenizer(
-    make_prompted: Callable[..., PromptedModel], bpe: object
+    make_prompted: Make, bpe: Tokenizer
 ) -> None:
-    import dataclasses
-
-    from foreword.nn.init import initialise
-
-    prompted = make_prompted("decoder")
-    model = prompted.recipe.build(bpe.vocab)
-    initialise(model, 1)
-    prompted = dataclasses.replace(prompted, model=model.eval(), tokenizer=bpe)
+    prompted = make_prompted("decoder", text=bpe)
     start = starts_for(prompted, ["The cat"])[0]
     new = decode(prompted, [start], Sampling(tokens=8, temperature=0), stops_of(prompted))[0]
     text = generate(prompted, ["The cat"], Sampling(tokens=8, temperature=0))[0].text
@@ -237,10 +224,7 @@ def test_generated_text_keeps_the_spaces_of_a_byte_level_tokenizer(
 @pytest.mark.parametrize("temperature", [0.0, 0.3])
 @pytest.mark.parametrize("family", DECODERS)
 def test_repeated_text_is_read_several_tokens_at_a_time_with_the_same_result(
-    make_prompted: Callable[..., PromptedModel],
-    monkeypatch: pytest.MonkeyPatch,
-    family: str,
-    temperature: float,
+    make_prompted: Make, monkeypatch: pytest.MonkeyPatch, family: str, temperature: float
 ) -> None:
     prompted = make_prompted(family, "rotary")
     starts = starts_for(prompted, ["The cat sat", "A bird", "One day the sun"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
@@ -17,6 +15,7 @@ from foreword.objectives.span_corruption import SpanCorruption
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.step import train_step
 from foreword.types import Rows
+from tests.evaluation.conftest import Make
 
 SENTENCE = "The cat sat on the mat."
 
@@ -54,9 +53,7 @@ def train(prompted: PromptedModel, text: str, steps: int = 100) -> None:
 
 
 @pytest.mark.parametrize("family", ["encoder", "encoder_decoder"])
-def test_the_text_around_blanks_stays_as_typed(
-    make_prompted: Callable[..., PromptedModel], family: str
-) -> None:
+def test_the_text_around_blanks_stays_as_typed(make_prompted: Make, family: str) -> None:
     prompted = make_prompted(family)
     blank = "[MASK]" if prompted.fills_in_place else "<extra_id_0>"
     around = ("  . . . don 't pay £4.56\tonce-a-week (", ") for  Caf\u00e9\u0301 \u2581 {'a': 1}\n")
@@ -64,9 +61,7 @@ def test_the_text_around_blanks_stays_as_typed(
     assert filled.text == f"«{filled.blanks[0][0].text}»".join(around)
 
 
-def test_a_trained_encoder_fills_blanks_correctly(
-    make_prompted: Callable[..., PromptedModel],
-) -> None:
+def test_a_trained_encoder_fills_blanks_correctly(make_prompted: Make) -> None:
     prompted = make_prompted("encoder")
     train(prompted, SENTENCE)
     filled = fill(prompted, "The [MASK] sat on the [MASK].", top=3)
@@ -79,9 +74,7 @@ def test_a_trained_encoder_fills_blanks_correctly(
 
 @pytest.mark.full
 @pytest.mark.parametrize("family", ["encoder_decoder", "prefix", "span_decoder"])
-def test_a_trained_span_model_fills_blanks_correctly(
-    make_prompted: Callable[..., PromptedModel], family: str
-) -> None:
+def test_a_trained_span_model_fills_blanks_correctly(make_prompted: Make, family: str) -> None:
     # Rows end with a span: the last two of seven tokens are corrupted.
     objective = SpanCorruption(rate=0.3, mean_span=2)
     prompted = make_prompted(family, "t5_bias", objective=objective)
@@ -91,9 +84,7 @@ def test_a_trained_span_model_fills_blanks_correctly(
     assert filled.blanks[0][0].probability > 0.5
 
 
-def test_each_of_several_blanks_has_its_own_fillings(
-    make_prompted: Callable[..., PromptedModel],
-) -> None:
+def test_each_of_several_blanks_has_its_own_fillings(make_prompted: Make) -> None:
     prompted = make_prompted("encoder_decoder")
     filled = fill(prompted, "The [MASK] sat on the [MASK].", top=4)
     assert [len(blank) for blank in filled.blanks] == [4, 4]
@@ -108,9 +99,7 @@ def test_each_of_several_blanks_has_its_own_fillings(
 
 
 @pytest.mark.parametrize("family", ["encoder", "encoder_decoder", "mixture"])
-def test_sentinels_mark_blanks_like_mask(
-    make_prompted: Callable[..., PromptedModel], family: str
-) -> None:
+def test_sentinels_mark_blanks_like_mask(make_prompted: Make, family: str) -> None:
     prompted = make_prompted(family)
     filled = fill(prompted, "The <extra_id_0> sat on the <extra_id_1>.")
     assert filled == fill(prompted, "The [MASK] sat on the [MASK].")
@@ -118,7 +107,7 @@ def test_sentinels_mark_blanks_like_mask(
 
 
 def test_a_tokenizer_without_mask_marks_blanks_by_sentinels(
-    make_prompted: Callable[..., PromptedModel], monkeypatch: pytest.MonkeyPatch
+    make_prompted: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prompted = make_prompted("encoder_decoder")
     expected = fill(prompted, "The [MASK] sat.")
@@ -129,9 +118,7 @@ def test_a_tokenizer_without_mask_marks_blanks_by_sentinels(
         fill(prompted, "The cat sat.")
 
 
-def test_texts_that_cannot_be_filled_are_refused(
-    make_prompted: Callable[..., PromptedModel],
-) -> None:
+def test_texts_that_cannot_be_filled_are_refused(make_prompted: Make) -> None:
     with pytest.raises(UserError, match="foreword generate"):
         fill(make_prompted("decoder"), "The [MASK] sat.")
     with pytest.raises(UserError, match=r"no \[MASK\]"):
@@ -140,9 +127,7 @@ def test_texts_that_cannot_be_filled_are_refused(
         fill(make_prompted("encoder"), "[MASK] " + "cat " * 64)
 
 
-def test_filled_text_keeps_the_spaces_around_blanks(
-    bpe: Tokenizer, make_prompted: Callable[..., PromptedModel]
-) -> None:
+def test_filled_text_keeps_the_spaces_around_blanks(bpe: Tokenizer, make_prompted: Make) -> None:
     prompted = make_prompted("encoder")
     object.__setattr__(prompted, "tokenizer", bpe)
     ids = bpe.encode("The [MASK] sat, [MASK]ly, [MASK].", special=True)
@@ -155,7 +140,7 @@ def test_filled_text_keeps_the_spaces_around_blanks(
 @pytest.mark.product(few=2)
 @pytest.mark.parametrize("family", ["encoder", "decoder", "prefix", "encoder_decoder"])
 def test_samples_are_deterministic_and_keep_mode_and_random_state(
-    make_prompted: Callable[..., PromptedModel], family: str
+    make_prompted: Make, family: str
 ) -> None:
     prompted = make_prompted(family)
     rows = rows_of(prompted.tokenizer, SENTENCE, "The dog ran to the river.", "A bird sang.", "One")
@@ -180,7 +165,7 @@ def test_samples_are_deterministic_and_keep_mode_and_random_state(
         assert all("<extra_id_0>" in sample["prompt"] for sample in first)
 
 
-def test_rows_of_padding_alone_give_no_samples(make_prompted: Callable[..., PromptedModel]) -> None:
+def test_rows_of_padding_alone_give_no_samples(make_prompted: Make) -> None:
     prompted = make_prompted("decoder")
     ids = np.zeros((1, 8), dtype=np.int64)
     rows = Rows(ids, ids - 1, ids, np.zeros(1, dtype=np.int64))

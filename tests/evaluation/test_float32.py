@@ -12,8 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from foreword.evaluation import beam, decoder, sampling
 from foreword.evaluation.beam import Beams
 from foreword.evaluation.decoding import decode, starts_of, stops_of
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import Sampling, sample_tokens
+from tests.evaluation.conftest import Make
 
 TEXTS = ["The cat", "A bird sang in the"]
 
@@ -48,7 +48,7 @@ def without_float64(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("without_float64")
-def test_generation_needs_no_float64(make_prompted: Callable[..., PromptedModel]) -> None:
+def test_generation_needs_no_float64(make_prompted: Make) -> None:
     prompted = make_prompted("decoder")
     starts, stops = starts_of(prompted, TEXTS), stops_of(prompted)
     warm = Sampling(tokens=8, temperature=0.7, top_k=5, top_p=0.9)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
@@ -13,9 +11,7 @@ from foreword.evaluation.decoding import decode, generate, start_of
 from foreword.evaluation.filling import fill
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import GREEDY, Sampling
-from foreword.evaluation.scoring import score
-
-Make = Callable[..., PromptedModel]
+from tests.evaluation.conftest import Make
 
 
 def tokens_of(prompted: PromptedModel, prompt: str) -> tuple[list[str], list[str]]:
@@ -70,18 +66,6 @@ def test_models_without_sentinels_do_not_fill_blanks(make_prompted: Make, family
     assert not prompted.uses_sentinels
     with pytest.raises(UserError, match="does not fill blanks; it answers a source"):
         fill(prompted, "The [MASK] sat.")
-
-
-@pytest.mark.parametrize("family", ["goes_on", "deshuffles", "mixture"])
-def test_a_text_is_scored_as_the_answer_to_its_source(make_prompted: Make, family: str) -> None:
-    prompted = make_prompted(family)
-    scored = score(prompted, "sat on the mat", source="The cat")
-    assert scored.tokens == ("sat", "on", "the", "mat", "</s>")
-    assert (scored.log_probs < 0).all()
-    other = score(prompted, "sat on the mat", source="A bird")
-    assert not np.allclose(scored.log_probs, other.log_probs)
-    with pytest.raises(UserError, match="give one with --source"):
-        score(prompted, "sat on the mat")
 
 
 @pytest.mark.parametrize(

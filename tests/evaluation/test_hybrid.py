@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -20,9 +19,8 @@ from foreword.layouts.decoder import Decoder
 from foreword.objectives.causal import Causal
 from foreword.objectives.hybrid import Hybrid
 from foreword.tuning.input_template import template_of
+from tests.evaluation.conftest import Make
 from tests.evaluation.test_filling import SENTENCE, rows_of, train
-
-Make = Callable[..., PromptedModel]
 
 
 def as_decoder(prompted: PromptedModel) -> PromptedModel:

@@ -1,37 +1,17 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import foreword
 from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.errors import UserError
 from foreword.evaluation import heldout
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import GREEDY
 from foreword.text.tokenizer import Tokenizer
-
-
-@pytest.mark.parametrize(
-    "family", ["encoder", "decoder", "prefix", "span_decoder", "encoder_decoder"]
-)
-def test_states_of_a_text_do_not_depend_on_others_in_the_batch(
-    make_run: Callable[..., Path], family: str
-) -> None:
-    run = foreword.load(make_run(family, "rotary"), device="cpu")
-    texts = ["The cat sat", "A bird sang in the tree", "One"]
-    together = run.encode(texts)
-    for text, states in zip(texts, together, strict=True):
-        around = {"encoder": 2, "decoder": 1}.get(family, 2)
-        assert states.shape == (len(run.tokenizer.encode(text)) + around, 16)
-        np.testing.assert_allclose(run.encode(text), states, atol=1e-5)
-    sees_ahead = "decoder" not in family or family == "encoder_decoder"
-    assert (abs(together[0][0] - together[1][0]).max() > 1e-4) == sees_ahead
+from tests.evaluation.conftest import Make
 
 
 def test_a_loaded_model_fills_generates_and_scores(make_run: Callable[..., Path]) -> None:
@@ -73,13 +53,8 @@ def test_a_checkpoint_folder_loads_like_its_run(make_run: Callable[..., Path]) -
         foreword.load(folder / "nowhere")
 
 
-def test_importing_foreword_loads_no_torch() -> None:
-    code = "import sys, foreword; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 def test_the_held_out_loss_of_a_run_has_count_based_baselines(
-    make_prompted_run: Callable[..., PromptedModel], tokenizer: Tokenizer, tmp_path: Path
+    make_prompted_run: Make, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     text = tmp_path / "text.txt"
     lines = [f"The cat sat on the mat. The dog ran to the river {n}." for n in range(400)]

@@ -31,7 +31,7 @@ from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tasks.embed import Embed
 from foreword.tuning.tasks.regress import Regress
 from foreword.tuning.tasks.tag import Tag
-from tests.evaluation.conftest import FAMILIES, TEXTS
+from tests.evaluation.conftest import FAMILIES, TEXTS, Make
 from tests.tuning.runs import PARTS, make_run
 
 # One of several tokens, of one, of an unknown one, a long one, and one of them twice.
@@ -102,7 +102,7 @@ def assert_each_as_alone(run: Run, model: Any, items: Sequence[Any]) -> None:
     ("verb", "family"), [(verb, family) for verb in VERBS for family in sorted(VERBS[verb][1])]
 )
 def test_a_text_has_the_same_result_alone_and_among_others_in_any_order(
-    make_prompted: Callable[..., PromptedModel],
+    make_prompted: Make,
     tokenizer: Tokenizer,
     ngram: Path,
     monkeypatch: pytest.MonkeyPatch,

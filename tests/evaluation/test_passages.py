@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
@@ -22,7 +20,7 @@ from foreword.text.tokenizers.unigram import Unigram
 from foreword.text.tokenizers.word import Word
 from foreword.text.tokenizers.wordpiece import WordPiece
 from foreword.types import Array, Batch
-from tests.evaluation.conftest import TEXTS
+from tests.evaluation.conftest import TEXTS, Make
 
 TEXT = Passage(" the mat.", before="The cat sat on", after=" The dog ran.")
 
@@ -57,7 +55,7 @@ def one(prompted: PromptedModel, passage: Passage, *, ranks: bool = False) -> tu
 
 @pytest.mark.parametrize("family", ["decoder", "hybrid"])
 def test_a_causal_model_scores_the_passage_and_what_follows_given_what_is_before(
-    make_prompted: Callable[..., PromptedModel], family: str
+    make_prompted: Make, family: str
 ) -> None:
     prompted = make_prompted(family)
     ids = np.concatenate([prompted.prompt_prefix, prompted.tokenizer.encode(TEXT.whole)])
@@ -70,16 +68,14 @@ def test_a_causal_model_scores_the_passage_and_what_follows_given_what_is_before
     assert ranks.tolist() == [int((table[p - 1] >= table[p - 1, ids[p]]).sum()) - 1 for p in places]
 
 
-def test_a_whole_text_has_its_score_without_the_end(
-    make_prompted: Callable[..., PromptedModel],
-) -> None:
+def test_a_whole_text_has_its_score_without_the_end(make_prompted: Make) -> None:
     prompted = make_prompted("decoder")
     whole = score(prompted, "The cat sat on the mat.")
     nats, _ = one(prompted, Passage("The cat sat on the mat."))
     assert nats == pytest.approx(whole.log_probs[:-1].sum(), abs=1e-4)
 
 
-def test_a_long_context_is_cut_from_the_left(make_prompted: Callable[..., PromptedModel]) -> None:
+def test_a_long_context_is_cut_from_the_left(make_prompted: Make) -> None:
     prompted = make_prompted("decoder", length=8)
     long = Passage(" ran", before="The cat sat on the mat. " * 5 + "The dog")
     ids = prompted.tokenizer.encode(long.whole)[-9:]
@@ -94,9 +90,7 @@ def test_a_long_context_is_cut_from_the_left(make_prompted: Callable[..., Prompt
         *("encoder_decoder", "goes_on", "prefix", "span_decoder", "deshuffles"),
     ],
 )
-def test_a_text_that_is_not_read_in_whole_is_marked(
-    make_prompted: Callable[..., PromptedModel], family: str
-) -> None:
+def test_a_text_that_is_not_read_in_whole_is_marked(make_prompted: Make, family: str) -> None:
     prompted = make_prompted(family)
     room = room_of(prompted)
     assert room is not None
@@ -109,7 +103,7 @@ def test_a_text_that_is_not_read_in_whole_is_marked(
 
 @pytest.mark.parametrize("family", ["encoder_decoder", "prefix", "span_decoder"])
 def test_text_around_a_sentinel_is_cut_as_far_as_the_target_needs(
-    make_prompted: Callable[..., PromptedModel], family: str
+    make_prompted: Make, family: str
 ) -> None:
     prompted = make_prompted(family)
     assert prompted.limit is not None
@@ -128,9 +122,7 @@ def test_text_around_a_sentinel_is_cut_as_far_as_the_target_needs(
 
 
 @pytest.mark.parametrize("family", ["prefix", "deshuffles", "encoder_decoder"])
-def test_a_target_without_room_is_refused(
-    make_prompted: Callable[..., PromptedModel], family: str
-) -> None:
+def test_a_target_without_room_is_refused(make_prompted: Make, family: str) -> None:
     prompted = make_prompted(family)
     assert prompted.limit is not None
     many = " ".join(["cat"] * prompted.limit)
@@ -142,7 +134,7 @@ def test_a_target_without_room_is_refused(
             score(prompted, half, half)
 
 
-def test_a_row_that_is_just_full_is_not_cut(make_prompted: Callable[..., PromptedModel]) -> None:
+def test_a_row_that_is_just_full_is_not_cut(make_prompted: Make) -> None:
     # The last token is predicted, not read; special tokens take the places that are left.
     for family, most in (("decoder", 32), ("transformer_xl", 32 + 16), ("encoder", 30)):
         prompted = make_prompted(family)
@@ -151,9 +143,7 @@ def test_a_row_that_is_just_full_is_not_cut(make_prompted: Callable[..., Prompte
             assert found.is_cut == (length > most), family
 
 
-def test_a_masked_model_hides_the_rest_of_the_word(
-    make_prompted: Callable[..., PromptedModel], bpe: Tokenizer
-) -> None:
+def test_a_masked_model_hides_the_rest_of_the_word(make_prompted: Make, bpe: Tokenizer) -> None:
     prompted = make_prompted("encoder", length=64, text=bpe)
     ids, offsets = prompted.tokenizer.encode_with_offsets(TEXT.whole)
     begin, end = TEXT.span
@@ -174,9 +164,7 @@ def test_a_masked_model_hides_the_rest_of_the_word(
     assert one(prompted, TEXT)[0] == pytest.approx(total, abs=1e-4)
 
 
-def test_a_discriminator_scores_tokens_as_genuine(
-    make_prompted: Callable[..., PromptedModel],
-) -> None:
+def test_a_discriminator_scores_tokens_as_genuine(make_prompted: Make) -> None:
     prompted = make_prompted("electra")
     ids, offsets = prompted.tokenizer.encode_with_offsets(TEXT.whole)
     begin, end = TEXT.span
@@ -191,18 +179,14 @@ def test_a_discriminator_scores_tokens_as_genuine(
         one(prompted, TEXT, ranks=True)
 
 
-def test_an_encoder_decoder_scores_the_passage_in_place_of_a_sentinel(
-    make_prompted: Callable[..., PromptedModel],
-) -> None:
+def test_an_encoder_decoder_scores_the_passage_in_place_of_a_sentinel(make_prompted: Make) -> None:
     prompted = make_prompted("encoder_decoder")
     expected = score(prompted, "<extra_id_0> the mat.", "The cat sat on<extra_id_0> The dog ran.")
     # Without the sentinel before it and the end after it.
     assert one(prompted, TEXT)[0] == pytest.approx(expected.log_probs[1:-1].sum(), abs=1e-4)
 
 
-def test_an_encoder_decoder_scores_a_text_alone_word_by_word(
-    make_prompted: Callable[..., PromptedModel],
-) -> None:
+def test_an_encoder_decoder_scores_a_text_alone_word_by_word(make_prompted: Make) -> None:
     prompted = make_prompted("encoder_decoder")
     words = [("The", "<extra_id_0> dog"), ("dog", "The<extra_id_0>")]
     parts = [score(prompted, f"<extra_id_0>{f' {w}' if n else w}", source).log_probs[1:-1]
@@ -217,9 +201,7 @@ def test_spaces_around_a_passage_are_moved_out() -> None:
     assert Passage(" ", before="a").span == (2, 2)
 
 
-def test_a_passage_without_a_token_is_refused(
-    make_prompted: Callable[..., PromptedModel],
-) -> None:
+def test_a_passage_without_a_token_is_refused(make_prompted: Make) -> None:
     prompted = make_prompted("decoder")
     with pytest.raises(UserError, match="no token for ' '"):
         one(prompted, Passage(" ", before="The cat"))
@@ -228,7 +210,7 @@ def test_a_passage_without_a_token_is_refused(
 @pytest.mark.product
 @pytest.mark.parametrize("option", [" cat", " mat", " bird", " on", "s", ",", " , and", "\nThe"])
 def test_a_passage_has_all_that_it_adds_to_the_text_before_it(
-    make_prompted: Callable[..., PromptedModel], any_tokenizer: Tokenizer, option: str
+    make_prompted: Make, any_tokenizer: Tokenizer, option: str
 ) -> None:
     prompted = make_prompted("decoder", text=any_tokenizer)
     before = "The dog sat on the log"
@@ -249,7 +231,7 @@ def test_a_passage_has_all_that_it_adds_to_the_text_before_it(
 
 
 def test_a_passage_at_the_beginning_has_all_tokens(
-    make_prompted: Callable[..., PromptedModel], any_tokenizer: Tokenizer
+    make_prompted: Make, any_tokenizer: Tokenizer
 ) -> None:
     prompted = make_prompted("decoder", text=any_tokenizer)
     for text in ("The cat", " The cat", "at"):
@@ -257,7 +239,7 @@ def test_a_passage_at_the_beginning_has_all_tokens(
 
 
 def test_options_with_a_space_token_and_in_one_token_are_told_apart_from_the_text_around(
-    make_prompted: Callable[..., PromptedModel], bpe: Tokenizer
+    make_prompted: Make, bpe: Tokenizer
 ) -> None:
     prompted = make_prompted("decoder", text=bpe)
     around = ("The dog saw the", ", and ran")
@@ -271,7 +253,7 @@ def test_options_with_a_space_token_and_in_one_token_are_told_apart_from_the_tex
 
 
 def test_a_masked_model_hides_a_word_with_its_space_token(
-    make_prompted: Callable[..., PromptedModel], bpe: Tokenizer
+    make_prompted: Make, bpe: Tokenizer
 ) -> None:
     prompted = make_prompted("encoder", length=64, text=bpe)
     passage = Passage(" mat", "The cat sat on the", ", and ran")
@@ -286,9 +268,7 @@ def test_a_masked_model_hides_a_word_with_its_space_token(
     assert one(prompted, passage)[0] == pytest.approx(total, abs=1e-4)
 
 
-def test_a_sentinel_stands_for_a_word_with_its_space_token(
-    make_prompted: Callable[..., PromptedModel],
-) -> None:
+def test_a_sentinel_stands_for_a_word_with_its_space_token(make_prompted: Make) -> None:
     text = Unigram(vocab=150).train(TEXTS * 4)
     prompted = make_prompted("encoder_decoder", text=text)
     passage = Passage(" on", "The cat sat", " the mat.")
@@ -298,7 +278,7 @@ def test_a_sentinel_stands_for_a_word_with_its_space_token(
     assert one(prompted, passage)[0] == pytest.approx(expected.log_probs[1:-1].sum(), abs=1e-4)
 
 
-def test_a_tie_is_not_the_likeliest(make_prompted: Callable[..., PromptedModel]) -> None:
+def test_a_tie_is_not_the_likeliest(make_prompted: Make) -> None:
     prompted = make_prompted("decoder")
     with torch.no_grad():
         for parameter in prompted.model.parameters():

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from foreword.data.rows import positions_within
 from foreword.errors import UserError
@@ -90,33 +90,6 @@ def test_layers_above_the_first_add_their_inputs() -> None:
         added = layers[n] if n else torch.zeros_like(layers[n])
         torch.testing.assert_close(layers[n + 1], torch.cat(expected, -1) + added)
     assert torch.equal(layers[-1], backbone(read).states)
-
-
-@torch.no_grad()
-def test_documents_of_a_row_do_not_see_each_other() -> None:
-    backbone, read = build(), batch([[4, 5, 3], [1, 2, 9]])
-    states = backbone(read).states
-    for row, start, stop in ((0, 0, 4), (0, 4, 9), (0, 9, 12), (1, 0, 1), (1, 1, 3), (1, 3, 12)):
-        positions = torch.arange(stop - start)[None]
-        alone = backbone(Batch(read.ids[row : row + 1, start:stop], positions, FullMask())).states
-        torch.testing.assert_close(states[row, start:stop], alone[0], atol=1e-6, rtol=1e-5)
-
-
-def sees(states: Tensor, other: Tensor) -> list[int]:
-    return (states != other).any(-1)[0].nonzero().flatten().tolist()
-
-
-@torch.no_grad()
-def test_each_direction_sees_only_its_own_side() -> None:
-    backbone, read = build(), batch([[4, 6]])
-    before = backbone(read).states
-    for index in range(10):
-        ids = read.ids.clone()
-        ids[0, index] = (ids[0, index] + 1) % VOCAB
-        after = backbone(replace(read, ids=ids)).states
-        document = range(4) if index < 4 else range(4, 10)
-        assert sees(before[..., :8], after[..., :8]) == [n for n in document if n >= index]
-        assert sees(before[..., 8:], after[..., 8:]) == [n for n in document if n <= index]
 
 
 @torch.no_grad()

@@ -51,7 +51,6 @@ def test_tied_stacks_are_saved_once_and_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"decoder_layers": 0}, "decoder_layers: must be a whole number from 1"),
         ({"rotates_cross": True}, "rotates_cross: requires position 'rotary', got 'learned'"),
         ({"tied_stacks": True, "decoder_layers": 2}, "decoder_layers: tied_stacks requires .* 4"),
     ],

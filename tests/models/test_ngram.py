@@ -138,9 +138,3 @@ def test_without_smoothing_an_unseen_context_is_refused(tmp_path: Path) -> None:
     never = batch(np.array([[START, VOCAB, VOCAB]]))
     with pytest.raises(UserError, match="unseen contexts have probability 0"):
         head(backbone(never).states[:, -1])
-
-
-@pytest.mark.parametrize("settings", [{"order": 0}, {"chunk": 0}])
-def test_impossible_settings_are_refused(settings: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="must be a whole number from 1"):
-        NGram(**settings)

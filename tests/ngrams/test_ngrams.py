@@ -140,12 +140,6 @@ def test_discounts_that_cannot_be_estimated_are_the_fallback(tmp_path: Path) -> 
         assert backoff == pytest.approx(discount / 2)
 
 
-@pytest.mark.parametrize("fallback", [(-0.1, 1, 1), (0.5, 2.5, 3), (0.5, 1, 4)])
-def test_impossible_discounts_are_refused(fallback: tuple[float, float, float]) -> None:
-    with pytest.raises(ValueError, match=r"fallback\[\d\]: must be a number from 0 to"):
-        kinds.load("ngrams/smoothing", "modified_kneser_ney")(fallback=fallback)
-
-
 def test_add_one_gives_probabilities_computed_by_hand(tmp_path: Path) -> None:
     words = np.array([START, 2, 3, 2, 3, END, START, 2, END])
     levels = counts(words, 2, 5, tmp_path)

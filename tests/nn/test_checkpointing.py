@@ -10,8 +10,8 @@ import torch
 
 from foreword.errors import UserError
 from foreword.nn.checkpointing import Checkpointing, checkpoint_blocks
-from foreword.planning.memory import _saved_bytes
 from foreword.runs.corpus import corpus
+from foreword.runs.kept_bytes import KeptBytes
 from foreword.runs.run_folder import Run
 from foreword.runs.setup import TrainingSetup, set_up_training, step_flops
 from tests.train import runs
@@ -28,6 +28,14 @@ def set_up(family: str, folder: Path, checkpointing: str = "none") -> TrainingSe
     return setup
 
 
+def kept(setup: TrainingSetup, amount: Checkpointing) -> float:
+    """Return the bytes of activations that backward needs."""
+    tracker = KeptBytes(setup.model, [amount])
+    with tracker:
+        setup.loss_fn(setup.feed.micro_batches(0)[0].to("cpu"))
+    return tracker.kept(amount).activations
+
+
 @pytest.mark.product
 @pytest.mark.parametrize("family", FAMILIES)
 def test_gradients_with_dropout_are_those_without_checkpointing(
@@ -37,7 +45,7 @@ def test_gradients_with_dropout_are_those_without_checkpointing(
     setup = set_up(family, tmp_path)
     batches = setup.feed.micro_batches(0)
     expected, flops = runs.gradient(setup, batches), step_flops(setup)
-    saved = [_saved_bytes(setup, 4, setup.loss_fn)]
+    saved = [kept(setup, "none")]
     amounts: list[Checkpointing] = ["selective", "full"]
     for amount in amounts:
         for module in setup.model.modules():
@@ -45,9 +53,7 @@ def test_gradients_with_dropout_are_those_without_checkpointing(
         assert checkpoint_blocks(setup.model, amount)
         assert torch.equal(runs.gradient(setup, batches), expected)
         assert step_flops(setup) == flops
-        train = replace(setup.recipe.train, activation_checkpointing=amount)
-        chosen = replace(setup, recipe=replace(setup.recipe, train=train))
-        saved.append(_saved_bytes(chosen, 4, setup.loss_fn))
+        saved.append(kept(setup, amount))
     assert saved[0] > max(saved[1:])
 
 

@@ -48,8 +48,3 @@ def test_shaw_scores_equal_the_formula(start: int, is_causal: bool) -> None:
                 distance = max(-reach, min(reach, j - (start + i)))
                 expected = q[:, :, i] @ vectors[distance + reach]
                 torch.testing.assert_close(added[:, :, i, j], expected)
-
-
-def test_impossible_settings_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"distance: must be a whole number from 1 to .*, got 0"):
-        Shaw(0)

@@ -72,9 +72,9 @@ def test_more_hours_never_lead_to_a_smaller_model(family: str, speed: float, tex
 @every_family
 @pytest.mark.parametrize("memory", [10**9, 10**10, 10**11])
 def test_no_model_exceeds_the_memory(family: str, memory: int) -> None:
-    for hours, speed in itertools.product(HOURS, SPEEDS):
+    for hours, speed in itertools.product((0.5, 200.0), (1e10, 1e15)):
         recipe = dial(Conditions(family, hours, speed, 1e11, memory)).recipe()
-        assert least_memory(recipe) < memory
+        assert sum(least_memory(recipe).values()) < memory
 
 
 @every_family

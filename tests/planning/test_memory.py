@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from foreword.planning.memory import MemoryUse, activations_of, extrapolate, nbytes
-from foreword.runs import setup
-from foreword.runs.corpus import corpus
-from foreword.runs.run_folder import Run
-from foreword.runs.setup import set_up_training
+from foreword.planning.memory import MemoryUse, extrapolate, nbytes
+from foreword.runs.counted import row_bytes
+from foreword.runs.kept_bytes import KeptBytes
+from foreword.runs.recipe import load_recipe
+from foreword.runs.setup import rows_that_fit
 from foreword.settings import config
 from tests import forking
 from tests.train import runs
@@ -48,11 +48,8 @@ def test_the_estimate_is_near_the_peak_of_the_process(tmp_path: Path) -> None:
     assert memory["total"] == pytest.approx(measured, rel=0.15)
 
 
-def test_measuring_activations_frees_the_graph(tmp_path: Path) -> None:
+def test_counting_what_is_kept_frees_the_graph() -> None:
     """A hook that returns an operation's own result would keep its graph alive."""
-    made = runs.recipe("encoder")
-    run = runs.begin(made, runs.write_text(tmp_path / "text"), tmp_path / "run")
-    ready = set_up_training(made, *corpus(Run(run), runs.stage))
     freed: list[bool] = []
 
     class Witness(torch.autograd.Function):
@@ -63,15 +60,10 @@ def test_measuring_activations_frees_the_graph(tmp_path: Path) -> None:
             ctx.witness = _Freed(freed)  # type: ignore[attr-defined]
             return y
 
-    inner = ready.recipe.objective.loss
-
-    def loss_fn(batch: object) -> object:
-        loss = inner(ready.model, batch)
-        Witness.apply(loss.total)  # type: ignore[no-untyped-call]
-        return loss
-
-    activations_of(ready, 2, loss_fn)  # type: ignore[arg-type]
-    assert freed == [True, True]
+    model = torch.nn.Linear(2, 2)
+    with KeptBytes(model):
+        Witness.apply(model(torch.zeros(1, 2)).sum())  # type: ignore[no-untyped-call]
+    assert freed == [True]
 
 
 class _Freed:
@@ -103,15 +95,9 @@ def test_extrapolated_memory_grows_at_most_in_proportion_to_rows(
     assert extrapolate(measured, [4, 8], 32) == message
 
 
-def test_the_default_micro_batch_halves_in_float32(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Korthikanti et al.'s 34 for each of d_model, layer and token are bytes, in 16 bits."""
-    recipe = runs.recipe("encoder")
-    row = 2 * 34 * recipe.model.d_model * recipe.model.depth * recipe.packing.length
-    monkeypatch.setattr(setup, "memory_of", lambda _: 4 * 64 * row)
-    rows = [
-        setup._rows_that_fit(recipe, torch.device("cpu"), dtype)
-        for dtype in (torch.bfloat16, torch.float32)
-    ]
-    assert rows == [64, 32]
+def test_the_default_micro_batch_halves_in_float32() -> None:
+    low, high = (
+        row_bytes(load_recipe("bert_base"), dtype) for dtype in (torch.bfloat16, torch.float32)
+    )
+    memory = 8 * 72 * low  # an eighth is for activations
+    assert [rows_that_fit(memory, each) for each in (low, high)] == [64, 32]

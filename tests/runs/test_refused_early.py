@@ -26,6 +26,7 @@ CASES: dict[str, tuple[str, dict[str, Any], str]] = {
         "bert", {"prepare": {"sentences": False}}, "set prepare.sentences=true",
     ),
     "one sentence each": ("bert", {"read": {"documents": "line"}}, ONE_SENTENCE),
+    "one sentence in all": ("decoder", {"read": {"documents": "line"}}, "is a single sentence"),
     "no parallel text": (
         "encoder_decoder",
         {"packing": {"kind": "parallel", "length": 16}, "objective": {"kind": "translate"}},

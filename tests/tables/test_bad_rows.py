@@ -138,10 +138,12 @@ def test_lists_of_objects_are_tables_with_the_names_of_nested_values(tmp_path: P
         for column, expected in (("labels.label", "0101"), ("labels.real.x", "00.511.5")):
             examples, _ = labelled(table, chosen_columns(table, [Columns()], {"label": column}))
             assert "".join(e.label for e in examples) == expected
-        with pytest.raises(UserError, match=r"no column 'labels\.lable'"):
+        with pytest.raises(
+            UserError, match=r"no column 'labels\.lable'; its columns: .*labels\.label"
+        ):
             labelled(table, Columns(label="labels.lable"))
     (tmp_path / "a.json").write_text('{"text": {"0": "a"}}', encoding="utf-8")
-    with pytest.raises(UserError, match="neither a list of objects nor in SQuAD's layout"):
+    with pytest.raises(UserError, match=r"not a list of objects \(for --task span"):
         read_table(tmp_path / "a.json")
 
 
@@ -201,23 +203,16 @@ def test_spaces_are_words_and_headings_of_sentences_are_comments(tmp_path: Path)
     assert examples[0].text == "T\n \n#"
 
 
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        (["3,5", "-1,25", "2"], None),
-        (["0.5", "1.25", "3,5", "-2", "1e3"], r":4: '3,5' has a comma, and '0.5' in .*:2 a point"),
-        (["1,2,3", "4"], "'1,2,3' is not a number"),
-    ],
-)
-def test_decimal_commas_are_read_where_no_point_is(
-    tmp_path: Path, labels: list[str], message: str | None
-) -> None:
+def test_decimal_commas_are_read_where_no_point_is(tmp_path: Path) -> None:
     file, task = tmp_path / "a.tsv", Regress()
-    file.write_text(tsv([f"a\t{label}" for label in labels]), encoding="utf-8")
-    if message is not None:
+    for labels, message in (
+        (["0.5", "1.25", "3,5", "-2"], r":4: '3,5' has a comma, and '0.5' in .*:2 a point"),
+        (["1,2,3", "4"], "'1,2,3' is not a number"),
+    ):
+        file.write_text(tsv([f"a\t{label}" for label in labels]), encoding="utf-8")
         with pytest.raises(UserError, match=message):
             task.targets(labelled(read_table(file), Columns(), task.reader)[0], ())
-        return
+    file.write_text(tsv(["a\t3,5", "a\t-1,25", "a\t2"]), encoding="utf-8")
     examples, _ = labelled(read_table(file), Columns(), task.reader)
     assert task.targets(examples, ()).tolist() == [3.5, -1.25, 2.0]
     notes = task.notes(examples, examples, cast("Any", None))

@@ -56,21 +56,7 @@ def test_texts_have_the_expected_number_of_sentences(text: str, pieces: int) -> 
 def _fuzz() -> list[str]:
     rng = random.Random(7)
     parts = [*". . ! ? … \n \n\n \r\n \t", " ", "  ", "The", "a", "문학", "é", "\u0301", "'s", '"']
-    parts += [
-        "[",
-        "<",
-        "]",
-        "\u200b",
-        "\u00a0",
-        "\u3000",
-        "\x1c",
-        "\x85",
-        "3",
-        "▁",
-        "##",
-        "Dr",
-        "👍",
-    ]
+    parts += ["[", "<", "]", "3", "▁", "##", "Dr", "👍", *"\u200b\u00a0\u3000\x1c\x85"]
     return ["".join(rng.choices(parts, k=rng.randrange(30))) for _ in range(600)]
 
 

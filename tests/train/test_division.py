@@ -169,7 +169,7 @@ def test_a_model_is_gathered_where_there_is_room(monkeypatch: pytest.MonkeyPatch
             recipe, nothing, words, divided.model, nothing, None, CPU, torch.float32, (), divided
         )
         weights = 4 * divided.model.count_parameters()
-        needed = least_memory(recipe, words) // 4 + weights
+        needed = sum(least_memory(recipe, words).values()) // 4 + weights
         rooms = {}
         for bytes_of_process in (0, needed, 2 * needed):
             monkeypatch.setattr(whole_models, "memory_of", lambda _, own=bytes_of_process: 4 * own)

@@ -21,6 +21,7 @@ from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.run import tune
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks.classify import Classify
+from foreword.types import PairLabels
 from tests.train import runs
 from tests.tuning.runs import make_run, reviews
 
@@ -99,8 +100,10 @@ def test_a_batch_is_equal_after_its_transfer(text: Path, tmp_path: Path) -> None
     there = [batch.to(torch.device(DEVICE)) for _ in range(20)]  # pinned memory is used again
     for sent in there:
         assert sent.ids.device.type == DEVICE
-        for name in ("ids", "positions", "targets", "weights", "segments", "labels"):
+        for name in ("ids", "positions", "targets", "weights", "segments"):
             assert torch.equal(getattr(sent, name).cpu(), torch.from_numpy(getattr(batch, name)))
+        labels = batch.require(PairLabels).labels
+        assert torch.equal(sent.require(PairLabels).labels.cpu(), torch.from_numpy(labels))
         if isinstance(batch.mask, DocumentMask):
             assert sent.mask.sees_itself
 

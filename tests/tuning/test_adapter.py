@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,31 @@ def test_a_model_without_a_change_of_low_rank_is_refused(
         call = ["export", str(model), "--adapter", str(run), "--out", str(tmp_path / "adapter")]
         assert command(call) == 2
         assert "tune with --strategy lora" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.skipif(find_spec("peft") is None, reason="peft, which loads adapters, is not there")
+@pytest.mark.parametrize("task", ["classify", "chat"])
+def test_peft_gives_the_logits_of_the_tuned_model(task: str, run: Path, tmp_path: Path) -> None:
+    import transformers
+    from peft import PeftModel
+
+    train = [one[:2] for one in reviews(16, 1)] if task == "classify" else SINGLE * 4
+    how = {**FAST, "task": task, "strategy": "lora", "name": tmp_path.name}
+    tuned = tune(run, train, train, out=tmp_path / task, **how).out
+    for source, name, more in (
+        (run, "base", []), (tuned, "whole", []), (tuned, "adapter", ["--adapter", str(run)]),
+    ):  # fmt: skip
+        assert command(["export", str(source), "--out", str(tmp_path / name), *more]) == 0
+    config = transformers.AutoConfig.from_pretrained(tmp_path / "adapter")
+    if task == "classify":
+        kind = transformers.AutoModelForSequenceClassification
+        base = kind.from_pretrained(tmp_path / "base", config=config)
+    else:
+        kind = transformers.AutoModelForCausalLM
+        base = kind.from_pretrained(tmp_path / "base")
+        base.resize_token_embeddings(config.vocab_size)
+    model = PeftModel.from_pretrained(base, tmp_path / "adapter").eval()
+    ids = torch.arange(config.vocab_size - 9, config.vocab_size)[None]
+    with torch.no_grad():
+        expected = kind.from_pretrained(tmp_path / "whole").eval()(input_ids=ids).logits
+        torch.testing.assert_close(model(input_ids=ids).logits, expected, rtol=1e-4, atol=1e-5)

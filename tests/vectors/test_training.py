@@ -130,11 +130,6 @@ def test_noise_is_drawn_by_a_power_of_frequency() -> None:
     assert drawn / drawn.sum() == pytest.approx([0, 0, 0.8, 0.2], abs=1e-5)
 
 
-def test_zero_negatives_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"negatives: must be a whole number from 1 to .*, got 0"):
-        NegativeSampling(negatives=0)
-
-
 def test_a_huffman_tree_has_the_shortest_paths() -> None:
     counts = np.array([0, 5, 1, 1, 3, 0, 9])
     tree = HuffmanTree.of(counts)

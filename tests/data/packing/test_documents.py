@@ -179,8 +179,6 @@ def test_without_document_mask_a_row_is_one_document(tmp_path: Path) -> None:
     assert (joint.positions == np.arange(16)).all()
 
 
-def test_impossible_settings_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="length"):
-        Documents(0)
+def test_an_unknown_special_token_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no special token <S>"):
         Documents(bos="<S>").open(corpora.shards(tmp_path, LENGTHS), corpora.vocab(), 1, 4)

@@ -196,4 +196,4 @@ def test_a_file_of_another_layout_is_refused(
     file.write_text('{"rows": []}', encoding="utf-8")
     words = ["tune", str(run), "--task", "span", "--train", str(file), "--dev", str(file)]
     assert command([*words, "--device", "cpu"]) == 2
-    assert "neither a list of objects nor in SQuAD's layout" in capsys.readouterr().err
+    assert "not a list of objects (for --task span: SQuAD's layout)" in capsys.readouterr().err

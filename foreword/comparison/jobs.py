@@ -1,4 +1,4 @@
-"""The pieces of a comparison, and how their progress is reported."""
+"""The jobs of a comparison, and how their progress is reported."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from foreword.comparison.grid import Cell, GridTask
 from foreword.comparison.probing import GridProbe, GridText
-from foreword.comparison.sweep import Slot
+from foreword.comparison.sweep import PlannedTrial
 from foreword.comparison.time_left import TimeLeft
 from foreword.formatting import rough
 from foreword.runs.stages import LOOP_STAGES, TRAINING, ProgressReporter
@@ -19,8 +19,8 @@ BAG_OF_WORDS = "bag of words"
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A piece of the comparison.
+class Job:
+    """A job of the comparison.
 
     It is a trial of a sweep, a pretraining, a probe or a fine-tuning of its model, or a baseline.
 
@@ -29,21 +29,21 @@ class Piece:
         seed: seed of pretraining.
         task: the task to fine-tune on; None for the pretraining.
         is_scratch: whether the network is fine-tuned from random weights.
-        slot: the place of a trial in its sweep; None for other pieces.
-        probe: the probe or the text to measure the model with; None for other pieces.
+        planned: the place of a trial in its sweep; None for other jobs.
+        probe: the probe or the text to measure the model with; None for other jobs.
     """
 
     cell: Cell
     seed: int
     task: GridTask | None = None
     is_scratch: bool = False
-    slot: Slot | None = None
+    planned: PlannedTrial | None = None
     probe: GridProbe | GridText | None = None
 
     @property
     def is_pretraining(self) -> bool:
         """Whether it is a pretraining, a seed of its cell."""
-        return self.task is None and self.slot is None and self.probe is None
+        return self.task is None and self.planned is None and self.probe is None
 
     @property
     def is_baseline(self) -> bool:
@@ -51,8 +51,8 @@ class Piece:
         return self.cell == NO_CELL
 
     def __str__(self) -> str:
-        if self.slot is not None:
-            return f"{self.cell.name}, sweep: {self.slot}"
+        if self.planned is not None:
+            return f"{self.cell.name}, sweep: {self.planned}"
         if self.task is not None and self.is_baseline:
             return f"{self.task.name}: {BAG_OF_WORDS}"
         stage = "pretraining" if (measure := self.probe or self.task) is None else measure.name
@@ -61,42 +61,42 @@ class Piece:
 
 @dataclass(frozen=True)
 class Failure:
-    """A piece that failed.
+    """A job that failed.
 
     Attributes:
-        piece: the piece.
+        job: the job.
         error: the reason, in one line.
         is_fault: whether it is a bug in Foreword, not a mistake or a lack of memory.
     """
 
-    piece: Piece
+    job: Job
     error: str
     is_fault: bool
 
 
-class PieceProgress:
-    """The progress of one piece, shown as a stage of the whole comparison.
+class JobProgress:
+    """The progress of one job, shown as a stage of the whole comparison.
 
     Args:
         progress: shows the comparison.
         time_left: estimates the time left.
-        piece: the piece.
-        number: number of the piece, from 0.
-        total: number of pieces in all.
+        job: the job.
+        number: number of the job, from 0.
+        total: number of jobs in all.
     """
 
     def __init__(
-        self, progress: ProgressReporter, time_left: TimeLeft, piece: Piece, number: int, total: int
+        self, progress: ProgressReporter, time_left: TimeLeft, job: Job, number: int, total: int
     ) -> None:
         self._progress, self._time_left = progress, time_left
-        self._piece, self._number = piece, number
-        self._name = f"{number + 1}/{total}  {piece}"
+        self._job, self._number = job, number
+        self._name = f"{number + 1}/{total}  {job}"
         self._advance: Callable[..., None] | None = None
         self._shown = (0.0, 0.0, "")
         self._began = time.monotonic()
 
     def show(self, share: float, seconds: float, note: str = "") -> None:
-        """Show the piece, of which `share` is done after `seconds`, and the time left of all."""
+        """Show the job, of which `share` is done after `seconds`, and the time left of all."""
         self._shown = (share, seconds, note)
         left, is_all = self._time_left.estimate(self._number, share, seconds)
         least = "" if is_all else "at least "
@@ -105,7 +105,7 @@ class PieceProgress:
         self._advance(share, 1.0, f"{least}{rough(left)} left in all" if left else "", note)
 
     def stage(self, name: str) -> Callable[..., None]:
-        """Show a stage before training; the stages of training show the piece."""
+        """Show a stage before training; the stages of training show the job."""
         if name in LOOP_STAGES:
             self.show(*self._shown)
             return self._trained if name == TRAINING else lambda *_: None
@@ -117,13 +117,13 @@ class PieceProgress:
 
     def note(self, text: str) -> None:
         """Show a line; those of a trial, which are the same for all, are left out."""
-        if self._piece.slot is None:
-            self._progress.note(f"{self._piece}: {text}")
+        if self._job.planned is None:
+            self._progress.note(f"{self._job}: {text}")
 
     def warn(self, text: str) -> None:
         """Show a line, even where others are not wanted; those of a trial are left out."""
-        if self._piece.slot is None:
-            self._progress.warn(f"{self._piece}: {text}")
+        if self._job.planned is None:
+            self._progress.warn(f"{self._job}: {text}")
 
     def record(self, record: dict[str, Any], progress: float) -> None:
         """Show the loss of a record."""

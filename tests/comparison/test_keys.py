@@ -5,19 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from foreword.comparison import results_cache
 from foreword.comparison.grid import GridTask
-from foreword.comparison.results_cache import TuningKey
-from foreword.disk import stored
+from foreword.comparison.keys import TuningKey
+from foreword.disk import store, stored
 from foreword.tuning.result import VERSION
 
 
 def test_a_fine_tuning_of_an_older_version_is_done_again(tmp_path: Path) -> None:
     key = TuningKey(GridTask("task", "train.tsv", "dev.tsv"), ("checksum",), version=VERSION)
-    file = results_cache.store(tmp_path, "task", key, {"rows": []})
-    assert results_cache.find([file], key) == file
+    file = store.publish(tmp_path, "task", key, {"rows": []})
+    assert store.find(tmp_path, key) == file
     older = stored.read(file)
     del older["key"]["version"]  # as it was written before there were versions
     stored.write(file, older)
-    assert results_cache.find([file], key) is None
-    assert results_cache.find([file], replace(key, version=1)) == file
+    assert store.find(tmp_path, key) is None
+    assert store.find(tmp_path, replace(key, version=1)) == file
