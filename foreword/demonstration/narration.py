@@ -11,7 +11,8 @@ from foreword.demonstration.corpus import CorpusCounts
 from foreword.evaluation.filling import FilledText
 from foreword.tuning.bag_of_words import NAME as BAG_OF_WORDS
 from foreword.tuning.margins import Margin, points
-from foreword.tuning.result import train_count
+from foreword.tuning.remarks import row_name
+from foreword.tuning.result import score_text, train_count
 
 SETTING_COLUMNS = ("lr", "epochs")
 
@@ -50,14 +51,9 @@ def other_fillings(filled: FilledText) -> str:
 
 def score_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of scores as people read it."""
-
-    def score(metric: str) -> str:
-        deviation = row.get(f"{metric}_std")
-        return f"{row[metric]:.3f}" + (f" ± {deviation:.3f}" if deviation is not None else "")
-
-    name = f"{row['start']}, {row['strategy']}" if "lr" in row else row["strategy"]
-    scores = {"": name, "accuracy": score("accuracy"), "macro F1": score("f1")}
-    return scores | {column: row.get(column, "") for column in SETTING_COLUMNS}
+    metrics = {"accuracy": "accuracy", "macro F1": "f1"}
+    scores = {name: score_text(row[of], row.get(f"{of}_std")) for name, of in metrics.items()}
+    return {"": row_name(row), **scores} | {name: row.get(name, "") for name in SETTING_COLUMNS}
 
 
 def lines_on_tuning(counts: CorpusCounts, tuned: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,6 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.display.progress import ProgressDisplay
 from foreword.display.results import Part, Remark, Result, ResultTable
 from foreword.verbs._arguments import paths
 from foreword.verbs._contract import ARGUMENT, Flag, PathName, Paths, Verb
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from foreword.comparison.grid import Grid
     from foreword.comparison.results import Results
     from foreword.comparison.tables import MarkdownTable
-    from foreword.process.cluster import Cluster
 
 FILES = ("table.md", "results.csv", "results.json", "plot.png")
 
@@ -116,6 +114,7 @@ class Compare(Budgets, ReadsText, ShowsProgress, Verb[ComparisonResult]):
     ray: Annotated[str | None, Flag(metavar="ADDRESS")] = None
 
     def __call__(self) -> ComparisonResult:
+        from foreword.comparison.compare import compare
         from foreword.process.cluster import connected
 
         grid, folder = self._grid(), Path(self.out)
@@ -124,9 +123,10 @@ class Compare(Budgets, ReadsText, ShowsProgress, Verb[ComparisonResult]):
                 nullcontext() if self.ray is None else connected(self.ray) as cluster,
                 self.display(announces=True) as display,
             ):
-                return self._compared(grid, folder, cluster, display)
+                done = compare(grid, folder, display, cluster, is_dry=self.dry_run)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"stopped; the same command continues in {folder}") from None
+        return ComparisonResult(folder, done.is_done, done.results, done.notes, done.forecast)
 
     def _grid(self) -> Grid:
         """Return the grid with what the arguments replace."""
@@ -145,44 +145,6 @@ class Compare(Budgets, ReadsText, ShowsProgress, Verb[ComparisonResult]):
         if is_prepared(grid.data):
             self.refuse_reading(f"{grid.data[0]} holds prepared text, which was read already")
         return grid
-
-    def _compared(
-        self, grid: Grid, folder: Path, cluster: Cluster | None, display: ProgressDisplay
-    ) -> ComparisonResult:
-        """Train, or forecast, all cells, and write the results after each."""
-        from foreword.comparison import tables
-        from foreword.comparison.forecast import forecast
-        from foreword.comparison.on_cluster import require_possible, run_on_cluster
-        from foreword.comparison.plot import write_plot
-        from foreword.comparison.power import power_notes
-        from foreword.comparison.results import gather
-        from foreword.comparison.run import Comparison
-        from foreword.disk import atomic
-
-        comparison = Comparison(grid, folder, display)
-        if cluster is not None:
-            require_possible(comparison, cluster)
-        comparison.prepare()
-        with atomic.guarded(folder):
-            results = gather(comparison)
-            if self.dry_run:
-                forecasts = forecast(comparison)
-                notes = tables.forecast_notes(forecasts, results)
-                return ComparisonResult(folder, False, results, tuple(notes), forecasts)
-            for line in power_notes(results):
-                display.note(line)
-
-            def write() -> None:
-                tables.write(gather(comparison))
-
-            if cluster is None:
-                is_done = comparison.run(write)
-            else:
-                is_done = run_on_cluster(comparison, cluster, write)
-            results = gather(comparison)
-            tables.write(results)
-            notes = [*tables.notes(results), write_plot(results)]
-        return ComparisonResult(folder, is_done, results, tuple(filter(None, notes)))
 
 
 def _shown(table: MarkdownTable) -> ResultTable:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,13 +13,14 @@ from foreword.display.progress import ProgressDisplay
 from foreword.display.results import Part, Remark, Result, ResultTable, remarks, spaced
 from foreword.errors import UserError
 from foreword.formatting import with_intervals
-from foreword.settings import config, kinds, plugins
+from foreword.settings import config, kinds
 from foreword.verbs._arguments import assignments, distinct_names, paths
 from foreword.verbs._contract import SET, Flag, PathName, Paths, Settings, Verb
 from foreword.verbs._groups import Computes, ReadsText, ShowsProgress
 
 if TYPE_CHECKING:
-    from foreword.probes._contract import Finding, ProbedModel
+    from foreword.evaluation.prompting import PromptedModel
+    from foreword.probes._contract import Finding
     from foreword.probes._contract import Probe as ProbeKind
 
 
@@ -83,13 +84,19 @@ class Probe(ReadsText, ShowsProgress, Computes, Verb[ProbeResult]):
     out: PathName | None = field(default=None, kw_only=True)
 
     def __call__(self) -> ProbeResult:
+        from foreword.probes._results import measure, named_probe, probed_models
         from foreword.probes._suite import Suite
 
         # Check every argument.
-        files = paths(self.data)
+        files, table = paths(self.data), config.assign({}, assignments(self.settings))
         if not files:
             self.refuse_reading("requires --data")
-        probe = self._probe(files)
+        if isinstance(self.name, str):
+            probe = named_probe(self.name, table, files)
+        else:
+            probe = self.name
+            if table:
+                raise UserError("settings: the probe that is given has its own")
         texts = () if isinstance(probe, Suite) else files
         if isinstance(probe, Suite):
             self.refuse_reading(f"is for text, and '{self.name}' has questions")
@@ -99,7 +106,7 @@ class Probe(ReadsText, ShowsProgress, Computes, Verb[ProbeResult]):
 
         # Open the models and the folders.
         display = self.display()
-        models = self._opened(texts, display)
+        models = probed_models(self._opened(display), texts, with_untrained=self.untrained)
         folders = (
             list(dict.fromkeys(model.trained.run / "evaluations" for model in models))
             if self.out is None
@@ -115,110 +122,23 @@ class Probe(ReadsText, ShowsProgress, Computes, Verb[ProbeResult]):
                 stack.enter_context(atomic.guarded(model.trained.run))
             stack.enter_context(display)
             stage = display.stage(f"probing {', '.join(model.label for model in models)}")
-            finding = probe.measure(_shown(models, stage))
-        return _saved(probe, finding, models, folders, texts, is_beside_random=self.untrained)
+            finding, content, plot = measure(probe, models, stage)
+        saved = [store.file_for(f, content["name"], content["of"], "of") for f in folders]
+        for file in saved:
+            store.save(file.parent, content | {"name": file.stem}, plot)
+        return ProbeResult(tuple(saved), finding, content | {"name": saved[0].stem})
 
-    def _probe(self, files: Sequence[str]) -> ProbeKind:
-        """Return the probe or suite, with its settings."""
-        from foreword.probes._suite import Suite
-
-        table = config.assign({}, assignments(self.settings))
-        if not isinstance(self.name, str):
-            if table:
-                raise UserError("settings: the probe that is given has its own")
-            return self.name
-        if self.name.endswith(".toml"):
-            kind, file = Path(self.name).stem, Path(self.name)
-            cls: Any = plugins.toml_reader("probes").kind_of(file, f"suite.{kind}")
-        else:
-            kind = next(iter(kinds.called("probes", self.name)), "")
-            if not kind:
-                hint = kinds.nearest_kind("probes", self.name)
-                if Path(self.name).exists():
-                    hint = "; the last word is what to measure: foreword probe RUN... NAME"
-                raise UserError(f"no probe or suite '{self.name}'{hint}")
-            cls = kinds.load("probes", kind)
-        if issubclass(cls, Suite):
-            if len(files) > 1:
-                raise UserError(f"--data: '{self.name}' takes one file, folder or pattern")
-            if files:
-                table["files"] = files[0]
-            required = [f.name for f in fields(cls) if f.default is MISSING]
-            if "files" in required and "files" not in table:
-                raise UserError(f"{self.name}: requires --data, the files of its questions")
-        probe: ProbeKind = config.build(cls, table, "probe", f"kind '{kind}'")
-        return probe
-
-    def _opened(self, texts: tuple[str, ...], display: ProgressDisplay) -> list[ProbedModel]:
-        """Return the models, each with a unique name."""
+    def _opened(self, display: ProgressDisplay) -> dict[str, PromptedModel]:
+        """Return the models by unique names, with recipes that read text as is given."""
         from foreword.evaluation.loaded import load
-        from foreword.probes._contract import ProbedModel
-        from foreword.probes._random_weights import with_random_weights
 
         folders = list(dict.fromkeys(map(Path, paths(self.runs))))
-        models = []
+        models = {}
         for folder, label in zip(folders, distinct_names(folders), strict=True):
             trained = load(folder, self.device).trained
             for note in trained.notes:
                 display.note(note)
             recipe = trained.recipe
-            trained = replace(trained, recipe=replace(recipe, read=self.read_as(recipe.read)))
-            models.append(ProbedModel(label, trained, texts))
-            if self.untrained and not trained.is_count_based:
-                random = with_random_weights(trained)
-                models.append(ProbedModel(f"{label}, untrained", random, texts))
-        if self.untrained and all(model.trained.is_count_based for model in models):
-            raise UserError(
-                f"--untrained: {folders[0]} is a count-based model without weights to randomise"
-            )
+            read = self.read_as(recipe.read)
+            models[label] = replace(trained, recipe=replace(recipe, read=read))
         return models
-
-
-def _shown(models: Sequence[ProbedModel], stage: Callable[..., None]) -> list[ProbedModel]:
-    """Return the models, each with its progress as a part of the whole."""
-
-    def part(before: int) -> Callable[[int, int], None]:
-        return lambda done, total: stage(before * total + done, len(models) * total)
-
-    return [replace(model, progress=part(n)) for n, model in enumerate(models)]
-
-
-def _saved(
-    probe: ProbeKind,
-    finding: Finding,
-    models: Sequence[ProbedModel],
-    folders: Sequence[Path],
-    texts: Sequence[str],
-    *,
-    is_beside_random: bool,
-) -> ProbeResult:
-    """Save what a probe found in each folder, and return it."""
-    from foreword.probes._suite import Suite
-    from foreword.runs.provenance import command
-
-    plot = finding.drawn()
-    notes = [*finding.notes, *([plot.note] if plot.note else [])]
-    if is_beside_random:
-        notes += [
-            f"{model.label}: a count-based model without weights to randomise, so it has no "
-            "untrained copy"
-            for model in models
-            if model.trained.is_count_based
-        ]
-    content: dict[str, Any] = {
-        "name": f"{'suite' if isinstance(probe, Suite) else 'probe'}-{kinds.name_of(probe)}",
-        "task": finding.title,
-        "runs": {model.label: str(model.trained.run) for model in models},
-        "settings": config.to_table(probe),
-        "rows": list(finding.rows),
-        "details": [] if finding.predictions else list(finding.details),
-        "notes": notes,
-        "command": command(),
-    }
-    if finding.predictions:
-        content["predictions"] = list(finding.predictions)
-    content["of"] = {key: content[key] for key in ("runs", "settings")} | {"texts": list(texts)}
-    files = [store.file_for(f, content["name"], content["of"], "of") for f in folders]
-    for file in files:
-        store.save(file.parent, content | {"name": file.stem}, plot.data)
-    return ProbeResult(tuple(files), finding, content | {"name": files[0].stem})

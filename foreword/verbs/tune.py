@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from foreword.display.progress import ProgressDisplay
 from foreword.display.results import Part, Remark, Result, ResultTable, remarks
 from foreword.errors import UserError, quoted_command
-from foreword.formatting import quantity
 from foreword.settings.ranges import Temperature
 from foreword.verbs._contract import ARGUMENT, Flag, PathName, Verb
 from foreword.verbs._groups import Examples, ReadsLabelled
@@ -79,45 +78,25 @@ class TuningResult(Result):
     def tables(self) -> Sequence[Part]:
         """Return a row for each variant, what a reader of the scores has to know, and the files."""
         from foreword.tuning import result as results
+        from foreword.tuning.remarks import remarks_on, row_name
 
         metrics = [key for key in self.rows[0] if results.is_score(key) and key[-4:] != "_std"]
         names = [results.metric_name(metric) for metric in metrics]
         settings = results.setting_cells(self.rows)
         rows = [
-            {"": _name(row)}
+            {"": row_name(row)}
             | dict(zip(names, results.score_cells(row, metrics), strict=True))
             | row_settings
             for row, row_settings in zip(self.rows, settings, strict=True)
         ]
-        lines = list(self._remarks(shows_parameters="trained parameters" in settings[0]))
+        lines = remarks_on(
+            self.content, self.rows, shows_parameters="trained parameters" in settings[0]
+        )
         if self.result is None:
-            lines.append(Remark("done already, with the same model, settings and examples"))
+            lines.append("done already, with the same model, settings and examples")
         files = f"scores: {self.evaluation}", f"tuned model: {self.out}"
         use = f"{quoted_command('predict', self.out, 'FILE')} uses it"
-        return [ResultTable(rows, self.title), *lines, *map(Remark, [*files, use])]
-
-    def _remarks(self, *, shows_parameters: bool) -> Iterator[Remark]:
-        """Return what a reader of the scores has to know, a line each."""
-        from foreword.tuning.margins import lines as margin_lines
-        from foreword.tuning.result import train_count
-
-        rows, count, first = self.rows, self.content["examples"], self.rows[0]
-        for row in rows:
-            if layers := _layers(row):
-                yield Remark(f"{_name(row)}: {layers}")
-        trained = None if shows_parameters else first.get("trained_parameters")
-        yield Remark(
-            f"{train_count(count)}, {count['dev']:,} dev examples; "
-            f"{count['cut']:,} cut to {self.content['max_tokens']} tokens, "
-            f"{count['skipped']:,} rows skipped (empty, or without a label); "
-            f"{_count(first['seeds'], 'seed')}, {_scored_when(first)}"
-            + ("" if trained is None else f"; {quantity(trained)} parameters trained")
-            + "; ± is the standard deviation over seeds" * (first["seeds"] > 1)
-        )
-        yield from map(Remark, margin_lines(self.content.get("margins", ())))
-        yield from remarks(self.content.get("notes", ()))
-        if skipped := sum(row.get("skipped_steps", 0) for row in rows):
-            yield Remark(f"{skipped:,} non-finite steps skipped")
+        return [ResultTable(rows, self.title), *remarks(lines), *map(Remark, [*files, use])]
 
 
 @dataclass(frozen=True)
@@ -283,29 +262,3 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
             display.note(note)
         for warning in filter(None, [*job.warnings, self.emulation_warning(trained)]):
             display.warn(warning)
-
-
-def _name(row: Mapping[str, Any]) -> str:
-    """Return the name of a variant, or of a baseline."""
-    return f"{row['start']}, {row['strategy']}" if "lr" in row else str(row["strategy"])
-
-
-def _layers(row: Mapping[str, Any]) -> str:
-    """Return the learned weights of the scalar mix; "" for a row without one."""
-    learned = {k: v for k, v in row.items() if k.startswith("layer_") and not k.endswith("_std")}
-    gamma = learned.pop("layer_gamma", None)
-    if gamma is None:
-        return ""
-    shares = ", ".join(f"{share:.3f}" for share in learned.values())
-    return f"layer weights, embeddings first: {shares}; gamma {gamma:.3f}"
-
-
-def _scored_when(row: Mapping[str, Any]) -> str:
-    """Return which epoch's scores a row has."""
-    if "kept_epoch" in row:
-        return f"each at its best of at most {_count(row['epochs'], 'epoch')}"
-    return f"scored after {_count(row['epochs'], 'epoch')}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
