@@ -33,10 +33,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from launched_processes import open_to_others, process_of
 from parallel import write_text
 
 from foreword.process.cluster import connected
-from foreword.testing.processes import open_to_others, process_of
 from foreword.train import checkpoint
 
 LATE = 20  # seconds after which the second machine joins

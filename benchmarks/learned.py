@@ -36,10 +36,11 @@ from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.settings import config, kinds
 from foreword.tables.examples import Labelled
 from foreword.train import tensor_files
-from foreword.tuning.fine_tuner import TuneSettings
+from foreword.tuning.job import Examples, TuneJob
 from foreword.tuning.published_head import with_published_head
-from foreword.tuning.result import as_gain, chosen_metric, metric_name
 from foreword.tuning.run import tune
+from foreword.tuning.scores import as_gain, metric_name
+from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Task
 from foreword.verbs._examples import ExampleReader, sources_of
 from foreword.verbs._groups import ReadsLabelled
@@ -154,9 +155,14 @@ def tuned(row: Row, run: str, options: argparse.Namespace, seeds: Path) -> dict[
         settings = replace(settings, strategy=replace(settings.strategy, lr=options.lr))  # type: ignore[call-arg]
     variants = [settings, replace(settings, from_scratch=True)]
     with allocator.returning_freed():
-        result = tune(trained, task, train, dev, variants, unfinished=seeds)
-    shutil.rmtree(seeds, ignore_errors=True)
-    return {"measure": chosen_metric(result.rows[0]), "figures": result.rows}
+        job = TuneJob(task, Examples(train, dev), variants, folder=seeds)
+        result = tune(trained, job)
+    assert job.seeds_folder is not None
+    shutil.rmtree(job.seeds_folder, ignore_errors=True)
+    return {
+        "measure": result.rows[0].chosen_metric(),
+        "figures": [row.as_row() for row in result.rows],
+    }
 
 
 def task_of(row: Row, trained: TrainedModel) -> Task:
@@ -172,10 +178,10 @@ def examples(row: Row, task: Task, most: int) -> tuple[Sequence[Labelled], Seque
     reader = ExampleReader(task, ReadsLabelled(**row.columns, bad_rows=0.0))
     train = [one for name in row.train for one in sources_of(name, "train", task)]
     dev = [one for name in row.dev for one in sources_of(name, "dev", task)]
-    splits = reader.read(train, dev or train)
-    together, most = splits.train.together, min(most, row.scored)
+    read, _ = reader.read({"train": train, "dev": dev or train})
+    together, most = read.train, min(most, row.scored)
     if dev:
-        return together, evenly(list(splits.scored["dev"].together), most)
+        return together, evenly(list(read.dev), most)
     first = len(together) - max(1, round(row.share * len(together)))
     return together[:first], evenly(list(together[first:]), most)
 

@@ -85,15 +85,13 @@ def main() -> None:
         runs[name] = records(run)
 
     from foreword.data.prepared_text import PreparedText
-    from foreword.evaluation.entropy import baselines
-    from foreword.text.tokenizer import Tokenizer
+    from foreword.evaluation import heldout
+    from foreword.evaluation.loaded import load
 
-    # The entropies of the held-out tokens under counts, then plot and table.
-    prepared = PreparedText.load(shards)
-    entropies = baselines(
-        prepared.train, prepared.heldout, Tokenizer.load(prepared.tokenizer).vocab.size
-    )
-    lines = {"unigram": entropies.unigram, "bigram": entropies.bigram}
+    # The loss of counts on the tokens that a causal model predicts, then plot and table.
+    causal = load(arguments.work / "gpt2_mini").trained
+    losses = heldout.on_prepared(causal, PreparedText.load(shards))
+    lines = {one.what.split()[0]: one.loss for one in losses if one.what.endswith(" counts")}
     arguments.out.mkdir(parents=True, exist_ok=True)
     plot(runs, lines, arguments.out / "learning.png")
     with (arguments.out / "learning.csv").open("w", encoding="utf-8", newline="") as file:

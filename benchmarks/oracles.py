@@ -40,8 +40,8 @@ from foreword.evaluation.prompting import PromptedModel
 from foreword.nn.masks import CausalMask
 from foreword.runs.trained_model import open_run
 from foreword.tuning.entities import entity_scores
-from foreword.tuning.predict import load_tuned
 from foreword.tuning.text_metrics import text_scores
+from foreword.tuning.tuned_model import load_tuned
 from foreword.types import Batch
 
 Line = tuple[str, float, float, float]

@@ -23,8 +23,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from gradients import FirstGradient, gradient_difference
+
 import foreword
-from foreword.testing.gradients import FirstGradient, gradient_difference
 from foreword.train import log
 
 FAMILIES = ("bert", "roberta", "gpt2", "t5", "electra", "xlnet", "transformer_xl", "lstm", "albert")

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer as Engine
 
+from foreword.data.holdout import SplitFiles
 from foreword.data.read_documents import read_documents
 from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.text.tokenizer import Tokenizer
@@ -49,7 +50,7 @@ def _round(texts: list[str], tokenizer: Tokenizer, out: Path) -> None:
     # Ours.
     tokenizer.save(out.with_suffix(".tokenizer"))
     settings = PrepareSettings(workers=os.cpu_count() or 1)
-    ours = _seconds(lambda: prepare(texts, tokenizer, out, settings))
+    ours = _seconds(lambda: prepare(SplitFiles.find(texts), tokenizer, out, settings))
     peak = _peak(settings.workers)
     # The tokenizer alone, on the same documents.
     documents = [document.text for document in read_documents(texts)]

@@ -180,7 +180,7 @@ def judged(run: Path, family: Family, shards: PreparedText) -> float:
     prompted = load(run).trained
     prompted = replace(prompted, recipe=judge_of(prompted.recipe, family))
     per_token = shards.bytes_per_token(ends=prompted.recipe.ends_texts)
-    (measured,) = heldout.on_shards(prompted, (shards.heldout, per_token))
+    measured = heldout.on_shards(prompted, (shards.heldout, per_token))
     return measured.loss if measured.bits_per_byte is None else measured.bits_per_byte
 
 

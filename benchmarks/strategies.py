@@ -19,10 +19,11 @@ from foreword.runs.trained_model import open_run
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
 from foreword.tables.read import read_table
-from foreword.tuning.fine_tuner import TuneSettings
+from foreword.tuning.job import Examples, TuneJob
 from foreword.tuning.published_head import with_published_head
-from foreword.tuning.result import Row
 from foreword.tuning.run import tune
+from foreword.tuning.scores import Scores
+from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.strategies.gradual_unfreezing import GradualUnfreezing
@@ -51,7 +52,9 @@ FROZEN_FACTORS = (10.0, 30.0)
 def examples(path: str, columns: Columns) -> list[Labelled]:
     """Return the labelled texts of a file."""
     table = read_table(path)
-    read = (Classify().reader(row, columns, table.source_of(n)) for n, row in table.sound_rows())
+    read = (
+        Classify().reader.read(row, columns, table.source_of(n)) for n, row in table.sound_rows()
+    )
     return [example for example in read if example is not None and example.label is not None]
 
 
@@ -76,9 +79,9 @@ def main() -> None:
     task = with_published_head(Classify(), trained)
     shared = TuneSettings(epochs=options.epochs, examples=options.examples, precision="fp32")
 
-    def scored(on: list[Labelled], seeds: int, strategy: Any) -> Row:
-        result = tune(trained, task, train, on, replace(shared, strategy=strategy, seeds=seeds))
-        return result.rows[0]
+    def scored(on: list[Labelled], seeds: int, strategy: Any) -> Scores:
+        settings = replace(shared, strategy=strategy, seeds=seeds)
+        return tune(trained, TuneJob(task, Examples(train, on), [settings])).rows[0]
 
     for name, strategy in STRATEGIES.items():
         default = strategy.peak_lr(trained.recipe.model)
@@ -88,11 +91,10 @@ def main() -> None:
         best = max(found, key=lambda lr: found[lr])
         row = scored(dev, options.seeds, replace(strategy, lr=best))
         swept = ", ".join(f"{lr:g}: {score:.3f}" for lr, score in found.items())
-        score = f"{row['accuracy']:.3f} ± {row['accuracy_std'] or 0:.3f}"
-        print(
-            f"| {name} | {quantity(row['trained_parameters'])} | {best:g} | {score} | {swept} |",
-            flush=True,
-        )
+        accuracy = row.metrics["accuracy"]
+        score = f"{accuracy.mean:.3f} ± {accuracy.std or 0:.3f}"
+        trained_parameters = quantity(row.about["trained_parameters"])
+        print(f"| {name} | {trained_parameters} | {best:g} | {score} | {swept} |", flush=True)
 
 
 if __name__ == "__main__":

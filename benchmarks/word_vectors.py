@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from foreword.data.holdout import SplitFiles
 from foreword.data.read_documents import read_documents
 from foreword.data.shards import Shards
 from foreword.data.write_shards import PrepareSettings, prepare
@@ -75,7 +76,9 @@ def main() -> None:
         documents = (document.text for document in read_documents([texts]))
         tokenizer = load_recipe(arguments.recipes[0]).tokenizer.train(documents)
         settings = PrepareSettings(heldout=0.0)
-        shards = prepare([texts], tokenizer, Path(folder) / "shards", settings).train
+        shards = prepare(
+            SplitFiles.find([texts]), tokenizer, Path(folder) / "shards", settings
+        ).train
         heads = ("seconds", "processor", "spearman", "semantic", "syntactic")
         print(" " * 34 + "".join(f"{head:>11}" for head in heads))
         for name in arguments.recipes:

@@ -102,8 +102,8 @@ def column_groups(widths: Sequence[float], room: float, keys: int) -> list[list[
     """Return the columns of each part of a table: the keys, and as many others as fit.
 
     Args:
-        widths: of the columns.
-        room: of a line, in the same unit.
+        widths: the widths of the columns.
+        room: the width of a line, in the same unit.
         keys: number of first columns, which each part has.
     """
     first = list(range(min(keys, len(widths))))

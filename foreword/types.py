@@ -288,7 +288,7 @@ class ReadPositions:
     The states are then theirs, (batch, positions, d_model).
 
     Attributes:
-        at: of each row, (batch, positions) int64.
+        at: the positions of each row, (batch, positions) int64.
     """
 
     at: Any

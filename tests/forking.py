@@ -10,6 +10,7 @@ as it starts, such as the encoding of the streams, is that of the tests.
 from __future__ import annotations
 
 import atexit
+import fcntl
 import functools
 import gc
 import io
@@ -18,6 +19,7 @@ import os
 import pkgutil
 import resource
 import runpy
+import select
 import signal
 import socket
 import subprocess
@@ -31,6 +33,8 @@ from fcntl import ioctl
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, NoReturn
+
+from tests import shelf
 
 LARGEST = 1 << 20  # bytes of an order
 # Libraries that others import as they are used.
@@ -137,42 +141,60 @@ def wait_until(is_so: Callable[[], bool], seconds: float = 60.0) -> None:
 
 @functools.cache
 def _server() -> socket.socket:
-    """Start the process that forks; it ends when this one does."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.forking", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            cwd=Path(__file__).parents[1],
-        )
-
-    def end() -> None:
-        ours.close()
-        process.wait()
-
-    atexit.register(end)
+    """Return a connection to the process that forks: one a session, started by the first to ask."""
+    address = Path(os.environ[shelf.FOLDER], "forking")
+    ours = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with address.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            ours.connect(str(address))
+        except OSError:  # there is none yet, or none any more
+            address.unlink(missing_ok=True)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as waiting:
+                waiting.bind(str(address))
+                waiting.listen()
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "tests.forking", str(waiting.fileno())],
+                    pass_fds=[waiting.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    cwd=Path(__file__).parents[1],
+                )
+                atexit.register(process.poll)  # it ends when all who are connected have
+                ours.connect(str(address))
     return ours
 
 
-def serve(orders: socket.socket) -> None:
-    """Start the commands that are ordered, until nobody orders any more."""
+def serve(waiting: socket.socket) -> None:
+    """Start the commands that are ordered, until all who ordered some have ended."""
     import_libraries()
+    sockets = [waiting]
     while True:
-        message, files, _, _ = socket.recv_fds(orders, LARGEST, 4)
-        if not message:
+        for orders in select.select(sockets, [], [])[0]:
+            if orders is waiting:
+                sockets.append(waiting.accept()[0])
+                continue
+            message, files, _, _ = socket.recv_fds(orders, LARGEST, 4)
+            if message:
+                begin(json.loads(message), files, sockets)
+            else:
+                sockets.remove(orders)
+        if sockets == [waiting] and not select.select(sockets, [], [], 0)[0]:
             return
-        if not os.fork():
-            order = json.loads(message)
-            orders.close()
-            if not (command := os.fork()):
-                become(order, files)
-                run_and_leave(order["module"], order["words"])
-            watch(command, files)
-        for file in files:
-            os.close(file)
-        while any_ended():
-            pass
+
+
+def begin(order: dict[str, Any], files: Sequence[int], sockets: Sequence[socket.socket]) -> None:
+    """Start a command, and a process that waits for its end."""
+    if not os.fork():
+        for one in sockets:
+            one.close()
+        if not (command := os.fork()):
+            become(order, files)
+            run_and_leave(order["module"], order["words"])
+        watch(command, files)
+    for file in files:
+        os.close(file)
+    while any_ended():
+        pass
 
 
 def any_ended() -> bool:
@@ -288,5 +310,5 @@ def _opened(number: int) -> Any:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    with socket.socket(fileno=int(sys.argv[1])) as orders:
-        serve(orders)
+    with socket.socket(fileno=int(sys.argv[1])) as waiting:
+        serve(waiting)

@@ -46,7 +46,7 @@ def test_float64_gives_the_loss_and_gradients_of_float32(name: str, norm: str) -
 # Models that are fitted offline, word vectors, have no states on the way to the loss.
 @pytest.mark.product(few=8)
 @pytest.mark.parametrize("norm", ["layer", "rms"])
-@pytest.mark.parametrize("name", [n for n in TRAINED if not load_recipe(n).model.trains_offline])
+@pytest.mark.parametrize("name", [name for name in TRAINED if name != "word2vec_tiny"])
 def test_gradient_reach_reads_every_model_in_float64(name: str, norm: str) -> None:
     recipe = load_recipe(name)
     recipe = replace(recipe, model=replace(recipe.model, norm=norm))

@@ -86,7 +86,7 @@ def test_rows_with_one_fault_are_refused_for_it(
     def learn(task: Any, path: Path) -> None:
         reader = ExampleReader(task, ReadsLabelled(bad_rows=0.001))
         source = sources_of(path, "train", task)
-        task.labels(reader.read(source, source).train.together)
+        task.labels(reader.read({"train": source, "dev": source})[0].train)
 
     tasks = {name: kinds.load("tuning/tasks", name)() for name in kinds.names("tuning/tasks")}
     for name, path in ((n, tmp_path / f"{n}.json") for n in tasks if n not in NO_ROWS):

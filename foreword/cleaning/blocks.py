@@ -101,7 +101,7 @@ class ReadSaved(PipelineStep):  # type: ignore[misc]
     """Read what the task of the same number saved in the stage before.
 
     Args:
-        folder: of the texts.
+        folder: the folder of the texts.
     """
 
     name, type = "Foreword: read", "reader"
@@ -127,7 +127,7 @@ class Apply(PipelineStep):  # type: ignore[misc]
 
     Args:
         step: the step.
-        folder: that of the step's `prepare`.
+        folder: the folder of the step's `prepare`.
         out: folder for the statistics.
         samples: number of samples of each side and reason.
     """
@@ -199,7 +199,7 @@ class _Near:
 
     Args:
         step: the step.
-        folder: that of the step's `prepare`.
+        folder: the folder of the step's `prepare`.
     """
 
     def __init__(self, step: DocumentStep, folder: Path) -> None:
@@ -231,7 +231,7 @@ class Remove(PipelineStep):  # type: ignore[misc]
 
     Args:
         step: the step.
-        folder: of its signatures and of what was found.
+        folder: the folder of its signatures and of the duplicates found.
         out: folder for the statistics.
         samples: number of samples.
     """
@@ -299,7 +299,7 @@ class CountSigns(PipelineStep):  # type: ignore[misc]
     """Count the documents that look as if they needed another step.
 
     Args:
-        folder: for the counts.
+        folder: the folder for the counts.
     """
 
     name, type = "Foreword: count signs", "stats"
@@ -321,7 +321,7 @@ class Save(PipelineStep):  # type: ignore[misc]
     """Save the documents, and pass them on.
 
     Args:
-        folder: for the texts, one file for each task; none for a task without documents.
+        folder: the folder for the texts, with a file for each task that has documents.
     """
 
     name, type = "Foreword: save", "writer"

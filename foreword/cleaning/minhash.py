@@ -134,7 +134,7 @@ class _Hashes:
     """The hashes of documents, read when they are asked for.
 
     Args:
-        folder: of the hashes.
+        folder: the folder of the hashes.
         documents: those that are stored, in the order of the files.
     """
 

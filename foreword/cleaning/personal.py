@@ -73,7 +73,7 @@ class PersonalCount:
 
 @dataclass(frozen=True)
 class PersonalCounts:
-    """What was found in a text.
+    """The strings found in a text.
 
     Attributes:
         counts: one for each kind.

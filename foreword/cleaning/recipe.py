@@ -19,12 +19,12 @@ DEFAULT = "gopher"
 
 @dataclass(frozen=True)
 class CleanSettings(Ranged):
-    """What cleaning does.
+    """The settings of cleaning.
 
     Attributes:
         steps: the steps, in order.
         executor: where the tasks run.
-        format: of the cleaned text: JSON lines compressed by zstd, or Parquet.
+        format: the format of the cleaned text: JSON lines compressed by zstd, or Parquet.
         samples: texts that the page shows of each step, side and reason.
         part: bytes, as stored, of the files that one task reads; larger files are shared by tasks.
     """

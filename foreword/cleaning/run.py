@@ -48,7 +48,7 @@ class CleaningStage:
 
     Attributes:
         name: in words, for the progress.
-        folder: for the marks of completed tasks.
+        folder: the folder for the marks of completed tasks.
         blocks: datatrove's.
         tasks: number of tasks.
     """

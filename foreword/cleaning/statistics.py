@@ -74,7 +74,7 @@ class Samples:
 
 @dataclass
 class StepStatistics:
-    """What a step did.
+    """The statistics of a step.
 
     Attributes:
         most: samples of each side and reason.

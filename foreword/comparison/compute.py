@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from foreword.comparison.grid import GridTask, TaskExamples, read_examples
+from foreword.comparison.jobs import Job
 from foreword.comparison.margins import to_lines
-from foreword.comparison.probing import GridProbe, GridText, measure, measure_loss
+from foreword.comparison.probing import GridText, measure, measure_loss
 from foreword.errors import TrainingStoppedError
 from foreword.evaluation.samples import samples
 from foreword.probes._while_training import probing, tables_of
@@ -26,8 +27,9 @@ from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.train import log
 from foreword.tuning.bag_of_words import bags_of_words
 from foreword.tuning.drawing import draw
-from foreword.tuning.result import as_json, row_name
-from foreword.tuning.run import tune
+from foreword.tuning.job import Examples, TuneJob
+from foreword.tuning.result import as_json
+from foreword.tuning.run import Listeners, tune
 
 Content = dict[str, Any]
 
@@ -37,25 +39,19 @@ class JobInputs:
     """All that a job is computed from.
 
     Attributes:
+        job: the job.
         command: the command line of the comparison, for results.
         recipe: of a pretraining or a trial: the recipe.
         shards: of those: the folder of the token shards, or that of each source; of a text: its.
         run: the run folder, which a pretraining and a trial fill; None for a baseline.
-        is_trial: whether it is a trial of a sweep.
-        task: of a fine-tuning or a baseline: the task.
-        is_scratch: whether the network is fine-tuned from random weights.
-        probe: of a measurement: the probe or the text.
         device: of what reads a run: the device.
     """
 
+    job: Job
     command: str
     recipe: Recipe | None = None
     shards: tuple[str, ...] = ()
     run: Path | None = None
-    is_trial: bool = False
-    task: GridTask | None = None
-    is_scratch: bool = False
-    probe: GridProbe | GridText | None = None
     device: str = "auto"
 
     def absolute(self) -> JobInputs:
@@ -81,19 +77,19 @@ def compute(
     if inputs.recipe is not None:
         return _train(inputs, inputs.recipe, progress)
     # The others are measured at once; the result has the time that they took.
-    began = time.monotonic()
-    if isinstance(inputs.probe, GridText):
-        content = measure_loss(inputs.probe, inputs.shards[0], _trained(inputs))
+    began, probe, task = time.monotonic(), inputs.job.probe, inputs.job.task
+    if isinstance(probe, GridText):
+        content = measure_loss(probe, inputs.shards[0], _trained(inputs))
         content |= {"command": inputs.command}
-    elif inputs.probe is not None:
-        content = measure(inputs.probe, _trained(inputs)) | {"command": inputs.command}
+    elif probe is not None:
+        content = measure(probe, _trained(inputs)) | {"command": inputs.command}
     else:
-        assert inputs.task is not None
-        examples = examples or read_examples(inputs.task)
+        assert task is not None
+        examples = examples or read_examples(task)
         if inputs.run is None:
-            content = _learn_words(inputs.task, examples)
+            content = _learn_words(task, examples)
         else:
-            content = _tune(inputs, inputs.task, examples, progress)
+            content = _tune(inputs, task, examples, progress)
     progress.stage(TRAINING)(1, 1)
     return content | {"seconds": round(time.monotonic() - began, 3)}
 
@@ -106,22 +102,22 @@ def compute_remotely(inputs: JobInputs) -> tuple[Content | None, list[str]]:
 
 def _train(inputs: JobInputs, recipe: Recipe, progress: ProgressReporter) -> Content | None:
     """Train a run, from the start or from its newest checkpoint; a trial is measured."""
-    run = inputs.run
+    run, is_trial = inputs.run, inputs.job.planned is not None
     assert run is not None
     try:
         if not (run / "recipe.toml").is_file():
             text = running.Inputs(inputs.shards, probes=tables_of(recipe.probes))
-            if inputs.is_trial:
+            if is_trial:
                 text = running.Inputs(inputs.shards, shared_embeddings=run.parent)
             running.start(recipe, text, run)
-        sample_fn = None if inputs.is_trial else samples
-        if not running.train_run(run, progress, progress.stage, sample_fn, (), probing):
+        sample_fn = None if is_trial else samples
+        if not running.train_run(run, progress, sample_fn, (), probing):
             return None
     except TrainingStoppedError:
-        if not inputs.is_trial:
+        if not is_trial:
             raise
         return _measured(run) | {"loss": None}
-    return _measured(run) if inputs.is_trial else {}
+    return _measured(run) if is_trial else {}
 
 
 def _measured(run: Path) -> Content:
@@ -142,22 +138,20 @@ def _learn_words(task: GridTask, examples: TaskExamples) -> Content:
     train_sets = draw(examples.train, task.tune.examples, task.tune.seeds, task.task)
     bags = bags_of_words(task.task, train_sets, examples.dev)
     correct = {"correct": to_lines(np.stack([one.correct for one in bags]))} if bags else {}
-    return {"rows": [one.row for one in bags], **correct}
+    rows = [{"start": one.row.start, "strategy": one.row.strategy, **one.row.means} for one in bags]
+    return {"rows": rows, **correct}
 
 
 def _tune(
     inputs: JobInputs, task: GridTask, examples: TaskExamples, progress: ProgressReporter
 ) -> Content:
-    result = tune(
-        _trained(inputs),
+    job = TuneJob(
         task.task.for_columns(examples.columns),
-        examples.train,
-        examples.dev,
-        replace(task.tune, from_scratch=inputs.is_scratch),
-        progress.stage(TRAINING),
+        Examples(examples.train, examples.dev, skipped=examples.skipped),
+        [replace(task.tune, from_scratch=inputs.job.is_scratch)],
     )
-    result = replace(result, examples=result.examples | {"skipped": examples.skipped})
-    known = result.correct.get(row_name(result.rows[0]))
+    result = tune(_trained(inputs), job, Listeners(progress.stage(TRAINING)))
+    known = result.correct.get(result.rows[0].name)
     correct = {} if known is None else {"correct": to_lines(known)}
     return as_json(result, task.name, inputs.command) | correct
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from foreword.comparison.keys import ShardsKey, TokenizerKey
 from foreword.data.fingerprint import digest, fingerprint_text
+from foreword.data.holdout import SplitFiles
 from foreword.data.learning import train_on_sources, train_tokenizer
 from foreword.data.prepared_text import PreparedText
 from foreword.data.read_documents import find_files
@@ -117,9 +118,8 @@ class Corpora:
         # Write the shards, unless `prepare` finds them there.
         if folder not in self._shards:
             progress = self._stage("cutting text into tokens")
-            self._shards[folder] = prepare(
-                texts, tokenizer, folder, recipe.prepare, recipe.read, progress, self._heldout
-            )
+            files = SplitFiles.find(texts, recipe.read, self._heldout)
+            self._shards[folder] = prepare(files, tokenizer, folder, recipe.prepare, progress)
         self._folders[wanted] = folder
         return self._shards[folder]
 

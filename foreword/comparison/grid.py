@@ -25,8 +25,8 @@ from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tables.read import read_table
 from foreword.tables.table import chosen_columns, labelled
 from foreword.train.budget import Budget
-from foreword.tuning.fine_tuner import TuneSettings
-from foreword.tuning.tasks._contract import Task
+from foreword.tuning.settings import TuneSettings
+from foreword.tuning.tasks._contract import Task, require_score
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ class GridTask(Ranged):
         super().__post_init__()
         if self.tune.from_scratch:
             raise ValueError("tune.from_scratch: set 'scratch' of the task instead")
-        self.task.require_score(self.metric, "metric")
-        self.task.require_score(self.tune.metric, "tune.metric")
+        require_score(self.task, self.metric, "metric")
+        require_score(self.task, self.tune.metric, "tune.metric")
 
 
 @dataclass(frozen=True)
@@ -353,12 +353,13 @@ def read_examples(task: GridTask) -> TaskExamples:
     """
     named = {"text": task.text, "label": task.label, "pair": task.pair}
     chosen = {field: column for field, column in named.items() if column}
+    reader = task.task.reader
     files = [Path(task.train), *map(Path, _as_tuple(task.dev))]
     try:
-        tables = [read_table(file, task.columns, formats=task.task.formats) for file in files]
-        columns = [chosen_columns(table, task.task.columns, chosen) for table in tables]
+        tables = [read_table(file, task.columns, formats=reader.formats) for file in files]
+        columns = [chosen_columns(table, reader.columns, chosen) for table in tables]
         (train, skipped), *devs = (
-            labelled(table, used, task.task.reader, needs_label=not task.task.compares_texts)
+            labelled(table, used, reader.read, needs_label=not reader.compares_texts)
             for table, used in zip(tables, columns, strict=True)
         )
     except UserError as error:

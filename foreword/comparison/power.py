@@ -11,7 +11,7 @@ from scipy import optimize, stats
 from foreword.comparison.grid import GridTask
 from foreword.comparison.results import Results
 from foreword.evaluation.statistics import LEVEL
-from foreword.tuning.result import metric_name
+from foreword.tuning.scores import metric_name
 
 POWER = 0.8
 SHARES = 200  # at which an average over the Beta distribution is taken
@@ -75,7 +75,7 @@ def power_notes(results: Results) -> list[str]:
 
 def _power_note(results: Results, task: GridTask) -> str:
     grid = results.comparison.grid
-    metric = results.metric(task) or ("accuracy" if task.task.has_classes else "")
+    metric = results.metric(task) or ("accuracy" if task.task.judge.has_classes else "")
     name = f"{task.name}, {metric_name(metric)}"
     seeds, of = (grid.seeds, "pretraining") if grid.seeds > 1 else (task.tune.seeds, "fine-tuning")
     if seeds < 2:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from foreword.data.prepared_text import PreparedText
 from foreword.errors import UserError
@@ -25,14 +25,13 @@ class GridProbe:
     Attributes:
         name: the name.
         probe: a kind in `probes/`.
-        metric: what it measures, known once it has.
-        scratch: whether random weights stand beside the model.
     """
+
+    metric: ClassVar[str] = ""  # known once it was measured
+    scratch: ClassVar[bool] = True  # random weights stand beside the model
 
     name: str
     probe: Probe
-    metric: str = ""
-    scratch: bool = True
 
 
 @dataclass(frozen=True)
@@ -42,14 +41,13 @@ class GridText:
     Attributes:
         name: the name in tables and plots.
         source: name of the source.
-        metric: what is measured, known once it has been.
-        scratch: whether random weights stand beside the model; they do not.
     """
+
+    metric: ClassVar[str] = ""
+    scratch: ClassVar[bool] = False
 
     name: str
     source: str
-    metric: str = ""
-    scratch: bool = False
 
 
 def texts_of(sources: Iterable[str]) -> tuple[GridText, ...]:
@@ -81,7 +79,7 @@ def measure_loss(text: GridText, shards: str, trained: TrainedModel) -> dict[str
     prompted = PromptedModel.of(trained)
     prepared, rows = PreparedText.load(shards, verify=False), trained.recipe.train.heldout_rows
     per_token = prepared.bytes_per_token(ends=trained.recipe.ends_texts)
-    (heldout,) = on_shards(prompted, (prepared.heldout, per_token), rows)
+    heldout = on_shards(prompted, (prepared.heldout, per_token), rows)
     return {
         "name": text.name,
         "runs": {MODEL: str(trained.source)},

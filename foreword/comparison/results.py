@@ -21,7 +21,7 @@ from foreword.runs.provenance import read_state
 from foreword.settings import config
 from foreword.train import checkpoint, log
 from foreword.tuning.margins import Margin
-from foreword.tuning.result import as_scored, is_score
+from foreword.tuning.scores import Scores
 
 Measure = GridTask | GridProbe | GridText
 
@@ -365,8 +365,7 @@ def _tuning_scores(job: Job, task: GridTask, epochs: Sequence[dict[str, Any]]) -
 
 def _metrics(row: dict[str, Any]) -> dict[str, float]:
     """Return the scores of a row, without standard deviations."""
-    row = as_scored(row)
-    return {key: v for key, v in row.items() if is_score(key) and not key.endswith("_std")}
+    return Scores.of(row).means
 
 
 def _interval_table(interval: Interval | None) -> dict[str, float | int | None] | None:

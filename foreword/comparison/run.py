@@ -27,10 +27,9 @@ from foreword.comparison import keys
 from foreword.comparison.compute import JobInputs, compute
 from foreword.comparison.corpora import Corpora
 from foreword.comparison.grid import Cell, Grid, GridTask, read_examples
-from foreword.comparison.jobs import NO_CELL, Failure, Job, JobProgress
+from foreword.comparison.jobs import NO_CELL, Failure, Job, JobProgress, TimeLeft
 from foreword.comparison.probing import GridProbe, GridText
 from foreword.comparison.sweep import SEED, describe
-from foreword.comparison.time_left import TimeLeft
 from foreword.comparison.trials import Trials
 from foreword.data.prepared_text import PreparedText
 from foreword.disk import atomic, store, stored
@@ -49,7 +48,7 @@ from foreword.runs.trained_model import is_finished
 from foreword.settings import config, kinds
 from foreword.tables.examples import overlap_note
 from foreword.train import checkpoint
-from foreword.tuning.result import VERSION
+from foreword.tuning.tuned import VERSION
 
 GRID_FILE = "grid.toml"
 
@@ -121,7 +120,7 @@ class Comparison:
                     jobs.append(Job(cell, seed, task))
                     if task.scratch and seed == 1:
                         jobs.append(Job(cell, seed, task, is_scratch=True))
-        jobs += [Job(NO_CELL, 0, task) for task in self.grid.tasks if task.task.has_classes]
+        jobs += [Job(NO_CELL, 0, task) for task in self.grid.tasks if task.task.judge.has_classes]
         return jobs
 
     def prepare(self) -> None:
@@ -260,20 +259,13 @@ class Comparison:
         command = make_provenance()["command"]
         if job.planned is not None:
             recipe, shards, trial = self.trials.begin(job.cell, job.planned)
-            return JobInputs(command, recipe, _folders(shards), trial, is_trial=True)
+            return JobInputs(job, command, recipe, _folders(shards), trial)
         if job.is_baseline:
-            return JobInputs(command, task=job.task)
+            return JobInputs(job, command)
         run = self.run_folder(job.cell, job.seed)
         if not job.is_pretraining:
-            return JobInputs(
-                command,
-                shards=_folders(self._text_of(job)),
-                run=run,
-                task=job.task,
-                is_scratch=job.is_scratch,
-                probe=job.probe,
-                device=self.recipes[job.cell.name, job.seed].train.device,
-            )
+            device = self.recipes[job.cell.name, job.seed].train.device
+            return JobInputs(job, command, None, _folders(self._text_of(job)), run, device)
         run_recipe = self.recipe(job.cell, job.seed)
         if run_recipe is None:
             rounds = {trial.round for trial in self.trials.of(job.cell)}
@@ -285,7 +277,7 @@ class Comparison:
             name, key = f"{job.cell.name}-{job.seed}", self._run_key(job.cell, job.seed)
             run = store.publish(self.out / "runs", name, key, {}).with_suffix("")
         run_shards = self.corpora.shards_for(run_recipe)
-        return JobInputs(command, run_recipe, _folders(run_shards), run)
+        return JobInputs(job, command, run_recipe, _folders(run_shards), run)
 
     def store(self, job: Job, content: dict[str, Any]) -> None:
         """Save the result of a job; that of a pretraining is its run."""

@@ -22,7 +22,7 @@ from foreword.evaluation.statistics import LEVEL, Interval, half_width_of_share
 from foreword.formatting import duration, power, quantity
 from foreword.settings.config import to_toml
 from foreword.tuning.margins import points
-from foreword.tuning.result import metric_name
+from foreword.tuning.scores import metric_name
 
 MISSING = "–"
 SAMPLES, SCRATCH = "What they say", "from scratch"  # a title, a column

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from foreword.data.fingerprint import fingerprint_text
-from foreword.data.holdout import find_apart
+from foreword.data.holdout import SplitFiles
 from foreword.data.prepared_text import PreparedText
-from foreword.data.read_documents import find_files
-from foreword.data.text_files import ReadSettings
 from foreword.data.write_shards import PrepareSettings, fingerprint_of
 from foreword.errors import UserError
 from foreword.settings import config, kinds
@@ -33,8 +28,7 @@ def trainer_of(table: dict[str, Any]) -> TokenizerKind:
 def existing_tokenizer(
     folder: Path,
     tokenizer: Tokenizer | TokenizerKind,
-    inputs: tuple[Sequence[str], Sequence[str]],
-    read: ReadSettings,
+    files: SplitFiles,
     settings: PrepareSettings,
 ) -> Tokenizer | TokenizerKind:
     """Return the tokenizer of the shards in a folder; `tokenizer` if there are no complete shards.
@@ -42,16 +36,13 @@ def existing_tokenizer(
     Args:
         folder: the folder for the shards.
         tokenizer: the tokenizer, or the settings to train it with.
-        inputs: the text to train on, and that to hold out, if it is given apart.
-        read: how files become documents.
+        files: the files to train on and to hold out.
         settings: how documents become shards.
 
     Raises:
-        UserError: a file is missing, or the shards are of other text, settings or tokenizer, and
-            would be lost to the runs that were trained on them.
+        UserError: the shards are of other text, settings or tokenizer, and would be lost to the
+            runs that were trained on them.
     """
-    files = find_files(inputs[0], None, read)
-    heldout = find_apart(inputs[1], files, None, read)
     try:
         prepared = PreparedText.load(folder, verify=False)
         existing = Tokenizer.load(prepared.tokenizer)
@@ -64,9 +55,7 @@ def existing_tokenizer(
             is_same = trainer_of(dict(existing.kind)) == tokenizer
         except UserError:  # another tool trained it
             is_same = False
-    settings = replace(settings, heldout=0.0) if heldout else settings
-    texts = fingerprint_text(files, read), fingerprint_text(heldout, read) if heldout else ""
-    if not is_same or prepared.fingerprint != fingerprint_of(*texts, existing, settings):
+    if not is_same or prepared.fingerprint != fingerprint_of(files, existing, settings):
         raise UserError(
             f"{folder}: holds shards of another text, tokenizer or settings, and runs trained on "
             "them need them; choose another --out, or delete the folder"

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import blake2b
 from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
 
-from foreword.data.fingerprint import file_state
+from foreword.data.fingerprint import file_state, fingerprint_text
 from foreword.data.read_documents import find_files, place_of
 from foreword.data.shard_writer import ShardWriter
 from foreword.data.shards import Shards
@@ -30,25 +31,57 @@ SINGLE = "the text is a single sentence, so it cannot be split; give more text, 
 _WHOLE = 0.1  # of the text; a longer document is not held out whole
 
 
-def find_apart(
-    inputs: Sequence[str | Path],
-    trained: Sequence[Path],
-    counts: ReadCounts | None = None,
-    read: ReadSettings | None = None,
-) -> list[Path]:
-    """Return the files to hold out, if any are given.
+@dataclass(frozen=True)
+class SplitFiles:
+    """The files to train on and those to hold out.
 
-    Args:
-        inputs: files, folders and patterns.
-        trained: the files to train on.
-        counts: counts the files that no reader reads.
+    Attributes:
+        train: the files to train on.
+        heldout: the files to hold out; none if documents of `train` are.
         read: how files become documents.
-
-    Raises:
-        UserError: there is no such file, or it is one to train on, or a copy of one.
+        counts: counts of the files that no reader reads.
+        states: size and time of each file when it was found.
     """
-    if not inputs:
-        return []
+
+    train: list[Path]
+    heldout: list[Path]
+    read: ReadSettings
+    counts: ReadCounts
+    states: Mapping[Path, tuple[int, int]]
+
+    @classmethod
+    def find(
+        cls,
+        inputs: Sequence[str | Path],
+        read: ReadSettings | None = None,
+        heldout: Sequence[str | Path] = (),
+    ) -> SplitFiles:
+        """Find the files of both sides.
+
+        Args:
+            inputs: files, folders and patterns to train on.
+            read: how files become documents.
+            heldout: files, folders and patterns to hold out, if they are given apart.
+
+        Raises:
+            UserError: there is no such file, or one to hold out is one to train on, or a copy.
+        """
+        read, counts = read or ReadSettings(), ReadCounts()
+        train = find_files(inputs, counts, read)
+        apart = _find_apart(heldout, train, counts, read) if heldout else []
+        return cls(train, apart, read, counts, {f: file_state(f) for f in [*train, *apart]})
+
+    @cached_property
+    def fingerprints(self) -> tuple[str, str]:
+        """The fingerprints of both sides, "" of files to hold out if there are none."""
+        heldout = fingerprint_text(self.heldout, self.read) if self.heldout else ""
+        return fingerprint_text(self.train, self.read), heldout
+
+
+def _find_apart(
+    inputs: Sequence[str | Path], trained: Sequence[Path], counts: ReadCounts, read: ReadSettings
+) -> list[Path]:
+    """Return the files to hold out, none of which is one to train on or a copy of one."""
     files = find_files(inputs, counts, read)
     training_files = {place_of(file) for file in trained}
     sizes = defaultdict(list)
@@ -172,8 +205,8 @@ def hold_out(
 
     Args:
         shards: all documents.
-        parts: of each such document, by its index, the part to train on (may be empty) and the
-            part to hold out.
+        parts: the part to train on (may be empty) and the part to hold out of each such document,
+            by its index.
         train: receives all other documents and the first parts.
         heldout: receives the second parts.
     """

@@ -87,7 +87,7 @@ class PreparedText:
         counts: the size of each, `"train"` and `"heldout"`.
         manifest: all of `prepared.json`.
         reused: whether they existed already.
-        sources: those of a mixture, by name, of which the others are all together; else none.
+        sources: the shards of each source of a mixture, by name; empty without a mixture.
     """
 
     folder: Path

@@ -23,7 +23,7 @@ BLOCK = 1 << 20  # bytes
 
 @dataclass(frozen=True)
 class RemoteState:
-    """What is known of a file without reading it, named as `os.stat` names it.
+    """The state of a file, known without reading it and named as `os.stat` names it.
 
     Attributes:
         st_size: its bytes.

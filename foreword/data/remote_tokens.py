@@ -42,7 +42,7 @@ class TokensAt:
     """Where the tokens of shards are; the content of `train.url`.
 
     Attributes:
-        url: of the file.
+        url: the URL of the file.
         bytes: its size.
     """
 

@@ -13,13 +13,18 @@ from pathlib import Path
 import numpy as np
 
 from foreword.data import holdout
-from foreword.data.cluster_pool import cluster_pool
 from foreword.data.prepared_text import HELDOUT, TRAIN, Split
 from foreword.data.read_documents import read_documents
 from foreword.data.shard_writer import ShardWriter
 from foreword.data.shards import Shards
 from foreword.data.text_files import ReadCounts, ReadSettings
-from foreword.data.tokenize_documents import Cut, DocumentEncoder, Encoded, encoder_pool
+from foreword.data.tokenize_documents import (
+    Cut,
+    DocumentEncoder,
+    Encoded,
+    cluster_pool,
+    encoder_pool,
+)
 from foreword.errors import UserError
 from foreword.process.cluster import Cluster
 from foreword.text.special import UNK

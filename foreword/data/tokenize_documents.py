@@ -1,8 +1,11 @@
-"""Texts to tokens on all cores, by worker processes.
+"""Texts to tokens on all cores, by worker processes, or on the machines of a Ray cluster.
 
 Each worker is a plain child process, which needs no `if __name__ == "__main__"` in the caller's
 script and ends by itself when the caller does. `-P` keeps the current folder off its path, so a
 `numpy.py` beside the texts is not imported.
+
+On a cluster the calling process reads and writes; tasks only encode, so machines need no common
+disk, and Ray runs a task again where a machine dies.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -23,7 +26,9 @@ from typing import Literal
 
 import numpy as np
 
+from foreword.disk import atomic
 from foreword.errors import UserError, WorkerError
+from foreword.process.cluster import Cluster
 from foreword.text import sentences, utf8
 from foreword.text.tokenizer import Tokenizer
 from foreword.types import Array
@@ -40,7 +45,7 @@ class Encoded:
     """Tokenized documents.
 
     Attributes:
-        tokens: of all documents, one after the other; (tokens,) int32.
+        tokens: the tokens of all documents, one after the other; (tokens,) int32.
         sequence_lengths: tokens in each sequence; (sequences,) int32.
         document_lengths: sequences in each document; (documents,) int32.
         unknown: the number of unknown tokens.
@@ -233,3 +238,37 @@ def serve(number: str, tokenizer: str, cut: Cut) -> None:
     with suppress(EOFError, ConnectionError):
         while True:
             connection.send(encoder.encode(connection.recv()))
+
+
+_encoders: dict[tuple[str, Cut], DocumentEncoder] = {}  # of this process, a task's
+
+
+@contextmanager
+def cluster_pool(
+    cluster: Cluster, tokenizer: Path, fingerprint: str, cut: Cut
+) -> Iterator[Callable[[list[bytes]], Future[Encoded]]]:
+    """Yield a function that submits batches of documents to be encoded.
+
+    Args:
+        cluster: encodes.
+        tokenizer: the folder of the tokenizer; its files are sent, so machines need not share it.
+        fingerprint: its fingerprint.
+        cut: what a sequence is.
+    """
+    files = {path.name: path.read_bytes() for path in tokenizer.iterdir() if path.is_file()}
+    shared = cluster.put(files)
+    yield lambda texts: cluster.submit(encode_on_cluster, shared, fingerprint, cut, texts)
+
+
+def encode_on_cluster(
+    files: Mapping[str, bytes], fingerprint: str, cut: Cut, texts: list[bytes]
+) -> Encoded:
+    """Return the tokens of documents given as UTF-8; this process keeps the tokenizer."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a task has one core
+    key = (fingerprint, cut)
+    if key not in _encoders:
+        with atomic.temporary_folder() as folder:
+            for name, content in files.items():
+                (folder / name).write_bytes(content)
+            _encoders[key] = DocumentEncoder(Tokenizer.load(folder), cut)
+    return _encoders[key].encode(texts)

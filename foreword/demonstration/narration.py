@@ -11,8 +11,7 @@ from foreword.demonstration.corpus import CorpusCounts
 from foreword.evaluation.filling import FilledText
 from foreword.tuning.bag_of_words import NAME as BAG_OF_WORDS
 from foreword.tuning.margins import Margin, points
-from foreword.tuning.remarks import row_name
-from foreword.tuning.result import score_text, train_count
+from foreword.tuning.scores import Scores, train_count
 
 SETTING_COLUMNS = ("lr", "epochs")
 
@@ -51,9 +50,9 @@ def other_fillings(filled: FilledText) -> str:
 
 def score_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of scores as people read it."""
-    metrics = {"accuracy": "accuracy", "macro F1": "f1"}
-    scores = {name: score_text(row[of], row.get(f"{of}_std")) for name, of in metrics.items()}
-    return {"": row_name(row), **scores} | {name: row.get(name, "") for name in SETTING_COLUMNS}
+    scores, names = Scores.of(row), {"accuracy": "accuracy", "macro F1": "f1"}
+    cells = {shown: str(scores.metrics[metric]) for shown, metric in names.items()}
+    return {"": scores.name, **cells} | {name: row.get(name, "") for name in SETTING_COLUMNS}
 
 
 def lines_on_tuning(counts: CorpusCounts, tuned: Mapping[str, Any]) -> list[str]:

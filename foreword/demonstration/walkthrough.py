@@ -37,8 +37,10 @@ from foreword.runs.stages import ProgressReporter, Stage, unwatched
 from foreword.runs.trained_model import is_finished, open_run
 from foreword.tables.examples import Labelled
 from foreword.train import log
+from foreword.tuning.job import Examples, TuneJob
 from foreword.tuning.result import save_evaluation, save_network
-from foreword.tuning.run import TuneSettings, tune
+from foreword.tuning.run import Listeners, tune
+from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks.classify import Classify
@@ -149,7 +151,7 @@ class Demo:
             if self.size.steps is not None:
                 recipe = replace(recipe, train=replace(recipe.train, steps=self.size.steps))
             running.start(recipe, running.Inputs((str(self.text / "documents.jsonl"),)), self.run)
-        return running.train_run(self.run, reporter, reporter.stage, samples)
+        return running.train_run(self.run, reporter, samples)
 
     def _recipe(self, reporter: ProgressReporter) -> Recipe:
         """Return the recipe for this machine."""
@@ -175,7 +177,8 @@ class Demo:
         file = self.run / "evaluations" / "evaluate-heldout.json"
         if not file.is_file():
             loaded = load(self.run)
-            losses = heldout.on_run(loaded.trained, self.run, stage=stage)
+            prepared = heldout.shards_of(loaded.trained, self.run)
+            losses = heldout.on_prepared(loaded.trained, prepared, stage=stage)
             result = {
                 "name": "held-out text",
                 "task": "held-out loss",
@@ -217,13 +220,14 @@ class Demo:
         if file.is_file():
             return json.loads(file.read_text(encoding="utf-8")), True
         train, test = (_passages(self.text / f"{name}.jsonl") for name in ("train", "test"))
-        task = Classify()
         # With few packages there may be no more labels than a seed would draw.
         variants = [
             v if v.examples is None or v.examples < len(train) else replace(v, examples=None)
             for v in self.size.variants
         ]
-        result = tune(open_run(self.run), task, train, test, variants, on_progress)
+        job = TuneJob(Classify(), Examples(train, test), variants)
+        listeners = Listeners() if on_progress is None else Listeners(on_progress)
+        result = tune(open_run(self.run), job, listeners)
         save_network(result, self.run / "tuned" / NAME)
         command = f"foreword demo --out {self.out}"
         return save_evaluation(result, file, NAME, command), False

@@ -15,7 +15,6 @@ import numpy as np
 
 from foreword.data.prepared_text import PreparedText
 from foreword.data.shards import Shards
-from foreword.evaluation.entropy import BigramCounts
 from foreword.evaluation.prompting import PromptedModel
 from foreword.ngrams.texts import NgramTexts
 from foreword.runs.recipe import Recipe
@@ -28,6 +27,56 @@ CHUNK = 1 << 20  # tokens read at once
 
 # (context, target) of predictions: each (predictions,) int64; the context is the token before.
 Pairs = tuple[Array, Array]
+
+
+@dataclass(frozen=True)
+class BigramCounts:
+    """The counts of tokens, and of pairs of neighbours within a document.
+
+    Attributes:
+        vocab: number of ids.
+        unigrams: the count of each token, (vocab,) int64.
+        pairs: each pair that occurs, as `first * vocab + second`, sorted; (pairs,) int64.
+        pair_counts: the count of each, (pairs,) int64.
+        tokens: the number of tokens counted.
+    """
+
+    vocab: int
+    unigrams: Array
+    pairs: Array
+    pair_counts: Array
+    tokens: int
+
+    def unigram_nats(self, tokens: Array) -> Array:
+        """Return -log p(token), add-one smoothed; (...) -> (...)."""
+        p = (self.unigrams + 1) / (self.unigrams.sum() + self.vocab)
+        return np.asarray(-np.log(p)[tokens])
+
+    def bigram_nats(self, pairs: Array) -> Array:
+        """Return -log p(second | first) of pairs `first * vocab + second`; (...) -> (...).
+
+        Interpolated absolute discounting (Ney, Essen & Kneser 1994): n1 / (n1 + 2 n2) is subtracted
+        from the count of each pair, and goes to the unigram model. The probabilities of all second
+        tokens sum to 1.
+        """
+        # The discount, and the counts by first token.
+        once, twice = (int((self.pair_counts == n).sum()) for n in (1, 2))
+        discount = once / (once + 2 * twice) if once and twice else 0.5
+        first = self.pairs // self.vocab
+        count_of_first = np.bincount(first, weights=self.pair_counts, minlength=self.vocab)
+        pairs_of_first = np.bincount(first, minlength=self.vocab)
+        # Look up the pairs.
+        at = np.searchsorted(self.pairs, pairs)
+        at = np.minimum(at, max(0, len(self.pairs) - 1))
+        is_seen = self.pairs[at] == pairs if len(self.pairs) else np.zeros(pairs.shape, bool)
+        counts = np.where(is_seen, self.pair_counts[at] if len(self.pairs) else 0, 0)
+        total = count_of_first[pairs // self.vocab]
+        discounted = discount * pairs_of_first[pairs // self.vocab]
+        unigram = np.exp(-self.unigram_nats(pairs % self.vocab))
+        # After an unseen first token, the unigram alone.
+        with np.errstate(invalid="ignore"):
+            p = (np.maximum(counts - discount, 0.0) + discounted * unigram) / np.maximum(total, 1)
+        return np.asarray(-np.log(np.where(total > 0, p, unigram)))
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ import numpy as np
 from foreword.data.packing.stream import Stream
 from foreword.data.shards import Shards
 from foreword.errors import UserError
-from foreword.evaluation import entropy
 from foreword.evaluation.heldout import ALL, unknown_in
 from foreword.evaluation.prompting import PromptedModel
 from foreword.nn.masks import CausalMask
 from foreword.nn.model import MemoryBackbone
+from foreword.runs.measure import bits_per_byte
 from foreword.train.step import evaluate
 from foreword.types import Array, Batch
 
@@ -109,7 +109,7 @@ def by_memory(
             batches = _windows(text, length - memory, memory)
         with _memory_length(prompted, memory):
             measured = evaluate(model, batches, loss_fn, prompted.dtype)
-        bits = entropy.bits_per_byte(measured.loss, bytes_per_token)
+        bits = bits_per_byte(measured.loss, bytes_per_token)
         losses.append(MemoryLoss(memory, measured.loss, int(measured.count), bits, unknown))
     return losses
 

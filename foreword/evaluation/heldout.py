@@ -8,16 +8,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from foreword.data.holdout import SplitFiles
 from foreword.data.prepared_text import PreparedText, data_warnings
 from foreword.data.shards import Shards
 from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.disk import atomic
 from foreword.errors import UserError
-from foreword.evaluation import baselines, entropy
+from foreword.evaluation import baselines
 from foreword.evaluation.baselines import Baseline
 from foreword.evaluation.prompting import PromptedModel
 from foreword.runs.corpus import run_shards
-from foreword.runs.measure import measure, perplexity_of
+from foreword.runs.measure import bits_per_byte, measure, perplexity_of
 from foreword.runs.stages import Stage, unwatched
 from foreword.types import Vocab
 
@@ -79,27 +80,6 @@ def shards_of(prompted: PromptedModel, run: Path) -> PreparedText:
     return prepared
 
 
-def on_run(
-    prompted: PromptedModel, run: Path, rows: int = ALL, streams: int = 0, stage: Stage = unwatched
-) -> list[HeldOut]:
-    """Return the loss on a run's held-out text, and those of count-based baselines.
-
-    The rows and their masks are those of the held-out loss during training.
-
-    Args:
-        prompted: the run's model.
-        run: the run's folder.
-        rows: the maximum number of rows to read.
-        streams: the number of parallel streams that a model with a memory reads the text in; 1
-            reads it as one stream, 0 as many as evaluation during training.
-        stage: receives the name of each stage, and its progress.
-
-    Raises:
-        UserError: the shards are missing, or too little text is held out.
-    """
-    return on_prepared(prompted, shards_of(prompted, run), rows, streams, stage)
-
-
 def on_prepared(
     prompted: PromptedModel,
     prepared: PreparedText,
@@ -107,13 +87,23 @@ def on_prepared(
     streams: int = 0,
     stage: Stage = unwatched,
 ) -> list[HeldOut]:
-    """Return what `on_run` returns, for the run's token shards.
+    """Return the loss on the held-out text of a run's shards, and those of count-based baselines.
+
+    The rows and their masks are those of the held-out loss during training.
+
+    Args:
+        prompted: the run's model.
+        prepared: the run's token shards.
+        rows: the maximum number of rows to read.
+        streams: the number of parallel streams that a model with a memory reads the text in; 1
+            reads it as one stream, 0 as many as evaluation during training.
+        stage: receives the name of each stage, and its progress.
 
     Raises:
         UserError: they hold out too little.
     """
     per_token = prepared.bytes_per_token(ends=prompted.recipe.ends_texts)
-    losses = on_shards(prompted, (prepared.heldout, per_token), rows, streams, stage)
+    losses = [on_shards(prompted, (prepared.heldout, per_token), rows, streams, stage)]
     if prompted.recipe.objective.predicts.tokens and prepared.train.tokens_total:
         # Bigrams are not comparable with a model that does not predict every token.
         predicts_all = losses[0].bits_per_byte is not None
@@ -123,7 +113,7 @@ def on_prepared(
         )
         losses += _token_loss(prompted, losses[0], counts)
         for baseline in counts:
-            bits = entropy.bits_per_byte(baseline.loss, per_token) if predicts_all else None
+            bits = bits_per_byte(baseline.loss, per_token) if predicts_all else None
             losses.append(
                 HeldOut(
                     baseline.name, baseline.loss, baseline.predictions, bits, about=baseline.about
@@ -140,7 +130,7 @@ def _by_source(
         if source.heldout.tokens_total >= prompted.recipe.packing.length:
             per_token = source.bytes_per_token(ends=prompted.recipe.ends_texts)
             shards = source.heldout, per_token
-            (heldout,) = on_shards(prompted, shards, rows, streams, stage)
+            heldout = on_shards(prompted, shards, rows, streams, stage)
             yield replace(heldout, what=f"{heldout.what}: {name}")
 
 
@@ -157,45 +147,41 @@ def _token_loss(
     return [HeldOut(what, loss, predictions, None, about=about)]
 
 
-def on_texts(
-    prompted: PromptedModel,
-    texts: Sequence[str],
-    rows: int = ALL,
-    streams: int = 0,
-    note: Callable[[str], None] | None = None,
-    stage: Stage = unwatched,
-) -> list[HeldOut]:
-    """Return the loss on other text.
-
-    Args:
-        prompted: the model.
-        texts: files, folders or globs.
-        rows: the maximum number of rows to read.
-        streams: as in `on_run`.
-        note: receives the data warnings.
-        stage: receives the name of each stage, and its progress.
-
-    Raises:
-        UserError: the text cannot be read, or is shorter than a row.
-    """
-    with shards_of_texts(prompted, texts, note, stage) as shards:
-        return on_shards(prompted, shards, rows, streams, stage)
-
-
 def on_shards(
     prompted: PromptedModel,
     shards: tuple[Shards, float],
     rows: int = ALL,
     streams: int = 0,
     stage: Stage = unwatched,
-) -> list[HeldOut]:
-    """Return what `on_texts` returns, for the shards that `shards_of_texts` yields.
+) -> HeldOut:
+    """Return the loss on the shards that `shards_of_texts` yields; see `on_prepared`.
 
     Raises:
         UserError: the text is shorter than a row.
     """
-    watch = stage("measuring the loss")
-    return [_measure(prompted, *shards, rows, streams, watch)]
+    (text, bytes_per_token), watch = shards, stage("measuring the loss")
+    # The loss as training measures it.
+    recipe, vocab, dtype = prompted.recipe, prompted.vocab, prompted.dtype
+    measured = measure(
+        recipe, prompted.model, text, vocab, rows=rows, streams=streams, dtype=dtype, watch=watch
+    )
+    if measured is None:
+        raise UserError(
+            f"{text.tokens_total} tokens of held-out text do not fill one row of "
+            f"{recipe.packing.length}; name a "
+            "longer text with --data"
+            if text.tokens_total
+            else "there is no held-out text; name a text with --data"
+        )
+    return HeldOut(
+        prompted.family,
+        measured.loss,
+        measured.predictions,
+        measured.bits_per_byte(bytes_per_token),
+        measured.has_perplexity,
+        measured.components,
+        unknown_in(text, vocab),
+    )
 
 
 @contextmanager
@@ -220,45 +206,14 @@ def shards_of_texts(
         settings = PrepareSettings(heldout=0.0)
         read = prompted.recipe.read
         progress = stage("cutting text into tokens")
-        prepared = prepare(texts, prompted.tokenizer, folder, settings, read, progress)
+        files = SplitFiles.find(texts, read)
+        prepared = prepare(files, prompted.tokenizer, folder, settings, progress)
         warnings = data_warnings(
             prepared.manifest["read"]["counts"], prepared.counts["train"].unknown
         )
         if note is not None and warnings:
             note("; ".join(f"{count:,} {what}" for what, count in warnings.items()))
         yield prepared.train, prepared.bytes_per_token("train", ends=prompted.recipe.ends_texts)
-
-
-def _measure(
-    prompted: PromptedModel,
-    shards: Shards,
-    bytes_per_token: float,
-    rows: int,
-    streams: int,
-    watch: Callable[[float, float], None],
-) -> HeldOut:
-    # The loss as training measures it.
-    recipe, vocab, dtype = prompted.recipe, prompted.vocab, prompted.dtype
-    measured = measure(
-        recipe, prompted.model, shards, vocab, rows=rows, streams=streams, dtype=dtype, watch=watch
-    )
-    if measured is None:
-        raise UserError(
-            f"{shards.tokens_total} tokens of held-out text do not fill one row of "
-            f"{recipe.packing.length}; name a "
-            "longer text with --data"
-            if shards.tokens_total
-            else "there is no held-out text; name a text with --data"
-        )
-    return HeldOut(
-        prompted.family,
-        measured.loss,
-        measured.predictions,
-        measured.bits_per_byte(bytes_per_token),
-        measured.has_perplexity,
-        measured.components,
-        unknown_in(shards, vocab),
-    )
 
 
 def unknown_in(shards: Shards, vocab: Vocab) -> float:

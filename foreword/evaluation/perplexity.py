@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from foreword.errors import UserError
 
@@ -80,16 +80,8 @@ class ScoreTotals:
     ends: int = 0
 
     def __add__(self, other: ScoreTotals) -> ScoreTotals:
-        return ScoreTotals(
-            self.measure,
-            self.nats + other.nats,
-            self.tokens + other.tokens,
-            self.bytes + other.bytes,
-            self.documents + other.documents,
-            self.unscored + other.unscored,
-            self.unknown + other.unknown,
-            self.ends + other.ends,
-        )
+        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)[1:]}
+        return ScoreTotals(self.measure, **sums)
 
     @property
     def loss(self) -> float:
@@ -121,17 +113,6 @@ class ScoreTotals:
 
     def as_row(self) -> dict[str, float | int | str | None]:
         """Return a row of a table or of JSON."""
-        return {
-            "measure": self.measure,
-            "loss": self.loss,
-            "perplexity": self.perplexity,
-            "bits_per_byte": self.bits_per_byte,
-            "bits": self.bits,
-            "nats": self.nats,
-            "tokens": self.tokens,
-            "bytes": self.bytes,
-            "documents": self.documents,
-            "unscored": self.unscored,
-            "unknown": self.unknown,
-            "ends": self.ends,
-        }
+        derived = ("loss", "perplexity", "bits_per_byte", "bits")
+        sums = [f.name for f in fields(self)[1:]]
+        return {name: getattr(self, name) for name in ("measure", *derived, *sums)}

@@ -68,7 +68,7 @@ def _losses(
         stage("measuring the loss")
         return context.by_memory(prompted, shards[0], text.lengths, shards[1], rows)
     if prepared is None:
-        return heldout.on_shards(prompted, shards, rows, text.streams, stage)
+        return [heldout.on_shards(prompted, shards, rows, text.streams, stage)]
     return heldout.on_prepared(prompted, prepared, rows, text.streams, stage)
 
 

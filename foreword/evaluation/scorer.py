@@ -128,15 +128,12 @@ class NeuralScorer:
         self, items: Iterable[ScoringItem], measure: Callable[[PromptedModel, Batch], Array]
     ) -> Iterator[Array]:
         """Yield what `measure` gives the scored tokens of each item."""
-        at_once = TOKENS_AT_ONCE.get(self.prompted.device.type, TOKENS_AT_ONCE["cpu"])
-        for chunk in _chunks(items):
-            scored: dict[int, Array] = {}
-            for members in _batches(chunk, at_once):
-                group = [chunk[n] for n in members]
-                counts = np.cumsum([int(item.is_scored.sum()) for item in group])[:-1]
-                measured = np.split(self._score(group, measure), counts)
-                scored.update(zip(members, measured, strict=True))
-            yield from (scored[n] for n in range(len(chunk)))
+
+        def score(group: Sequence[ScoringItem]) -> Sequence[Array]:
+            counts = np.cumsum([int(item.is_scored.sum()) for item in group])[:-1]
+            return np.split(self._score(group, measure), counts)
+
+        return _in_batches(self.prompted, items, score)
 
     def _score(
         self, items: Sequence[ScoringItem], measure: Callable[[PromptedModel, Batch], Array]
@@ -167,6 +164,20 @@ def _chunks(items: Iterable[ScoringItem]) -> Iterator[list[ScoringItem]]:
     iterator = iter(items)
     while chunk := list(islice(iterator, CHUNK)):
         yield chunk
+
+
+def _in_batches(
+    prompted: PromptedModel,
+    items: Iterable[ScoringItem],
+    score: Callable[[Sequence[ScoringItem]], Iterable[Array]],
+) -> Iterator[Array]:
+    """Yield the scores of each item, computed together with items of similar length."""
+    at_once = TOKENS_AT_ONCE.get(prompted.device.type, TOKENS_AT_ONCE["cpu"])
+    for chunk in _chunks(items):
+        scored: dict[int, Array] = {}
+        for members in _batches(chunk, at_once):
+            scored.update(zip(members, score([chunk[n] for n in members]), strict=True))
+        yield from (scored[n] for n in range(len(chunk)))
 
 
 def _batches(items: Sequence[ScoringItem], tokens: int) -> Iterator[list[int]]:
@@ -254,15 +265,14 @@ class DetectionScorer:
     def log_probs(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
         """See `Scorer`."""
         prompted = self.prompted
-        at_once = TOKENS_AT_ONCE.get(prompted.device.type, TOKENS_AT_ONCE["cpu"])
-        for chunk in _chunks(items):
-            scored: dict[int, Array] = {}
-            for members in _batches(chunk, at_once):
-                texts = padded([chunk[n].target for n in members])
-                genuine = prompted.log_probs_genuine(prompted.encoding_batch(texts))
-                for n, row in zip(members, genuine, strict=True):
-                    scored[n] = row[: len(chunk[n].target)][chunk[n].is_scored]
-            yield from (scored[n] for n in range(len(chunk)))
+
+        def score(group: Sequence[ScoringItem]) -> Iterator[Array]:
+            texts = padded([item.target for item in group])
+            genuine = prompted.log_probs_genuine(prompted.encoding_batch(texts))
+            for item, row in zip(group, genuine, strict=True):
+                yield row[: len(item.target)][item.is_scored]
+
+        return _in_batches(prompted, items, score)
 
     def log_probs_and_ranks(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
         """Refuse: it says nothing of other tokens.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,15 @@ def is_checkable() -> bool:
     return True
 
 
+@contextmanager
+def transformers_errors(message: str) -> Iterator[None]:
+    """Turn errors of the readers of `transformers`, of any type, into one line after `message`."""
+    try:
+        yield
+    except Exception as error:
+        raise UserError(f"{message}: {' '.join(str(error).split())}") from error
+
+
 def difference(
     model: Model, design: Design, vocab: Vocab, family: Family, folder: Path
 ) -> tuple[float, float]:
@@ -57,7 +67,7 @@ def difference(
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    try:
+    with transformers_errors(f"{folder}: transformers cannot read it"):
         theirs = getattr(transformers, family.architecture_of(design)).from_pretrained(
             folder,
             local_files_only=True,
@@ -65,9 +75,6 @@ def difference(
             attn_implementation="eager",
             **dict.fromkeys(family.keys.dropout, 0.0),
         )
-    except Exception as error:  # transformers' readers raise errors of any type
-        reason = " ".join(str(error).split())
-        raise UserError(f"{folder}: transformers cannot read it: {reason}") from error
     # Compare the logits of all heads on each batch. Families with `keys.dropout` run in training
     # mode, with dropout 0, since only then theirs computes what ours does.
     model.eval()

@@ -10,6 +10,7 @@ from typing import Any
 
 from foreword.disk import atomic, manifest, stored
 from foreword.errors import UserError
+from foreword.interop.check_logits import transformers_errors
 from foreword.interop.hf._contract import Family
 from foreword.text.special import ROLES
 from foreword.text.tokenizer import CONFIG, FILE, Tokenizer
@@ -82,14 +83,11 @@ def _convert(folder: Path, made: Path) -> None:
             f"{folder}: holds {slow[0]} but no {FILE}; converting it requires transformers: "
             "pip install 'foreword[hf]'"
         ) from error
-    try:
+    with transformers_errors(f"{folder}: {slow[0]} cannot be converted to {FILE}"):
         tokenizer = AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
         tokenizer.save_pretrained(made)
-    except Exception as error:  # transformers' readers raise errors of any type
-        reason = " ".join(str(error).split())
-        raise UserError(f"{folder}: {slow[0]} cannot be converted to {FILE}: {reason}") from error
     if not (made / FILE).is_file():
         raise UserError(f"{folder}: transformers does not convert {slow[0]} to {FILE}")
 
@@ -228,13 +226,10 @@ def compare(tokenizer: Tokenizer, folder: Path) -> TokenizerComparison:
     # Load their tokenizer.
     import transformers
 
-    try:
+    with transformers_errors(f"{folder}: transformers cannot read its tokenizer"):
         theirs: Any = transformers.AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
-    except Exception as error:  # transformers' readers raise errors of any type
-        reason = " ".join(str(error).split())
-        raise UserError(f"{folder}: transformers cannot read its tokenizer: {reason}") from error
     # Texts that hold the names of special tokens, and the first sentinel's.
     names = dict.fromkeys(filter(None, map(tokenizer.name_of, ROLES.values())))
     sentinels = [tokenizer.pieces[i] for i in tokenizer.vocab.sentinels[:1]]

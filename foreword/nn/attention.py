@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
@@ -40,26 +40,12 @@ from foreword.nn.attention_prefix import AttentionPrefix
 from foreword.nn.attentions._contract import AttentionMechanism
 from foreword.nn.cache import Cache
 from foreword.nn.dropout import dropout as drop
-from foreword.nn.gpu_shapes import fused_attention, takes_gpu_shapes
 from foreword.nn.linear import Linear
 from foreword.nn.masks import AndMask, CausalMask, DocumentMask, FullMask, Mask
 from foreword.nn.positions._contract import AttentionPositions, PositionScheme
 from foreword.nn.precision import compute_dtype
 
-FUSED = "fused"  # in place of a block mask within `gpu_shapes`
 SHORT = 512  # keys up to which attention on the CPU is computed by hand
-
-_dense_only: ContextVar[bool] = ContextVar("dense_only", default=False)
-
-
-@contextmanager
-def dense_only() -> Iterator[None]:
-    """Make masks dense tensors on every device, to compare engines or count FLOPs."""
-    token = _dense_only.set(True)
-    try:
-        yield
-    finally:
-        _dense_only.reset(token)
 
 
 @functools.cache
@@ -70,9 +56,75 @@ def has_triton() -> bool:
     return bool(can_compile())
 
 
+@dataclass(frozen=True)
+class FlexMask:
+    """A mask and a bias for FlexAttention, a fused kernel that skips masked blocks.
+
+    Attributes:
+        block: its block mask.
+        bias: added to the scores, (heads, queries, keys); or None.
+    """
+
+    block: Any
+    bias: Tensor | None = None
+
+    @classmethod
+    def runs_on(cls, x: Tensor) -> bool:
+        """Return whether it computes attention of tensors like x."""
+        return x.is_cuda and has_triton()
+
+    @classmethod
+    def of(
+        cls, mask: Mask, bias: Tensor | None, shape: tuple[int, int, int], like: Tensor, heads: int
+    ) -> FlexMask:
+        """Return a mask and a bias for it; arguments as in `prepare_mask`."""
+        from torch.nn.attention.flex_attention import create_block_mask
+
+        def allows(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Any:
+            return mask.allows(b, h, i, j)  # torch requires four arguments and counts `self`
+
+        batch, queries, keys = shape
+        head = heads if heads > 1 else None
+        return cls(create_block_mask(allows, batch, head, queries, keys, device=like.device), bias)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+        """Return attention; arguments as in `attend`."""
+        bias = self.bias
+
+        def add_bias(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return score if bias is None else score + bias[h, i, j]
+
+        out: Tensor = _flex()(q, k, v, None if bias is None else add_bias, self.block, scale)
+        return out
+
+
+_flex_masks: ContextVar[type[FlexMask] | None] = ContextVar("flex_masks", default=FlexMask)
+
+
+@contextmanager
+def flex_masks(kind: type[FlexMask] | None) -> Iterator[None]:
+    """Prepare masks for FlexAttention as this class within the context; None for dense ones."""
+    token = _flex_masks.set(kind)
+    try:
+        yield
+    finally:
+        _flex_masks.reset(token)
+
+
+def dense_only() -> AbstractContextManager[None]:
+    """Make masks dense tensors on every device, to compare engines or count FLOPs."""
+    return flex_masks(None)
+
+
+def can_flex(x: Tensor) -> bool:
+    """Return whether FlexAttention computes attention of tensors like x."""
+    kind = _flex_masks.get()
+    return kind is not None and kind.runs_on(x)
+
+
 def uses_flex(flex: bool) -> bool:
     """Return `flex`, or False within `dense_only`."""
-    return flex and not _dense_only.get()
+    return flex and _flex_masks.get() is not None
 
 
 @dataclass(frozen=True)
@@ -85,22 +137,20 @@ class PreparedMask:
             each of them.
         spans: where documents begin and end in the flattened rows, which attention does not
             leave, on CUDA, (spans + 1,) int32; or None.
-        block: FlexAttention's block mask, on CUDA; or None.
-        bias: what FlexAttention adds, (heads, queries, keys); or None.
+        flex: mask and bias for FlexAttention, on CUDA; or None.
         empty: queries without any key, (batch or 1, heads or 1, queries, 1) bool; None if none.
     """
 
     dense: Tensor | None = None
     is_causal: bool = False
     spans: Tensor | None = None
-    block: Any = None
-    bias: Tensor | None = None
+    flex: FlexMask | None = None
     empty: Tensor | None = None
 
     @property
     def is_dense(self) -> bool:
         """Whether all there is are tensors over queries and keys."""
-        return self.block is None and self.spans is None and not self.is_causal
+        return self.flex is None and self.spans is None and not self.is_causal
 
     def select_queries(self, queries: Tensor) -> PreparedMask:
         """Return the prepared mask of some queries of each row.
@@ -154,21 +204,12 @@ def prepare_mask(
         if queries == 1 and mask.offset >= keys - 1:
             return PreparedMask()  # one new query sees the whole cache
     # CUDA: spans of documents; or a sparse block mask, with the bias added by a score function.
-    if uses_flex(flex) and takes_gpu_shapes():
-        return PreparedMask(block=FUSED)
     if uses_flex(flex) and takes_spans(mask, bias, like):
         parts = (mask.left, mask.right) if isinstance(mask, AndMask) else (mask,)
         assert isinstance(parts[-1], DocumentMask)
         return PreparedMask(is_causal=len(parts) == 2, spans=parts[-1].span_edges())
-    if uses_flex(flex):
-        from torch.nn.attention.flex_attention import create_block_mask
-
-        def allows(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Any:
-            return mask.allows(b, h, i, j)  # torch requires four arguments and counts `self`
-
-        head = heads if heads > 1 else None
-        block = create_block_mask(allows, batch, head, queries, keys, device=like.device)
-        return PreparedMask(block=block, bias=bias)
+    if flex and (kind := _flex_masks.get()) is not None:
+        return PreparedMask(flex=kind.of(mask, bias, shape, like, heads))
     # Elsewhere: one dense tensor, added to the scores.
     allowed = mask.dense(batch, queries, keys, like.device, heads)
     dense = torch.zeros(allowed.shape, dtype=like.dtype, device=like.device)
@@ -196,8 +237,6 @@ def takes_spans(mask: Mask, bias: Tensor | None, like: Tensor) -> bool:
     if bias is not None or not isinstance(mask, DocumentMask) or not mask.sees_itself:
         return False
     width = like.shape[-1]
-    if takes_gpu_shapes():
-        return True
     return _has_span_kernel(like.device, like.dtype) and width % 8 == 0 and 0 < width <= 256
 
 
@@ -260,20 +299,10 @@ def attend(
     Returns:
         (batch, heads, queries, d_head); zeros for a query without keys.
     """
-    if takes_gpu_shapes() and _is_fused_on_gpu(prepared_mask, position_scores):
-        return fused_attention(q, k, v)
     if prepared_mask.spans is not None:
         return _attend_in_spans(q, k, v, prepared_mask, scale, dropout)
-    # FlexAttention: a fused kernel that skips masked blocks.
-    if prepared_mask.block is not None:
-        bias = prepared_mask.bias
-
-        def add_bias(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            return score if bias is None else score + bias[h, i, j]
-
-        score_mod = None if bias is None else add_bias
-        out: Tensor = _flex()(q, k, v, score_mod, prepared_mask.block, scale)
-        return out
+    if prepared_mask.flex is not None:
+        return prepared_mask.flex.attend(q, k, v, scale)
     # Explicit products: needed for E, and faster than SDPA on short rows on the CPU.
     if position_scores is not None or _is_explicit_faster(q, k, prepared_mask, dropout):
         scores = (q if scale == 1 else q * scale) @ k.transpose(-2, -1)
@@ -302,18 +331,8 @@ def _is_explicit_faster(q: Tensor, k: Tensor, prepared_mask: PreparedMask, dropo
     """
     if prepared_mask.is_causal:
         return False
-    is_learned = _is_learned(prepared_mask)
+    is_learned = prepared_mask.dense is not None and prepared_mask.dense.requires_grad
     return is_learned or (not q.is_cuda and (k.shape[2] <= SHORT or dropout > 0))
-
-
-def _is_learned(prepared_mask: PreparedMask) -> bool:
-    """Return whether the dense tensor that is added to the scores has a gradient."""
-    return prepared_mask.dense is not None and prepared_mask.dense.requires_grad
-
-
-def _is_fused_on_gpu(prepared_mask: PreparedMask, position_scores: Tensor | None) -> bool:
-    """Return whether one kernel of CUDA computes attention, without scores in memory."""
-    return position_scores is None and not _is_learned(prepared_mask)
 
 
 @dataclass(frozen=True)

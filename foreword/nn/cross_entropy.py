@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from foreword.nn.gpu_shapes import device_type
 from foreword.nn.precision import at_least_float32, compute_dtype, upcast
 
 # Number of logits that exist at once: a large cache on the CPU, enough to fill a GPU.
@@ -60,7 +59,7 @@ def _add(total: Tensor, step: Tensor) -> Tensor:
     On the CPU torch first copies all of step to the dtype of total; in pieces, the copy stays in
     the cache.
     """
-    rows = PIECE // total.shape[1] + 1 if device_type(total) == "cpu" else len(total)
+    rows = PIECE // total.shape[1] + 1 if total.is_cpu else len(total)
     for into, piece in zip(torch.split(total, rows), torch.split(step, rows), strict=True):
         into.add_(piece)
     return total
@@ -99,7 +98,8 @@ class _CrossEntropy(torch.autograd.Function):
         total = torch.zeros((), device=states.device, dtype=at_least_float32(states.dtype))
         d_states = torch.empty_like(states) if with_grad else None
         d_weight = d_bias = None
-        rows = _rows(len(states), SLICE.get(device_type(states), 1 << 26) // len(low))
+        kind = "cuda" if states.is_cuda else states.device.type
+        rows = _rows(len(states), SLICE.get(kind, 1 << 26) // len(low))
         for start in range(0, len(states), rows):
             part = slice(start, start + rows)
             # Logits of the slice.

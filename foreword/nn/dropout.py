@@ -11,8 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from foreword.nn.gpu_shapes import fused_dropout, takes_gpu_shapes
-
 _draws: ContextVar[torch.Generator | None] = ContextVar("draws", default=None)
 
 
@@ -65,9 +63,7 @@ def dropout(x: Tensor, rate: float) -> Tensor:
     """
     if rate == 0:
         return x
-    if takes_gpu_shapes():
-        return fused_dropout(x, rate)
-    if x.device.type != "cpu":
+    if not x.is_cpu:
         return F.dropout(x, rate)
     generator = np.random.SFC64(int(torch.randint(2**62, (), generator=_draws.get())))
     words = torch.from_numpy(generator.random_raw((x.numel() + 3) // 4).view(np.int64))

@@ -12,13 +12,12 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from foreword.nn.attention import AttentionInputs, has_triton, prepare_mask, takes_spans
+from foreword.nn.attention import AttentionInputs, can_flex, prepare_mask, takes_spans
 from foreword.nn.attentions._contract import AttentionKind, AttentionMechanism
 from foreword.nn.attentions.dense import DenseAttention
 from foreword.nn.block import Block, from_zero, norm_of, take_positions
 from foreword.nn.cache import GrowingCache, LayerCache
 from foreword.nn.dropout import Dropout
-from foreword.nn.gpu_shapes import takes_gpu_shapes
 from foreword.nn.masks import Mask, MemoryMask
 from foreword.nn.positions._contract import AttentionPositions, PositionKind, PositionScheme
 from foreword.nn.precision import compute_dtype
@@ -158,8 +157,7 @@ class Stack(nn.Module):
         else:
             positions = AttentionPositions(from_zero(x) + start, start + length, segments)
         # Masks and biases are prepared once for all layers.
-        can_flex = takes_gpu_shapes() or (x.is_cuda and has_triton())
-        flex = can_flex and length > 1 and cache is None
+        flex = length > 1 and cache is None and can_flex(x)
         layer_inputs = self._layer_inputs(mask, positions, x, flex=flex)
         source_length = _source_length(source, cache)
         is_plain = cache is None and memory is None and source is None and query_stream is None
@@ -219,8 +217,8 @@ class Stack(nn.Module):
             like = self._scores_like(x)
             # FlexAttention has no dropout of attention weights; SDPA and the kernel of spans do.
             takes_dropout = not drops or (kind.is_dense and takes_spans(mask, bias, like))
-            can_flex = flex and not position.adds_scores and takes_dropout
-            prepared_mask = kind.prepare(mask, bias, shape, like, flex=can_flex)
+            takes_flex = flex and not position.adds_scores and takes_dropout
+            prepared_mask = kind.prepare(mask, bias, shape, like, flex=takes_flex)
             if at is not None:
                 prepared_mask = prepared_mask.select_queries(at.queries - positions.queries[0])
             prepared[kind] = prepared_mask, position

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from foreword.nn.dropout import dropout
-from foreword.nn.gpu_shapes import fused_recurrence, takes_gpu_shapes
 
 
 def layers_of(core: nn.RNNBase) -> list[nn.RNNBase]:
@@ -50,8 +49,6 @@ def run_layers(
         state: in torch's layout.
         layers: `layers_of(core)`, to compute them once for many calls.
     """
-    if takes_gpu_shapes("loops"):
-        return fused_recurrence(core, x)
     device = x.data.device
     if not (core.training and core.dropout and device.type == "cpu"):
         result: tuple[Any, Any] = core(x, state)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from foreword.disk.compressed import COMPRESSIONS
 from foreword.errors import UserError
 from foreword.tables.table import ExampleTable, Row
+from foreword.text.utf8 import half_a_character
 
 Item = TypeVar("Item")
 
@@ -85,9 +86,7 @@ def require_whole_characters(value: Any, where: str) -> None:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise UserError(
-                f"{where}: half a character (a lone surrogate); save the text again as UTF-8"
-            ) from None
+            raise half_a_character(where) from None
     elif isinstance(value, Mapping):
         for part in value.values():
             require_whole_characters(part, where)

@@ -11,6 +11,7 @@ from foreword.errors import UserError
 from foreword.probes._files import file_of, files_of, require_whole_characters, rows_of
 from foreword.probes._suite import ALL
 from foreword.tables.choice import COLUMNS, choice_example, question_of
+from foreword.tables.columns import text_of
 from foreword.tables.files import IN_FOLDERS, read_json, text_lines
 from foreword.tables.race import is_folder
 from foreword.tables.read import read_table
@@ -68,6 +69,17 @@ def choice(source: str, required: Sequence[str]) -> Iterator[Item]:
             yield Item(
                 f"{file.name}:{line}", where, subset, content | {"answer": int(example.label)}
             )
+
+
+def lambada(source: str, required: Sequence[str]) -> Iterator[Item]:
+    """Yield the passages of tables, each with its last word apart."""
+    del required
+    for item in table(source, ["text"]):
+        text = text_of(item.row.get("text"), item.where).strip()
+        before, _, word = text.rpartition(" ")
+        if not before.strip():
+            raise UserError(f"{item.where}: expected two words or more in text")
+        yield item._replace(subset=ALL, row={"text": before, "word": word})
 
 
 def winobias(source: str, required: Sequence[str]) -> Iterator[Item]:

@@ -41,8 +41,8 @@ class Question:
         text: what is asked, as people read it.
         answer: the right answer.
         options: the answers to choose from; empty if the model finds its own.
-        given: what only some suites need.
-        asks: what it asks, if it is asked in several ways, such as after other examples or of one
+        details: what only some suites need.
+        unit: what it asks, if it is asked in several ways, such as after other examples or of one
             term: these are drawn, averaged and compared as one, since they are not independent.
         group: the subsets whose figure is also given as one, such as those of a phenomenon.
     """
@@ -52,8 +52,8 @@ class Question:
     text: str
     answer: str
     options: tuple[str, ...] = ()
-    given: Any = None
-    asks: str = ""
+    details: Any = None
+    unit: str = ""
     group: str = ""
 
 
@@ -66,7 +66,7 @@ class Answer:
         correct: 1 if right, 0 if not; a tie counts in part.
         scores: of each option, higher for a likelier one; or what else was measured.
         unknown: unknown tokens among those scored.
-        more: what `further` takes, as many numbers for each question; nan where it is not known.
+        extra: what `extra_scores` takes, as many numbers for each question; nan where not known.
         value: what `statistic` takes if it is not `correct`.
         is_cut: whether the model had no room for all of the text, and read a part of it.
     """
@@ -75,7 +75,7 @@ class Answer:
     correct: float
     scores: tuple[float, ...] = ()
     unknown: int = 0
-    more: tuple[float, ...] = ()
+    extra: tuple[float, ...] = ()
     value: tuple[float, ...] | None = None
     is_cut: bool = False
 
@@ -133,15 +133,15 @@ class Suite(Ranged, ABC):
         return float(values.mean())
 
     def remarks(self, prompted: PromptedModel, questions: Sequence[Question]) -> list[str]:
-        """Return further notes on a model's figures."""
+        """Return more notes on a model's figures."""
         del prompted, questions
         return []
 
-    def further(self, values: Array) -> Mapping[str, float]:
-        """Return further figures of some answers, the same for any; nan for one that is not known.
+    def extra_scores(self, values: Array) -> Mapping[str, float]:
+        """Return other figures of some answers, the same for any; nan for one that is not known.
 
         Args:
-            values: `more` of each question that is drawn as one, (questions, ...).
+            values: `extra` of each question that is drawn as one, (questions, ...).
         """
         del values
         return {}
@@ -233,7 +233,7 @@ class Suite(Ranged, ABC):
 
         def of(questions: Any) -> dict[str, float]:
             measured = self.statistic(values[questions])
-            return {self.measured: measured, **self.further(more[questions])}
+            return {self.measured: measured, **self.extra_scores(more[questions])}
 
         intervals = bootstrap_each(lambda indices: [*of(indices).values()], len(values), DRAWS)
         return of(slice(None)), [
@@ -333,8 +333,8 @@ def _values(questions: Sequence[Question], answers: Sequence[Answer]) -> Array:
 
 
 def _more(questions: Sequence[Question], answers: Sequence[Answer]) -> Array:
-    """Return the values that the further figures take, (questions, ...) float64."""
-    return _by_question(questions, np.array([answer.more for answer in answers], dtype=float))
+    """Return the values that `extra_scores` takes, (questions, ...) float64."""
+    return _by_question(questions, np.array([answer.extra for answer in answers], dtype=float))
 
 
 def _by_question(questions: Sequence[Question], values: Array) -> Array:
@@ -344,11 +344,11 @@ def _by_question(questions: Sequence[Question], values: Array) -> Array:
     subset that asks more often counts no more. Values that are not known (nan) are left out of the
     mean in a subset.
     """
-    if not any(question.asks for question in questions):
+    if not any(question.unit for question in questions):
         return values
     asked: dict[str | int, dict[str, list[int]]] = {}
     for number, question in enumerate(questions):
-        same = asked.setdefault(question.asks or number, {})
+        same = asked.setdefault(question.unit or number, {})
         same.setdefault(question.subset, []).append(number)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of means of nan alone

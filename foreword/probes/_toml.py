@@ -13,6 +13,7 @@ A file `NAME.toml` beside the probes, or in a plug-in, is the suite NAME.
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, make_dataclass
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from foreword.errors import UserError
-from foreword.evaluation.passages import Passage, PassageScore, method_of
+from foreword.evaluation.passages import Passage, PassageScore, method_of, score_passages
 from foreword.evaluation.prompting import PromptedModel
 from foreword.probes import _layouts
 from foreword.probes._contract import FilePath
@@ -71,7 +72,8 @@ class SuiteFile:
             a setting of the suite.
         layout: how the files are read: tables, or a layout that is published.
         score: what is compared: log-probabilities of the options, these per token, or those of the
-            words that two sentences share (all words, of a causal model).
+            words that two sentences share (all words, of a causal model); or whether each token of
+            the one option is the likeliest of all, beside its perplexity.
         per_character: whether the accuracy of log-probabilities per character is given too.
         measured: what the score is called.
         subset: what a subset is called.
@@ -85,8 +87,8 @@ class SuiteFile:
     description: str = ""
     heading: str = ""
     ask: str = ""
-    layout: Literal["table", "choice", "stereoset", "winobias"] = "table"
-    score: Literal["sum", "per_token", "shared_words"] = "sum"
+    layout: Literal["table", "choice", "lambada", "stereoset", "winobias"] = "table"
+    score: Literal["sum", "per_token", "shared_words", "likeliest"] = "sum"
     per_character: bool = False
     measured: str = "accuracy"
     subset: str = "subset"
@@ -98,6 +100,13 @@ class SuiteFile:
     def __post_init__(self) -> None:
         if not self.columns.options:
             raise ValueError("columns.options: expected the columns of the options")
+        if self.predicts and len(self.columns.options) > 1:
+            raise ValueError("columns.options: expected one column with the score 'likeliest'")
+
+    @property
+    def predicts(self) -> bool:
+        """Whether the answer is compared with all words, not with other options."""
+        return self.score == "likeliest"
 
 
 @dataclass(frozen=True)
@@ -141,7 +150,7 @@ class TomlSuite(Suite):
         def text(column: str) -> str:
             return text_of(row.get(column), where).strip() if column else ""
 
-        if len(columns.options) == 1:
+        if len(columns.options) == 1 and not self.file.predicts:
             listed = row[columns.options[0]]
             if not isinstance(listed, list):
                 raise UserError(f"{where}: '{columns.options[0]}' is not a list of options")
@@ -156,15 +165,15 @@ class TomlSuite(Suite):
             right = _number_of(row[columns.answer], options, where)
         unrelated = [text(columns.unrelated)] * bool(columns.unrelated)
         answer = options[right]
-        whole = before if columns.answer else f"{before} {answer}".strip()
+        is_before = columns.answer or self.file.predicts
         return Question(
             name=item.name,
             subset=text(columns.subset) or item.subset,
-            text=whole,
+            text=before if is_before else f"{before} {answer}".strip(),
             answer=answer,
-            options=(*options, *unrelated),
-            given=(before, right),
-            asks=text(columns.unit),
+            options=() if self.file.predicts else (*options, *unrelated),
+            details=(before, right),
+            unit=text(columns.unit),
             group=text(columns.group),
         )
 
@@ -178,8 +187,10 @@ class TomlSuite(Suite):
         Raises:
             UserError: it cannot.
         """
-        how = method_of(prompted)
-        if self.file.score == "per_token":
+        how = method_of(prompted, ranks=self.file.predicts)
+        if self.file.predicts:
+            how += ", of the answer"
+        elif self.file.score == "per_token":
             how += ", per token"
         elif self.file.score == "shared_words" and not prompted.continues:
             how += ", of the words that a pair has in common"
@@ -187,9 +198,12 @@ class TomlSuite(Suite):
 
     def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
         """Yield the likeliest option of each question; none if the right one shares its score."""
+        if self.file.predicts:
+            yield from _predicted(prompted, questions)
+            return
         scores = score_groups(prompted, [p for q in questions for p in self._passages(prompted, q)])
         for question in questions:
-            right, all_options = question.given[1], question.options
+            right, all_options = question.details[1], question.options
             parts = [next(scores) for _ in all_options]
             figures = [self._score(part) for part in parts]
             count = len(all_options) - bool(self.file.columns.unrelated)
@@ -214,7 +228,7 @@ class TomlSuite(Suite):
 
     def _passages(self, prompted: PromptedModel, question: Question) -> list[list[Passage]]:
         """Return the passages whose probabilities make the score of each option."""
-        before = question.given[0]
+        before = question.details[0]
         if self.file.score == "shared_words" and not prompted.continues:
             one, other = (f"{before} {option}".strip() for option in question.options[:2])
             return shared_words(one, other)
@@ -226,15 +240,27 @@ class TomlSuite(Suite):
             return nats / sum(score.tokens for score in passages)
         return nats
 
-    def further(self, values: Array) -> Mapping[str, float]:
+    def extra_scores(self, values: Array) -> Mapping[str, float]:
         """Return the accuracy per character, and the language-model score with ICAT."""
         means = [float(column.mean()) for column in values.T]
-        further = {"per_character": means[0]} if self.file.per_character else {}
+        if self.file.predicts:
+            return {"perplexity": math.exp(-means[0]) if means[0] > -700 else math.nan}
+        extra = {"per_character": means[0]} if self.file.per_character else {}
         if self.file.columns.unrelated:
             preferred, reads = means[-2:]
             icat = reads * min(preferred, 1 - preferred) / 0.5
-            further |= {"language_model": reads, "icat": icat}
-        return further
+            extra |= {"language_model": reads, "icat": icat}
+        return extra
+
+
+def _predicted(prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
+    """Yield whether each token of each answer is the likeliest."""
+    passages = [Passage(f" {q.answer}", q.details[0]) for q in questions]
+    scores = score_passages(prompted, passages, ranks=True)
+    for question, score in zip(questions, scores, strict=True):
+        is_right, nats = score.is_likeliest, (score.nats,)
+        given = question.answer if is_right else ""
+        yield Answer(given, float(is_right), nats, score.unknown, nats, is_cut=score.is_cut)
 
 
 def kind_of(file: Path, module: str) -> type[TomlSuite]:

@@ -107,7 +107,7 @@ class Cloze(Suite):
             response = questions[number].options[chosen]
             yield Answer(response, correct, nats, unknown, more, is_cut=is_cut)
 
-    def further(self, values: Array) -> Mapping[str, float]:
+    def extra_scores(self, values: Array) -> Mapping[str, float]:
         """Return the accuracy of the most frequent option, and the right words' median rank."""
         frequent, ranks = values.T
         ranks = ranks[~np.isnan(ranks)]

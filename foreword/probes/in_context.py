@@ -129,8 +129,8 @@ class InContext(Suite):
                         text=prompt + self._before(query.text),
                         answer=query.answer,
                         options=(query.answer, *query.others),
-                        given=Context(prompt, query, draw, shots),
-                        asks=str(number),
+                        details=Context(prompt, query, draw, shots),
+                        unit=str(number),
                     )
                     for number, query in enumerate(queries, 1)
                 ]
@@ -146,7 +146,7 @@ class InContext(Suite):
 
     def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
         """Yield the likeliest answer of each question, calibrated too, and whether it is exact."""
-        contexts: list[Context] = [question.given for question in questions]
+        contexts: list[Context] = [question.details for question in questions]
         prompts = [
             self._passages(context.examples, context.query.text, question.options)
             for question, context in zip(questions, contexts, strict=True)
@@ -183,7 +183,7 @@ class InContext(Suite):
                 is_cut=any(option.is_cut for option in asked),
             )
 
-    def further(self, values: Array) -> Mapping[str, float]:
+    def extra_scores(self, values: Array) -> Mapping[str, float]:
         """Return the calibrated and the exact accuracy, and those of the worst and best draws."""
         calibrated, exact, *draws = (float(column.mean()) for column in values.T)
         return {

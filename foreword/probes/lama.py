@@ -96,7 +96,7 @@ class Lama(Suite):
         scores = score_passages(prompted, list(passages.values()), ranks=True)
         for number, question in enumerate(questions):
             if number not in passages:
-                yield Answer("", 0.0, (float("inf"),), more=(0.0,))
+                yield Answer("", 0.0, (float("inf"),), extra=(0.0,))
                 continue
             score = next(scores)
             is_right = score.is_likeliest
@@ -107,7 +107,7 @@ class Lama(Suite):
                 response, float(is_right), (worst,), score.unknown, in_first, is_cut=score.is_cut
             )
 
-    def further(self, values: Array) -> Mapping[str, float]:
+    def extra_scores(self, values: Array) -> Mapping[str, float]:
         """Return the precision at ten."""
         return {f"in_first_{TOP}": float(values[:, 0].mean())}
 

@@ -77,7 +77,7 @@ class Winogender(Suite):
             if FEMALE in texts and MALE in texts:
                 pairs.setdefault(name.partition(".")[0], []).append((texts[FEMALE], texts[MALE]))
         questions = [
-            Question(name, ALL, name, f"{shares[name]:g}", given=tuple(of))
+            Question(name, ALL, name, f"{shares[name]:g}", details=tuple(of))
             for name, of in pairs.items()
             if name in shares
         ]
@@ -96,12 +96,12 @@ class Winogender(Suite):
 
     def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
         """Yield the mean of log P(hers) - log P(his) of each occupation's sentences."""
-        groups = [pair for q in questions for pair in q.given]
+        groups = [pair for q in questions for pair in q.details]
         parts = [_pronouns(one, other) for one, other in groups]
         scores = score_groups(prompted, [side for pair in parts for side in pair])
         for question in questions:
             differences, unknown, is_cut = [], 0, False
-            for _ in question.given:
+            for _ in question.details:
                 hers, his = next(scores), next(scores)
                 differences.append(sum(s.nats for s in hers) - sum(s.nats for s in his))
                 unknown += sum(s.unknown for s in (*hers, *his))

@@ -27,7 +27,7 @@ _TIMEOUT = 5.0  # seconds to wait for an address
 
 @dataclass(frozen=True)
 class Resources:
-    """What a task takes of its machine.
+    """The resources that a task takes of its machine.
 
     Attributes:
         cpus: cores.

@@ -14,7 +14,7 @@ from foreword.reports.folder import Record, SavedEvaluation, number
 from foreword.reports.meaning import SCRATCH, is_baseline, score_sentence, worth_sentence
 from foreword.reports.tables import Table
 from foreword.reports.tuning_curves import confusion, curves
-from foreword.tuning.result import RUN_COLUMNS, is_score, metric_name, train_count
+from foreword.tuning.scores import ABOUT, Scores, metric_name, train_count
 
 SETTINGS = ("lr", "epochs", "seeds", "trained_parameters")  # columns where variants differ
 
@@ -22,9 +22,9 @@ SETTINGS = ("lr", "epochs", "seeds", "trained_parameters")  # columns where vari
 def metrics(evaluation: SavedEvaluation) -> list[str]:
     """Return the scores of an evaluation, the most telling first; empty without fine-tuning."""
     first = evaluation.rows[0]
-    names = [str(name) for name in first if is_score(name) and not str(name).endswith("_std")]
-    has_scores = "start" in first and "strategy" in first
-    return [name for name in names if isinstance(first[name], float | None)] if has_scores else []
+    if not {"start", "strategy"} <= set(first):
+        return []
+    return [name for name in Scores.of(first).metrics if isinstance(first[name], float | None)]
 
 
 def worth(evaluation: SavedEvaluation) -> str:
@@ -100,7 +100,7 @@ def variant_name(row: Record) -> str:
 
 
 def _is_other(key: str, names: Sequence[str]) -> bool:
-    run = (*RUN_COLUMNS, "seeds", "epochs")
+    run = ("start", "strategy", *ABOUT)
     return key not in run and key not in names and key.removesuffix("_std") not in names
 
 

@@ -17,7 +17,7 @@ from foreword.reports.folder import Record, SavedEvaluation, number
 from foreword.reports.meaning import SCRATCH
 from foreword.reports.svg import CELLS, PLACEHOLDERS, Size, canvas, to_svg
 from foreword.reports.tables import Table
-from foreword.tuning.result import metric_name
+from foreword.tuning.scores import metric_name
 
 MOST_LABELS = 12  # of a matrix that can be read; with more, the most frequent mistakes are listed
 MISTAKES = 15

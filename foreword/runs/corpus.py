@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from foreword.data.holdout import find_apart, require_parts
+from foreword.data.holdout import SplitFiles, require_parts
 from foreword.data.learning import train_on_sources, train_tokenizer
 from foreword.data.packing.pairs import ONE_SENTENCE
 from foreword.data.prepared_text import HELDOUT, MANIFEST, TRAIN, PreparedText, data_warnings
@@ -65,7 +65,7 @@ def require_texts(
         UserError: a text is missing, or on both sides.
     """
     if not is_prepared(texts):
-        find_apart(heldout, find_files(texts, None, read), None, read)
+        SplitFiles.find(texts, read, heldout)
     elif heldout:
         raise UserError(
             f"--heldout: {texts[0]} already has a held-out split; 'foreword prepare --heldout' "
@@ -127,7 +127,7 @@ class _Part:
     """The text of one source, or all of a run's text; its shards are its own or given.
 
     Attributes:
-        name: of the source; "" for all of the text.
+        name: the name of the source; "" for all of the text.
         texts: files, folders, globs; or a folder of shards.
         own: where the run puts shards of it.
     """
@@ -177,7 +177,8 @@ def corpus(run: Run, stage: Stage) -> tuple[Tokenizer, PreparedText]:
         _require_row(recipe, part.own / TRAIN, tokenizer, part.texts)
         progress = stage(f"cutting text {f'of {part.name} ' if part.name else ''}into tokens")
         heldout = run.noted.get("heldout", ())
-        prepare(part.texts, tokenizer, part.own, recipe.prepare, recipe.read, progress, heldout)
+        files = SplitFiles.find(part.texts, recipe.read, heldout)
+        prepare(files, tokenizer, part.own, recipe.prepare, progress)
     prepared = _load(parts, folder)
     for name, one in (prepared.sources or {"": prepared}).items():
         if one.manifest["tokenizer"]["fingerprint"] != tokenizer.fingerprint:

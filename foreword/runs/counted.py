@@ -23,12 +23,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from foreword.nn.checkpointing import AMOUNTS, Checkpointing
-from foreword.nn.gpu_shapes import gpu_shapes
 from foreword.nn.init import shapes_only
 from foreword.nn.stack_settings import StackSettings
 from foreword.objectives._contract import ModelWithLoss
+from foreword.runs.activation_bytes import ActivationBytes, ActivationCounter
 from foreword.runs.dry_run import dummy_example, dummy_vocab, shallow
-from foreword.runs.kept_bytes import Kept, KeptBytes
+from foreword.runs.gpu_kernels import gpu_kernels
 from foreword.runs.recipe import Recipe
 from foreword.train import flops
 from foreword.train.device import autocast
@@ -49,7 +49,7 @@ INDEXING = (
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedStep:
     """A step, counted. The lines are in rows: a constant, and what each row adds.
 
     Attributes:
@@ -60,7 +60,7 @@ class Counted:
         flops_per_row: forward and backward, nothing recomputed.
     """
 
-    kept: dict[Checkpointing, tuple[Kept, Kept]]
+    kept: dict[Checkpointing, tuple[ActivationBytes, ActivationBytes]]
     tokens_per_row: float
     predictions_per_row: float
     flops_per_row: float
@@ -72,15 +72,15 @@ def count_step(
     vocab: Vocab | None = None,
     *,
     on_gpu: bool = True,
-) -> Counted:
+) -> CountedStep:
     """Count a step of a recipe.
 
     Deep models are counted with few layers; what another period of layers adds is multiplied.
 
     Args:
-        recipe: of a neural model.
-        dtype: to compute in.
-        vocab: of its tokenizer, if it exists.
+        recipe: the recipe of a neural model.
+        dtype: the precision to compute in.
+        vocab: the vocabulary of its tokenizer, if it exists.
         on_gpu: whether attention and dropout keep what they keep on a GPU, else as on the CPU.
     """
     vocab = vocab or dummy_vocab(recipe.tokenizer)
@@ -97,9 +97,12 @@ def count_step(
     kept_by_mode = {}
     for n, mode in enumerate(AMOUNTS):
         part = slice(2 * n, 2 * n + 2)
-        kept_by_mode[mode] = (Kept(*(first - per_row)[part]), Kept(*per_row[part]))
+        kept_by_mode[mode] = (
+            ActivationBytes(*(first - per_row)[part]),
+            ActivationBytes(*per_row[part]),
+        )
     tokens, predictions, operations = totals[0][-3:]
-    return Counted(kept_by_mode, float(tokens), float(predictions), float(operations))
+    return CountedStep(kept_by_mode, float(tokens), float(predictions), float(operations))
 
 
 def row_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
@@ -109,8 +112,8 @@ def row_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
     such as a plug-in's, nothing is known: 0.
 
     Args:
-        recipe: of the run, whose tokenizer has as many tokens as it may.
-        dtype: to compute in.
+        recipe: the recipe of the run, whose tokenizer has as many tokens as it may.
+        dtype: the precision to compute in.
     """
     train = TrainSettings(activation_checkpointing=recipe.train.activation_checkpointing)
     parts = (recipe.model, recipe.objective, recipe.layout)
@@ -127,9 +130,8 @@ def _row_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
     few, deep = shallow(recipe, period)
 
     def kept(few: Recipe) -> float:
-        step = _Step(few, FEW_ROWS, dtype, vocab, on_gpu=True)
-        parts = step.kept([amount])[amount]
-        return (parts.activations + parts.head) / FEW_ROWS
+        counts = _counts(few, FEW_ROWS, [amount], dtype=dtype, vocab=vocab)
+        return float(sum(counts[: len(PARTS)])) / FEW_ROWS
 
     try:
         total = first = kept(few)
@@ -149,52 +151,41 @@ def _period(recipe: Recipe) -> int:
 
 
 def _counts(
-    recipe: Recipe, rows: int, *, dtype: torch.dtype, vocab: Vocab, on_gpu: bool
+    recipe: Recipe,
+    rows: int,
+    amounts: Sequence[Checkpointing] = AMOUNTS,
+    *,
+    dtype: torch.dtype,
+    vocab: Vocab,
+    on_gpu: bool = True,
 ) -> np.ndarray:
     """Return bytes by checkpointing and part, then tokens, predictions and FLOPs of these rows."""
-    step = _Step(recipe, rows, dtype, vocab, on_gpu=on_gpu)
-    kept = step.kept(AMOUNTS)
-    bytes_kept = [getattr(kept[mode], part) for mode in AMOUNTS for part in PARTS]
-    operations = step.flops() if rows == 1 else 0
-    return np.array([*bytes_kept, step.tokens, step.predictions, operations], float)
-
-
-class _Step:
-    """A forward pass of a few rows of a recipe, on fake tensors."""
-
-    def __init__(
-        self, recipe: Recipe, rows: int, dtype: torch.dtype, vocab: Vocab, *, on_gpu: bool
-    ) -> None:
-        batch = recipe.layout.arrange(dummy_example(recipe, vocab, rows), vocab)
-        counts = recipe.objective.count_terms(batch)
-        if counts is not None:
-            batch = batch.with_part(TermCounts(counts))
-        self.predictions = 0.0 if batch.weights is None else float((batch.weights > 0).sum())
-        self.tokens, self._batch = count_tokens(batch), batch
-        self._dtype, self._on_gpu = dtype, on_gpu
-        with fake_tensors(), shapes_only(device="cpu"):
-            self._loss_fn = ModelWithLoss(recipe.build(vocab).train(), recipe.objective)
-
-    def kept(self, amounts: Sequence[Checkpointing]) -> dict[Checkpointing, Kept]:
-        """Return the bytes kept for backward, by amount of checkpointing."""
-        tracker = KeptBytes(self._loss_fn.model, amounts)
+    batch = recipe.layout.arrange(dummy_example(recipe, vocab, rows), vocab)
+    counts = recipe.objective.count_terms(batch)
+    if counts is not None:
+        batch = batch.with_part(TermCounts(counts))
+    predictions = 0.0 if batch.weights is None else float((batch.weights > 0).sum())
+    with fake_tensors():
+        with shapes_only(device="cpu"):
+            model = recipe.build(vocab).train()
+        loss_fn = ModelWithLoss(model, recipe.objective)
+        tracker = ActivationCounter(model, amounts)
 
         def tracked(inputs: Batch) -> Loss:
             with ExitStack() as stack:
-                stack.enter_context(gpu_shapes() if self._on_gpu else nullcontext())
-                stack.enter_context(autocast(CPU, self._dtype))
+                stack.enter_context(gpu_kernels() if on_gpu else nullcontext())
+                stack.enter_context(autocast(CPU, dtype))
                 stack.enter_context(tracker)
-                loss: Loss = self._loss_fn(inputs)
+                loss: Loss = loss_fn(inputs)
                 return loss
 
-        with fake_tensors():
-            _with_memory(tracked, self._batch.to(CPU))
-        return {amount: tracker.kept(amount) for amount in amounts}
-
-    def flops(self) -> int:
-        """Return the operations of forward and backward."""
-        with fake_tensors(), gpu_shapes("loops"):
-            return flops.count(self._loss_fn.model, self._batch, self._loss_fn)
+        _with_memory(tracked, batch.to(CPU))
+        operations = 0
+        if rows == 1:
+            with gpu_kernels():
+                operations = flops.count(model, batch, loss_fn)
+    bytes_kept = [getattr(tracker.kept(mode), part) for mode in amounts for part in PARTS]
+    return np.array([*bytes_kept, count_tokens(batch), predictions, operations], float)
 
 
 def _with_memory(loss_fn: Callable[[Batch], Loss], batch: Batch) -> Loss:

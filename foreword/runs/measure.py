@@ -52,7 +52,12 @@ class Measure:
 
     def bits_per_byte(self, bytes_per_token: float) -> float | None:
         """Return bits per byte for a text of this many bytes per token; None if not defined."""
-        return self.loss / math.log(2) / bytes_per_token if self.predicts_all else None
+        return bits_per_byte(self.loss, bytes_per_token) if self.predicts_all else None
+
+
+def bits_per_byte(nats_per_token: float, bytes_per_token: float) -> float:
+    """Convert nats per token to bits per byte of text."""
+    return nats_per_token / math.log(2) / bytes_per_token
 
 
 def perplexity_of(loss: float) -> float:
@@ -77,7 +82,7 @@ def measure(
         recipe: recipe of the model.
         model: the model, on its device.
         shards: the text.
-        vocab: of the tokenizer.
+        vocab: the vocabulary of the tokenizer.
         rows: maximum rows, or as many tokens for a count-based model; default
             `train.heldout_rows`, or the whole text.
         streams: number of streams that a model with memory reads in parallel; 0 for that of
@@ -184,7 +189,7 @@ def heldout_record(spent: Progress, measured: Measure, bytes_per_token: float) -
     Args:
         spent: what the run has used so far.
         measured: the measurement.
-        bytes_per_token: of the text.
+        bytes_per_token: of the text, on average.
     """
     return {
         "kind": "heldout",

@@ -53,7 +53,7 @@ class _Seen:
     """What a tracker knows of a run; stored by `Tracking`.
 
     Attributes:
-        identity: of the run.
+        identity: the identity of the run.
         steps: the last step of each kind of record.
     """
 
@@ -69,7 +69,7 @@ class Tracking:
 
     Args:
         folder: what is tracked: a run folder.
-        name: for display.
+        name: the name to display.
         note: called with a line when a tracker fails.
         config_of: returns the table to configure trackers with, at the first record.
         earlier: returns all records so far, at the first record and at the end.

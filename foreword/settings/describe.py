@@ -68,8 +68,8 @@ def kind(folder: str, name: str, roots: Mapping[str, type]) -> KindDescription:
     """Return the description of the kind `name` of `folder`.
 
     Args:
-        folder: of the kinds.
-        name: of the kind.
+        folder: the folder of its kinds.
+        name: its name.
         roots: as in `set_by`.
 
     Raises:

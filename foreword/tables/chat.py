@@ -18,7 +18,7 @@ TURN = re.compile(r"\n\n(Human|Assistant):")  # begins a message in the texts of
 
 
 class Message(NamedTuple):
-    """What one of the roles says."""
+    """A message of one of the roles."""
 
     role: str
     content: str

@@ -54,7 +54,7 @@ class WordLines(NamedTuple):
     Attributes:
         line: the number of its first line in the file.
         cells: the columns of each word.
-        is_glued: for each word, whether the next one follows without a space.
+        is_glued: whether the next word follows without a space, for each word.
         wrong: why the sentence cannot be read, with file and line; "" if it can.
     """
 

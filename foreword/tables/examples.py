@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar, overload
 
 import pyarrow as pa
 
-from foreword.errors import UserError
+from foreword.text.utf8 import half_a_character
 
 LEAST_OVERLAP = 0.01  # share of dev examples; natural data repeat some short texts
 AT_ONCE = 1024  # examples that are objects at the same time
@@ -121,6 +121,4 @@ def _strings(values: Sequence[str | None], examples: Sequence[Labelled]) -> Any:
         return pa.array(values, pa.large_string())
     except UnicodeEncodeError as error:
         where = next(e.source for e, v in zip(examples, values, strict=True) if v == error.object)
-        raise UserError(
-            f"{where}: half a character (a lone surrogate); save the text again as UTF-8"
-        ) from None
+        raise half_a_character(where) from None

@@ -20,6 +20,7 @@ from foreword.disk import atomic, stored
 from foreword.errors import UserError
 from foreword.tables.columns import PREDICTION
 from foreword.tables.files import format_of
+from foreword.text.utf8 import half_a_character
 
 WRITTEN = MappingProxyType({".conll": ".conll", ".json": ".json"})  # besides tables
 ID = "id"  # the column with the name of a question
@@ -179,9 +180,7 @@ def _naming(source: str) -> Iterator[None]:
     try:
         yield
     except UnicodeEncodeError:
-        raise UserError(
-            f"{source}: half a character (a lone surrogate); save the text again as UTF-8"
-        ) from None
+        raise half_a_character(source) from None
 
 
 def _text_or_none(value: Any) -> str | None:

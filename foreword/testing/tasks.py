@@ -16,10 +16,10 @@ from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
 from foreword.tables.examples import Labelled
 from foreword.testing.models import tiny_model
-from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.input_template import template_of
-from foreword.tuning.result import RUN_COLUMNS
+from foreword.tuning.job import Examples, TuneJob
 from foreword.tuning.run import tune
+from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks._contract import Task
 
@@ -74,22 +74,22 @@ def check_the_loss_is_a_sum_and_a_count(task: Task, examples: Sequence[Labelled]
     if head is None:  # it answers in text: outputs are nats
         right = torch.arange(len(examples)) % 2
         outputs = torch.randn(len(right), 2, generator=random)
-        if task.has_reference:  # the token, another number of it, and the reference's nats
+        if task.needs.has_reference:  # the token, another number of it, and the reference's nats
             right = torch.stack([right, right, right], dim=1).double()
     else:
         for parameter in head.parameters():
             torch.nn.init.normal_(parameter, generator=random)
         trained = _model(task, TEXTS)
         template = template_of(trained.recipe, trained.vocab, None)
-        template = template.of_tokens() if task.reads_tokens else template
+        template = template.of_tokens() if task.needs.reads_tokens else template
         encoded = task.encode(examples, trained.tokenizer, template)
-        placed = task.place(task.targets(examples, labels), encoded)
+        placed = task.targets(examples, labels, encoded)
         targets = [np.atleast_1d(target) for target in placed]
         right = torch.from_numpy(np.concatenate(targets))
         outputs = head.eval()(torch.randn(len(right), 16, generator=random))
     numbers, middle = torch.arange(len(right)), len(right) // 3
     whole = task.loss(outputs, right, numbers)
-    if task.whole == "batch":  # it has no parts
+    if task.needs.loss_unit == "batch":  # it has no parts
         assert whole.count.item() == len(examples), "the count is not that of the examples"
         return
     first = task.loss(outputs[:middle], right[:middle], numbers[:middle])
@@ -108,31 +108,24 @@ def check_it_scores_a_network_and_a_baseline_alike(
     what a network alone gives.
     """
     for pair in (
-        (None, "we saw the day") if task.reads_texts and not task.compares_texts else (None,)
+        (None, "we saw the day")
+        if task.reader.takes_texts and not task.reader.compares_texts
+        else (None,)
     ):
         with_pair = [example._replace(pair=pair or example.pair) for example in examples]
         trained = _model(task, [*TEXTS, *(e.text for e in examples)])
-        result = tune(trained, task, with_pair[10:], with_pair[:10], FAST)
-        tuned, *baselines = (row for row in result.rows if row["strategy"] != "not tuned")
-        plain = {*RUN_COLUMNS, "seeds", "epochs"}
-        metrics = [name for name in tuned if name not in plain]
+        examples_of_both = Examples(with_pair[10:], with_pair[:10])
+        result = tune(trained, TuneJob(task, examples_of_both, [FAST]))
+        tuned, *baselines = (row for row in result.rows if row.strategy != "not tuned")
+        metrics = list(tuned.metrics)
         assert all(math.isfinite(tuned[name]) for name in metrics), "a score is not finite"
-        score_names = task.score_names or metrics
-        assert {name.removesuffix("_std") for name in metrics} <= {*score_names}, (
-            "score_names lack one"
-        )
+        assert {*metrics} <= {*(task.judge.names or metrics)}, "names lack a score"
         assert baselines, "there is no baseline"
         for row in baselines:
-            baseline_metrics = [
-                name for name in row if name not in plain and not name.endswith("_std")
-            ]
-            assert baseline_metrics[0] == metrics[0] and {*baseline_metrics} <= {*metrics}, (
-                "metrics differ"
-            )
-            assert not any(math.isinf(row[name]) for name in baseline_metrics), (
-                "a baseline is not finite"
-            )
-            assert row["start"] == "no model"
+            names = list(row.metrics)
+            assert names[0] == metrics[0] and {*names} <= {*metrics}, "metrics differ"
+            assert not any(math.isinf(row[name]) for name in names), "a baseline is not finite"
+            assert row.start == "no model"
         assert result.settings["task"]["kind"] == kinds.name_of(task)
 
 
@@ -140,7 +133,7 @@ def check_without_a_dev_example_it_is_refused(task: Task, examples: Sequence[Lab
     """Check that fine-tuning without a dev example is refused."""
     trained = _model(task, TEXTS)
     try:
-        tune(trained, task, examples, [], FAST)
+        tune(trained, TuneJob(task, Examples(examples, []), [FAST]))
     except UserError as error:
         assert "no dev example" in str(error)
         return
@@ -148,7 +141,7 @@ def check_without_a_dev_example_it_is_refused(task: Task, examples: Sequence[Lab
 
 
 def _model(task: Task, texts: Sequence[str]) -> TrainedModel:
-    return tiny_model("decoder" if task.has_reference else "encoder_decoder", texts)
+    return tiny_model("decoder" if task.needs.has_reference else "encoder_decoder", texts)
 
 
 TASK_CHECKS: tuple[Callable[[Task, Sequence[Labelled]], None], ...] = (

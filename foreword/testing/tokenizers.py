@@ -63,7 +63,7 @@ def check_tokenizer(settings: TokenizerKind, texts: Sequence[str] = CORPUS) -> N
 
     Args:
         settings: settings of the kind, with a vocabulary that `texts` support.
-        texts: to train on.
+        texts: the texts to train on.
 
     Raises:
         AssertionError: a promise is broken.

@@ -21,7 +21,7 @@ from hashlib import blake2b
 import numpy as np
 
 from foreword.errors import UserError
-from foreword.text import words
+from foreword.text import utf8, words
 from foreword.types import Array
 
 _PIECE = 1 << 20  # characters; a whole book must not be all of the sample, nor be lost
@@ -167,7 +167,7 @@ def draw_sample(
     for text in texts:
         documents += 1
         for piece in _cut(text, max(1, min(_PIECE, limit_bytes // 4))):
-            data = _utf8(piece, documents)
+            data = utf8.encode(piece, f"document {documents}")
             seen += len(data)
             index += 1
             number = int.from_bytes(blake2b(index.to_bytes(8), digest_size=8).digest())
@@ -257,13 +257,3 @@ def _between_words(text: str, length: int) -> Iterator[str]:
         yield text[start : match.start()]
         start = match.start()
     yield text[start:]
-
-
-def _utf8(text: str, document: int) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise UserError(
-            f"document {document}, character {error.start}: half a character (a lone surrogate); "
-            "save the text again as UTF-8"
-        ) from None

@@ -19,7 +19,7 @@ from tokenizers import Tokenizer as Engine
 from foreword.disk import atomic, manifest, stored
 from foreword.errors import UserError
 from foreword.settings.config import build
-from foreword.text import special
+from foreword.text import special, utf8
 from foreword.text.pieces import Pieces
 from foreword.text.sample import TrainingSample
 from foreword.text.words import is_joined
@@ -95,7 +95,8 @@ class Tokenizer:
         try:
             encodings = self._engine.encode_batch_fast(texts, add_special_tokens=False)
         except TypeError:
-            _refuse_surrogates(texts)
+            for number, text in enumerate(texts, 1):
+                utf8.encode(text, f"text {number} of {len(texts)}")
             raise
         rows = [encoding.ids for encoding in encodings]
         return [self._without(row) for row in rows] if self._reachable else rows
@@ -408,14 +409,3 @@ def _broken(file: Path) -> Iterator[None]:
             raise
         reason = str(error).partition("\n")[0]
         raise UserError(f"{file}: not a tokenizer that can be read: {reason}") from error
-
-
-def _refuse_surrogates(texts: Sequence[str]) -> None:
-    for number, text in enumerate(texts):
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise UserError(
-                f"text {number + 1} of {len(texts)}, character {error.start}: half a character "
-                "(a lone surrogate); save the text again as UTF-8"
-            ) from None

@@ -73,7 +73,7 @@ def learn(
 
     Args:
         engine: assembled, and changed.
-        texts: to train it on.
+        texts: the texts to train it on.
         trainer: the engine's own.
         sample: the amount of these texts.
         note: takes how much is read, and what comes then, of which the engine reports nothing.

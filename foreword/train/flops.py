@@ -94,7 +94,7 @@ def recurrences_without_onednn() -> Iterator[None]:
         after.remove()
 
 
-def _attention(q: Any, k: Any, v: Any, *_: Any, **__: Any) -> int:
+def attention_flops(q: Any, k: Any, v: Any, *_: Any, **__: Any) -> int:
     """Return the FLOPs of both products of attention, of (batch, heads, length, width) each."""
     batch, heads, queries, width = q.shape
     return 2 * int(batch * heads * queries * k.shape[2] * (width + v.shape[3]))
@@ -102,11 +102,11 @@ def _attention(q: Any, k: Any, v: Any, *_: Any, **__: Any) -> int:
 
 def _attention_backward(_: Any, q: Any, k: Any, v: Any, *__: Any, **___: Any) -> int:
     """Return the FLOPs of the backward pass: two products for each; none for recomputing scores."""
-    return 2 * _attention(q, k, v)
+    return 2 * attention_flops(q, k, v)
 
 
 # Operations that torch's counter does not know: the CPU's fused attention.
 UNKNOWN = {
-    aten._scaled_dot_product_flash_attention_for_cpu: _attention,
+    aten._scaled_dot_product_flash_attention_for_cpu: attention_flops,
     aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
 }

@@ -25,8 +25,8 @@ from foreword.interop import exporting, files
 from foreword.interop.hf_config import FILE as HF_CONFIG
 from foreword.runs.trained_model import is_run, open_run
 from foreword.tuning import exporting as tuned_exporting
-from foreword.tuning.predict import load_tuned
-from foreword.tuning.result import SCORES
+from foreword.tuning.tuned import SCORES
+from foreword.tuning.tuned_model import load_tuned
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # as peft names them
 PREFIX = "base_model.model."
@@ -40,7 +40,6 @@ def export(tuned: Path, base: Path, out: Path, family: str = "") -> Change:
     """Write the change of a model tuned by `lora` as the folder `out`.
 
     Args:
-        tuned: the tuned model.
         base: the run that it was tuned from.
         out: the folder; it must be absent or empty.
         family: the family of both; default: the one that fits.
@@ -72,7 +71,7 @@ def export(tuned: Path, base: Path, out: Path, family: str = "") -> Change:
 
 @dataclass(frozen=True)
 class Change:
-    """What differs from the pretrained model.
+    """The difference from the pretrained model.
 
     Attributes:
         factors: B (outputs, rank) and A (rank, inputs) of each matrix of the layers, by its module.
@@ -115,11 +114,7 @@ class Change:
 
 
 def _rank_of(tuned: Path) -> int:
-    """Return the rank of LoRA that a model was tuned with.
-
-    Raises:
-        UserError: it was not tuned so.
-    """
+    """Return the rank of LoRA that a model was tuned with."""
     scores = stored.read(tuned / SCORES) if (tuned / SCORES).is_file() else {}
     strategy = scores.get("settings", {}).get("strategy", {})
     if strategy.get("kind") != "lora":
@@ -130,14 +125,7 @@ def _rank_of(tuned: Path) -> int:
 def _change(
     new: Mapping[str, Tensor], old: Mapping[str, Tensor], rank: int, *, transposes: bool
 ) -> Change:
-    """Return what differs between the weights of two folders.
-
-    Args:
-        new: the weights of the tuned model.
-        old: the weights of the pretrained model.
-        rank: rank of the change of one linear map.
-        transposes: whether matrices are (inputs, outputs).
-    """
+    """Return what differs between the weights of two folders."""
     factors: dict[str, tuple[Tensor, Tensor]] = {}
     changed = set()
     for name, tensor in new.items():
@@ -172,13 +160,7 @@ def _change(
 
 
 def _factors(delta: Tensor, most: int, matrix: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return the factors of the least rank that leaves rounding alone; None with more than `most`.
-
-    Args:
-        delta: the change, (outputs, inputs) float64.
-        most: the highest rank.
-        matrix: the changed matrix, whose size says what rounding is.
-    """
+    """Return the factors of the least rank that leaves rounding; None with more than `most`."""
     u, sizes, v = torch.linalg.svd(delta, full_matrices=False)
     rank = int((sizes > ROUNDING * torch.linalg.matrix_norm(matrix.double(), 2)).sum())
     if rank > most:

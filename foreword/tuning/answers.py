@@ -21,12 +21,12 @@ from foreword.layouts.decoder import join
 from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Model, NeuralBackbone
-from foreword.tuning.answer_form import AnswerForm
 from foreword.tuning.encoded import EncodedTexts
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import Network
 from foreword.tuning.rows import WIDTH, PackedExamples, PooledBatch
-from foreword.tuning.tasks._contract import EncodedExample, Whole
+from foreword.tuning.tasks._contract import EncodedExample, LossUnit
+from foreword.tuning.tasks._writing import AnswerForm
 from foreword.types import Array, Example, Tokens
 
 AT_ONCE = 1024  # positions whose logits are held together
@@ -105,7 +105,7 @@ class AnswerExamples(PackedExamples):
         template: the input template, to whose length `AnswerForm` cuts.
         prompted: the model that they are for.
         auxiliary: 0, since there is no auxiliary loss. See `PackedExamples`.
-        whole: see `PackedExamples`.
+        loss_unit: see `PackedExamples`.
     """
 
     encoded: Sequence[EncodedExample]
@@ -113,7 +113,7 @@ class AnswerExamples(PackedExamples):
     template: InputTemplate
     prompted: PromptedModel
     auxiliary: float = 0.0
-    whole: Whole = "input"
+    loss_unit: LossUnit = "input"
 
     @classmethod
     def of(
@@ -121,7 +121,7 @@ class AnswerExamples(PackedExamples):
         prompted: PromptedModel,
         encoded: Sequence[EncodedExample],
         template: InputTemplate,
-        whole: Whole = "input",
+        loss_unit: LossUnit = "input",
     ) -> AnswerExamples:
         """Put sources and answers into the form in which the model reads and writes them.
 
@@ -144,8 +144,10 @@ class AnswerExamples(PackedExamples):
             return replace(example, ids=ids, answer=left, was_cut=was_cut)
 
         pairs = EncodedTexts.of(map(with_ends, encoded))
-        assert pairs.answers is not None
-        return cls(pairs, pairs.answers, replace(template, fresh=form.fresh), prompted, whole=whole)
+        assert pairs.answer is not None
+        return cls(
+            pairs, pairs.answer, replace(template, fresh=form.fresh), prompted, loss_unit=loss_unit
+        )
 
     def _length(self, number: int) -> int:
         """Return the number of tokens of a source and its answer."""
@@ -207,27 +209,6 @@ class AnswerExamples(PackedExamples):
             if done is not None:
                 done(np.arange(first, first + len(part)))
         return np.asarray(texts, dtype=object)
-
-
-@dataclass(frozen=True)
-class WrittenTargets(Sequence[Array]):
-    """What written answers are held against.
-
-    Attributes:
-        ids: the answers with their end tokens, a sequence of (tokens,) int64.
-        references: the right answers to each example, as texts.
-        texts: the texts that are answered.
-    """
-
-    ids: Sequence[Array]
-    references: Sequence[Sequence[str]]
-    texts: Sequence[str]
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __getitem__(self, which: Any) -> Any:
-        return self.ids[which]
 
 
 def _tokens(rows: list[list[Array]], multiple: int) -> Tokens:

@@ -18,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 from foreword.tables.examples import Labelled
 from foreword.text.words import is_unspaced, split
 from foreword.tuning.drawing import Drawn
+from foreword.tuning.scores import Scores, single
 from foreword.tuning.tasks._contract import Task
 from foreword.types import Array
 
@@ -29,14 +30,14 @@ MOST_CHOSEN_ON = 20_000  # examples; with more, choosing takes minutes and gains
 
 
 class BagOfWords(NamedTuple):
-    """What the baseline reached.
+    """The scores of the baseline.
 
     Attributes:
-        row: its scores as a row of results.
+        row: its scores.
         correct: whether it answered each of `test` correctly, (examples,) float64.
     """
 
-    row: dict[str, Any]
+    row: Scores
     correct: Array
 
 
@@ -98,15 +99,15 @@ def bag_of_words(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit([_text(example) for example in train], targets)
-    scores: dict[str, Any] = {}
+    scores: dict[str, float] = {}
     correct: list[Array] = []
     for name, part in {"": test, **{f"{name}_": part for name, part in further.items()}}.items():
         outputs = model.predict_proba([_text(example) for example in part])
         part_targets = task.targets(part, labels)
-        part_scores = task.scores(outputs, part_targets)
+        part_scores = task.judge.scores(outputs, part_targets)
         correct.append(np.asarray(outputs.argmax(axis=1) == part_targets, np.float64))
         scores |= {f"{name}{metric}": score for metric, score in part_scores.items()}
-    return BagOfWords({"start": "no network", "strategy": NAME, **scores}, correct[0])
+    return BagOfWords(single("no network", NAME, scores), correct[0])
 
 
 def words_of(text: str) -> list[str]:

@@ -11,11 +11,10 @@ from foreword.evaluation.statistics import bootstrap_each
 from foreword.settings import kinds
 from foreword.tables.examples import Labelled
 from foreword.tuning.encoded import cut_warning
-from foreword.tuning.predict import TunedModel
-from foreword.tuning.result import metric_name
 from foreword.tuning.scored import ScoredExamples, scored
+from foreword.tuning.scores import metric_name
 from foreword.tuning.text_metrics import word_rules
-from foreword.tuning.written import TunedWriter
+from foreword.tuning.tuned_model import TunedModel, TunedWriter
 from foreword.types import Array
 
 DRAWS = 500  # of the bootstrap
@@ -59,10 +58,10 @@ def compared_scores(
         for metric, score in of.items():
             low, high = next(left)
             row |= {metric: score, f"{metric}_low": low, f"{metric}_high": high}
-        rows.append(row | {"examples": len(each.examples)})
+        rows.append(row | {"examples": len(each.results)})
     metric = next(iter(scores[0]))
     notes = [_note(first, skipped), *word_rules(scores[0])]
-    cuts = (cut_warning(each.cut, len(each.examples), each.max_tokens) for each in answered)
+    cuts = (cut_warning(each.cut, len(each.results), each.max_tokens) for each in answered)
     notes += filter(None, cuts)
     for name, of, (low, high) in zip(names[1:], scores[1:], left, strict=True):
         difference = scores[0][metric] - of[metric]
@@ -106,6 +105,6 @@ def _note(answered: ScoredExamples, skipped: int) -> str:
     rows = f", {skipped:,} rows skipped (empty, or without a label)" if skipped else ""
     cut = f", {answered.cut:,} cut to the model's length" if answered.cut else ""
     return (
-        f"{len(answered.examples):,} examples{rows}{cut}; intervals: 95 %, by bootstrap over "
+        f"{len(answered.results):,} examples{rows}{cut}; intervals: 95 %, by bootstrap over "
         "them: what other examples would change, not what another seed of fine-tuning would"
     )

@@ -58,7 +58,7 @@ def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task
     if count > total:
         raise UserError(f"tune.examples: {count:,}, but there are {total:,} training examples")
     groups = _groups(example.label for example in examples)
-    if len(groups) > count and task.has_classes:
+    if len(groups) > count and task.judge.has_classes:
         raise UserError(
             f"tune.examples: {count:,} cannot have one of each of the {len(groups):,} labels"
         )
@@ -91,20 +91,14 @@ def hold_out(
     is_held[numbers] = True
     rest = LabelledTexts.of(e for e, held in zip(examples, is_held, strict=True) if not held)
     part = (example for example, held in zip(examples, is_held, strict=True) if held)
-    if task.has_classes:
+    if task.judge.has_classes:
         labels = {example.label for example in rest}
         part = (example for example in part if example.label in labels)
     return rest, LabelledTexts.of(part)
 
 
 def _draws(groups: list[Array], count: int, seeds: Sequence[int]) -> list[Array]:
-    """Return the indices that each seed draws, from every group if `count` allows.
-
-    Args:
-        groups: the numbers of the examples of each label.
-        count: number of examples to draw.
-        seeds: the seeds.
-    """
+    """Return the indices that each seed draws, from every group if `count` allows."""
     if len(groups) > count:
         groups = [np.sort(np.concatenate(groups))]
     counts = _shares([len(group) for group in groups], count)

@@ -1,4 +1,4 @@
-"""What fine-tuning changed: the way from the weights it started from to the tuned ones.
+"""What fine-tuning changed, from the weights it started from to the tuned ones.
 
 Weights are compared layer by layer, states by linear CKA, and the loss is measured on straight
 lines and planes through weights: on a line, at x = 0 the start with the tuned head, at x = 1 the
@@ -27,19 +27,17 @@ from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
 from foreword.tables.examples import Labelled
-from foreword.tuning.answer_form import AnswerForm
 from foreword.tuning.encoding import added_tokens
 from foreword.tuning.model_settings import adapted
 from foreword.tuning.network import Network
-from foreword.tuning.predict import TunedModel
-from foreword.tuning.result import SCORES
 from foreword.tuning.rows import PackedExamples
 from foreword.tuning.scored import network_and_examples
 from foreword.tuning.starting_network import starting_network
 from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.tasks._contract import Task
-from foreword.tuning.writing import WritingTask
-from foreword.tuning.written import TunedWriter
+from foreword.tuning.tasks._writing import AnswerForm, WritingTask
+from foreword.tuning.tuned import SCORES
+from foreword.tuning.tuned_model import TunedModel, TunedWriter
 from foreword.types import Array
 
 Weights = Mapping[str, Tensor]  # by the names of `named_parameters`
@@ -65,7 +63,7 @@ class DevLoss:
 
 
 @dataclass(frozen=True)
-class TunedWay:
+class WeightChange:
     """A tuned network, and where it started.
 
     Attributes:
@@ -97,16 +95,13 @@ class TunedWay:
         return "pretrained" if self.is_pretrained else "from scratch"
 
 
-def way_of(
+def change_of(
     tuned: TunedModel | TunedWriter, trained: TrainedModel, dev: Sequence[Labelled], name: str
-) -> TunedWay:
-    """Return the way from a pretrained model, or random weights, to a tuned one.
+) -> WeightChange:
+    """Return the change from a pretrained model, or random weights, to a tuned one.
 
     Args:
-        tuned: the tuned model.
         trained: the model that it was tuned from; also if from scratch.
-        dev: labelled examples.
-        name: name of the tuned model.
 
     Raises:
         UserError: it was not tuned from this model, or the examples do not fit it.
@@ -140,7 +135,7 @@ def way_of(
             "--run names the run it was tuned from"
         )
     new = () if begun.as_model() else [key for key in start if not key.startswith("backbone.")]
-    return TunedWay(
+    return WeightChange(
         name,
         network,
         tuned.task,
@@ -153,18 +148,18 @@ def way_of(
     )
 
 
-def distances(way: TunedWay) -> dict[str, float]:
+def distances(change: WeightChange) -> dict[str, float]:
     """Return |end - start| / |start| of each layer, and of `all` weights below the head.
 
     The head's, from its random start, is `head`.
     """
-    start = {**way.start, **way.random_head}
+    start = {**change.start, **change.random_head}
     changed: dict[str, float] = {}
     before: dict[str, float] = {}
     for name, weight in start.items():
         layer = layer_of(name)
         for group in (layer,) if layer == "head" else (layer, "all"):
-            difference = (way.end[name] - weight).double().square().sum()
+            difference = (change.end[name] - weight).double().square().sum()
             changed[group] = changed.get(group, 0.0) + float(difference)
             before[group] = before.get(group, 0.0) + float(weight.double().square().sum())
     return {
@@ -193,13 +188,13 @@ def _layer_order(layer: str) -> tuple[int, str, int]:
     return ends.get(name, 1), "" if name == "encoder" else name, int(number or 0)
 
 
-def similarities(way: TunedWay) -> list[float]:
+def similarities(change: WeightChange) -> list[float]:
     """Return the linear CKA of the states before and after tuning, of each layer from the input.
 
     It is 1 if one set of states is a rotation and scaling of the other. Empty for a model without
     layers.
     """
-    before, after = (_states(way, weights) for weights in (way.start, way.end))
+    before, after = (_states(change, weights) for weights in (change.start, change.end))
     return [linear_cka(x, y) for x, y in zip(before, after, strict=True)]
 
 
@@ -213,97 +208,100 @@ def linear_cka(x: Array, y: Array) -> float:
     return float(np.linalg.norm(y.T @ x) ** 2 / norms) if norms else float("nan")
 
 
-def line(way: TunedWay, points: Sequence[float]) -> list[DevLoss]:
+def line(change: WeightChange, points: Sequence[float]) -> list[DevLoss]:
     """Return the loss at points of the line through start (0) and end (1)."""
     losses = []
     for x in points:
-        with _placed(way, {key: w + x * (way.end[key] - w) for key, w in way.start.items()}):
-            losses.append(loss_of(way))
+        with _placed(
+            change, {key: w + x * (change.end[key] - w) for key, w in change.start.items()}
+        ):
+            losses.append(loss_of(change))
     return losses
 
 
-def plane(way: TunedWay, other: TunedWay, xs: Sequence[float], ys: Sequence[float]) -> Array:
-    """Return the loss on the plane of a way's start and end and the end of another.
+def plane(
+    change: WeightChange, other: WeightChange, xs: Sequence[float], ys: Sequence[float]
+) -> Array:
+    """Return the loss on the plane of a change's start and end and the end of another.
 
     Args:
-        way: its start is at (0, 0), its end at (1, 0).
+        change: its start is at (0, 0), its end at (1, 0).
         other: its end is at (0, 1).
-        xs: points along the first way.
+        xs: points along the first change.
         ys: points towards the other end.
 
     Returns:
-        (ys, xs) float64, on the examples of the first way.
+        (ys, xs) float64, on the examples of the first change.
 
     Raises:
         UserError: the two are different networks.
     """
-    shapes = [{key: weight.shape for key, weight in tuned.end.items()} for tuned in (way, other)]
+    shapes = [{key: weight.shape for key, weight in tuned.end.items()} for tuned in (change, other)]
     if shapes[0] != shapes[1]:
-        raise UserError(f"{other.name}: is another network than {way.name}, so no plane has both")
+        raise UserError(
+            f"{other.name}: is another network than {change.name}, so no plane has both"
+        )
     losses = np.zeros((len(ys), len(xs)))
     for row, y in enumerate(ys):
         for column, x in enumerate(xs):
             weights = {
-                key: w + x * (way.end[key] - w) + y * (other.end[key] - w)
-                for key, w in way.start.items()
+                key: w + x * (change.end[key] - w) + y * (other.end[key] - w)
+                for key, w in change.start.items()
             }
-            with _placed(way, weights):
-                losses[row, column] = loss_of(way).value
+            with _placed(change, weights):
+                losses[row, column] = loss_of(change).value
     return losses
 
 
-def loss_of(way: TunedWay) -> DevLoss:
+def loss_of(change: WeightChange) -> DevLoss:
     """Return the loss of the network as it is."""
     total = count = 0.0
     outputs, numbers = [], []
     with torch.inference_mode():
-        for batch in way.examples.scoring_batches(way.device.type):
-            on_device = batch.to(way.device)
-            features, targets = on_device.features(way.network), on_device.targets
-            learned = way.network.training_outputs(features, targets)
-            loss = way.task.loss(learned, targets, on_device.numbers)
+        for batch in change.examples.scoring_batches(change.device.type):
+            on_device = batch.to(change.device)
+            features, targets = on_device.features(change.network), on_device.targets
+            learned = change.network.training_outputs(features, targets)
+            loss = change.task.loss(learned, targets, on_device.numbers)
             total, count = total + float(loss.total), count + float(loss.count)
-            outputs.append(way.network.scored_outputs(features, targets).cpu().numpy())
+            outputs.append(change.network.scored_outputs(features, targets).cpu().numpy())
             numbers.append(batch.numbers)
     order = np.argsort(np.concatenate(numbers), kind="stable")
-    metric, score = _score(way, np.concatenate(outputs)[order])
+    metric, score = _score(change, np.concatenate(outputs)[order])
     return DevLoss(total / max(1.0, count), score, metric)
 
 
-def _score(way: TunedWay, outputs: Array) -> tuple[str, float]:
-    """Return the first metric of the task and its value.
-
-    Of a task whose answers are written: the share of right tokens, since nothing is written here.
-    """
-    if way.task.writes:
-        right = np.concatenate(list(way.examples.targets))
+def _score(change: WeightChange, outputs: Array) -> tuple[str, float]:
+    """Return the first metric of the task and its value."""
+    if change.task.judge.writes:
+        right = np.concatenate(list(change.examples.targets))
         return "tokens", float(np.mean(outputs[:, 0].astype(np.int64) == right))
-    metric, score = next(iter(way.task.scores(outputs, way.examples.targets).items()))
+    metric, score = next(iter(change.task.judge.scores(outputs, change.examples.targets).items()))
     return metric, float(score)
 
 
-def mean_loss(way: TunedWay, numbers: Array) -> Tensor:
+def mean_loss(change: WeightChange, numbers: Array) -> Tensor:
     """Return the mean loss of some examples with a graph, for gradients."""
     total: Any = 0.0
     count: Any = 0.0
-    for batch in way.examples.batches(numbers, way.device.type):
-        on_device = batch.to(way.device)
-        features, targets = on_device.features(way.network), on_device.targets
-        outputs = way.network.training_outputs(features, targets)
-        loss = way.task.loss(outputs, targets, on_device.numbers)
+    for batch in change.examples.batches(numbers, change.device.type):
+        on_device = batch.to(change.device)
+        features, targets = on_device.features(change.network), on_device.targets
+        outputs = change.network.training_outputs(features, targets)
+        loss = change.task.loss(outputs, targets, on_device.numbers)
         total, count = total + loss.total, count + loss.count
     mean: Tensor = total / count
     return mean
 
 
 @contextmanager
-def _placed(way: TunedWay, weights: Weights) -> Iterator[None]:
+def _placed(change: WeightChange, weights: Weights) -> Iterator[None]:
     """Give the network other weights within the context."""
-    _set(way.network, weights)
+    _set(change.network, weights)
     try:
         yield
     finally:
-        _set(way.network, way.end)
+        _set(change.network, change.end)
 
 
 def _set(network: nn.Module, weights: Weights) -> None:
@@ -317,18 +315,18 @@ def _weights(network: nn.Module) -> dict[str, Tensor]:
     return {name: w.detach().clone() for name, w in network.named_parameters()}
 
 
-def _states(way: TunedWay, weights: Weights) -> list[Array]:
+def _states(change: WeightChange, weights: Weights) -> list[Array]:
     """Return the states of the examples' tokens by layer, (tokens, width) each."""
     layers: list[list[Array]] = []
     tokens = 0
-    with _placed(way, weights), torch.inference_mode():
-        for batch in way.examples.scoring_batches(way.device.type):
-            inputs = batch.to(way.device).batch
-            hidden = way.network.backbone.by_layer(inputs).layers or ()
+    with _placed(change, weights), torch.inference_mode():
+        for batch in change.examples.scoring_batches(change.device.type):
+            inputs = batch.to(change.device).batch
+            hidden = change.network.backbone.by_layer(inputs).layers or ()
             documents = (inputs if inputs.source is None else inputs.source).documents
             layers = layers or [[] for _ in hidden]
             for states, of_layer in zip(layers, hidden, strict=True):
-                is_token = torch.ones(of_layer.shape[:2], dtype=torch.bool, device=way.device)
+                is_token = torch.ones(of_layer.shape[:2], dtype=torch.bool, device=change.device)
                 is_token = is_token if documents is None else documents >= 0
                 states.append(of_layer[is_token].float().cpu().numpy())
             tokens += len(layers[0][-1]) if layers else 0

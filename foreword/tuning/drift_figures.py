@@ -8,49 +8,49 @@ from typing import Any
 import numpy as np
 
 from foreword.tuning.curvature import largest_eigenvalue
-from foreword.tuning.drift import TunedWay, distances, line, mean_loss, plane, similarities
-from foreword.tuning.result import metric_name
+from foreword.tuning.drift import WeightChange, distances, line, mean_loss, plane, similarities
+from foreword.tuning.scores import metric_name
 
 LINE = tuple(np.linspace(-0.5, 2.0, 21).tolist())  # points of a line: 0 the start, 1 the end
 PLANE = tuple(np.linspace(-0.5, 1.5, 11).tolist())  # points of a plane along each axis
 CURVED = 64  # examples that the curvature is measured on
 
 
-def steps(ways: Sequence[TunedWay]) -> int:
+def steps(changes: Sequence[WeightChange]) -> int:
     """Return how many steps `measured` takes."""
-    return len(ways) * (len(LINE) + 3) + (len(ways) > 1) * len(PLANE)
+    return len(changes) * (len(LINE) + 3) + (len(changes) > 1) * len(PLANE)
 
 
-def measured(ways: Sequence[TunedWay], step: Callable[[str], None]) -> dict[str, Any]:
-    """Return all figures of ways.
+def measured(changes: Sequence[WeightChange], step: Callable[[str], None]) -> dict[str, Any]:
+    """Return all figures of changes.
 
     Args:
-        ways: tuned networks, each with its start; the plane is that of the first two.
-        step: called with what comes next, `steps(ways)` times.
+        changes: tuned networks, each with its start; the plane is that of the first two.
+        step: called with what comes next, `steps(changes)` times.
     """
-    rows, changes, states, lines = [], [], [], []
-    for way in ways:
-        labels = {"model": way.name, "start": way.start_name}
-        step(f"{way.name}: weights")
-        layer_distances = distances(way)
-        changes += [
+    rows, layers, states, lines = [], [], [], []
+    for change in changes:
+        labels = {"model": change.name, "start": change.start_name}
+        step(f"{change.name}: weights")
+        layer_distances = distances(change)
+        layers += [
             {**labels, "layer": layer, "distance": d} for layer, d in layer_distances.items()
         ]
-        step(f"{way.name}: states")
-        layer_cka = similarities(way)
+        step(f"{change.name}: states")
+        layer_cka = similarities(change)
         states += [{**labels, "layer": layer, "cka": cka} for layer, cka in enumerate(layer_cka)]
         losses = []
         for x in LINE:
-            step(f"{way.name}: line")
-            losses += line(way, [x])
+            step(f"{change.name}: line")
+            losses += line(change, [x])
         lines += [
             {**labels, "x": x, "loss": loss.value, loss.metric: loss.score}
             for x, loss in zip(LINE, losses, strict=True)
         ]
-        step(f"{way.name}: curvature")
-        numbers = np.arange(min(CURVED, len(way.examples)))
-        parameters = [p for p in way.network.parameters() if p.requires_grad]
-        curvature = largest_eigenvalue(lambda: mean_loss(way, numbers), parameters)  # noqa: B023
+        step(f"{change.name}: curvature")
+        numbers = np.arange(min(CURVED, len(change.examples)))
+        parameters = [p for p in change.network.parameters() if p.requires_grad]
+        curvature = largest_eigenvalue(lambda: mean_loss(change, numbers), parameters)  # noqa: B023
         loss_at = dict(zip(LINE, losses, strict=True))
         rows.append(
             {
@@ -63,20 +63,20 @@ def measured(ways: Sequence[TunedWay], step: Callable[[str], None]) -> dict[str,
                 "largest eigenvalue": curvature,
             }
         )
-    content = {"rows": rows, "distances": changes, "states": states, "line": lines}
-    if len(ways) > 1:
+    content = {"rows": rows, "distances": layers, "states": states, "line": lines}
+    if len(changes) > 1:
         content["plane"] = []
         for y in PLANE:
             step("plane")
-            losses = plane(ways[0], ways[1], PLANE, [y])[0]
+            losses = plane(changes[0], changes[1], PLANE, [y])[0]
             content["plane"] += [
                 {"x": x, "y": y, "loss": float(loss)} for x, loss in zip(PLANE, losses, strict=True)
             ]
-    return content | {"notes": _notes(ways)}
+    return content | {"notes": _notes(changes)}
 
 
-def _notes(ways: Sequence[TunedWay]) -> list[str]:
-    count = len(ways[0].examples)
+def _notes(changes: Sequence[WeightChange]) -> list[str]:
+    count = len(changes[0].examples)
     return [
         "distance: |end - start| / |start| of all weights below the head; CKA: of the states "
         "before and after, 1 if they are the same but for rotation and scale",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from foreword.tables.examples import Labelled, batched
 from foreword.tuning.tasks._contract import EncodedExample, ExampleOutputs
 from foreword.types import Array
 
+RAGGED = ("ids", "segments", "pooled_positions", "answer", "spans")
+FLAGS = ("was_cut", "is_further")
 MOST_CUT = 0.1  # share of the examples that are cut without a warning
 
 
@@ -52,14 +54,11 @@ class EncodedTexts(Sequence[EncodedExample]):
     """Encoded examples in columns; all or none are pooled, and all or none have an answer.
 
     Attributes:
-        ids: see `EncodedExample`, for each example.
-        segments: for each example.
-        pooled_positions: for each example.
+        ids: the ids of each example; this and the others as in `EncodedExample`.
         was_cut: (examples,) bool.
-        is_pooled: for all examples.
-        answers: for each example, or None.
+        is_pooled: the same for all examples.
         is_further: (examples,) bool.
-        spans: for each example, flat, or None.
+        spans: flat.
     """
 
     ids: Ragged
@@ -67,50 +66,28 @@ class EncodedTexts(Sequence[EncodedExample]):
     pooled_positions: Ragged
     was_cut: Array
     is_pooled: bool
-    answers: Ragged | None
+    answer: Ragged | None
     is_further: Array
     spans: Ragged | None = None
 
     @classmethod
     def of(cls, examples: Iterable[EncodedExample]) -> EncodedTexts:
         """Return the examples in columns."""
-        # Columns of a part at a time, so that few examples are objects at once.
-        parts: list[EncodedTexts] = []
-        for chunk in batched(examples):
-            has_answers = chunk[0].answer is not None
-            parts.append(
-                cls(
-                    Ragged.of(e.ids for e in chunk),
-                    Ragged.of(e.segments for e in chunk),
-                    Ragged.of(e.pooled_positions for e in chunk),
-                    np.asarray([e.was_cut for e in chunk], bool),
-                    chunk[0].is_pooled,
-                    Ragged.of(e.answer for e in chunk if e.answer is not None)
-                    if has_answers
-                    else None,
-                    np.asarray([e.is_further for e in chunk], bool),
-                    Ragged.of(e.spans.ravel() for e in chunk if e.spans is not None)
-                    if chunk[0].spans is not None
-                    else None,
-                )
-            )
-
-        # The parts, end to end.
-        answers = None
-        if parts and parts[0].answers is not None:
-            answers = _joined([part.answers for part in parts if part.answers is not None])
-        return cls(
-            _joined([part.ids for part in parts]),
-            _joined([part.segments for part in parts]),
-            _joined([part.pooled_positions for part in parts]),
-            np.concatenate([np.zeros(0, bool), *(part.was_cut for part in parts)]),
-            bool(parts) and parts[0].is_pooled,
-            answers,
-            np.concatenate([np.zeros(0, bool), *(part.is_further for part in parts)]),
-            _joined([part.spans for part in parts if part.spans is not None])
-            if parts and parts[0].spans is not None
-            else None,
-        )
+        columns: dict[str, list[Ragged]] = {name: [] for name in RAGGED}
+        flags: dict[str, list[Array]] = {name: [np.zeros(0, bool)] for name in FLAGS}
+        is_pooled = False
+        for chunk in batched(examples):  # so that few examples are objects at once
+            is_pooled = chunk[0].is_pooled
+            for name, parts in columns.items():
+                arrays = [getattr(example, name) for example in chunk]
+                if arrays[0] is not None:
+                    parts.append(Ragged.of(array.ravel() for array in arrays))
+            for name, masks in flags.items():
+                masks.append(np.asarray([getattr(example, name) for example in chunk], bool))
+        is_needed = {"ids", "segments", "pooled_positions"}
+        ragged = {n: _joined(c) if c or n in is_needed else None for n, c in columns.items()}
+        joined: dict[str, Any] = {name: np.concatenate(parts) for name, parts in flags.items()}
+        return cls(is_pooled=is_pooled, **joined | ragged)
 
     def __len__(self) -> int:
         return len(self.was_cut)
@@ -130,7 +107,7 @@ class EncodedTexts(Sequence[EncodedExample]):
             self.pooled_positions[index],
             bool(self.was_cut[index]),
             self.is_pooled,
-            None if self.answers is None else self.answers[index],
+            None if self.answer is None else self.answer[index],
             bool(self.is_further[index]),
             None if self.spans is None else self.spans[index].reshape(-1, 2),
         )
@@ -180,7 +157,10 @@ def cut_warning(cut: int, examples: int, length: int, limit: int | None = None) 
 
 def output_counts(encoded: Sequence[EncodedExample]) -> Array:
     """Return how many outputs each input has, (inputs,) int64."""
-    counts = [1 if example.is_pooled else len(example.pooled_positions) for example in encoded]
+    counts = [
+        1 if one.is_pooled else len(one.pooled_positions if one.answer is None else one.answer)
+        for one in encoded
+    ]
     return np.asarray(counts, np.int64)
 
 
@@ -190,12 +170,13 @@ def by_example(
     """Return the examples, each with its inputs and their outputs.
 
     Args:
-        examples: the examples.
-        encoded: their inputs.
-        outputs: the outputs of all inputs in their order, (outputs, labels).
+        outputs: the outputs of all inputs in their order, (outputs, labels), or the text that is
+            written for each, (inputs,).
     """
     begins = first_inputs(encoded)
-    edges = np.concatenate([[0], np.cumsum(output_counts(encoded))])[begins]
+    are_texts = outputs.dtype == object  # written, one for each input
+    counts = np.ones(len(encoded), np.int64) if are_texts else output_counts(encoded)
+    edges = np.concatenate([[0], np.cumsum(counts)])[begins]
     return [
         ExampleOutputs(
             example, encoded[begins[n] : begins[n + 1]], outputs[edges[n] : edges[n + 1]]

@@ -1,34 +1,24 @@
-"""The epochs of fine-tuning: scores after each, and which one's weights are kept."""
+"""The epochs of fine-tuning: their batches, the scores after each, and whose weights are kept."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor, nn
 
+from foreword.data.rng import permute
 from foreword.train.finite import require_finite
 from foreword.train.hooks import Hook
 from foreword.train.loop import Loop
-from foreword.tuning.result import Row, as_gain, chosen_metric
+from foreword.tuning.network import ExampleSet, NetworkBatch
+from foreword.tuning.scores import Scores, as_gain
+from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Task
-
-
-@dataclass(frozen=True)
-class BestEpoch:
-    """How the scores choose the epoch that is kept.
-
-    Attributes:
-        metric: the score that chooses; default: the task's first.
-        patience: epochs without a better score after which training stops; None for never.
-        task: the task, which knows the scores of which the lower one is better.
-    """
-
-    metric: str = ""
-    patience: int | None = None
-    task: Task | None = None
+from foreword.types import Array
 
 
 class ScoreEpochs(Hook):
@@ -36,35 +26,35 @@ class ScoreEpochs(Hook):
 
     Args:
         network: the network that trains.
-        epochs: number of epochs.
+        settings: how many epochs there are, which are scored, and which one is kept.
         train_parts: chooses by the progress, before each step, what is trained.
-        score: returns the row of an epoch from its number, mean loss and the steps skipped so far.
+        score: returns the scores of an epoch from its number, mean loss and the steps skipped so
+            far.
         step_done: called after each step.
-        scored: called with the row of each epoch.
-        best: how the epoch that is kept is chosen; None for the last.
-        every: epochs from one score to the next; the last is scored too.
+        scored: called with the scores of each epoch.
+        task: the task, which knows the scores of which the lower one is better.
 
     Attributes:
-        curve: a row for each epoch so far.
-        kept_row: the number of the row whose weights the network has at the end.
+        curve: the scores of each epoch so far.
+        kept: the number in `curve` of the one whose weights the network has at the end.
     """
 
     def __init__(
         self,
         network: nn.Module,
-        epochs: int,
+        settings: TuneSettings,
         train_parts: Callable[[float], None],
-        score: Callable[[int, float, int], Row],
+        score: Callable[[int, float, int], Scores],
         step_done: Callable[[], None],
-        scored: Callable[[Row], None],
-        best: BestEpoch | None,
-        every: int = 1,
+        scored: Callable[[Scores], None],
+        task: Task,
     ) -> None:
-        self.times, self._every, self._epoch = epochs, every, 0
-        self.curve: list[Row] = []
-        self.kept_row = -1
-        self._network, self._train_parts, self._score = network, train_parts, score
-        self._step_done, self._scored, self._best = step_done, scored, best
+        self.times, self._epoch = settings.epochs, 0
+        self.curve: list[Scores] = []
+        self.kept = -1
+        self._network, self._settings, self._task = network, settings, task
+        self._train_parts, self._score = train_parts, score
+        self._step_done, self._scored = step_done, scored
         self._losses: list[float] = []
         self._weights: list[Tensor] = []
 
@@ -88,7 +78,7 @@ class ScoreEpochs(Hook):
         """
         require_finite(dict(self._network.named_parameters()))
         self._epoch += 1
-        if self._epoch % self._every and self._epoch < self.times:
+        if self._epoch % self._settings.score_every and self._epoch < self.times:
             return
         mean = float(np.mean(self._losses)) if self._losses else math.nan
         self.curve.append(self._score(self._epoch, mean, loop.state.skipped))
@@ -98,21 +88,21 @@ class ScoreEpochs(Hook):
 
     def _choose(self, loop: Loop) -> None:
         """Keep the weights of the last or best epoch; stop after `patience` epochs without gain."""
-        now, best = len(self.curve) - 1, self._best
-        if best is None:
-            self.kept_row = now
+        now, settings = len(self.curve) - 1, self._settings
+        if settings.keep == "last":
+            self.kept = now
             return
-        metric = chosen_metric(self.curve[now], best.metric)
-        scores = [as_gain(metric, row[metric], best.task) for row in self.curve]
-        if self.kept_row < 0 or scores[now] > scores[self.kept_row]:
-            self.kept_row = now
+        metric = self.curve[now].chosen_metric(settings.metric)
+        gains = [as_gain(metric, scores[metric], self._task) for scores in self.curve]
+        if self.kept < 0 or gains[now] > gains[self.kept]:
+            self.kept = now
             self._weights = [p.detach().clone() for p in _parameters(loop)]
-        elif best.patience is not None and now - self.kept_row >= best.patience:
+        elif settings.patience is not None and now - self.kept >= settings.patience:
             loop.stop()
 
     def end(self, loop: Loop) -> None:
         """Give the network the weights of the epoch that is kept."""
-        if self._weights and self.kept_row < len(self.curve) - 1:
+        if self._weights and self.kept < len(self.curve) - 1:
             for parameter, weights in zip(_parameters(loop), self._weights, strict=True):
                 parameter.data.copy_(weights)
         self._weights = []
@@ -121,3 +111,47 @@ class ScoreEpochs(Hook):
 def _parameters(loop: Loop) -> list[nn.Parameter]:
     """Return the parameters that are trained at any time."""
     return [p for group in loop.optimizer.param_groups for p in group["params"]]
+
+
+@dataclass(frozen=True)
+class ExampleBatches:
+    """The batches of fine-tuning, in a new order each epoch (implements `Batches`).
+
+    Attributes:
+        examples: the training examples.
+        numbers: the numbers of the examples to train on, (numbers,) int64.
+        size: examples per step.
+        seed: seed of the order.
+        device: type of the network's device.
+    """
+
+    examples: ExampleSet
+    numbers: Array
+    size: int
+    seed: int
+    device: str
+
+    def ahead(self, step: int) -> Generator[list[NetworkBatch]]:
+        """Yield the micro-batches of `step`, `step` + 1, ..."""
+        for epoch in itertools.count(step // self._steps):
+            order = shuffled_batches(len(self.numbers), self.size, self.seed, epoch)
+            for batch in order[step % self._steps if epoch == step // self._steps else 0 :]:
+                yield list(self.examples.batches(self.numbers[batch], self.device))
+
+    def epochs(self, steps: int) -> float:
+        """Return how often each example has been seen after `steps` steps."""
+        return steps / self._steps
+
+    def count_tokens(self, batches: Sequence[NetworkBatch]) -> int:
+        """Return the tokens that the network reads; cached features count none."""
+        return sum(batch.token_count for batch in batches)
+
+    @property
+    def _steps(self) -> int:
+        return -(-len(self.numbers) // self.size)
+
+
+def shuffled_batches(count: int, batch: int, seed: int, epoch: int) -> list[Array]:
+    """Return the shuffled examples of an epoch, in batches whose sizes differ by at most 1."""
+    order = permute(np.arange(count), count, (seed << 20) + epoch)
+    return np.array_split(order, -(-count // batch))

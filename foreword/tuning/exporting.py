@@ -7,30 +7,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from foreword.disk import atomic
 from foreword.errors import UserError
-from foreword.interop import exporting, files, tensors, tokens
+from foreword.interop import exporting, tensors
 from foreword.interop.hf._contract import Design, Family, PublishedHead, Table, published_head
-from foreword.interop.hf_config import FILE as CONFIG
-from foreword.interop.importing import RECIPE
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import kinds
 from foreword.tuning import sentence_export
-from foreword.tuning.export_check import check
-from foreword.tuning.headed import hidden_layer_of
-from foreword.tuning.predict import TunedModel
+from foreword.tuning.export_folder import check, exports_of, write
 from foreword.tuning.published_head import current_settings, head_settings
+from foreword.tuning.tasks._headed import hidden_layer_of
 from foreword.tuning.tasks.regress import Scale
+from foreword.tuning.tuned_model import TunedModel
 
 SENTENCES = "sentence_transformers reads the folder: SentenceTransformer(FOLDER).encode(texts)"
 
 
 @dataclass(frozen=True)
 class ExportedClassifier:
-    """What was written.
+    """The class that was written, and how its logits compare.
 
     Attributes:
         architecture: the class in `transformers`.
@@ -48,7 +45,6 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExportedClass
     """Write a fine-tuned model as the Hugging Face folder `out`, which exists once it is checked.
 
     Args:
-        tuned: the model.
         out: the folder; it must be absent or empty.
         family_name: the family to export to; default: the one that fits.
 
@@ -62,13 +58,19 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExportedClass
     model.backbone.load_state_dict(tuned.network.cpu().backbone.state_dict())
     trained = TrainedModel(model, tuned.recipe, tuned.tokenizer, source=tuned.source)
     trained, _ = exporting.without_boundary_head(trained)
-    if tuned.task.compares_texts:
+    if tuned.task.reader.compares_texts:
         family = exporting.find_family(trained, family_name)
         architecture, distance = sentence_export.write(tuned, trained, family, out)
         return ExportedClassifier(architecture, distance, (SENTENCES,))
-    family = _family_with_head(tuned, trained, family_name)
+    exports = tuned.task.exports
+    if exports is None:
+        raise UserError(
+            f"{tuned.source}: has the head of the task {kinds.name_of(tuned.task)}, which "
+            "transformers lacks"
+        )
+    family = _family_with_head(tuned, trained, exports.auto_class, family_name)
     submodel, design = family.folders(trained.model, trained.recipe)[""]
-    classifier = published_head(family, design, tuned.task.auto_class)
+    classifier = published_head(family, design, exports.auto_class)
     _require_same_head(tuned, kinds.name_of(family), classifier)
     assert classifier is not None
     longest = classifier.max_length
@@ -85,33 +87,23 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExportedClass
         weights = _renamed(weights, classifier.backbone)
     weights |= _head_weights(tuned, classifier, weights)
     weights |= {name: torch.zeros(shape) for name, shape in classifier.unread.items()}
-    template = tuned.template
-    segments = 2 if template.has_segments else 1
-    use = tokens.TokenizerUse(("", ""), "", segments, template.length, classifier.padding_side)
     with atomic.folder(out) as part:
-        save_file(
-            {name: tensor.contiguous() for name, tensor in weights.items()},
-            part / files.WEIGHTS,
-            metadata={"format": "pt"},
-        )
-        tokens.write(tuned.tokenizer, use, part)
-        tokens.write_template(
-            tuned.tokenizer, template.prefix, template.separator, template.suffix, part
-        )
-        table = exporting.hf_config(design, vocab, family, "") | _config(tuned, classifier)
-        exporting.write_json(part / CONFIG, table)
-        (part / RECIPE).write_text(trained.recipe.dumps(), encoding="utf-8")
-        longest = family.differences(design).max_length or template.length
-        difference = check(tuned, part, min(longest, template.length))
+        table = _config(tuned, classifier)
+        write(tuned, trained, family, weights, table, part, classifier.padding_side)
+        length = tuned.template.length
+        longest = family.differences(design).max_length or length
+        difference = check(tuned, part, min(longest, length))
     return ExportedClassifier(classifier.architecture, difference, _notes(tuned, family, design))
 
 
-def _family_with_head(tuned: TunedModel, trained: TrainedModel, family_name: str) -> Family:
+def _family_with_head(
+    tuned: TunedModel, trained: TrainedModel, auto_class: str, family_name: str
+) -> Family:
     """Return the first family of the backbone whose class has the tuned head, else the first."""
     families = list(exporting.find_families(trained, family_name))
     for family in families:
         _, design = family.folders(trained.model, trained.recipe)[""]
-        classifier = published_head(family, design, tuned.task.auto_class)
+        classifier = published_head(family, design, auto_class)
         if classifier is not None and _has_head(tuned, classifier):
             return family
     return families[0]
@@ -120,31 +112,22 @@ def _family_with_head(tuned: TunedModel, trained: TrainedModel, family_name: str
 def _has_head(tuned: TunedModel, classifier: PublishedHead) -> bool:
     task = tuned.task
     current = current_settings(task, classifier, tuned.template.pooling)
-    return not task.mix_layers and current == head_settings(task, classifier)
+    return not task.needs.mix_layers and current == head_settings(task, classifier)
 
 
 def _require_same_head(tuned: TunedModel, family: str, classifier: PublishedHead | None) -> None:
-    """Check that the class in `transformers` computes what the tuned head does.
-
-    Raises:
-        UserError: it does not; the message says how to tune for it.
-    """
-    kind = kinds.name_of(tuned.task)
-    if not tuned.task.auto_class:
-        raise UserError(
-            f"{tuned.source}: has the head of the task {kind}, which transformers lacks"
-        )
-    if classifier is None and tuned.task.reads_texts:
+    """Check that the class in `transformers` computes what the tuned head does."""
+    if classifier is None and tuned.task.reader.takes_texts:
         raise UserError(
             f"{tuned.source}: transformers classifies with {family} from another state than "
             "Foreword; tune with --task text_to_text, whose models 'foreword export' writes"
         )
     if classifier is None:
         raise UserError(
-            f"{tuned.source}: transformers has no {tuned.task.auto_class} for {family} that "
-            f"computes what the task {kind} does"
+            f"{tuned.source}: transformers has no {exports_of(tuned).auto_class} for {family} "
+            f"that computes what the task {kinds.name_of(tuned.task)} does"
         )
-    if tuned.task.mix_layers:
+    if tuned.task.needs.mix_layers:
         raise UserError(
             f"{tuned.source}: {classifier.architecture} reads the last layer alone; tune with "
             "--set task.mix_layers=false"
@@ -163,11 +146,7 @@ def _require_same_head(tuned: TunedModel, family: str, classifier: PublishedHead
 def _head_weights(
     tuned: TunedModel, classifier: PublishedHead, backbone: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return the head's parameters by their names, and those of the backbone that change.
-
-    Raises:
-        UserError: their class has no bias of the outputs, and no other can stand for it.
-    """
+    """Return the head's parameters by their names, and those of the backbone that change."""
     head = tuned.network.head
     linears = [module for module in head.modules() if isinstance(module, nn.Linear)]
     output = linears[-1]
@@ -216,29 +195,27 @@ def _renamed(weights: Mapping[str, Tensor], prefixes: Mapping[str, str]) -> dict
 
 def _config(tuned: TunedModel, classifier: PublishedHead) -> Table:
     """Return the keys of `config.json` for the head."""
-    is_regression = not tuned.task.has_classes and tuned.task.reads_texts
+    is_regression = not tuned.task.judge.has_classes and tuned.task.reader.takes_texts
     names = ("LABEL_0",) if is_regression else tuned.labels[: tuned.width]
     table: Table = {"architectures": [classifier.architecture]}
     if names:
         table["id2label"] = {str(n): name for n, name in enumerate(names)}
         table["label2id"] = {name: n for n, name in enumerate(names)}
-    if tuned.task.reads_texts:
+    if tuned.task.reader.takes_texts:
         table["problem_type"] = "regression" if is_regression else "single_label_classification"
     return {**table, **classifier.config}
 
 
 def _notes(tuned: TunedModel, family: Family, design: Design) -> tuple[str, ...]:
-    notes = [
-        *family.differences(design).notes,
-        *([tuned.task.export_note] if tuned.task.export_note else []),
-    ]
-    if tuned.task.cuts_texts:
+    exports = exports_of(tuned)
+    notes = [*family.differences(design).notes, *filter(None, [exports.note])]
+    if exports.cuts_texts:
         notes.append(
             f"transformers cuts texts to the {tuned.template.length:,} tokens of tuning with "
             "truncation=True: pipeline(..., truncation=True)"
         )
     if tuned.template.is_causal and "[PAD]" not in tuned.tokenizer.vocab.special:
         notes.append("the tokenizer has no padding token: transformers reads one text at a time")
-    if tuned.task.reads_texts and not tuned.task.has_classes:
+    if tuned.task.reader.takes_texts and not tuned.task.judge.has_classes:
         notes.append('the number is the output: pipeline(..., function_to_apply="none")')
     return tuple(notes)

@@ -13,6 +13,7 @@ from torch import Tensor
 from foreword.nn.model import ModelSettings
 from foreword.runs.sizes import memory_of
 from foreword.train.device import autocast
+from foreword.tuning.encoded import output_counts
 from foreword.tuning.network import Network
 from foreword.tuning.rows import CHUNK, PackedExamples
 from foreword.tuning.tasks._contract import Task
@@ -85,8 +86,6 @@ class Features:
 
         Args:
             network: the network, whose backbone computes them.
-            examples: the examples.
-            device: the network's device.
             dtype: the dtype to compute in.
             done: called after each of `count_chunks(examples)` chunks.
         """
@@ -143,13 +142,7 @@ def count_chunks(*parts: Sized) -> int:
 
 def fits_in_memory(settings: ModelSettings, task: Task, *parts: PackedExamples) -> bool:
     """Return whether the features of all examples fit in memory, for a backbone of `settings`."""
-    layers = settings.layers + 1 if task.mix_layers else 1
-    outputs = sum(
-        1
-        if example.is_pooled
-        else len(example.pooled_positions if example.answer is None else target)
-        for part in parts
-        for example, target in zip(part.encoded, part.targets, strict=True)
-    )
+    layers = settings.layers + 1 if task.needs.mix_layers else 1
+    outputs = sum(int(output_counts(part.encoded).sum()) for part in parts)
     size = 4 * layers * outputs * settings.state_width
     return size <= memory_of(torch.device("cpu")) // MEMORY_DIVISOR

@@ -97,7 +97,6 @@ class InputTemplate:
         """Return the positions whose states stand for a text, (pooled,) int64.
 
         Args:
-            text: the text.
             pooling: the task's; the template's if None. `mean` and `max` are of all states, those
                 of special tokens too.
 
@@ -165,8 +164,6 @@ def template_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> InputTe
     """Return the input template of a model that was pretrained by `recipe`.
 
     Args:
-        recipe: the recipe of the run.
-        vocab: the vocabulary of its tokenizer.
         max_length: the most tokens of an example; the length of pretraining's rows if None.
 
     Raises:

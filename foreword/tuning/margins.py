@@ -25,7 +25,7 @@ class Margin:
     Attributes:
         name: the first.
         over: the second.
-        difference: of their accuracies.
+        difference: difference of their accuracies.
         low: lower end of the 95 % interval.
         high: upper end.
         seeds: seeds of the first; with one, the interval is over examples alone.
@@ -54,7 +54,7 @@ def margin(name: str, first: Array, over: str, second: Array, *, is_paired: bool
         first: how far it is correct, (seeds, examples) float64, for at least two examples; nan for
             a seed that diverged.
         over: the second.
-        second: likewise, for the same examples and any number of seeds.
+        second: how far that is correct, for the same examples and any number of seeds.
         is_paired: whether equal seeds of both have something in common, the examples to train on.
     """
     sides = [correct[~np.isnan(correct[:, 0])] for correct in (first, second)]

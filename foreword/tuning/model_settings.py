@@ -1,9 +1,10 @@
-"""A pretrained model with other settings, as a strategy of fine-tuning asks for."""
+"""A pretrained model with other settings, as those of fine-tuning ask for."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from foreword.errors import UserError
 from foreword.nn.init import initialise, unfilled
 from foreword.nn.model import ModelSettings, neural_settings
 from foreword.nn.stack_settings import StackSettings
@@ -25,9 +26,7 @@ def adapted(trained: TrainedModel, strategy: Strategy, seed: int) -> TrainedMode
     """Return the model as a strategy tunes it.
 
     Args:
-        trained: the pretrained model.
-        strategy: the strategy.
-        seed: of the parameters that it adds.
+        seed: seed of the parameters that it adds.
 
     Raises:
         UserError: the strategy cannot tune such a model.
@@ -50,7 +49,7 @@ def with_settings(trained: TrainedModel, settings: ModelSettings, seed: int) -> 
     Args:
         trained: the model, which is not changed.
         settings: the new settings.
-        seed: of the parameters that only the new model has.
+        seed: seed of the parameters that only the new model has.
     """
     if settings == trained.recipe.model:
         return trained
@@ -60,3 +59,26 @@ def with_settings(trained: TrainedModel, settings: ModelSettings, seed: int) -> 
     initialise(model, seed)
     model.load_state_dict(trained.model.state_dict(), strict=False)
     return replace(trained, recipe=recipe, model=model.to(trained.device).eval())
+
+
+def has_dropout(trained: TrainedModel) -> bool:
+    """Return whether the backbone has dropout in training."""
+    return neural_settings(trained.recipe.model).dropout > 0
+
+
+def with_dropout(trained: TrainedModel, rate: float | None) -> TrainedModel:
+    """Return the model with another dropout rate; None keeps its own.
+
+    Raises:
+        UserError: the model has none that could be set.
+    """
+    settings = neural_settings(trained.recipe.model)
+    if rate is None or rate == settings.dropout:
+        return trained
+    try:
+        recipe = replace(trained.recipe, model=replace(settings, dropout=rate))
+    except ValueError as error:
+        raise UserError(f"tune.dropout: {error}") from None
+    model = recipe.build(trained.vocab).to(trained.device)
+    model.load_state_dict(trained.model.state_dict())
+    return replace(trained, recipe=recipe, model=model.eval())

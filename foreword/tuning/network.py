@@ -27,7 +27,7 @@ class Network(nn.Module, ABC):
         token_head: the output layer of pretraining, for an auxiliary language-model loss;
             or None.
         scalar_mix: the head reads this mixture of all layers; the last layer if None.
-        reads_encoder: of a backbone that reads a source, the head reads the encoder's states.
+        reads_encoder: whether the head reads the encoder's states, if the backbone reads a source.
         reduction: how several states that the head reads together are reduced to one.
     """
 
@@ -129,7 +129,6 @@ class Network(nn.Module, ABC):
         `layers` is 1, the last layer, unless the layers are mixed.
 
         Args:
-            hidden: the backbone's states.
             rows: the row of each pooled position, (pooled,).
             columns: the column of each, (pooled,).
             lengths: how many positions are reduced to one for each output, (outputs,); None if
@@ -189,8 +188,8 @@ class HeadNetwork(Network):
         token_head: TokenHead | None = None,
     ) -> HeadNetwork:
         """Return the network of a task, with the head that the task built."""
-        mix = ScalarMix(backbone.settings.layers + 1) if task.mix_layers else None
-        reads_encoder, reduction = task.reads_tokens, task.reduction
+        mix = ScalarMix(backbone.settings.layers + 1) if task.needs.mix_layers else None
+        reads_encoder, reduction = task.needs.reads_tokens, task.needs.reduction
         return cls(
             backbone, head, token_head, mix, reads_encoder=reads_encoder, reduction=reduction
         )

@@ -14,8 +14,7 @@ from foreword.tables.columns import Columns
 from foreword.tables.given import texts_or_table
 from foreword.tables.read import read_table
 from foreword.tables.table import ExampleTable, chosen_columns, stream_of_lines
-from foreword.tuning.predict import TunedModel
-from foreword.tuning.written import TunedWriter
+from foreword.tuning.tuned_model import TunedModel, TunedWriter
 
 STANDARD = "-"  # standard input or output
 
@@ -47,7 +46,7 @@ def rows_to_predict(
         return _file(Path(data), model, columns, chosen, names)
     if names:
         raise UserError("columns: names the columns of a file without a header; data is not a file")
-    table, used = texts_or_table(data, "data", columns, are_texts=model.task.reads_texts)
+    table, used = texts_or_table(data, "data", columns, are_texts=model.task.reader.takes_texts)
     if are_chosen and used is not columns:
         raise UserError("text, pair: data are texts, not a table with columns to choose from")
     return table, used
@@ -61,11 +60,11 @@ def _file(
     names: Sequence[str],
 ) -> tuple[ExampleTable, Columns]:
     """Return a file as a table, and its columns: those chosen, tuned on, or of the task."""
-    task, by_number = model.task, columns.are_numbers and not names
-    table = read_table(file, names, by_number, task.formats)
-    needed = {columns.text, columns.pair if task.compares_texts else ""}
+    reader, by_number = model.task.reader, columns.are_numbers and not names
+    table = read_table(file, names, by_number, reader.formats)
+    needed = {columns.text, columns.pair if reader.compares_texts else ""}
     if not needed <= {"", *table.columns} and "text" not in chosen:
-        has_own = task.compares_texts or not task.reads_texts
-        usual = task.columns if has_own else [columns]
-        return table, task.asked(chosen_columns(table, usual, chosen))
+        has_own = reader.compares_texts or not reader.takes_texts
+        usual = reader.columns if has_own else [columns]
+        return table, reader.to_predict(chosen_columns(table, usual, chosen))
     return table, columns

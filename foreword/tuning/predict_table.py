@@ -14,15 +14,15 @@ from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tables.table import BadRows, ExampleTable, require_columns
 from foreword.tables.write import SourcedRow, WriteRows
 from foreword.tuning.encoded import cut_warning
-from foreword.tuning.predictor import Predictor
 from foreword.tuning.rows import WINDOW
 from foreword.tuning.tasks._contract import PROBABILITY
+from foreword.tuning.tuned_model import TunedModel, TunedWriter
 
 SHOWN = 3  # rows without text that are named
 
 
 @dataclass(frozen=True)
-class HowToPredict:
+class PredictOptions:
     """How rows become examples, and which answers are written.
 
     Attributes:
@@ -71,7 +71,9 @@ class PredictionCounts:
         return tuple(notes)
 
 
-def output_types(table: ExampleTable, model: Predictor, how: HowToPredict) -> dict[str, Any]:
+def output_types(
+    table: ExampleTable, model: TunedModel | TunedWriter, how: PredictOptions
+) -> dict[str, Any]:
     """Return the Arrow type of each column that is written: the table's, then the answers'.
 
     Raises:
@@ -80,7 +82,7 @@ def output_types(table: ExampleTable, model: Predictor, how: HowToPredict) -> di
     require_columns(table, how.columns)
     model.tuned_on.require_form(is_pair=bool(how.columns.pair))
     model.tuned_on.with_prefix(Labelled(""), how.prefix)
-    if how.prefix is not None and model.task.compares_texts:
+    if how.prefix is not None and model.task.reader.compares_texts:
         raise UserError("--prefix: this model reads texts as they are")
     types = model.answer_types(probabilities=how.probabilities, is_pair=bool(how.columns.pair))
     if existing := [name for name in types if name in table.columns]:
@@ -91,7 +93,9 @@ def output_types(table: ExampleTable, model: Predictor, how: HowToPredict) -> di
     return {**table.types, **types}
 
 
-def count_rows(model: Predictor, table: ExampleTable, how: HowToPredict) -> int | None:
+def count_rows(
+    model: TunedModel | TunedWriter, table: ExampleTable, how: PredictOptions
+) -> int | None:
     """Count the rows by reading all; None for a stream, which can be read only once.
 
     Raises:
@@ -99,21 +103,21 @@ def count_rows(model: Predictor, table: ExampleTable, how: HowToPredict) -> int 
     """
     if table.is_stream:
         return None
-    return sum(1 for _ in how.bad.examples(table, table.rows(), how.columns, model.task.reader))
+    return sum(
+        1 for _ in how.bad.examples(table, table.rows(), how.columns, model.task.reader.read)
+    )
 
 
 def predict_table(
-    model: Predictor,
+    model: TunedModel | TunedWriter,
     table: ExampleTable,
-    how: HowToPredict,
+    how: PredictOptions,
     write: WriteRows,
     report: Callable[[int], None],
 ) -> PredictionCounts:
     """Write each row of a table with the model's answer.
 
     Args:
-        model: the model.
-        table: the table.
         how: how rows become examples.
         write: takes the rows of a window, in order.
         report: called after each batch with the rows done.
@@ -130,9 +134,9 @@ def predict_table(
 
 
 def _answered(
-    model: Predictor,
+    model: TunedModel | TunedWriter,
     table: ExampleTable,
-    how: HowToPredict,
+    how: PredictOptions,
     rows: list[tuple[int, dict[str, Any]]],
     counts: PredictionCounts,
     report: Callable[[int], None],
@@ -140,7 +144,7 @@ def _answered(
     """Yield rows with their answers, and count them."""
     sources = [table.source_of(line) for line, _ in rows]
     again = BadRows(0.0 if table.is_stream else 1.0)  # `count_rows` has judged the others
-    examples = list(again.examples(table, rows, how.columns, model.task.reader))
+    examples = list(again.examples(table, rows, how.columns, model.task.reader.read))
     predicted = counts.rows
 
     def done(number: int) -> None:
@@ -148,7 +152,7 @@ def _answered(
         predicted += number
         report(predicted)
 
-    answers = model.answer(
+    answers, cut = model.answer(
         LabelledTexts.of(
             model.tuned_on.with_prefix(example, how.prefix)
             for example in examples
@@ -161,8 +165,8 @@ def _answered(
     is_pair = bool(how.columns.pair)
     types = model.answer_types(probabilities=how.probabilities, is_pair=is_pair)
     none = dict.fromkeys(types)
-    answer_rows = iter(answers.rows)
-    counts.cut += answers.cut
+    answer_rows = iter(answers)
+    counts.cut += cut
     for (_, row), example, source in zip(rows, examples, sources, strict=True):
         answer = none if example is None else next(answer_rows)
         counts.rows += 1

@@ -14,9 +14,9 @@ from foreword.interop import exporting
 from foreword.interop.hf import _contract as hf
 from foreword.interop.hf._contract import PublishedHead
 from foreword.runs.trained_model import TrainedModel
-from foreword.tuning.headed import HiddenLayer
 from foreword.tuning.model_settings import without_prefix
 from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tasks._headed import HiddenLayer
 
 NO_LAYER = "none"
 
@@ -25,14 +25,10 @@ def with_published_head(task: Task, trained: TrainedModel) -> Task:
     """Return the task with the head of the model's family for what its settings leave open.
 
     A task that is not exported, or whose settings rule that head out, stays as it is.
-
-    Args:
-        task: the task.
-        trained: the pretrained model.
     """
-    if not task.auto_class or task.mix_layers:
+    if task.exports is None or task.needs.mix_layers:
         return task
-    published = published_head(trained, task.auto_class)
+    published = published_head(trained, task.exports.auto_class)
     if published is None or published.hidden_layer not in get_args(HiddenLayer):
         return task
     settings = head_settings(task, published)

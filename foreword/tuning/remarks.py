@@ -7,21 +7,21 @@ from typing import Any
 
 from foreword.formatting import quantity
 from foreword.tuning import margins
-from foreword.tuning.result import Row, train_count
+from foreword.tuning.scores import Scores, train_count
 
 
 def remarks_on(
-    content: Mapping[str, Any], rows: Sequence[Row], *, shows_parameters: bool
+    content: Mapping[str, Any], rows: Sequence[Scores], *, shows_parameters: bool
 ) -> list[str]:
     """Return what the scores were made of, how they differ, and what went wrong.
 
     Args:
         content: the scores as in their file.
-        rows: its rows, one per variant and baseline.
+        rows: its scores, of each variant and baseline.
         shows_parameters: whether the table has the number of parameters trained.
     """
-    count, first = content["examples"], rows[0]
-    lines = [f"{row_name(row)}: {layers}" for row in rows if (layers := _layers(row))]
+    count, first = content["examples"], rows[0].about
+    lines = [f"{row.name}: {layers}" for row in rows if (layers := _layers(row))]
     parts = [
         train_count(count),
         f"{count['dev']:,} dev examples; {count['cut']:,} cut to {content['max_tokens']} tokens",
@@ -34,19 +34,24 @@ def remarks_on(
     about += "" if trained is None else f"; {quantity(trained)} parameters trained"
     about += "; ± is the standard deviation over seeds" if first["seeds"] > 1 else ""
     lines += [about, *margins.lines(content.get("margins", ())), *content.get("notes", ())]
-    if skipped := sum(row.get("skipped_steps", 0) for row in rows):
+    if skipped := sum(row.about.get("skipped_steps", 0) for row in rows):
         lines.append(f"{skipped:,} non-finite steps skipped")
     return lines
 
 
-def row_name(row: Mapping[str, Any]) -> str:
-    """Return the name of a variant, or of a baseline."""
-    return f"{row['start']}, {row['strategy']}" if "lr" in row else str(row["strategy"])
+def setting_cells(rows: Sequence[Scores]) -> list[dict[str, str]]:
+    """Return each row's learning rate, "" if it has none, and its number of trained parameters."""
+    trained = [row.about.get("trained_parameters") for row in rows]
+    cells = [{"lr": f"{row.about['lr']:.2g}" if "lr" in row.about else ""} for row in rows]
+    if len(set(trained) - {None}) > 1:
+        for row_cells, number in zip(cells, trained, strict=True):
+            row_cells["trained parameters"] = "" if number is None else quantity(number)
+    return cells
 
 
-def _layers(row: Mapping[str, Any]) -> str:
+def _layers(scores: Scores) -> str:
     """Return the learned weights of the scalar mix; "" for a row without one."""
-    learned = {k: v for k, v in row.items() if k.startswith("layer_") and not k.endswith("_std")}
+    learned = {name: score.mean for name, score in scores.layers.items()}
     gamma = learned.pop("layer_gamma", None)
     if gamma is None:
         return ""

@@ -23,7 +23,7 @@ from foreword.train.feed import count_tokens
 from foreword.tuning.encoded import first_inputs
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import Network
-from foreword.tuning.tasks._contract import EncodedExample, Whole
+from foreword.tuning.tasks._contract import EncodedExample, LossUnit
 from foreword.types import Array, Batch, ReadPositions, Tokens, to_tensors
 
 # Rows are at least this wide, if the template allows, so that short examples share them.
@@ -92,14 +92,14 @@ class PackedExamples(ABC):
         targets: the target or targets of each example.
         template: the template they were encoded with.
         auxiliary: weight of an auxiliary language-model loss; 0 for none.
-        whole: what no micro-batch parts; an `input` stands for itself as an example.
+        loss_unit: what no micro-batch parts; an `input` stands for itself as an example.
     """
 
     encoded: Sequence[EncodedExample]
     targets: Any
     template: InputTemplate
     auxiliary: float
-    whole: Whole
+    loss_unit: LossUnit
 
     def __len__(self) -> int:
         return len(self._begins) - 1
@@ -107,7 +107,7 @@ class PackedExamples(ABC):
     @cached_property
     def _begins(self) -> Array:
         """Where the inputs of each example begin, and where the last ones end, (examples + 1,)."""
-        is_joint = self.whole != "input"
+        is_joint = self.loss_unit != "input"
         return first_inputs(self.encoded) if is_joint else np.arange(len(self.encoded) + 1)
 
     @abstractmethod
@@ -130,23 +130,17 @@ class PackedExamples(ABC):
         return np.searchsorted(self._begins, inputs, side="right") - 1
 
     def _rows(self, numbers: Array, width: int, device: str) -> Iterator[list[list[int]]]:
-        """Yield rows of inputs of the examples `numbers`, as many at once as fit in memory.
-
-        Args:
-            numbers: the examples.
-            width: the most tokens of a row, unless a single input has more.
-            device: type of the device.
-        """
+        """Yield rows of inputs of the examples `numbers`, as many at once as fit in memory."""
         examples = [list(range(self._begins[n], self._begins[n + 1])) for n in numbers]
         width = max(width, *(self._sizes[n] for inputs in examples for n in inputs))
         at_once = max(1, TOKENS_AT_ONCE.get(device, 1 << 14) // width)
         together = [list(chain.from_iterable(examples))]
-        for inputs in _whole(examples, at_once) if self.whole == "example" else together:
+        for inputs in _undivided(examples, at_once) if self.loss_unit == "example" else together:
             alone = [[k] for k in range(len(inputs))]
             shared = first_fit([self._sizes[n] for n in inputs], width)
             packed = shared if self.template.shares_rows else alone
             rows = [[inputs[k] for k in row] for row in packed]
-            size = at_once if self.whole == "input" else len(rows)
+            size = at_once if self.loss_unit == "input" else len(rows)
             for start in range(0, len(rows), size):
                 yield rows[start : start + size]
 
@@ -182,14 +176,14 @@ class PooledExamples(PackedExamples):
         template: the template they were encoded with.
         auxiliary: weight of the language-model loss of each example's tokens, averaged over them,
             beside the task's; 0 for none.
-        whole: see `PackedExamples`.
+        loss_unit: see `PackedExamples`.
     """
 
     encoded: Sequence[EncodedExample]
     targets: Any
     template: InputTemplate
     auxiliary: float = 0.0
-    whole: Whole = "input"
+    loss_unit: LossUnit = "input"
 
     def batches(self, numbers: Array, device: str) -> Iterator[PooledBatch]:
         """Yield the examples `numbers`, packed into rows, at most TOKENS_AT_ONCE tokens a batch.
@@ -269,10 +263,7 @@ class PooledExamples(PackedExamples):
 
 
 def _read_positions(count: int, rows: Array, columns: Array) -> tuple[ReadPositions, Array]:
-    """Return the positions to read in each of `count` rows, and each one's index in its row.
-
-    Rows with fewer are filled with their first position.
-    """
+    """Return the positions to read in each of `count` rows, and each one's index in its row."""
     order = np.argsort(rows, kind="stable")
     in_row = np.bincount(rows, minlength=count)
     first = np.cumsum(in_row) - in_row
@@ -284,11 +275,7 @@ def _read_positions(count: int, rows: Array, columns: Array) -> tuple[ReadPositi
 
 
 def _with_decoder(source: Batch, documents: Array, start: int, width: int) -> Batch:
-    """Return the decoder's batch: one start token per example, which sees that example's source.
-
-    Rows with fewer examples are filled with start tokens of their first example: unlike padding,
-    these always see some key, and nothing reads their states.
-    """
+    """Return the decoder's batch: one start token per example, which sees that example's source."""
     shape = (len(documents), width)
     starts = np.arange(width)[None, :].repeat(len(documents), axis=0)
     starts = np.where(starts <= documents.max(axis=1, keepdims=True), starts, documents[:, :1])
@@ -301,7 +288,7 @@ def _with_decoder(source: Batch, documents: Array, start: int, width: int) -> Ba
     )
 
 
-def _whole(examples: Sequence[list[int]], most: int) -> Iterator[list[int]]:
+def _undivided(examples: Sequence[list[int]], most: int) -> Iterator[list[int]]:
     """Yield the inputs of whole examples, at most `most` unless a single example has more."""
     inputs: list[int] = []
     for example_inputs in examples:

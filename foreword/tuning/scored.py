@@ -13,15 +13,14 @@ from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.tables.examples import Labelled
 from foreword.tuning.answers import AnswerExamples
-from foreword.tuning.encoded import first_inputs, output_counts
+from foreword.tuning.encoded import by_example
 from foreword.tuning.encoding import scoring_examples
-from foreword.tuning.fine_tuner import scored_outputs
 from foreword.tuning.network import Network
-from foreword.tuning.predict import TunedModel
+from foreword.tuning.outputs import scored_outputs
 from foreword.tuning.rows import PooledExamples
 from foreword.tuning.starting_network import build_network
-from foreword.tuning.tasks._contract import EncodedExample, Task
-from foreword.tuning.written import TunedWriter
+from foreword.tuning.tasks._contract import ExampleOutputs, Task
+from foreword.tuning.tuned_model import TunedModel, TunedWriter
 from foreword.types import Array
 
 
@@ -32,53 +31,50 @@ class ScoredExamples:
     Attributes:
         task: the task.
         labels: the labels, in the order of the outputs.
-        examples: the examples.
-        inputs: those of each example.
-        outputs: those of each example, (outputs, labels); of a task that writes its text, (1,).
+        results: each example with its inputs and outputs; of a task that writes its text, (1,).
         max_tokens: the most tokens of an input.
     """
 
     task: Task
     labels: tuple[str, ...]
-    examples: Sequence[Labelled]
-    inputs: Sequence[Sequence[EncodedExample]]
-    outputs: Sequence[Array]
+    results: Sequence[ExampleOutputs]
     max_tokens: int
 
     @property
     def cut(self) -> int:
         """How many examples were cut to the model's length."""
-        return sum(any(one.was_cut for one in inputs) for inputs in self.inputs)
+        return sum(any(one.was_cut for one in result.inputs) for result in self.results)
 
     def scores(self, numbers: Array | None = None) -> dict[str, float]:
         """Return metrics by name, the most telling first.
 
         Args:
-            numbers: of the examples to score, of which some may occur more than once; default: all.
+            numbers: the examples to score, by number; some may occur more than once; default: all.
         """
-        return self.task.scores(*self._of(numbers))
+        return self.task.judge.scores(*self._of(numbers))
 
     def confusion(self) -> list[list[int]] | None:
         """Return how often each label (row) got each answer (column); None without classes."""
-        return self.task.confusion(*self._of(None))
+        return self.task.judge.confusion(*self._of(None))
 
     def _of(self, numbers: Array | None) -> tuple[Array, Any]:
         """Return the outputs for examples and their targets."""
-        chosen = range(len(self.examples)) if numbers is None else numbers.tolist()
-        outputs = np.concatenate([self.outputs[n] for n in chosen])
+        chosen = range(len(self.results)) if numbers is None else numbers.tolist()
+        results = [self.results[n] for n in chosen]
+        outputs = np.concatenate([result.outputs for result in results])
         if self._single_targets is not None:
             return outputs, self._single_targets[chosen]
-        targets = self.task.targets([self.examples[n] for n in chosen], self.labels)
-        inputs = [one for n in chosen for one in self.inputs[n]]
-        return outputs, self.task.place(targets, inputs)
+        return outputs, self._targets(results)
+
+    def _targets(self, results: Sequence[ExampleOutputs]) -> Any:
+        inputs = [one for result in results for one in result.inputs]
+        return self.task.targets([result.example for result in results], self.labels, inputs)
 
     @cached_property
     def _single_targets(self) -> Array | None:
         """The target of each example, (examples,), if each has one; else None."""
-        targets = self.task.targets(self.examples, self.labels)
-        inputs = [one for of_example in self.inputs for one in of_example]
-        placed = self.task.place(targets, inputs)
-        return placed if isinstance(placed, np.ndarray) and len(placed) == len(inputs) else None
+        targets, count = self._targets(self.results), sum(len(r.inputs) for r in self.results)
+        return targets if isinstance(targets, np.ndarray) and len(targets) == count else None
 
 
 def scored(
@@ -89,7 +85,6 @@ def scored(
     """Return what a fine-tuned model computes for labelled examples.
 
     Args:
-        tuned: the model.
         examples: the examples, at least one.
         advance: called with the examples computed so far, and their total.
 
@@ -105,23 +100,8 @@ def scored(
         advance(int(is_done.sum()), len(is_done))
 
     outputs = scored_outputs(task, network, part, done)
-    # What belongs to each example.
-    begins = first_inputs(part.encoded)
-    if task.writes:
-        counts = np.ones(len(part.encoded), np.int64)
-    elif isinstance(part, AnswerExamples):
-        counts = np.asarray([len(one.written) for one in part.encoded], np.int64)
-    else:
-        counts = output_counts(part.encoded)
-    edges = np.concatenate([[0], np.cumsum(counts)])[begins]
-    pairs = range(len(examples))
     return ScoredExamples(
-        task,
-        labels,
-        examples,
-        [part.encoded[begins[n] : begins[n + 1]] for n in pairs],
-        [outputs[edges[n] : edges[n + 1]] for n in pairs],
-        tuned.max_tokens,
+        task, labels, by_example(examples, part.encoded, outputs), tuned.max_tokens
     )
 
 
@@ -131,14 +111,13 @@ def network_and_examples(
     """Return a fine-tuned network in evaluation mode, and examples as it was scored on them.
 
     Args:
-        tuned: the model.
         examples: the examples, at least one.
 
     Raises:
         UserError: a label is unknown, or the task compares the model with the one it began from.
     """
     task, labels = tuned.task, tuned.labels
-    if task.has_reference:
+    if task.needs.has_reference:
         raise UserError(
             f"{tuned.source}: is scored beside the model that it began from, which it does not "
             "hold; 'foreword tune ... --test FILE' scores it when training has ended"

@@ -14,9 +14,9 @@ from foreword.nn.model import neural
 from foreword.nn.pair_head import PairHead
 from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.answers import AnswerNetwork
-from foreword.tuning.headed import below_output, hidden_layer_of
 from foreword.tuning.network import HeadNetwork, Network
 from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tasks._headed import below_output, hidden_layer_of
 
 
 def starting_network(
@@ -34,7 +34,6 @@ def starting_network(
     Args:
         trained: the pretrained model, which is copied.
         task: builds the head.
-        labels: the labels that the head predicts.
         seed: seed of the head, of new tokens, and of random weights.
         fresh: tokens that pretraining never used, whose embeddings are to be trained.
         from_scratch: start from random weights.
@@ -65,9 +64,7 @@ def build_network(
     """Return a copy of the pretrained backbone, or a randomly initialised one, with a new head.
 
     Args:
-        trained: the pretrained model.
         task: builds the head.
-        labels: the labels that the head predicts.
         random_seed: seed of random weights; None to copy the pretrained ones.
     """
     if random_seed is None:
@@ -105,7 +102,6 @@ def reinitialise_layers(network: Network, untrained: Network, layers: int) -> No
     """Give the top layers the weights of an untrained network.
 
     Args:
-        network: the network.
         untrained: a network of the same form with random weights.
         layers: how many layers, from the top.
 

@@ -21,7 +21,7 @@ from foreword.settings.kinds import part
 from foreword.settings.ranges import LearningRate, Ranged
 from foreword.tables.columns import Columns
 from foreword.tables.files import FORMATS
-from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tasks._contract import Task, require_score
 
 TEXT_ENDINGS = (*FORMATS, ".txt")  # of the files of a suite; `.txt` is read as `.tsv`
 
@@ -71,7 +71,7 @@ class SuiteTask:
         metrics: the scores that are reported, the first of which chooses learning rates.
         task: a kind in `tuning/tasks/`.
         columns: the columns that its files may have; the first that a file has count.
-        names: of all columns of files without a header.
+        names: names of all columns of files without a header.
         labels: all labels, of which every row must have one; a whole number stands for the label
             at its place, from 0. Default: any.
         range: least and greatest number, where labels are numbers.
@@ -93,7 +93,7 @@ class SuiteTask:
         if not self.metrics:
             raise ValueError("metrics: required, the scores that are reported")
         for metric in self.metrics:
-            self.task.require_score(metric, "metrics")
+            require_score(self.task, metric, "metrics")
         if not self.layouts:
             raise ValueError("layouts: required, with the files of the task")
         if self.name.lower() == SUBMISSION:

@@ -1,20 +1,22 @@
-"""The examples of a suite's task, from files in any of the layouts that are published."""
+"""The examples of a suite's task, from files in any published layout, and its predictions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from foreword.disk import atomic
 from foreword.errors import UserError
-from foreword.tables.columns import Columns
+from foreword.tables.columns import PREDICTION, Columns
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tables.files import SEPARATED, format_of
 from foreword.tables.read import read_table
 from foreword.tables.table import BadRows, ExampleTable, labelled
 from foreword.tuning.suite import SuiteTask
+from foreword.tuning.tuned_model import TunedModel, TunedWriter
 
 TEXT_FORMATS = {".txt": ".tsv"}
 INDICES = ("index", "id", "idx")  # columns with the number of an example
@@ -27,8 +29,6 @@ def read_examples(
     """Return the examples of files, how many rows were skipped, and the columns of the first.
 
     Args:
-        task: the task.
-        files: the files.
         bad: judges rows that are wrong; by default the first is refused.
 
     Raises:
@@ -63,7 +63,7 @@ def read_unlabelled(
         for line, row in table.sound_rows():
             cell = row.get(index) if index else None
             name = str(number if cell in (None, "") else cell)
-            yield name, task.task.reader(row, columns, table.source_of(line))
+            yield name, task.task.reader.read(row, columns, table.source_of(line))
             number += 1
 
 
@@ -108,7 +108,7 @@ def _read(
     task: SuiteTask, row: Mapping[str, Any], columns: Columns, source: str
 ) -> Labelled | None:
     """Return the example of a row with its label checked."""
-    example = task.task.reader(row, columns, source)
+    example = task.task.reader.read(row, columns, source)
     if example is None or not example.label:
         return example
     if task.labels:
@@ -140,3 +140,56 @@ def _require_in_range(task: SuiteTask, example: Labelled) -> None:
             f"{example.source}: {example.label} is out of range; {task.name} has numbers from "
             f"{low:g} to {high:g}"
         )
+
+
+HEADER = "index\tprediction\n"
+
+
+def write_submission(
+    model: TunedModel | TunedWriter,
+    task: SuiteTask,
+    files: Sequence[Path],
+    out: Path,
+    report: Callable[[int, int, str], None],
+) -> tuple[int, int]:
+    """Write the predictions for test files.
+
+    A row without a text has the first label, or the middle of the range, since a leaderboard wants
+    every row.
+
+    Args:
+        files: the test files, read one after another.
+        out: the file to write.
+        report: called with the number of rows done, the number in all, and a note.
+
+    Returns:
+        The number of rows, and of those without a text.
+
+    Raises:
+        UserError: a file cannot be read or written.
+    """
+    rows = list(read_unlabelled(task, files))
+    examples = LabelledTexts.of(example for _, example in rows if example is not None)
+    done = 0
+
+    def advance(number: int) -> None:
+        nonlocal done
+        done += number
+        report(done, len(examples), f"{done:,} of {len(examples):,} rows")
+
+    answers = iter(model.answer(examples, probabilities=False, done=advance)[0])
+    default = task.labels[0] if task.labels else (sum(task.range) / 2 if task.range else "")
+    lines = [
+        f"{index}\t{_text(default if example is None else next(answers)[PREDICTION], task)}\n"
+        for index, example in rows
+    ]
+    atomic.write_text(out, "".join([HEADER, *lines]))
+    return len(rows), len(rows) - len(examples)
+
+
+def _text(prediction: str | float, task: SuiteTask) -> str:
+    """Return a prediction as text, a number within the range."""
+    if isinstance(prediction, str):
+        return prediction
+    number = min(max(prediction, task.range[0]), task.range[1]) if task.range else prediction
+    return f"{number:.3f}"

@@ -10,11 +10,12 @@ import numpy as np
 
 from foreword.errors import UserError
 from foreword.tuning import bag_of_words
-from foreword.tuning.result import Row, as_scored, is_score, metric_name
+from foreword.tuning.scores import Scores, metric_name
 from foreword.tuning.suite import Published, SuiteTask, TuningSuite
 
 OURS = "this model"
 AVERAGE = "average"
+Row = dict[str, Any]  # a line of the table
 WORDS = "bag of words"
 
 
@@ -28,39 +29,37 @@ def score_rows(
 
     Args:
         suite: the suite, with the published scores.
-        task: the task.
         content: the scores of its fine-tuning, as in their file.
         dev: names of the dev sets; the first has the scores without a name before them.
 
     Raises:
         UserError: a metric is not a score of the task.
     """
-    ours, *others = map(as_scored, content["rows"])
-    names = [name for name in ours if is_score(name) and not name.endswith("_std")]
+    ours, *others = map(Scores.of, content["rows"])
     for metric in task.metrics:
-        if metric not in names:
-            known = ", ".join(name for name in names if not name.startswith(tuple(dev[1:])))
+        if metric not in ours.metrics:
+            names = [name for name in ours.metrics if not name.startswith(tuple(dev[1:]))]
+            known = ", ".join(names)
             raise UserError(
                 f"metrics: '{metric}' is not a score of {task.name}: {known}; its results are kept"
             )
-    named: Mapping[str, Row] = {str(row.get("strategy")): row for row in others}
-    words = named.get(bag_of_words.NAME, {})
+    words = next((row for row in others if row.strategy == bag_of_words.NAME), None)
     baseline = others[-1]
     rows = []
     for number, name in enumerate(dev):
         for metric in task.metrics:
             key = f"{name}_{metric}" if number else metric
-            is_share = metric not in task.task.not_shares
+            is_share = metric not in task.task.judge.not_shares
             rows.append(
                 {
                     "task": name,
                     "metric": metric_name(metric),
                     "is_share": is_share,
-                    OURS: ours.get(key),
-                    f"{OURS}_std": ours.get(f"{key}_std"),
-                    "lr": ours["lr"],
-                    str(baseline["strategy"]): baseline.get(key),
-                    WORDS: words.get(key),
+                    OURS: _mean_of(ours, key),
+                    f"{OURS}_std": ours.metrics[key].std if key in ours.metrics else None,
+                    "lr": ours.about["lr"],
+                    baseline.strategy: _mean_of(baseline, key),
+                    WORDS: words and _mean_of(words, key),
                     **{
                         title(model): model.score(name, metric, is_share=is_share)
                         for model in suite.published
@@ -68,6 +67,10 @@ def score_rows(
                 }
             )
     return rows
+
+
+def _mean_of(scores: Scores, key: str) -> float | None:
+    return scores.metrics[key].mean if key in scores.metrics else None
 
 
 def title(published: Published) -> str:

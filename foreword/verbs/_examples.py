@@ -13,7 +13,7 @@ from foreword.disk import stored
 from foreword.errors import UserError
 from foreword.settings import kinds
 from foreword.tables.columns import Columns
-from foreword.tables.examples import Labelled, LabelledTexts
+from foreword.tables.examples import Labelled, LabelledTexts, overlap_note
 from foreword.tables.files import SEPARATED, ending_of, format_of
 from foreword.tables.given import (
     LABEL,
@@ -27,12 +27,11 @@ from foreword.tables.given import (
 )
 from foreword.tables.read import read_table
 from foreword.tables.table import BAD_ROWS, BadRows, ExampleTable, chosen_columns, labelled
-from foreword.tuning.predict import TunedModel
-from foreword.tuning.predictor import TunedOn
-from foreword.tuning.result import SCORES
-from foreword.tuning.task_mixture import with_prefix
+from foreword.tuning.job import Examples as TuningExamples
+from foreword.tuning.task_mixture import mix_tasks, with_prefix
 from foreword.tuning.tasks._contract import Task
-from foreword.tuning.written import TunedWriter
+from foreword.tuning.tuned import SCORES, TunedOn
+from foreword.tuning.tuned_model import TunedModel, TunedWriter
 from foreword.verbs import _arguments
 from foreword.verbs._groups import Examples, ReadsLabelled
 
@@ -71,11 +70,11 @@ def sources_of(examples: Examples, name: str, task: Task) -> list[ExampleSource]
     items = list(items_of(examples, name, "examples"))
     if not items:
         raise UserError(f"{name}: is empty")
-    if not task.reads_texts and isinstance(items[0], tuple | list | Mapping):
-        fields = [name for name in astuple(task.columns[0]) if name]
+    if not task.reader.takes_texts and isinstance(items[0], tuple | list | Mapping):
+        fields = [name for name in astuple(task.reader.columns[0]) if name]
         return [ExampleSource("", records_table(items, name, fields))]
     if isinstance(items[0], tuple | list):
-        table = examples_table(items, name, needs_label=not task.compares_texts)
+        table = examples_table(items, name, needs_label=not task.reader.compares_texts)
         label, pair = (name if name in table.columns else "" for name in (LABEL, PAIR))
         return [ExampleSource("", table, Columns(TEXT, label, pair))]
     sources = []
@@ -97,8 +96,8 @@ def _source_of(value: Any, name: str) -> ExampleSource | None:
 
 
 @dataclass(frozen=True)
-class GivenExamples:
-    """Examples to train on or to score on.
+class ReadPart:
+    """Examples of one argument, as they were read.
 
     Attributes:
         sources: where they came from, a source for each task.
@@ -127,26 +126,8 @@ class GivenExamples:
         return named[0] if len(named) == 1 else named
 
 
-@dataclass(frozen=True)
-class ExampleSplits:
-    """Examples to train on, and those to score.
-
-    Attributes:
-        train: examples to train on.
-        scored: by name, `dev`, and `test` if it is given, which is scored at the end.
-    """
-
-    train: GivenExamples
-    scored: Mapping[str, GivenExamples]
-
-    @property
-    def skipped(self) -> int:
-        """The number of rows without text or label."""
-        return sum(part.skipped for part in (self.train, *self.scored.values()))
-
-
 class ExampleReader:
-    """What makes examples of files and tables.
+    """Reads examples from files and tables.
 
     Args:
         task: reads the examples.
@@ -166,27 +147,45 @@ class ExampleReader:
         self.bad = BadRows.of(reads.bad_rows)
 
     def read(
-        self,
-        train: Sequence[ExampleSource],
-        dev: Sequence[ExampleSource],
-        test: Sequence[ExampleSource] = (),
-    ) -> ExampleSplits:
-        """Return the examples to train on, and those to score.
+        self, sources: Mapping[str, Sequence[ExampleSource]], temperature: float = 1.0
+    ) -> tuple[TuningExamples, Columns]:
+        """Return the examples of a fine-tuning, and which columns those to train on have.
+
+        Args:
+            sources: the sources of `train`, `dev`, and perhaps other examples to score at the end.
+            temperature: temperature of the mixture of several tasks.
 
         Raises:
             UserError: a file cannot be read, arguments do not fit the sources, or pairs of texts
                 are among single texts.
         """
-        self._require_fitting([*train, *dev, *test])
-        named_sources = {"train": train, "dev": dev} | ({"test": test} if test else {})
-        parts = {name: self._read(part) for name, part in named_sources.items()}
-        columns = [c for part in parts.values() for c in part.columns]
-        if len({bool(c.pair) for c in columns}) > 1 and not self.task.compares_texts:
-            names = ", ".join(parts)
-            raise UserError(f"{names}: pairs of texts in one, single texts in the other")
-        return ExampleSplits(parts.pop("train"), parts)
+        self._require_fitting([source for part in sources.values() for source in part])
+        parts = {name: self._read(part) for name, part in sources.items()}
+        every = [columns for part in parts.values() for columns in part.columns]
+        if len({bool(c.pair) for c in every}) > 1 and not self.task.reader.compares_texts:
+            raise UserError(f"{', '.join(parts)}: pairs of texts in one, single texts in the other")
+        tasks, columns = parts["train"].tasks, parts["train"].columns[0]
+        scored = {name: part.together for name, part in parts.items() if name != "train"}
+        overlaps = [overlap_note(tasks, part, name) for name, part in scored.items()]
+        asked = self.task.reader.to_predict(columns)
+        is_pair = None if self.task.reader.compares_texts else bool(asked.pair)
+        # Where they came from, as the settings of the scores record it.
+        about: dict[str, Any] = {name: part.description for name, part in parts.items()}
+        about |= {"text": columns.text, "pair": columns.pair, "label": columns.label}
+        about |= {} if self.bad.share == BAD_ROWS else {"bad_rows": self.bad.share}
+        if self.prefixes:
+            about |= {"prefix": self.prefixes, "temperature": temperature}
+        return TuningExamples(
+            mix_tasks(tasks, temperature),
+            scored.pop("dev"),
+            scored,
+            TunedOn(asked.text, asked.pair, tuple(self.prefixes), is_pair),
+            about,
+            sum(part.skipped for part in parts.values()),
+            [*self.bad.notes, *filter(None, overlaps)],
+        ), columns
 
-    def read_part(self, sources: Sequence[ExampleSource]) -> GivenExamples:
+    def read_part(self, sources: Sequence[ExampleSource]) -> ReadPart:
         """Return examples of one kind, such as those to score alone.
 
         Raises:
@@ -196,20 +195,16 @@ class ExampleReader:
         return self._read(sources)
 
     def _require_fitting(self, sources: Sequence[ExampleSource]) -> None:
-        """Check that the arguments fit the sources and the task.
-
-        Raises:
-            UserError: one does not.
-        """
+        """Check that the arguments fit the sources and the task."""
         if all(source.columns is not None for source in sources) and self._reads.named:
             raise UserError("text, label, pair: tuples have no columns to choose from")
         if self._reads.names and not any(source.file for source in sources):
             raise UserError("columns: names the columns of files without a header, and none is one")
-        if self.prefixes and (not self.task.reads_texts or self.task.compares_texts):
+        if self.prefixes and (not self.task.reader.takes_texts or self.task.reader.compares_texts):
             kind = kinds.name_of(self.task)
             raise UserError(f"--prefix: is for texts; {kind} reads its examples as they are")
 
-    def _read(self, sources: Sequence[ExampleSource]) -> GivenExamples:
+    def _read(self, sources: Sequence[ExampleSource]) -> ReadPart:
         if len(self.prefixes) not in (0, len(sources)):
             raise UserError(
                 "--prefix: requires one for each --train and each --dev, in their order; got "
@@ -221,13 +216,13 @@ class ExampleReader:
         for n, source in enumerate(sources):
             table = source.table or self._table(source.file)
             used.append(
-                source.columns or chosen_columns(table, self.task.columns, self._reads.named)
+                source.columns or chosen_columns(table, self.task.reader.columns, self._reads.named)
             )
             examples, skipped_here = labelled(
                 table,
                 used[-1],
-                self.task.reader,
-                needs_label=not self.task.compares_texts,
+                self.task.reader.read,
+                needs_label=not self.task.reader.compares_texts,
                 bad=self.bad,
             )
             skipped += skipped_here
@@ -235,47 +230,28 @@ class ExampleReader:
                 prefix = self.prefixes[n]
                 examples = LabelledTexts.of(with_prefix(e, prefix) for e in examples)
             tasks.append(examples)
-        return GivenExamples(sources, tasks, skipped, used)
+        return ReadPart(sources, tasks, skipped, used)
 
     def _table(self, file: str) -> ExampleTable:
         kind = "" if Path(file).is_dir() else self._format_of(Path(file))
-        names, first = self._reads.names, self.task.columns[0]
+        names, first = self._reads.names, self.task.reader.columns[0]
         has_header = kind in SEPARATED and not names
         by_number = has_header and replace(first, **self._reads.named).are_numbers
-        return read_table(file, names, by_number, self.task.formats)
+        return read_table(file, names, by_number, self.task.reader.formats)
 
     def _format_of(self, file: Path) -> str:
-        """Return the format of a file.
-
-        Raises:
-            UserError: the task does not read it; tasks that do are named.
-        """
+        """Return the format of a file."""
         try:
-            return format_of(file, self.task.formats)[0]
+            return format_of(file, self.task.reader.formats)[0]
         except UserError as error:
             folder, ending = "tuning/tasks", ending_of(file)
-            names = [n for n in kinds.names(folder) if ending in kinds.load(folder, n).formats]
+            names = [
+                n for n in kinds.names(folder) if ending in kinds.load(folder, n).reader.formats
+            ]
             if not names:
                 raise
             are_read = f"{ending} is read by --task {' and '.join(names)}"
             raise UserError(f"{error}; {are_read}") from None
-
-    def as_table(self, splits: ExampleSplits, temperature: float) -> dict[str, Any]:
-        """Return where the examples came from, as the evaluation's settings record it."""
-        columns = splits.train.columns[0]
-        table: dict[str, Any] = {"train": splits.train.description}
-        table |= {name: part.description for name, part in splits.scored.items()}
-        table |= {"text": columns.text, "pair": columns.pair, "label": columns.label}
-        table |= {} if self.bad.share == BAD_ROWS else {"bad_rows": self.bad.share}
-        if self.prefixes:
-            table |= {"prefix": self.prefixes, "temperature": temperature}
-        return table
-
-    def tuned_on(self, train: GivenExamples) -> TunedOn:
-        """Return the form of the training examples."""
-        columns = self.task.asked(train.columns[0])
-        is_pair = None if self.task.compares_texts else bool(columns.pair)
-        return TunedOn(columns.text, columns.pair, tuple(self.prefixes), is_pair)
 
 
 @dataclass(frozen=True)
@@ -353,9 +329,9 @@ def _tuned_part(
         ReadsLabelled(**named, columns=reads.columns, prefix=prefixes, bad_rows=bad_rows),
     )
     part = reader.read_part(where)
-    model.tuned_on.require_form(is_pair=bool(model.task.asked(part.columns[0]).pair))
+    model.tuned_on.require_form(is_pair=bool(model.task.reader.to_predict(part.columns[0]).pair))
     plain = examples = part.together
-    if not prefixes and model.task.reads_texts and not model.task.compares_texts:
+    if not prefixes and model.task.reader.takes_texts and not model.task.reader.compares_texts:
         examples = LabelledTexts.of(model.tuned_on.with_prefix(e, None) for e in plain)
     if not examples:
         raise UserError(f"{part.description}: no example has a text and a label")

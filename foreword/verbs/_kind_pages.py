@@ -168,7 +168,7 @@ def _lines(folder: str) -> dict[str, str]:
 def _roots() -> dict[str, type]:
     from foreword.cleaning.recipe import CleanSettings
     from foreword.runs.recipe import Recipe
-    from foreword.tuning.fine_tuner import TuneSettings
+    from foreword.tuning.settings import TuneSettings
 
     return {"": Recipe, "tune": TuneSettings, "clean": CleanSettings}
 

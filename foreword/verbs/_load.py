@@ -11,8 +11,7 @@ from foreword.verbs._arguments import PathName
 
 if TYPE_CHECKING:
     from foreword.evaluation.loaded import LoadedModel
-    from foreword.tuning.predict import TunedModel
-    from foreword.tuning.written import TunedWriter
+    from foreword.tuning.tuned_model import TunedModel, TunedWriter
 
 
 def load(
@@ -39,10 +38,10 @@ def load(
     device = config.convert(str, device, "--device")
     precision = config.convert(str, precision, "--precision")
     folder = _arguments.path(path, "RUN")
-    from foreword.tuning.predictor import is_tuned
+    from foreword.tuning.tuned import is_tuned
 
     if is_tuned(folder):
-        from foreword.tuning.written import open_tuned
+        from foreword.tuning.tuned_model import open_tuned
 
         return open_tuned(folder, device, precision)
     return loaded.load(folder, device, precision)

@@ -16,17 +16,14 @@ from foreword.settings import config, kinds
 from foreword.tables.examples import overlap_note
 from foreword.tables.table import BadRows
 from foreword.trackers._contract import Tracker
-from foreword.tuning.predictor import TunedOn
+from foreword.tuning.fine_tuning import fine_tune
+from foreword.tuning.job import Examples, TuneJob
 from foreword.tuning.published_head import with_published_head
-from foreword.tuning.rates import Rates
-from foreword.tuning.result import Row
-from foreword.tuning.submission import write_submission
 from foreword.tuning.suite import SUBMISSION, FoundFiles, SuiteTask, TuningSuite
-from foreword.tuning.suite_files import read_examples
+from foreword.tuning.suite_files import read_examples, write_submission
 from foreword.tuning.suite_table import score_rows, with_average
-from foreword.tuning.written import open_tuned
-from foreword.verbs import _fine_tuning
-from foreword.verbs._fine_tuning import FineTuning
+from foreword.tuning.tuned import TunedOn
+from foreword.tuning.tuned_model import open_tuned
 from foreword.verbs._tune_settings import FineTunes
 
 PREFIX = "tune-suite-"  # of the file of a suite's table
@@ -67,7 +64,7 @@ class SuiteRun:
         self._settings = how.as_table(trained)
         self._tasks: dict[str, Any] = self._known()
 
-    def job(self, task: SuiteTask, files: FoundFiles) -> FineTuning:
+    def job(self, task: SuiteTask, files: FoundFiles) -> TuneJob:
         """Read a task's examples and return its fine-tuning.
 
         Raises:
@@ -77,11 +74,11 @@ class SuiteRun:
         table = {"kind": kinds.name_of(task.task), **config.to_table(task.task)}
         tuning_task, settings = how.tuning_task(table, metric=task.metrics[0])
         tuning_task = with_published_head(tuning_task, self.trained)
-        rates = how.rates
-        if not rates.values and not how.has_rate:
+        rates, chosen_on = how.rates
+        if not rates and not how.has_rate:
             peak_lr = settings.strategy.peak_lr(neural_settings(self.trained.recipe.model))
             values = (float(f"{peak_lr * factor:.2g}") for factor in self._suite.rate_factors)
-            rates = Rates(tuple(dict.fromkeys(values)), rates.chosen_on)
+            rates = tuple(dict.fromkeys(values))
         # Read the examples.
         bad = BadRows.of(self._bad_rows)
         train, skipped, columns = read_examples(task, files.train, bad)
@@ -91,29 +88,33 @@ class SuiteRun:
             dev[name], skipped_here, _ = read_examples(task, paths, bad)
             skipped += skipped_here
         first, *others = dev
-        asked = tuning_task.asked(columns)
+        asked = tuning_task.reader.to_predict(columns)
         overlap = overlap_note([train], dev[first])
-        return FineTuning(
-            task=tuning_task,
-            variants=[settings],
-            train=train,
-            dev=dev[first],
-            tuned_on=TunedOn(asked.text, asked.pair, (), bool(asked.pair)),
-            data={
+        examples = Examples(
+            train,
+            dev[first],
+            {name: dev[name] for name in others},
+            TunedOn(asked.text, asked.pair, (), bool(asked.pair)),
+            {
                 "train": [str(file) for file in files.train],
                 "dev": {name: [str(file) for file in paths] for name, paths in files.dev.items()},
                 "text": columns.text,
                 "pair": columns.pair,
                 "label": columns.label,
             },
+            skipped,
+            notes=[*bad.notes, *([overlap] if overlap else [])],
+        )
+        return TuneJob(
+            tuning_task,
+            examples,
+            [settings],
+            rates,
+            chosen_on,
+            has_words=True,
             name=task.name,
             evaluation=self._scores / f"{task.name}.json",
             folder=self.models / task.name,
-            skipped=skipped,
-            further={name: dev[name] for name in others},
-            rates=rates,
-            has_words=True,
-            notes=[*bad.notes, *([overlap] if overlap else [])],
         )
 
     def _known(self) -> dict[str, Any]:
@@ -144,12 +145,12 @@ class SuiteRun:
             trackers: receive the scores of each epoch.
         """
         job = self.job(task, files)
-        content = _fine_tuning.find(self.trained, job)
+        content = job.done(self.trained)
         if content is None:
-            for note in job.notes:
+            for note in job.examples.notes:
                 progress.warn(note)
             try:
-                _, content = _fine_tuning.fine_tune(self.trained, job, progress, trackers)
+                _, content = fine_tune(self.trained, job, progress, trackers)
             except TrainingStoppedError as error:
                 self.failures.append(f"{task.name}: {error}")
                 progress.warn(str(error))
@@ -161,7 +162,7 @@ class SuiteRun:
             **{name: content[name] for name in SHOWN if name in content},
             "dev": list(files.dev),
             "notes": [*content["notes"], *_skipped_note(content)],
-            "evaluation": str(job.evaluation.relative_to(self.trained.run)),
+            "evaluation": str((self._scores / f"{task.name}.json").relative_to(self.trained.run)),
             "submissions": submissions,
         }
         with atomic.guarded(self.trained.run):
@@ -170,11 +171,7 @@ class SuiteRun:
     def _submitted(
         self, task: SuiteTask, found: FoundFiles, request: str, progress: ProgressReporter
     ) -> dict[str, dict[str, Any]]:
-        """Predict test files, except those that the same model has predicted before.
-
-        Returns:
-            By the name of the submission, what it was made of, and its rows.
-        """
+        """Predict test files, except those that the same model has predicted before."""
         known = self._tasks.get(task.name, {}).get("submissions", {})
         submissions = {}
         for name, files in found.test.items():
@@ -192,7 +189,7 @@ class SuiteRun:
 
     def content(self) -> dict[str, Any]:
         """Return the table as in its file."""
-        rows: list[Row] = []
+        rows: list[dict[str, Any]] = []
         dev: dict[str, list[str]] = {}
         notes = list(self._notes)
         for task in self._suite.tasks:

@@ -16,8 +16,8 @@ from foreword.verbs._groups import Computes, ShowsProgress, Tracks
 
 if TYPE_CHECKING:
     from foreword.runs.trained_model import TrainedModel
-    from foreword.tuning.rates import Rates
-    from foreword.tuning.run import TuneSettings
+    from foreword.tuning.job import ChosenOn
+    from foreword.tuning.settings import TuneSettings
     from foreword.tuning.tasks._contract import Task
 
 LONGEST_NAME = 200  # bytes; files add a few of their own, and may have 255
@@ -64,19 +64,19 @@ class FineTunes(Tracks, ShowsProgress, Computes):
     out: PathName | None = None
 
     @property
-    def rates(self) -> Rates:
-        """The learning rates to choose from, if several are given.
+    def rates(self) -> tuple[tuple[float, ...], ChosenOn]:
+        """The learning rates to choose from, if several are given, and what chooses.
 
         Raises:
             UserError: one is no rate, or occurs twice, or `choose` is neither train nor dev.
         """
-        from foreword.tuning.rates import ChosenOn, Rates
+        from foreword.tuning.job import ChosenOn
 
-        on = config.convert(ChosenOn, self.choose, "--choose")
+        on: ChosenOn = config.convert(ChosenOn, self.choose, "--choose")
         rates = self._given_rates()
         if len(set(rates)) < len(rates):
             raise UserError("--lr: the same rate twice")
-        return Rates(rates if len(rates) > 1 else (), on)
+        return rates if len(rates) > 1 else (), on
 
     def _given_rates(self) -> tuple[float, ...]:
         lr: Any = self.lr
@@ -113,7 +113,8 @@ class FineTunes(Tracks, ShowsProgress, Computes):
         Raises:
             UserError: a setting is unknown, or the task has no such score.
         """
-        from foreword.tuning.run import TuneSettings
+        from foreword.tuning.settings import TuneSettings
+        from foreword.tuning.tasks._contract import require_score
 
         table = self._tables(task)
         if unknown := sorted(table.keys() - {"task", "tune"}):
@@ -122,7 +123,7 @@ class FineTunes(Tracks, ShowsProgress, Computes):
         tune_table = {"metric": metric} | self._options | table["tune"]
         settings = config.build(TuneSettings, tune_table, "tune")
         try:
-            tuning_task.require_score(settings.metric, "tune.metric")
+            require_score(tuning_task, settings.metric, "tune.metric")
         except ValueError as error:
             raise UserError(str(error)) from error
         return tuning_task, settings
@@ -131,13 +132,13 @@ class FineTunes(Tracks, ShowsProgress, Computes):
         """Return everything that the results on a suite depend on."""
         from foreword.train import tensor_files
 
-        table, rates = self._tables({}), self.rates
+        table, (rates, chosen_on) = self._tables({}), self.rates
         return {
             "weights": tensor_files.checksum(trained.folder, "weights"),
             "task": table["task"],
             "tune": self._options | table["tune"],
-            "rates": list(rates.values),
-            "chosen_on": rates.chosen_on,
+            "rates": list(rates),
+            "chosen_on": chosen_on,
         }
 
     def require_name(self) -> None:
@@ -161,7 +162,7 @@ class FineTunes(Tracks, ShowsProgress, Computes):
         Raises:
             UserError: there is no such run, or it has no gradients.
         """
-        from foreword.tuning.tuned_start import open_start
+        from foreword.tuning.tuned_model import open_start
 
         trained = open_start(Path(run), self.device)
         trained.require_gradients()

@@ -58,10 +58,9 @@ class Drift(ShowsProgress, Computes, Verb[DriftResult]):
     def __call__(self) -> DriftResult:
         from foreword.reports.drift import plot_drift
         from foreword.runs.provenance import command
-        from foreword.tuning.drift import way_of
+        from foreword.tuning.drift import change_of
         from foreword.tuning.drift_figures import measured, steps
-        from foreword.tuning.tuned_start import open_start
-        from foreword.tuning.written import open_tuned
+        from foreword.tuning.tuned_model import open_start, open_tuned
         from foreword.verbs._examples import tuned_examples
 
         # Open the models and what they started from, and read the examples as each was tuned on.
@@ -74,8 +73,8 @@ class Drift(ShowsProgress, Computes, Verb[DriftResult]):
         place = trained.run / "evaluations"
         atomic.require_writable(place, is_folder=True, remedy=atomic.MOVE_AWAY)
         read = tuned_examples(models, self.dev, ReadsLabelled(), "--dev")
-        ways = [
-            way_of(model, trained, self._some(part.examples), name)
+        changes = [
+            change_of(model, trained, self._some(part.examples), name)
             for model, part, name in zip(models, read, distinct_names(folders), strict=True)
         ]
 
@@ -83,14 +82,16 @@ class Drift(ShowsProgress, Computes, Verb[DriftResult]):
         with self.display() as display:
             for warning in dict.fromkeys(note for part in read for note in part.notes):
                 display.warn(warning)
-            advance, total = display.stage("measuring"), steps(ways)
+            advance, total = display.stage("measuring"), steps(changes)
             done = iter(range(total))
-            figures = measured(ways, lambda note: advance(next(done), total, note))
+            figures = measured(changes, lambda note: advance(next(done), total, note))
         content = {
             "name": f"drift-{folders[0].absolute().name}",
-            "title": f"What fine-tuning changed: {', '.join(way.name for way in ways)}",
+            "title": f"What fine-tuning changed: {', '.join(change.name for change in changes)}",
             "task": "drift",
-            "tuned": {way.name: str(folder) for way, folder in zip(ways, folders, strict=True)},
+            "tuned": {
+                change.name: str(folder) for change, folder in zip(changes, folders, strict=True)
+            },
             "run": str(trained.run),
             **figures,
             "command": command(),

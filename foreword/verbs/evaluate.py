@@ -103,7 +103,7 @@ class Evaluate(ReadsText, ShowsProgress, ReadsModel, Verb[EvaluationResult]):
     def _prompted(self, display: ProgressDisplay) -> PromptedModel:
         """Return the model with a recipe that reads text as is given."""
         from foreword.evaluation.loaded import load
-        from foreword.tuning.predictor import is_tuned
+        from foreword.tuning.tuned import is_tuned
 
         run = Path(self.run)
         if run.is_file():

@@ -30,7 +30,7 @@ class TunedEvaluation(SavedResult):
 
     def shown_rows(self) -> list[dict[str, Any]]:
         """Return each score with its interval."""
-        from foreword.tuning.result import metric_name
+        from foreword.tuning.scores import metric_name
 
         metrics = [name for name in self.rows[0] if f"{name}_low" in self.rows[0]]
         return [
@@ -62,7 +62,7 @@ class EvaluateTuned(ReadsLabelled, ShowsProgress, Computes, Verb[TunedEvaluation
     def __call__(self) -> TunedEvaluation:
         from foreword.runs.provenance import command
         from foreword.tuning.compared_scores import compared_scores
-        from foreword.tuning.written import open_tuned
+        from foreword.tuning.tuned_model import open_tuned
         from foreword.verbs._examples import name_of, tuned_examples
 
         # Open the models, and read the examples as each was tuned on.

@@ -62,7 +62,7 @@ class Export(Verb[Output]):
         """Export a fine-tuned model with its head."""
         from foreword.interop.formats.hf import unchecked
         from foreword.tuning import exporting
-        from foreword.tuning.predict import load_tuned
+        from foreword.tuning.tuned_model import load_tuned
 
         if self.format != "hf":
             raise UserError(f"--format {self.format}: a fine-tuned model is exported as hf")

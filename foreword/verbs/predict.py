@@ -17,9 +17,8 @@ from foreword.verbs._groups import Computes, ReadsRows, ShowsProgress
 
 if TYPE_CHECKING:
     from foreword.tables.write import WriteRows
-    from foreword.tuning.predict import TunedModel
     from foreword.tuning.predict_table import PredictionCounts
-    from foreword.tuning.written import TunedWriter
+    from foreword.tuning.tuned_model import TunedModel, TunedWriter
 
 STANDARD = "-"  # standard input or output
 ROWS_SHOWN = 5  # of a result
@@ -107,7 +106,7 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
         from foreword.tables.table import BadRows
         from foreword.tuning.predict_input import rows_to_predict
         from foreword.tuning.predict_table import (
-            HowToPredict,
+            PredictOptions,
             count_rows,
             output_types,
             predict_table,
@@ -120,7 +119,7 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
             display.warn(emulated)
         table, table_columns = rows_to_predict(self.data, model, self.named, self.names)
         bad = BadRows.of(self.bad_rows)
-        how = HowToPredict(table_columns, bad, self.prefix, self.probabilities)
+        how = PredictOptions(table_columns, bad, self.prefix, self.probabilities)
         types = output_types(table, model, how)
         total = count_rows(model, table, how)
         for warning in how.bad.notes:
@@ -158,8 +157,7 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
 
     def _opened(self) -> TunedModel | TunedWriter:
         """Return the model, loaded if a folder is given."""
-        from foreword.tuning.predict import TunedModel
-        from foreword.tuning.written import TunedWriter, open_tuned
+        from foreword.tuning.tuned_model import TunedModel, TunedWriter, open_tuned
 
         if not isinstance(self.tuned, TunedModel | TunedWriter):
             return open_tuned(path(self.tuned, "TUNED"), self.device, self.precision)
@@ -188,7 +186,7 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
 def _precision_warning(model: TunedModel | TunedWriter) -> str | None:
     """Return a warning that the hardware emulates the model's precision."""
     from foreword.train.device import precision_warning
-    from foreword.tuning.written import TunedWriter
+    from foreword.tuning.tuned_model import TunedWriter
 
     opened = model.trained if isinstance(model, TunedWriter) else model
     return precision_warning(opened.device, opened.dtype)

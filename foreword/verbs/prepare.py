@@ -109,7 +109,7 @@ class Prepare(HoldsOut, TakesTexts, ShowsProgress, Verb[PreparationResult]):
     def __call__(self) -> PreparationResult:
         from foreword.data import write_shards
         from foreword.data.existing_shards import existing_tokenizer
-        from foreword.data.holdout import require_parts
+        from foreword.data.holdout import SplitFiles, require_parts
         from foreword.data.learning import train_tokenizer
         from foreword.data.prepared_text import require_free
         from foreword.data.read_documents import read_documents
@@ -140,19 +140,18 @@ class Prepare(HoldsOut, TakesTexts, ShowsProgress, Verb[PreparationResult]):
             self.display() as display,
             naming(kind="--kind", vocab="--vocab"),
         ):
-            tokenizer = existing_tokenizer(out, tokenizer, (texts, heldout), read, how)
+            files = SplitFiles.find(texts, read, heldout)
+            tokenizer = existing_tokenizer(out, tokenizer, files, how)
             if not isinstance(tokenizer, Tokenizer):
                 if how.heldout and not heldout:
-                    require_parts(read_documents(texts, read), is_whole=bool(read.target))
-                tokenizer = train_tokenizer(tokenizer, texts, read, display.stage)
+                    require_parts(read_documents(files.train, read), is_whole=bool(read.target))
+                tokenizer = train_tokenizer(tokenizer, files.train, read, display.stage)
             advance = display.stage("cutting text into tokens")
 
             def show(done: int, total: int) -> None:
                 advance(done, total, f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
 
-            prepared = write_shards.prepare(
-                texts, tokenizer, out, how, read, show, heldout, cluster
-            )
+            prepared = write_shards.prepare(files, tokenizer, out, how, show, cluster)
         return PreparationResult(prepared, tokenizer)
 
     def _tokenizer(self) -> Tokenizer | TokenizerKind:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,13 +18,13 @@ from foreword.verbs._tune_settings import FineTunes
 if TYPE_CHECKING:
     from foreword.evaluation.loaded import LoadedModel
     from foreword.runs.trained_model import TrainedModel
-    from foreword.tuning.predict import TunedModel
+    from foreword.tuning.job import Examples as TuningExamples
+    from foreword.tuning.job import TuneJob
     from foreword.tuning.result import TuneResult
-    from foreword.tuning.run import TuneSettings
+    from foreword.tuning.settings import TuneSettings
     from foreword.tuning.tasks._contract import Task
-    from foreword.tuning.written import TunedWriter
-    from foreword.verbs._examples import ExampleReader, ExampleSplits
-    from foreword.verbs._fine_tuning import FineTuning
+    from foreword.tuning.tuned_model import TunedModel, TunedWriter
+    from foreword.verbs._examples import ExampleSource
 
 FILES = Flag(takes=list[PathName])
 
@@ -53,9 +53,9 @@ class TuningResult(Result):
     @property
     def rows(self) -> list[dict[str, Any]]:
         """A row per variant: mean and deviation over seeds; and the majority class's."""
-        from foreword.tuning.result import as_scored
+        from foreword.tuning.scores import Scores
 
-        return [as_scored(row) for row in self.content["rows"]]
+        return [Scores.of(row).as_row() for row in self.content["rows"]]
 
     def __fspath__(self) -> str:
         return str(self.out)
@@ -77,20 +77,19 @@ class TuningResult(Result):
 
     def tables(self) -> Sequence[Part]:
         """Return a row for each variant, what a reader of the scores has to know, and the files."""
-        from foreword.tuning import result as results
-        from foreword.tuning.remarks import remarks_on, row_name
+        from foreword.tuning.remarks import remarks_on, setting_cells
+        from foreword.tuning.scores import Scores, metric_name
 
-        metrics = [key for key in self.rows[0] if results.is_score(key) and key[-4:] != "_std"]
-        names = [results.metric_name(metric) for metric in metrics]
-        settings = results.setting_cells(self.rows)
+        scores = [Scores.of(row) for row in self.rows]
+        settings = setting_cells(scores)
         rows = [
-            {"": row_name(row)}
-            | dict(zip(names, results.score_cells(row, metrics), strict=True))
-            | row_settings
-            for row, row_settings in zip(self.rows, settings, strict=True)
+            {"": one.name}
+            | {metric_name(m): str(one.metrics.get(m, "–")) for m in scores[0].metrics}
+            | one_settings
+            for one, one_settings in zip(scores, settings, strict=True)
         ]
         lines = remarks_on(
-            self.content, self.rows, shows_parameters="trained parameters" in settings[0]
+            self.content, scores, shows_parameters="trained parameters" in settings[0]
         )
         if self.result is None:
             lines.append("done already, with the same model, settings and examples")
@@ -153,8 +152,8 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
     def __call__(self) -> TuningResult:
         from foreword.process import allocator
         from foreword.runs.tracking import trackers_of
+        from foreword.tuning.fine_tuning import fine_tune
         from foreword.tuning.published_head import with_published_head
-        from foreword.verbs import _fine_tuning
         from foreword.verbs._examples import ExampleReader, sources_of
 
         # Check every argument.
@@ -172,34 +171,39 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         variants, left_out = self._possible(variants, trained, task)
         reader.task = with_published_head(task, trained)
         with allocator.returning_freed():
-            splits = reader.read(**sources)
-        job = self._job(trained, reader, splits, variants, left_out)
+            examples, columns = reader.read(sources, self.temperature)
+        task = reader.task if reader.prefixes else reader.task.for_columns(columns)
+        notes = task.judge.notes(examples.train, examples.dev, trained.tokenizer)
+        notes = [*examples.warnings, *notes, *left_out]
+        job = self._job(trained, task, replace(examples, notes=notes), variants, sources["train"])
 
         # Return a result that is there already, and never overwrite another one.
-        if (done := _fine_tuning.find(trained, job)) is not None:
-            return TuningResult(job.folder, job.evaluation, done)
-        self._say_before(display, trained, job)
-
-        # Fine-tune, and write the model and its scores.
-        with display:
-            result, content = _fine_tuning.fine_tune(trained, job, display, trackers)
-        return TuningResult(job.folder, job.evaluation, content, result)
+        done = job.done(trained)
+        result = None
+        if done is None:
+            self._say_before(display, trained, job)
+            with display:
+                result, done = fine_tune(trained, job, display, trackers)
+        places = self.folder_of(trained, job.name), self._evaluation(trained, job.name)
+        return TuningResult(*places, done, result)
 
     def _variants(self, task: Task, settings: TuneSettings) -> list[TuneSettings]:
         """Return the settings of each variant to fine-tune."""
         from foreword.tuning.run import variants
 
-        rates = self.rates  # refused where they are none
+        rates, _ = self.rates  # refused where they are none
         if not self.compare:
             return [settings]
-        if rates.values:
+        if rates:
             raise UserError("--lr: several cannot be combined with --compare")
         if self.from_scratch or self.strategy != "full":
             raise UserError(
                 "--compare cannot be combined with --strategy or --from-scratch: it compares full "
                 "fine-tuning, the frozen model and the same network from scratch"
             )
-        return variants(settings, has_frozen=not (task.scores_untuned or task.has_reference))
+        return variants(
+            settings, has_frozen=not (task.judge.scores_untuned or task.needs.has_reference)
+        )
 
     def _possible(
         self, variants: list[TuneSettings], trained: TrainedModel, task: Task
@@ -215,43 +219,30 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
     def _job(
         self,
         trained: TrainedModel,
-        reader: ExampleReader,
-        splits: ExampleSplits,
+        task: Task,
+        examples: TuningExamples,
         variants: Sequence[TuneSettings],
-        left_out: Sequence[str],
-    ) -> FineTuning:
-        """Return the fine-tuning: the examples together, and where its results go."""
-        from foreword.tables.examples import overlap_note
-        from foreword.tuning.task_mixture import mix_tasks
+        train: Sequence[ExampleSource],
+    ) -> TuneJob:
+        """Return the fine-tuning, and where its results go."""
+        from foreword.tuning.job import TuneJob
         from foreword.verbs._examples import name_of
-        from foreword.verbs._fine_tuning import FineTuning
 
-        columns, tasks = splits.train.columns[0], splits.train.tasks
-        task = reader.task if reader.prefixes else reader.task.for_columns(columns)
-        scored = {name: part.together for name, part in splits.scored.items()}
-        mixture = mix_tasks(tasks, self.temperature)
-        overlaps = [overlap_note(tasks, part, name) for name, part in scored.items()]
-        dev = scored.pop("dev")
-        warnings = [*reader.bad.notes, *filter(None, overlaps)]
-        name = self.name or name_of(splits.train.sources)
-        return FineTuning(
-            task=task,
-            variants=variants,
-            train=mixture,
-            dev=dev,
-            tuned_on=reader.tuned_on(splits.train),
-            data=reader.as_table(splits, self.temperature),
+        name = self.name or name_of(train)
+        return TuneJob(
+            task,
+            examples,
+            variants,
+            *self.rates,
             name=name,
-            evaluation=trained.run / "evaluations" / f"tune-{self.task}-{name}.json",
+            evaluation=self._evaluation(trained, name),
             folder=self.folder_of(trained, name),
-            skipped=splits.skipped,
-            further=scored,
-            rates=self.rates,
-            warnings=warnings,
-            notes=[*warnings, *task.notes(mixture, dev, trained.tokenizer), *left_out],
         )
 
-    def _say_before(self, display: ProgressDisplay, trained: TrainedModel, job: FineTuning) -> None:
+    def _evaluation(self, trained: TrainedModel, name: str) -> Path:
+        return trained.run / "evaluations" / f"tune-{self.task}-{name}.json"
+
+    def _say_before(self, display: ProgressDisplay, trained: TrainedModel, job: TuneJob) -> None:
         """Show what is worth knowing before the work, a line each."""
         from foreword.tuning.encoding import added_tokens
 
@@ -260,5 +251,5 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
             notes.append(f"special tokens added for the input template: {added}")
         for note in notes:
             display.note(note)
-        for warning in filter(None, [*job.warnings, self.emulation_warning(trained)]):
+        for warning in filter(None, [*job.examples.warnings, self.emulation_warning(trained)]):
             display.warn(warning)

@@ -15,7 +15,6 @@ from foreword.verbs._contract import ARGUMENT, Flag, PathName, Verb
 from foreword.verbs._tune_settings import FineTunes
 
 if TYPE_CHECKING:
-    from foreword.tuning.result import Row
     from foreword.tuning.suite import FoundFiles, SuiteTask, TuningSuite
 
 
@@ -36,7 +35,7 @@ class SuiteResult(Result):
 
     out: Path
     evaluation: Path
-    rows: list[Row]
+    rows: list[dict[str, Any]]
     notes: tuple[str, ...]
     failures: tuple[str, ...]
     content: Mapping[str, Any]
@@ -109,7 +108,6 @@ class TuneSuite(FineTunes, Verb[SuiteResult]):
         from foreword.runs.stages import Prefixed
         from foreword.runs.tracking import trackers_of
         from foreword.tuning.suite import load_suite
-        from foreword.verbs import _fine_tuning
         from foreword.verbs._arguments import path
         from foreword.verbs._suite_work import SuiteRun
 
@@ -127,7 +125,7 @@ class TuneSuite(FineTunes, Verb[SuiteResult]):
         suite_run = SuiteRun(trained, suite, self, name, missing, self.bad_rows)
         with allocator.returning_freed():
             for task, files in present:
-                _fine_tuning.find(trained, suite_run.job(task, files))
+                suite_run.job(task, files).done(trained)
         trackers = trackers_of(self.track)
         with progress_of(self.progress) as display:
             for line in [*trained.notes, *missing]:

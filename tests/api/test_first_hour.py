@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -21,9 +21,9 @@ from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled, overlap_note
 from foreword.tables.read import read_table
 from foreword.tables.table import labelled
-from foreword.tuning import result as results
-from foreword.tuning.predict import load_tuned
+from foreword.tuning.job import Examples, TuneJob
 from foreword.tuning.tasks.classify import Classify
+from foreword.tuning.tuned_model import load_tuned
 from tests.train import runs
 
 EXAMPLES = [(f"a {word} film", label) for word, label in (("good", "1"), ("bad", "0"))] * 6
@@ -141,7 +141,10 @@ def test_a_folder_that_is_replaced_needs_a_writable_parent(
     (tmp_path / "out").mkdir()
     tried: list[Path] = []
     monkeypatch.setattr(atomic, "_make_and_remove", tried.append)
-    results.require_free(tmp_path / "scores.json", tmp_path / "out")
+    job = TuneJob(
+        Classify(), Examples([], []), evaluation=tmp_path / "s.json", folder=tmp_path / "o"
+    )
+    job.done(cast("Any", None))
     assert tried[0].parent == tmp_path
 
 

@@ -22,8 +22,7 @@ from foreword.evaluation.sampling import Sampling
 from foreword.tables.read import read_table
 from foreword.tuning import predict_table
 from foreword.tuning import rows as packed_rows
-from foreword.tuning.predict import TunedModel
-from foreword.tuning.written import TunedWriter
+from foreword.tuning.tuned_model import TunedModel, TunedWriter
 from foreword.verbs._load import load
 from tests.frames import Frame, Series
 from tests.tuning.runs import make_run, reviews

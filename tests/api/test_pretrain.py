@@ -122,6 +122,6 @@ def test_a_process_says_why_before_it_undoes_the_run_that_others_read(
     run, there = tmp_path / "run", []
     monkeypatch.setattr(joining, "fail_first", lambda: there.append((run / "recipe.toml").exists()))
     with pytest.raises(UserError, match="but a row needs 16"):
-        pretrain("gpt2_tiny", texts=["A cat. It ran."], out=run, settings=SMALL, progress=False)
+        pretrain("gpt2_tiny", texts=["A cat.", "A dog."], out=run, settings=SMALL, progress=False)
     assert there == [True]
     assert not run.exists()

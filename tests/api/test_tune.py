@@ -11,7 +11,7 @@ import pytest
 
 from foreword import tune
 from foreword.errors import UserError
-from foreword.tuning.predict import TunedModel
+from foreword.tuning.tuned_model import TunedModel
 from tests.frames import Frame
 from tests.tuning.runs import make_run, reviews
 

@@ -13,7 +13,7 @@ from foreword import compare, evaluate, prepare, pretrain, show, tune
 from foreword.errors import UserError
 from foreword.evaluation.loaded import LoadedModel
 from foreword.reports.page import write_page
-from foreword.tuning.predict import TunedModel
+from foreword.tuning.tuned_model import TunedModel
 from foreword.verbs._load import load
 from tests.frames import Frame, Series
 

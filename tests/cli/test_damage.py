@@ -13,7 +13,7 @@ from foreword import figures
 from foreword.cli.main import run
 from foreword.errors import UserError
 from foreword.train import checkpoint
-from foreword.tuning.predict import load_tuned
+from foreword.tuning.tuned_model import load_tuned
 from tests import damage
 from tests.train import runs
 from tests.tuning.runs import reviews

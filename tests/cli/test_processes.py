@@ -15,11 +15,11 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from torch.distributed.launcher import api
 
 import foreword
+from benchmarks.launched_processes import open_to_others, process_of
 from foreword.cli._launch import INTERRUPTION, interrupted, launch, status_of
 from foreword.cli._process import INTERRUPTED, PEER_ENDED
 from foreword.cli.main import run as run_cli
 from foreword.errors import PeerError, UserError
-from foreword.testing.processes import open_to_others, process_of
 from foreword.train import checkpoint, joining
 from foreword.verbs.resume import Resume
 from tests import forking

@@ -12,7 +12,7 @@ from foreword import show
 from foreword.cli.main import run
 from foreword.runs.recipe import Recipe
 from foreword.settings import config, describe, kinds
-from foreword.tuning.fine_tuner import TuneSettings
+from foreword.tuning.settings import TuneSettings
 from foreword.verbs._recipe_pages import grouped
 from tests.cli.conftest import Refused, Told
 

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import json
 import re
+import traceback
 from pathlib import Path
 
 import pytest
+import torch
 
 from foreword.cli.main import run
-from foreword.tuning.predict import load_tuned
+from foreword.settings.kinds import ROOT
+from foreword.tuning.tuned_model import load_tuned
 from foreword.verbs._contract import arguments_of
 from foreword.verbs._tune_settings import FineTunes
 from foreword.verbs.tune import Tune
@@ -64,6 +67,23 @@ def test_tune_prints_a_table_of_scores(
     assert "majority class" in captured.out
     assert "64 training examples, 32 dev examples; 0 cut to 32 tokens" in captured.err
     assert "2 seeds, scored after 1 epoch;" in captured.err
+
+
+def test_nine_functions_lie_between_the_words_of_the_command_and_the_gradients(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[list[str]] = []
+    backward = torch.Tensor.backward
+
+    def noting(self: torch.Tensor) -> None:
+        stack = traceback.extract_stack()
+        found.append([frame.name for frame in stack if Path(frame.filename).is_relative_to(ROOT)])
+        backward(self)
+
+    monkeypatch.setattr(torch.Tensor, "backward", noting)
+    assert run(words) == 0
+    assert found[0][:5] == ["run", "called", "__call__", "fine_tune", "tune"]
+    assert len(found[0]) == 9  # as in pretraining, the last four are the loop and its step
 
 
 def test_many_cut_texts_are_told_before_training(

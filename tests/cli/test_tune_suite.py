@@ -12,7 +12,8 @@ import pytest
 import foreword
 from foreword.cli.main import run
 from foreword.errors import TrainingStoppedError
-from foreword.verbs import _fine_tuning
+from foreword.tuning.job import TuneJob
+from foreword.verbs import _suite_work
 from tests.cli.conftest import Refused
 from tests.tuning.glue import write
 from tests.tuning.runs import make_run
@@ -91,17 +92,17 @@ def test_a_suite_that_was_killed_continues_with_what_is_not_done(
 ) -> None:
     done: list[str] = []
     held: list[int] = []
-    fine_tune = _fine_tuning.fine_tune
+    fine_tune = _suite_work.fine_tune
 
     def killed(trained: Any, wanted: Any, *rest: Any) -> Any:
-        held.append(sum(isinstance(one, _fine_tuning.FineTuning) for one in gc.get_objects()))
+        held.append(sum(isinstance(one, TuneJob) for one in gc.get_objects()))
         if wanted.name == "RTE" and "RTE" not in done:
             done.append("RTE")
             raise KeyboardInterrupt
         done.append(wanted.name)
         return fine_tune(trained, wanted, *rest)
 
-    monkeypatch.setattr(_fine_tuning, "fine_tune", killed)
+    monkeypatch.setattr(_suite_work, "fine_tune", killed)
     assert run(words) == 130
     assert held == [1, 1, 1], "the examples of one task are in memory"
     file = tmp_path / "run" / "evaluations" / "tune-suite-glue.json"
@@ -153,14 +154,14 @@ def test_a_task_whose_seeds_all_diverge_is_named_and_the_others_are_done(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fine_tune = _fine_tuning.fine_tune
+    fine_tune = _suite_work.fine_tune
 
     def diverging(trained: Any, wanted: Any, *rest: Any) -> Any:
         if wanted.name == "CoLA":
             raise TrainingStoppedError("the loss is not finite")
         return fine_tune(trained, wanted, *rest)
 
-    monkeypatch.setattr(_fine_tuning, "fine_tune", diverging)
+    monkeypatch.setattr(_suite_work, "fine_tune", diverging)
     assert run([*words, "--tasks", "CoLA,RTE"]) == 2
     captured = capsys.readouterr()
     assert "CoLA: the loss is not finite" in captured.err

@@ -8,7 +8,7 @@ from pathlib import Path
 from foreword.comparison.grid import GridTask
 from foreword.comparison.keys import TuningKey
 from foreword.disk import store, stored
-from foreword.tuning.result import VERSION
+from foreword.tuning.tuned import VERSION
 
 
 def test_a_fine_tuning_of_an_older_version_is_done_again(tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ from scipy import stats
 
 from foreword.cli.main import run
 from foreword.comparison.grid import load_grid
+from foreword.comparison.jobs import TimeLeft
 from foreword.comparison.margins import CorrectAnswers, from_lines, margins, to_lines
 from foreword.comparison.power import power_notes
 from foreword.comparison.results import gather
 from foreword.comparison.run import Comparison
 from foreword.comparison.tables import MarkdownTable, notes, tables, write
-from foreword.comparison.time_left import TimeLeft
 from foreword.disk import stored
 from foreword.errors import UserError
 from foreword.evaluation.statistics import half_width_of_share, interval

@@ -40,97 +40,23 @@ MEASURES = {  # the function that measures, once all models are checked; of suit
 }
 
 
-# Files of the probes that require some, by setting: name and content.
-TAGGED = "".join(
-    f"{n}\t{word}\t_\t{tag}\t_\t_\t_\t_\t_\t_\n"
-    for n, (word, tag) in enumerate([("the", "DET"), ("bank", "NOUN"), ("of", "ADP")], 1)
-)
-FILES: dict[str, dict[str, tuple[str, str] | dict[str, str]]] = {  # a table for a folder
-    "crows_pairs": {
-        "files": (
-            "pairs.csv",
-            "sent_more,sent_less,bias_type\nthe old bank,the old river,age\n"
-            "he sat by the bank,he sat by the river,gender\n",
-        )
-    },
-    "stereoset": {
-        "files": (
-            "stereoset.json",
-            '{"data": {"intrasentence": [{"id": "1", "bias_type": "age", "target": "bank", '
-            '"context": "the BLANK", "sentences": ['
-            '{"sentence": "the old bank", "gold_label": "stereotype"}, '
-            '{"sentence": "the river bank", "gold_label": "anti-stereotype"}, '
-            '{"sentence": "the of bank", "gold_label": "unrelated"}]}], "intersentence": [{'
-            '"id": "2", "bias_type": "age", "target": "he", "context": "he sat by the bank.", '
-            '"sentences": [{"sentence": "the old bank", "gold_label": "unrelated"}, '
-            '{"sentence": "the river bank", "gold_label": "anti-stereotype"}, '
-            '{"sentence": "he sat", "gold_label": "stereotype"}]}]}}',
-        )
-    },
-    "winobias": {
-        "files": {
-            "pro_stereotyped_type1.txt": "1 [the bank] sat by [the river]\n2 [he] sat\n",
-            "anti_stereotyped_type1.txt": "1 [the river] sat by [the river]\n2 [the] sat\n",
-        }
-    },
-    "winogender": {
-        "files": {
-            "all_sentences.tsv": "sentid\tsentence\n"
-            + "".join(
-                f"{job}.x.1.{side}.txt\tthe {job} sat by {word} river\n"
-                for job in ("bank", "old", "river")
-                for side, word in (("female", "the"), ("male", "of"), ("neutral", "by"))
-            ),
-            "occupations-stats.tsv": "occupation\tbls_pct_female\nbank\t9\nold\t60\nriver\t30\n",
-        }
-    },
-    "choice": {
-        "files": (
-            "choice.jsonl",
-            '{"question": "he sat by", "choices": ["the bank", "the river"], "answer": "A"}\n',
-        )
-    },
-    "cloze": {
-        "files": (
-            "cloze.jsonl",
-            '{"text": "he sat by the ___", "answer": "bank", "alternatives": ["old", "of"]}\n',
-        )
-    },
-    "cola_zero_shot": {
-        "files": (
-            "cola.tsv",
-            "sentence\tlabel\nthe bank of the river\t1\nbank the of\t0\nhe sat\t1\n",
-        )
-    },
-    "lama": {
-        "files": (
-            "facts.jsonl",
-            '{"masked_sentences": ["he sat by the [MASK] ."], "obj_label": "river"}\n',
-        )
-    },
-    "lambada": {"files": ("passages.jsonl", '{"text": "he sat by the bank of the river"}\n')},
-    "memorisation": {
-        "train": ("train.txt", "he sat by the bank of the river " * 8),
-        "canaries": ("canaries.txt", "he sat by bank 4\nhe sat by bank 4\n"),
-    },
-    "minimal_pairs": {
-        "files": (
-            "pairs.jsonl",
-            '{"sentence_good": "the bank of the river", "sentence_bad": "the bank the of river"}\n'
-            '{"sentence_good": "he sat by the bank", "sentence_bad": "he sat bank the by"}\n',
-        )
-    },
-    "sentence_similarity": {
-        "file": (
-            "pairs.tsv",
-            "sentence1\tsentence2\tscore\nthe bank of the river\tthe river bank\t4\n"
-            "he sat by the bank\tthe old river\t1.5\nthe river\tthe river\t5\n",
-        )
-    },
-    "tagging": {"train": ("train.conllu", f"{TAGGED}\n" * 3), "dev": ("dev.conllu", TAGGED)},
+# Files of the probes that require some, in `suites/`, by setting.
+SUITES = Path(__file__).parent / "suites"
+FILES = {
+    "crows_pairs": {"files": "pairs.csv"},
+    "stereoset": {"files": "stereoset.json"},
+    "winobias": {"files": "winobias"},
+    "winogender": {"files": "winogender"},
+    "choice": {"files": "choice.jsonl"},
+    "cloze": {"files": "cloze.jsonl"},
+    "cola_zero_shot": {"files": "cola.tsv"},
+    "lama": {"files": "facts.jsonl"},
+    "lambada": {"files": "passages.jsonl"},
+    "memorisation": {"train": "train.txt", "canaries": "canaries.txt"},
+    "minimal_pairs": {"files": "pairs.jsonl"},
+    "sentence_similarity": {"file": "pairs.tsv"},
+    "tagging": {"train": "train.conllu", "dev": "dev.conllu"},
 }
-
-
 SETTINGS: dict[str, dict[str, Any]] = {
     "attention": {"sentence": "the bank of the river"},
     "in_context": {"task": "translate", "shots": [0, 1], "draws": 2, "limit": 2},
@@ -139,15 +65,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
 FAMILIES = {"attention": ("decoder", "encoder")}  # that a probe supports; default: MODELS
 
 
-def build(name: str, folder: Path) -> Any:
-    settings = dict(SETTINGS.get(name, {}))
-    for setting, given in FILES.get(name, {}).items():
-        where = folder / setting if isinstance(given, dict) else folder
-        where.mkdir(exist_ok=True)
-        for file, content in given.items() if isinstance(given, dict) else [given]:
-            (where / file).write_text(content, encoding="utf-8")
-        settings[setting] = str(where if isinstance(given, dict) else where / given[0])
-    return config.build_kind(Part("probes"), {"kind": name, **settings}, "probe")
+def build(name: str) -> Any:
+    files = {key: str(SUITES / file) for key, file in FILES.get(name, {}).items()}
+    table = {"kind": name, **SETTINGS.get(name, {}), **files}
+    return config.build_kind(Part("probes"), table, "probe")
 
 
 def probed(run: Path, text_file: Path) -> ProbedModel:
@@ -186,19 +107,13 @@ UNSUPPORTED = {  # by probe; default: `counts`
 }
 
 
-@pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of the files of all probes: one with the same files is measured once."""
-    return tmp_path_factory.mktemp("probes")
-
-
 @pytest.mark.product
 @every_probe
 @pytest.mark.parametrize("check", PROBE_CHECKS, ids=lambda check: check.__name__)
 def test_every_probe_keeps_the_contract(
-    check: Callable[[Probe, Sequence[str], Sequence[str]], None], name: str, places: Path
+    check: Callable[[Probe, Sequence[str], Sequence[str]], None], name: str
 ) -> None:
-    check(build(name, places), words(), FAMILIES.get(name, MODELS))
+    check(build(name), words(), FAMILIES.get(name, MODELS))
 
 
 @pytest.mark.product(few=3)
@@ -207,13 +122,12 @@ def test_a_plot_of_too_many_runs_shows_the_first_and_notes_it(
     name: str,
     make_run: Make,  # noqa: F811
     text: Path,  # noqa: F811
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     is_suite = issubclass(kinds.load("probes", name), Suite)
     for module in ("_suite" if is_suite else name, "_marks"):
         monkeypatch.setattr(f"foreword.probes.{module}.MAX_RUNS", 1)
-    _, result = measure_two(build(name, tmp_path), make_run, text)
+    _, result = measure_two(build(name), make_run, text)
     figure = Figure(layout="constrained")
     result.plot(figure)
     assert len(plotted(figure)) == 1
@@ -226,7 +140,6 @@ def test_an_unsupported_model_is_refused_before_any_is_measured(
     name: str,
     make_run: Make,  # noqa: F811
     text: Path,  # noqa: F811
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*_: object) -> None:
@@ -240,4 +153,4 @@ def test_an_unsupported_model_is_refused_before_any_is_measured(
     one = probed(make_run("decoder"), text)
     other = replace(one, trained=replace(UNSUPPORTED.get(name, counts)(one), source=Path("other")))
     with pytest.raises(UserError, match=r"^other: "):
-        build(name, tmp_path).measure([one, other])
+        build(name).measure([one, other])

@@ -26,7 +26,7 @@ from foreword.settings import config, kinds
 from foreword.settings.ranges import LARGEST, check, hints_of, range_of
 from foreword.train.budget import Budget
 from foreword.train.step import train_step
-from foreword.tuning.fine_tuner import TuneSettings
+from foreword.tuning.settings import TuneSettings
 
 from .cases import SEED, TRAINED, Case, rows, vocab
 

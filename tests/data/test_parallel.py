@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from foreword.data.holdout import SplitFiles
 from foreword.data.read_documents import ReadCounts, ReadSettings, find_files, read_documents
 from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.errors import UserError
@@ -101,7 +102,12 @@ def test_an_invalid_byte_of_either_side_is_named(tmp_path: Path) -> None:
 def test_a_side_is_a_sequence_and_a_pair_stays_whole(tmp_path: Path) -> None:
     write(tmp_path, *sides(PAIRS))
     tokenizer = Char().train(text for pair in PAIRS for text in pair)
-    prepared = prepare([tmp_path], tokenizer, tmp_path / "out", PrepareSettings(heldout=1e-9), BOTH)
+    prepared = prepare(
+        SplitFiles.find([tmp_path], BOTH),
+        tokenizer,
+        tmp_path / "out",
+        PrepareSettings(heldout=1e-9),
+    )
     assert (prepared.counts["train"].documents, prepared.counts["heldout"].documents) == (2, 1)
     for shards in (prepared.train, prepared.heldout):
         starts = shards.sequence_starts
@@ -111,10 +117,5 @@ def test_a_side_is_a_sequence_and_a_pair_stays_whole(tmp_path: Path) -> None:
         ]
         assert set(zip(texts[::2], texts[1::2], strict=True)) <= set(PAIRS)
     assert not prepared.reused
-    assert prepare(
-        [tmp_path / "train.de.gz"],
-        tokenizer,
-        tmp_path / "out",
-        PrepareSettings(heldout=1e-9),
-        BOTH,
-    ).reused
+    files = SplitFiles.find([tmp_path / "train.de.gz"], BOTH)
+    assert prepare(files, tokenizer, tmp_path / "out", PrepareSettings(heldout=1e-9)).reused

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from foreword.data import shard_builder, tokenize_documents
+from foreword.data.holdout import SplitFiles
 from foreword.data.packing.stream import Stream
 from foreword.data.prepared_text import PreparedText
 from foreword.data.shards import Shards
@@ -58,7 +59,7 @@ def run(
     tmp_path: Path, texts: list[str], tokenizer: Tokenizer, out: str = "out", **settings: Any
 ) -> PreparedText:
     path = write(tmp_path / "a.jsonl", texts)
-    return prepare([path], tokenizer, tmp_path / out, PrepareSettings(**settings))
+    return prepare(SplitFiles.find([path]), tokenizer, tmp_path / out, PrepareSettings(**settings))
 
 
 def fails(tmp_path: Path, texts: list[str], tokenizer: Tokenizer, **settings: Any) -> str:
@@ -143,7 +144,9 @@ def test_shards_do_not_depend_on_the_workers(
 def test_progress_reaches_the_end(tmp_path: Path, tokenizer: Tokenizer) -> None:
     path = write(tmp_path / "a.jsonl", make_texts(2000))
     seen: list[tuple[int, int]] = []
-    prepare([path], tokenizer, tmp_path / "out", progress=lambda *now: seen.append(now))
+    prepare(
+        SplitFiles.find([path]), tokenizer, tmp_path / "out", progress=lambda *now: seen.append(now)
+    )
     assert seen == sorted(seen)
     assert len(seen) > 1
     assert seen[-1] == (path.stat().st_size,) * 2
@@ -218,15 +221,22 @@ def test_given_heldout_text_is_held_out(tmp_path: Path, tokenizer: Tokenizer) ->
     data = write(tmp_path / "a.jsonl", texts)
     held = write(tmp_path / "b.jsonl", [*apart, texts[0]])
     out = tmp_path / "out"
-    prepared = prepare([data], tokenizer, out, PrepareSettings(heldout=0.3), heldout=[held])
+    prepared = prepare(
+        SplitFiles.find([data], heldout=[held]), tokenizer, out, PrepareSettings(heldout=0.3)
+    )
     assert decoded(prepared.train, tokenizer) == texts, "all of it"
     assert decoded(prepared.heldout, tokenizer) == [*apart, texts[0]]
     assert prepared.counts["heldout"].documents == 11
-    again = prepare([data], tokenizer, out, PrepareSettings(heldout=0.1), heldout=[held])
+    again = prepare(
+        SplitFiles.find([data], heldout=[held]), tokenizer, out, PrepareSettings(heldout=0.1)
+    )
     assert again.reused, "the share has no meaning then"
-    fingerprints = {prepared.fingerprint, prepare([data], tokenizer, out).fingerprint}
+    fingerprints = {
+        prepared.fingerprint,
+        prepare(SplitFiles.find([data]), tokenizer, out).fingerprint,
+    }
     write(held, apart)
-    changed = prepare([data], tokenizer, out, heldout=[held])
+    changed = prepare(SplitFiles.find([data], heldout=[held]), tokenizer, out)
     assert len({*fingerprints, changed.fingerprint}) == 3
     assert changed.manifest["text"] == prepared.manifest["text"]
 
@@ -240,14 +250,14 @@ def test_blank_lines_are_documents_with_blank_lines(tmp_path: Path, in_sentences
     read = ReadSettings(documents="line", blank_lines=True)
     settings = PrepareSettings(sentences=in_sentences)
     words = Word(split="whitespace", min_count=1).train(["= Title = one two three"])
-    prepared = prepare([text], words, tmp_path / "out", settings, read, heldout=[held])
+    prepared = prepare(SplitFiles.find([text], read, [held]), words, tmp_path / "out", settings)
     assert decoded(prepared.train, words) == ["", "= Title =", "", "one two"]
     assert decoded(prepared.heldout, words) == ["", "three"]
     assert prepared.manifest["read"]["counts"]["empty_documents"] == 0
     packed = Stream(3).open(prepared.train, words.vocab, 1, 1)
     assert packed.tokens_per_epoch == 5 + 4
     assert packed.rows(np.arange(1)).ids[0, 0] == words.vocab.id("</s>")
-    counts = prepare([text], words, tmp_path / "by_chance", settings, read).counts
+    counts = prepare(SplitFiles.find([text], read), words, tmp_path / "by_chance", settings).counts
     assert counts["heldout"].tokens > 0, "a blank line alone holds nothing out"
     with pytest.raises(ValueError, match="blank_lines: requires documents=line"):
         ReadSettings(blank_lines=True)
@@ -264,7 +274,7 @@ def test_impossible_heldout_text_is_refused(tmp_path: Path, tokenizer: Tokenizer
     ):
         (tmp_path / "x").mkdir(exist_ok=True)
         with pytest.raises(UserError, match=message):
-            prepare([data], tokenizer, tmp_path / "out", heldout=held)
+            prepare(SplitFiles.find([data], heldout=held), tokenizer, tmp_path / "out")
         assert not (tmp_path / "out" / "prepared.json").exists()
 
 
@@ -286,20 +296,20 @@ def test_shards_are_made_again_after_any_change(tmp_path: Path, tokenizer: Token
     path = write(tmp_path / "a.jsonl", texts)
     out = tmp_path / "out"
     other = Char().train([LETTERS])
-    fingerprints = {prepare([path], tokenizer, out).fingerprint}
+    fingerprints = {prepare(SplitFiles.find([path]), tokenizer, out).fingerprint}
     for settings, read, used in (
         (PrepareSettings(heldout=0.3), None, tokenizer),
         (PrepareSettings(sentences=False), None, tokenizer),
         (None, ReadSettings(errors="replace"), tokenizer),
         (None, None, other),
     ):
-        prepared = prepare([path], used, out, settings, read)
+        prepared = prepare(SplitFiles.find([path], read), used, out, settings)
         assert not prepared.reused
         fingerprints.add(prepared.fingerprint)
     stamp = path.stat()
     write(path, [texts[0].replace("a", "b"), *texts[1:]])  # of the same size and age
     os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-    prepared = prepare([path], tokenizer, out)
+    prepared = prepare(SplitFiles.find([path]), tokenizer, out)
     assert not prepared.reused
     fingerprints.add(prepared.fingerprint)
     assert len(fingerprints) == 6
@@ -336,7 +346,7 @@ def test_a_user_error_leaves_the_shards_unchanged(tmp_path: Path, tokenizer: Tok
     path = tmp_path / "a.jsonl"
     path.write_text(path.read_text() + "{broken\n")
     with pytest.raises(UserError, match=r"a\.jsonl:31: not JSON"):
-        prepare([path], tokenizer, prepared.folder)
+        prepare(SplitFiles.find([path]), tokenizer, prepared.folder)
     assert contents(prepared.folder) == before
 
 
@@ -355,7 +365,7 @@ def test_a_full_disk_is_reported_in_one_line(
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
     path = write(tmp_path / "a.jsonl", make_texts(3))
     with pytest.raises(UserError, match="is a file; choose another --out"):
-        prepare([path], tokenizer, path)
+        prepare(SplitFiles.find([path]), tokenizer, path)
 
 
 def test_text_that_changes_while_read_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
@@ -365,12 +375,13 @@ def test_text_that_changes_while_read_is_refused(tmp_path: Path, tokenizer: Toke
         os.utime(path, ns=(1, 1))
 
     with pytest.raises(UserError, match="changed while it was read"):
-        prepare([path], tokenizer, tmp_path / "out", progress=change)
+        prepare(SplitFiles.find([path]), tokenizer, tmp_path / "out", progress=change)
 
 
 KILLED = """
 import signal, sys
 from foreword.data import shard_builder, tokenize_documents
+from foreword.data.holdout import SplitFiles
 from foreword.data.write_shards import prepare
 from foreword.text.tokenizer import Tokenizer
 
@@ -382,7 +393,7 @@ def stop_at(event, args):
 if __name__ == "__main__":  # and not in its workers
     sys.addaudithook(stop_at)
     shard_builder._SMALL = 0
-    prepare([sys.argv[1]], Tokenizer.load(sys.argv[2]), sys.argv[3])
+    prepare(SplitFiles.find([sys.argv[1]]), Tokenizer.load(sys.argv[2]), sys.argv[3])
 """
 
 
@@ -393,7 +404,7 @@ def test_shards_are_whole_after_a_kill_at_any_moment(
 ) -> None:
     path = write(tmp_path / "a.jsonl", make_texts(30))
     out = tmp_path / "out"
-    before = prepare([path], tokenizer, out)
+    before = prepare(SplitFiles.find([path]), tokenizer, out)
     write(path, make_texts(60))
     tokenizer.save(tmp_path / "tokenizer")
     words = [str(path), str(tmp_path / "tokenizer"), str(out), str(out / name)]
@@ -407,7 +418,7 @@ def test_shards_are_whole_after_a_kill_at_any_moment(
     else:
         with pytest.raises(UserError, match="no finished token shards"):
             PreparedText.load(out)
-    prepared = prepare([path], tokenizer, out)
+    prepared = prepare(SplitFiles.find([path]), tokenizer, out)
     assert not prepared.reused
     assert prepared.counts["train"].documents + prepared.counts["heldout"].documents == 60
     assert sorted(path.name for path in out.iterdir()) == [

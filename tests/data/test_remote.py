@@ -17,7 +17,7 @@ import fsspec
 
 import foreword
 from foreword.data.fingerprint import file_state
-from foreword.data.holdout import find_apart
+from foreword.data.holdout import SplitFiles
 from foreword.data.read_documents import find_files, read_documents
 from foreword.data.remote import storage_of
 from foreword.errors import UserError
@@ -127,8 +127,8 @@ def test_held_out_text_at_a_url_is_not_trained_on_too(memory: Any) -> None:
     memory.pipe("/held/same.jsonl", LINES)
     memory.pipe("/held/other.jsonl", LINES.replace(b"text 2", b"text 3"))
     trained = find_files(["memory://texts/a.jsonl"])
-    assert find_apart(["memory://held/other.jsonl"], trained)
+    assert SplitFiles.find(trained, heldout=["memory://held/other.jsonl"]).heldout
     with pytest.raises(UserError, match="is in both"):
-        find_apart(["memory://texts/*.jsonl"], trained)
+        SplitFiles.find(trained, heldout=["memory://texts/*.jsonl"])
     with pytest.raises(UserError, match=r"same\.jsonl: has the same content as memory://texts/a"):
-        find_apart(["memory://held"], trained)
+        SplitFiles.find(trained, heldout=["memory://held"])

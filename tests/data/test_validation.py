@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from foreword.data.holdout import SplitFiles
 from foreword.data.prepared_text import PreparedText
 from foreword.data.shards import Shards
 from foreword.data.validation import split_validation
@@ -26,7 +27,7 @@ def shards_of(folder: Path, texts: list[str]) -> PreparedText:
     file.write_text("".join(json.dumps({"text": t}) + "\n" for t in texts), encoding="utf-8")
     apart.write_text("apart from all\n", encoding="utf-8")
     tokenizer = Char().train([*TEXTS, *texts])
-    return prepare([file], tokenizer, folder / "shards", heldout=[apart])
+    return prepare(SplitFiles.find([file], heldout=[apart]), tokenizer, folder / "shards")
 
 
 def documents(shards: Shards) -> list[tuple[int, ...]]:

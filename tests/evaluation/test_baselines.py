@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from foreword.data.holdout import SplitFiles
 from foreword.data.prepared_text import PreparedText
 from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.evaluation import heldout
-from foreword.evaluation.baselines import prediction_name
-from foreword.evaluation.entropy import BigramCounts
+from foreword.evaluation.baselines import BigramCounts, prediction_name
 from foreword.evaluation.prompting import PromptedModel
 from foreword.objectives.masked import Masked
 from foreword.objectives.replaced_token import ReplacedToken
@@ -32,7 +32,9 @@ def make(make_prompted: Make, tokenizer: Tokenizer, tmp_path: Path) -> Made:
         text = tmp_path / "text.txt"
         lines = [f"The cat sat on the mat. The dog ran to the river {n}." for n in range(300)]
         text.write_text("\n\n".join(lines), encoding="utf-8")
-        prepare([text], tokenizer, tmp_path / "shards", PrepareSettings(heldout=0.2))
+        prepare(
+            SplitFiles.find([text]), tokenizer, tmp_path / "shards", PrepareSettings(heldout=0.2)
+        )
         return make_prompted(family, **changes), PreparedText.load(tmp_path / "shards")
 
     return made
@@ -43,6 +45,32 @@ def predicted(prompted: PromptedModel, prepared: PreparedText) -> Array:
     feed = heldout_feed(prompted.recipe, prepared.heldout, prompted.vocab)
     batches = list(feed.heldout(heldout.ALL))
     return np.concatenate([b.targets[np.asarray(b.weights) > 0] for b in batches])
+
+
+def counted(documents: list[Array], vocab: int) -> BigramCounts:
+    pairs = np.concatenate([document[:-1] * vocab + document[1:] for document in documents])
+    tokens = np.concatenate(documents)
+    unigrams = np.bincount(tokens, minlength=vocab)
+    return BigramCounts(vocab, unigrams, *np.unique(pairs, return_counts=True), len(tokens))
+
+
+def test_smoothed_probabilities_sum_to_1() -> None:
+    random = np.random.default_rng(0)
+    counts = counted([random.integers(0, 8, n) for n in (30, 1, 12)], 10)
+    assert np.exp(-counts.unigram_nats(np.arange(10))).sum() == pytest.approx(1.0)
+    for first in range(10):  # 8 and 9 never occur
+        p = np.exp(-counts.bigram_nats(first * 10 + np.arange(10)))
+        assert p.sum() == pytest.approx(1.0)
+        assert p.min() > 0
+
+
+def test_the_smoothing_of_counts_is_that_by_hand() -> None:
+    counts = counted([np.array([1, 2, 1, 2, 1, 3]), np.array([1, 2])], 10)
+    unigram = np.exp(-counts.unigram_nats(np.array([1, 2, 9])))
+    assert unigram == pytest.approx([5 / 18, 4 / 18, 1 / 18])
+    # Pairs: 12 three times, 21 twice, 13 once; n1 = n2 = 1, so each gives up 1/3.
+    p = np.exp(-counts.bigram_nats(np.array([12, 29])))
+    assert p == pytest.approx([(3 - 1 / 3 + 2 / 3 * unigram[1]) / 4, 1 / 3 * unigram[2] / 2])
 
 
 @pytest.mark.parametrize(
@@ -74,7 +102,7 @@ def test_all_tokens_of_the_text_are_all_predictions_of_a_causal_model(make: Made
     model, bigram, unigram = heldout.on_prepared(prompted, prepared)
     assert [bigram.what, unigram.what] == ["bigram counts", "unigram counts"]
     assert model.predictions == bigram.predictions == unigram.predictions
-    counts = BigramCounts.of(prepared.train, prompted.vocab.size)
+    counts = counted([np.asarray(prepared.train.tokens, dtype=np.int64)], prompted.vocab.size)
     tokens = np.asarray(prepared.heldout.tokens, dtype=np.int64)
     assert unigram.loss == pytest.approx(counts.unigram_nats(tokens).mean(), abs=0.2)
     assert unigram.bits_per_byte is not None

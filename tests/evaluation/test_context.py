@@ -11,6 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from foreword.cli import main
+from foreword.data.holdout import SplitFiles
 from foreword.data.shards import Shards
 from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.disk import stored
@@ -36,7 +37,9 @@ def shards(tokenizer: Tokenizer, tmp_path: Path) -> Shards:
     """About 120 tokens: a single stream."""
     file = tmp_path / "text.txt"
     file.write_text("The cat sat on the mat. The dog ran to the cold river.\n" * 8)
-    return prepare([str(file)], tokenizer, tmp_path / "shards", PrepareSettings(heldout=0.0)).train
+    return prepare(
+        SplitFiles.find([str(file)]), tokenizer, tmp_path / "shards", PrepareSettings(heldout=0.0)
+    ).train
 
 
 def in_one_pass(prompted: PromptedModel, shards: Shards) -> tuple[float, int]:

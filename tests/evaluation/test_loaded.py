@@ -6,12 +6,17 @@ from pathlib import Path
 import pytest
 
 import foreword
+from foreword.data.holdout import SplitFiles
 from foreword.data.write_shards import PrepareSettings, prepare
-from foreword.errors import UserError
+from foreword.errors import DamagedError, UserError
 from foreword.evaluation import heldout
 from foreword.evaluation.sampling import GREEDY
+from foreword.runs.trained_model import open_run
 from foreword.text.tokenizer import Tokenizer
+from foreword.train import checkpoint
+from tests.damage import flip
 from tests.evaluation.conftest import Make
+from tests.train import runs
 
 
 def test_a_loaded_model_fills_generates_and_scores(make_run: Callable[..., Path]) -> None:
@@ -53,6 +58,18 @@ def test_a_checkpoint_folder_loads_like_its_run(make_run: Callable[..., Path]) -
         foreword.load(folder / "nowhere")
 
 
+def test_a_damaged_training_state_does_not_keep_a_model_from_being_read(tmp_path: Path) -> None:
+    text = runs.write_text(tmp_path / "text")
+    run = runs.whole(runs.recipe(steps=2), text, tmp_path / "run")
+    newest = checkpoint.newest(run)
+    file = newest / "optimizer.safetensors"
+    file.write_bytes(flip(file.read_bytes(), -1))
+    for path in (run, newest):
+        assert open_run(path, "cpu").notes == ()
+    with pytest.raises(DamagedError):
+        checkpoint.verify(newest)
+
+
 def test_the_held_out_loss_of_a_run_has_count_based_baselines(
     make_prompted_run: Make, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
@@ -62,13 +79,15 @@ def test_the_held_out_loss_of_a_run_has_count_based_baselines(
     prompted = make_prompted_run("decoder")
     run = Path(prompted.name)
     with pytest.raises(UserError, match="--data"):
-        heldout.on_run(prompted, run)
-    prepare([text], tokenizer, run / "shards", PrepareSettings(heldout=0.2))
-    losses = heldout.on_run(prompted, run)
+        heldout.shards_of(prompted, run)
+    prepare(SplitFiles.find([text]), tokenizer, run / "shards", PrepareSettings(heldout=0.2))
+    prepared = heldout.shards_of(prompted, run)
+    losses = heldout.on_prepared(prompted, prepared)
     assert [one.what for one in losses][1:] == ["bigram counts", "unigram counts"]
     model, bigram, unigram = (one.loss for one in losses)
     assert bigram < unigram < model, "random weights predict worse than counts"
-    assert heldout.on_run(prompted, run) == losses
-    other = heldout.on_texts(prompted, [str(text)], rows=4)
-    assert other[0].predictions <= 4 * 32
-    assert other[0].bits_per_byte is not None and other[0].bits_per_byte > 0
+    assert heldout.on_prepared(prompted, prepared) == losses
+    with heldout.shards_of_texts(prompted, [str(text)]) as shards:
+        other = heldout.on_shards(prompted, shards, rows=4)
+    assert other.predictions <= 4 * 32
+    assert other.bits_per_byte is not None and other.bits_per_byte > 0

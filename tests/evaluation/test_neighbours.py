@@ -24,13 +24,13 @@ from foreword.runs.trained_model import open_run
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning import rows
 from foreword.tuning.input_template import template_of
-from foreword.tuning.predict import TunedModel
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tasks.embed import Embed
 from foreword.tuning.tasks.regress import Regress
 from foreword.tuning.tasks.tag import Tag
+from foreword.tuning.tuned_model import TunedModel
 from tests.evaluation.conftest import FAMILIES, TEXTS, Make
 from tests.tuning.runs import PARTS, make_run
 

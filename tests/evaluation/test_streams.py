@@ -38,11 +38,13 @@ def test_one_stream_has_the_loss_of_one_long_row(run: Path, tmp_path: Path) -> N
         hidden = prompted.model.backbone(Batch(ids, positions, CausalMask()))
         logits = prompted.model.token_head(hidden.states)[0, :-1]
         expected = float(F.cross_entropy(logits, ids[0, 1:]))
-    (measured,) = heldout.on_texts(prompted, [str(file)], streams=1)
+    with heldout.shards_of_texts(prompted, [str(file)]) as shards:
+        measured, first, parts = (
+            heldout.on_shards(prompted, shards, rows, streams)
+            for rows, streams in ((heldout.ALL, 1), (6, 1), (heldout.ALL, 4))
+        )
     assert measured.predictions == ids.numel() - 1
     assert measured.loss == pytest.approx(expected, rel=1e-5)
-    first = heldout.on_texts(prompted, [str(file)], rows=6, streams=1)[0]
     exact = float(F.cross_entropy(logits[: 6 * length], ids[0, 1 : 6 * length + 1]))
     assert (first.loss, first.predictions) == (pytest.approx(exact, rel=1e-5), 6 * length)
-    parts = heldout.on_texts(prompted, [str(file)], streams=4)[0]
     assert parts.loss != measured.loss, "three more streams begin without context"

@@ -12,12 +12,13 @@ from foreword.cli.main import run as command
 from foreword.interop import importing
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tables.examples import Labelled
-from foreword.tuning.fine_tuner import TuneSettings
-from foreword.tuning.predict import load_tuned
 from foreword.tuning.result import TuneResult, save_network
-from foreword.tuning.run import tune, variants
+from foreword.tuning.run import variants
+from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks.classify import Classify
+from foreword.tuning.tuned_model import load_tuned
+from tests.tuning.runs import tune
 
 from . import theirs
 
@@ -69,7 +70,7 @@ def test_new_tokens_grow_the_tuned_embedding_alone(
     assert "[SEP]" not in trained.vocab.special
     assert result.network.backbone.embedding.token.num_embeddings == theirs.SIZE + len(ADDED)
     assert result.rows[0]["accuracy"] == 1.0
-    assert {row["start"] for row in result.rows} >= {"pretrained", "from scratch"}
+    assert {row.start for row in result.rows} >= {"pretrained", "from scratch"}
 
 
 def test_frozen_keeps_all_but_the_rows_of_new_tokens(trained: TrainedModel) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from foreword import tune
-from foreword.tuning.predict import load_tuned
+from foreword.tuning.tuned_model import load_tuned
 
 from .test_tuned_export import FAST, LONG, export, tiny_run
 

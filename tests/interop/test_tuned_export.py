@@ -19,8 +19,8 @@ from foreword.runs.trained_model import open_run
 from foreword.text.tokenizers.wordpiece import WordPiece
 from foreword.tuning import exporting
 from foreword.tuning.input_template import Pooling
-from foreword.tuning.predict import load_tuned
 from foreword.tuning.tasks.classify import Classify
+from foreword.tuning.tuned_model import load_tuned
 from tests.evaluation.conftest import TEXTS, write_run
 
 from . import theirs

@@ -9,7 +9,7 @@ import pytest
 
 from foreword import tune
 from foreword.cli.main import run as command
-from foreword.tuning.predict import load_tuned
+from foreword.tuning.tuned_model import load_tuned
 
 from .test_tuned_export import FAST, LONG, export, tiny_run
 

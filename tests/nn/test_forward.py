@@ -14,9 +14,11 @@ from torch.nn.modules import module as hooks
 from foreword.nn.lm_heads.adaptive import Adaptive
 from foreword.nn.model import Model
 from foreword.settings import kinds
-from foreword.testing.cases import SIZE, Case, find_cases, rows, vocab
+from foreword.testing.cases import SIZE, rows, vocab
 
-CASES = [case for case in find_cases() if not kinds.load("models", case.model).trains_offline]
+from ..contracts.cases import TRAINED, Case
+
+CASES = [case for case in TRAINED if not kinds.load("models", case.model).trains_offline]
 CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 
 

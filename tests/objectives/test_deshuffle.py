@@ -7,23 +7,18 @@ import numpy as np
 import pytest
 import torch
 
-from foreword.data.rng import RowRng
 from foreword.objectives.deshuffle import Deshuffle
 from foreword.settings import kinds
-from foreword.types import Example, Rows
+from foreword.testing.objectives import corrupt
 
-from ..contracts.cases import CASES, SEED, Case, logits, rows, vocab
+from ..contracts.cases import CASES, Case, logits, rows, vocab
 
 END = vocab().id("</s>")
 
 
-def corrupt(packed: Rows) -> Example:
-    return Deshuffle().corrupt(packed, RowRng(SEED, packed.numbers), vocab())
-
-
 def test_the_source_holds_the_same_tokens_of_each_document() -> None:
     given = rows([[60, 30, 10], [100], [3, 4], [1, 1, 1, 40]])
-    example = corrupt(given)
+    example = corrupt(Deshuffle(), given)
     source, target = example.source, example.target
     assert source is not None
     assert np.array_equal(source.documents, target.documents)
@@ -42,7 +37,7 @@ def test_the_source_holds_the_same_tokens_of_each_document() -> None:
 def test_orders_are_equally_likely() -> None:
     given = rows([[4]] * 4800)
     given = replace(given, ids=np.tile(np.arange(107, 111), (4800, 1)))
-    source = corrupt(given).source
+    source = corrupt(Deshuffle(), given).source
     assert source is not None
     counts = Counter(map(tuple, source.ids[:, :4].tolist()))
     assert len(counts) == 24
@@ -53,7 +48,7 @@ def test_orders_are_equally_likely() -> None:
 @pytest.mark.parametrize("case", [c for c in CASES if c.objective == "deshuffle"], ids=str)
 def test_no_prediction_sees_later_targets(case: Case) -> None:
     """The source kept as it is, the last tokens of the target changed."""
-    example = corrupt(rows([[20]]))
+    example = corrupt(Deshuffle(), rows([[20]]))
     ids = example.target.ids.copy()
     ids[0, 12:] = ids[0, 12:][::-1]
     other = replace(example, target=replace(example.target, ids=ids))

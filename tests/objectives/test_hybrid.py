@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from foreword.data.rng import RowRng
 from foreword.errors import UserError
 from foreword.layouts.decoder import Decoder
 from foreword.layouts.encoder import Encoder
@@ -16,17 +15,13 @@ from foreword.objectives.causal import Causal
 from foreword.objectives.hybrid import Hybrid
 from foreword.objectives.masked import Masked
 from foreword.runs.recipe import load_recipe
-from foreword.testing.objectives import CASE_CHECKS, OBJECTIVE_CHECKS
-from foreword.types import Batch, CausalRows, Example, NextToken, Rows
+from foreword.testing.objectives import CASE_CHECKS, OBJECTIVE_CHECKS, corrupt
+from foreword.types import Batch, CausalRows, NextToken
 
-from ..contracts.cases import SEED, Case, rows, vocab
+from ..contracts.cases import Case, rows, vocab
 
 HALF = Hybrid(causal=0.5)
 CASE = Case("hybrid", "hybrid", "transformer", HALF)
-
-
-def corrupt(given: Rows, **settings: Any) -> Example:
-    return Hybrid(**settings).corrupt(given, RowRng(SEED, given.numbers), vocab())
 
 
 def logits(model: Model, batch: Batch) -> torch.Tensor:
@@ -42,8 +37,8 @@ def test_half_causal_rows_keep_the_contract(check: Any) -> None:
 
 def test_a_share_of_the_rows_is_causal_and_the_others_are_masked() -> None:
     given = rows([[30, 10]] * 2000)
-    example = corrupt(given, causal=0.25)
-    cloze = Masked().corrupt(given, RowRng(SEED, given.numbers), vocab())
+    example = corrupt(Hybrid(causal=0.25), given)
+    cloze = corrupt(Masked(), given)
     is_causal = example.require(CausalRows).is_causal
     assert example.source is not None
     assert cloze.source is not None
@@ -57,7 +52,7 @@ def test_a_share_of_the_rows_is_causal_and_the_others_are_masked() -> None:
 def test_only_causal_rows_predict_the_token_after_the_row() -> None:
     given = rows([[20]] * 40)
     given = given.with_part(NextToken(np.arange(40)))
-    example = corrupt(given, causal=0.5)
+    example = corrupt(Hybrid(causal=0.5), given)
     is_causal = example.require(CausalRows).is_causal
     after = example.require(NextToken).ids
     assert 0 < is_causal.sum() < 40
@@ -69,7 +64,7 @@ def test_only_causal_rows_predict_the_token_after_the_row() -> None:
 def test_causal_rows_are_a_decoder() -> None:
     given = rows([[20, 9], [29]])
     batch = CASE.batch(given, causal=1.0)
-    example = Causal().corrupt(given, RowRng(SEED, given.numbers), vocab())
+    example = corrupt(Causal(), given)
     expected = Decoder().arrange(example, vocab())
     assert np.array_equal(batch.targets, expected.targets)
     assert np.array_equal(batch.weights, expected.weights)
@@ -80,7 +75,7 @@ def test_causal_rows_are_a_decoder() -> None:
 def test_masked_rows_are_an_encoder_that_predicts_one_position_before() -> None:
     given = rows([[20, 9], [29]])
     batch = CASE.batch(given, causal=0.0)
-    example = Masked().corrupt(given, RowRng(SEED, given.numbers), vocab())
+    example = corrupt(Masked(), given)
     expected = Encoder().arrange(example, vocab())
     model = CASE.build()
     torch.testing.assert_close(logits(model, batch), logits(model, expected))

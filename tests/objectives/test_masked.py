@@ -3,19 +3,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foreword.data.rng import RowRng
 from foreword.objectives.hybrid import Hybrid
 from foreword.objectives.masked import Masked
 from foreword.objectives.span_masked import SpanMasked
+from foreword.testing.objectives import corrupt
 from foreword.types import Array, Example, Rows
 
-from ..contracts.cases import FIRST, SEED, SIZE, rows, vocab
+from ..contracts.cases import FIRST, SIZE, rows, vocab
 
 MASK = vocab().id("[MASK]")
-
-
-def corrupt(packed: Rows, **settings: float | bool) -> Example:
-    return Masked(**settings).corrupt(packed, RowRng(SEED, packed.numbers), vocab())
 
 
 def inputs(example: Example) -> Array:
@@ -28,18 +24,18 @@ def test_each_row_has_exactly_its_share(rate: float) -> None:
     given = rows([[100], [61], [40, 20], [2], [7]])
     ordinary = ((given.ids >= FIRST) & (given.documents >= 0)).sum(1)
     expected = np.clip(np.rint(rate * ordinary), 1, ordinary)
-    assert corrupt(given, rate=rate).weights.sum(1).tolist() == expected.tolist()
+    assert corrupt(Masked(rate=rate), given).weights.sum(1).tolist() == expected.tolist()
 
 
 def test_a_row_of_special_tokens_alone_has_nothing_to_predict() -> None:
-    example = corrupt(rows([[1, 1, 1], [9]]))
+    example = corrupt(Masked(), rows([[1, 1, 1], [9]]))
     assert example.weights[0].sum() == 0
     assert example.weights[1].sum() == 1
 
 
 def test_four_fifths_are_masked_a_tenth_random_a_tenth_unchanged() -> None:
     given = rows([[128]] * 400)
-    example = corrupt(given)
+    example = corrupt(Masked(), given)
     chosen = example.weights > 0
     shown, was = inputs(example)[chosen], given.ids[chosen]
     n = len(was)
@@ -59,7 +55,7 @@ def test_four_fifths_are_masked_a_tenth_random_a_tenth_unchanged() -> None:
 
 def test_every_position_is_chosen_equally_often() -> None:
     given = rows([[41]] * 3000)
-    counts = corrupt(given).weights.sum(0)[:-1]  # the last is </s>
+    counts = corrupt(Masked(), given).weights.sum(0)[:-1]  # the last is </s>
     expected = counts.sum() / len(counts)
     chi_square = ((counts - expected) ** 2 / expected).sum()
     assert chi_square < 39 + 4 * np.sqrt(2 * 39)
@@ -67,7 +63,7 @@ def test_every_position_is_chosen_equally_often() -> None:
 
 def test_whole_words_are_masked_whole() -> None:
     given = rows([[50, 50], [100], [64]] * 20)
-    example = corrupt(given, whole_words=True)
+    example = corrupt(Masked(whole_words=True), given)
     chosen, starts = example.weights > 0, vocab().starts_word[given.ids]
     is_ordinary = (given.ids >= FIRST) & (given.documents >= 0)
     joins = is_ordinary[:, 1:] & is_ordinary[:, :-1] & ~starts[:, 1:]
@@ -87,14 +83,14 @@ def test_pieces_after_a_special_token_can_be_masked() -> None:
     documents = np.zeros_like(ids)
     positions = np.broadcast_to(np.arange(6), ids.shape)
     given = Rows(ids, documents, positions, np.arange(200))
-    chosen = corrupt(given, whole_words=True).weights.sum(0)
+    chosen = corrupt(Masked(whole_words=True), given).weights.sum(0)
     assert chosen[[0, 1, 3, 4, 5]].min() > 0
     assert chosen[2] == 0
 
 
 def test_another_epoch_masks_other_tokens() -> None:
     first, second = rows([[64]] * 4), rows([[64]] * 4, first_number=500)
-    assert not np.array_equal(corrupt(first).weights, corrupt(second).weights)
+    assert not np.array_equal(corrupt(Masked(), first).weights, corrupt(Masked(), second).weights)
 
 
 @pytest.mark.parametrize("kind", [Hybrid, Masked, SpanMasked])

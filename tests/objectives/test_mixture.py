@@ -16,15 +16,12 @@ from foreword.objectives.prefix import Prefix
 from foreword.objectives.span_corruption import SpanCorruption
 from foreword.settings import config
 from foreword.settings.kinds import Part
-from foreword.types import Array, Example, Rows
+from foreword.testing.objectives import corrupt
+from foreword.types import Array, Example
 
 from ..contracts.cases import SEED, rows, vocab
 
 R, X, S = (int(n) for n in vocab().sentinels[[99, 98, 97]])
-
-
-def corrupt(packed: Rows, objective: Mixture | None = None) -> Example:
-    return (objective or Mixture()).corrupt(packed, RowRng(SEED, packed.numbers), vocab())
 
 
 def firsts(example: Example) -> Array:
@@ -33,7 +30,7 @@ def firsts(example: Example) -> Array:
 
 
 def test_modes_are_drawn_as_often_as_their_objectives() -> None:
-    counts = Counter(firsts(corrupt(rows([[20]] * 7000))).tolist())
+    counts = Counter(firsts(corrupt(Mixture(), rows([[20]] * 7000))).tolist())
     assert sorted(counts) == sorted([R, X, S])
     for mode, share in ((R, 2), (X, 4), (S, 1)):
         assert counts[mode] == pytest.approx(1000 * share, abs=150)
@@ -41,14 +38,14 @@ def test_modes_are_drawn_as_often_as_their_objectives() -> None:
 
 def test_shares_are_relative_frequencies() -> None:
     mixture = Mixture((Prefix(), Deshuffle()), (3.0, 1.0), ("[CLS]", "[SEP]"))
-    counts = Counter(firsts(corrupt(rows([[9]] * 4000), mixture)).tolist())
+    counts = Counter(firsts(corrupt(mixture, rows([[9]] * 4000))).tolist())
     assert counts[vocab().id("[CLS]")] == pytest.approx(3000, abs=120)
     assert counts[vocab().id("[SEP]")] == pytest.approx(1000, abs=120)
 
 
 def test_each_row_is_corrupted_by_its_objective() -> None:
     given = rows([[40, 25], [65], [10, 20, 35], [65]] * 8)
-    mixed = corrupt(given, Mixture((Deshuffle(), Prefix(end="")), (), ()))
+    mixed = corrupt(Mixture((Deshuffle(), Prefix(end="")), (), ()), given)
     assert mixed.source is not None
     kinds = set()
     for row in range(len(given)):
@@ -64,7 +61,7 @@ def test_each_row_is_corrupted_by_its_objective() -> None:
 
 
 def test_every_document_has_its_mode_and_no_span_is_marked_by_one() -> None:
-    example = corrupt(rows([[30, 20, 10]] * 60))
+    example = corrupt(Mixture(), rows([[30, 20, 10]] * 60))
     source, target = example.source, example.target
     assert source is not None
     assert not np.isin(target.ids, [R, X, S]).any()
@@ -94,7 +91,7 @@ def test_a_tokenizer_without_the_mode_token_is_refused() -> None:
     with pytest.raises(UserError, match=r"objective\.modes: <extra_id_99>, .* has 50 sentinels"):
         Mixture().corrupt(given, RowRng(SEED, given.numbers), few)
     with pytest.raises(UserError, match=r"no special token \[S2S\]"):
-        corrupt(given, Mixture((Prefix(),), (), ("[S2S]",)))
+        corrupt(Mixture((Prefix(),), (), ("[S2S]",)), given)
 
 
 @pytest.mark.parametrize(

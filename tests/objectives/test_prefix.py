@@ -5,17 +5,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from foreword.data.rng import RowRng
 from foreword.objectives.prefix import Prefix
-from foreword.types import Example, Rows, Tokens
+from foreword.testing.objectives import corrupt
+from foreword.types import Tokens
 
-from ..contracts.cases import SEED, rows, vocab
+from ..contracts.cases import rows, vocab
 
 END = vocab().id("</s>")
-
-
-def corrupt(packed: Rows, objective: Prefix | None = None) -> Example:
-    return (objective or Prefix()).corrupt(packed, RowRng(SEED, packed.numbers), vocab())
 
 
 def piece(tokens: Tokens | None, row: int, document: int) -> list[int]:
@@ -28,7 +24,7 @@ def piece(tokens: Tokens | None, row: int, document: int) -> list[int]:
 @pytest.mark.parametrize("end", [(), (END,)])
 def test_source_and_target_are_the_text(rate: float, end: tuple[int, ...]) -> None:
     given = rows([[60, 30, 10], [100], [3, 4], [1, 1, 1, 40], [2, 2]])
-    example = corrupt(given, Prefix(rate, "</s>" if end else ""))
+    example = corrupt(Prefix(rate, "</s>" if end else ""), given)
     for row in range(len(given)):
         for document in range(given.documents[row].max() + 1):
             text = given.ids[row, given.documents[row] == document].tolist()
@@ -41,7 +37,7 @@ def test_source_and_target_are_the_text(rate: float, end: tuple[int, ...]) -> No
 
 
 def test_splits_are_equally_likely() -> None:
-    example = corrupt(rows([[6]] * 5000), Prefix(end=""))
+    example = corrupt(Prefix(end=""), rows([[6]] * 5000))
     assert example.source is not None
     counts = Counter((example.source.documents >= 0).sum(1).tolist())
     assert sorted(counts) == [1, 2, 3, 4, 5]
@@ -50,7 +46,7 @@ def test_splits_are_equally_likely() -> None:
 
 
 def test_a_rate_gives_all_rows_the_same_widths() -> None:
-    example = corrupt(rows([[200]] * 8), Prefix(0.25))
+    example = corrupt(Prefix(0.25), rows([[200]] * 8))
     assert example.source is not None
     assert (example.source.ids.shape[1], example.target.ids.shape[1]) == (151, 51)
     assert (example.weights == 1).all()

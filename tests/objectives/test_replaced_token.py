@@ -27,17 +27,14 @@ from foreword.objectives.replaced_token import ReplacedToken, ordered_pairs
 from foreword.runs.recipe import load_recipe
 from foreword.runs.setup import training_feed
 from foreword.settings import kinds
+from foreword.testing.objectives import corrupt
 from foreword.train.feed import counted
-from foreword.types import Batch, Example, Rows, UniformDraws
+from foreword.types import Batch, Rows, UniformDraws
 
 from ..contracts.cases import FIRST, SEED, SIZE, Case, rows, select_rows, vocab
 
 CASE = Case("replaced_token", "encoder", "transformer")
 MASK = vocab().id("[MASK]")
-
-
-def corrupt(packed: Rows, **settings: Any) -> Example:
-    return ReplacedToken(**settings).corrupt(packed, RowRng(SEED, packed.numbers), vocab())
 
 
 def build(**settings: Any) -> Model:
@@ -67,8 +64,8 @@ def own(model: Model) -> list[str]:
 
 def test_the_generator_reads_a_cloze() -> None:
     given = rows([[60, 40], [100]] * 20)
-    example, cloze = corrupt(given), Masked(mask=0.85, random=0.0)
-    expected = cloze.corrupt(given, RowRng(SEED, given.numbers), vocab())
+    example, cloze = corrupt(ReplacedToken(), given), Masked(mask=0.85, random=0.0)
+    expected = corrupt(cloze, given)
     assert example.source is not None
     assert expected.source is not None
     assert np.array_equal(example.source.ids, expected.source.ids)
@@ -79,7 +76,7 @@ def test_the_generator_reads_a_cloze() -> None:
 
 def test_uniform_draws_are_uniform_and_mark_padding() -> None:
     given = rows([[200], [100]] * 20)
-    uniform_draws = corrupt(given).require(UniformDraws).draws
+    uniform_draws = corrupt(ReplacedToken(), given).require(UniformDraws).draws
     assert uniform_draws.dtype == np.float32
     assert np.array_equal(uniform_draws < 0, given.documents < 0)
     assert uniform_draws.max() < 1

@@ -9,16 +9,13 @@ import pytest
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
 from foreword.objectives.span_corruption import SpanCorruption
-from foreword.types import Array, Example, Rows, Tokens
+from foreword.testing.objectives import corrupt
+from foreword.types import Array, Rows, Tokens
 
 from ..contracts.cases import SEED, rows, vocab
 
 SENTINELS = vocab().sentinels
 END = vocab().id("</s>")
-
-
-def corrupt(packed: Rows, objective: SpanCorruption | None = None) -> Example:
-    return (objective or SpanCorruption()).corrupt(packed, RowRng(SEED, packed.numbers), vocab())
 
 
 def pieces(packed: Rows) -> tuple[list[int], list[int]]:
@@ -41,7 +38,7 @@ def piece(tokens: Tokens | None, row: int, document: int) -> Array:
 def test_restore_inverts_corrupt(rate: float, mean_span: float, end: str) -> None:
     objective = SpanCorruption(rate, mean_span, end)
     given = rows([[60, 30, 10], [100], [2], [3, 4], [50, 50], [1, 1, 1, 1, 40], [99, 1]])
-    example = corrupt(given, objective)
+    example = corrupt(objective, given)
     assert example.source is not None
     for row, document in zip(*pieces(given), strict=True):
         text = given.ids[row, given.documents[row] == document]
@@ -57,7 +54,7 @@ def test_rows_of_one_length_have_equal_counts(length: int) -> None:
     masked, spans = objective.counts(length)
     assert abs(masked - 0.15 * length) <= 1
     assert spans == max(1, round(masked / 3))
-    example = corrupt(rows([[length]] * 20))
+    example = corrupt(SpanCorruption(), rows([[length]] * 20))
     assert example.source is not None
     assert example.source.ids.shape == (20, length - masked + spans + 1)
     assert example.target.ids.shape == (20, masked + spans + 1)
@@ -65,14 +62,14 @@ def test_rows_of_one_length_have_equal_counts(length: int) -> None:
 
 
 def test_568_tokens_fill_512_as_in_the_released_code() -> None:
-    example = corrupt(rows([[568]]))
+    example = corrupt(SpanCorruption(), rows([[568]]))
     assert example.source is not None
     assert (example.source.ids.shape[1], example.target.ids.shape[1]) == (512, 114)
 
 
 def test_sentinels_stand_in_order_once_on_each_side_of_a_document() -> None:
     given = rows([[200, 100], [300], [20, 280], [150, 150]])
-    example = corrupt(given)
+    example = corrupt(SpanCorruption(), given)
     for row, document in zip(*pieces(given), strict=True):
         sides = [piece(side, row, document) for side in (example.source, example.target)]
         counts = []
@@ -87,7 +84,7 @@ def test_sentinels_stand_in_order_once_on_each_side_of_a_document() -> None:
 
 def test_a_span_over_the_end_of_a_document_is_cut_there() -> None:
     objective, given = SpanCorruption(0.5, 6.0, end=""), rows([[5] * 20] * 8)
-    example = corrupt(given, objective)
+    example = corrupt(objective, given)
     source, target = example.source, example.target
     assert source is not None
     for row in range(8):
@@ -101,7 +98,7 @@ def test_cuts_are_equally_likely() -> None:
     # 10 tokens, 4 masked in 2 spans: 6 unmasked in 2 parts (5 ways), 4 masked in 2 parts (3 ways).
     objective = SpanCorruption(0.4, 2.0)
     assert objective.counts(10) == (4, 2)
-    example = corrupt(rows([[10]] * 6000), objective)
+    example = corrupt(objective, rows([[10]] * 6000))
     assert example.source is not None
     patterns = Counter(map(tuple, np.isin(example.source.ids, SENTINELS).tolist()))
     spans = Counter(map(tuple, np.isin(example.target.ids, SENTINELS).tolist()))
@@ -121,4 +118,4 @@ def test_too_few_sentinels_are_refused() -> None:
 
 def test_rows_of_one_token_are_refused() -> None:
     with pytest.raises(UserError, match="at least 2 tokens"):
-        corrupt(rows([[1]]))
+        corrupt(SpanCorruption(), rows([[1]]))

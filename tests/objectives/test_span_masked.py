@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -11,16 +9,13 @@ from torch.nn import functional as F
 from foreword.data.rng import RowRng
 from foreword.nn.boundary_head import outside
 from foreword.objectives.span_masked import SpanMasked
+from foreword.testing.objectives import corrupt
 from foreword.types import Array, Example, Rows
 
 from ..contracts.cases import FIRST, SEED, Case, rows, vocab
 
 CASE = Case("span_masked", "encoder", "transformer")
 MASK = vocab().id("[MASK]")
-
-
-def corrupt(packed: Rows, **settings: Any) -> Example:
-    return SpanMasked(**settings).corrupt(packed, RowRng(SEED, packed.numbers), vocab())
 
 
 def inputs(example: Example) -> Array:
@@ -60,7 +55,7 @@ def test_lengths_are_geometric(stop: float, most: int) -> None:
 
 
 def test_placed_spans_have_geometric_lengths() -> None:
-    masked = spans(corrupt(words_alone(2000, 20)).weights > 0)
+    masked = spans(corrupt(SpanMasked(), words_alone(2000, 20)).weights > 0)
     lengths = np.array([end - start for _, start, end in masked])
     counts = np.bincount(lengths, minlength=11)[1:]
     assert lengths.max() == 10
@@ -71,20 +66,20 @@ def test_placed_spans_have_geometric_lengths() -> None:
 @pytest.mark.parametrize("rate", [0.15, 0.3])
 def test_each_row_has_its_share_masked(rate: float) -> None:
     given = words_alone(200, 30)
-    targets = corrupt(given, rate=rate).weights.sum(1)
+    targets = corrupt(SpanMasked(rate=rate), given).weights.sum(1)
     assert targets.tolist() == [np.rint(rate * 199)] * 30  # all but </s>
 
 
 def test_a_row_without_room_has_fewer_targets() -> None:
     given = rows([[4, 4, 4], [12], [12]])
-    targets = corrupt(given, rate=1.0, longest=10).weights.sum(1)
+    targets = corrupt(SpanMasked(rate=1.0, longest=10), given).weights.sum(1)
     assert 1 <= targets[0] <= 6
     assert (targets[1:] <= 10).all()
 
 
 def test_spans_are_whole_words_of_one_document_and_do_not_touch() -> None:
     given = rows([[50, 50], [100], [64], [3, 3, 60, 2]] * 20)
-    example = corrupt(given)
+    example = corrupt(SpanMasked(), given)
     chosen, first = example.weights > 0, vocab().starts_word[given.ids]
     for row, start, end in spans(chosen):
         documents = given.documents[row, start - 1 : end + 1]
@@ -97,7 +92,7 @@ def test_spans_are_whole_words_of_one_document_and_do_not_touch() -> None:
 
 def test_a_span_has_one_fate() -> None:
     given = words_alone(128, 300)
-    example = corrupt(given)
+    example = corrupt(SpanMasked(), given)
     shown, fates = inputs(example), []
     for row, start, end in spans(example.weights > 0):
         is_mask = shown[row, start:end] == MASK
@@ -111,7 +106,7 @@ def test_a_span_has_one_fate() -> None:
 
 
 def test_every_position_is_chosen_about_equally_often() -> None:
-    counts = corrupt(words_alone(41, 3000), longest=3).weights.sum(0)[2:-3]
+    counts = corrupt(SpanMasked(longest=3), words_alone(41, 3000)).weights.sum(0)[2:-3]
     assert counts.std() / counts.mean() < 0.1
 
 

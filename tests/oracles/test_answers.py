@@ -16,7 +16,8 @@ from foreword.runs.trained_model import open_run
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizers.word import Word
 from foreword.tuning.encoding import draw_and_encode
-from foreword.tuning.fine_tuner import TuneSettings
+from foreword.tuning.job import Examples
+from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks.chat import Chat
@@ -74,7 +75,7 @@ def their_loss(model: Any, rows: list[tuple[list[int], list[int]]]) -> torch.Ten
 def our_loss(run: Path, task: Task, examples: list[Labelled]) -> tuple[float, torch.Tensor]:
     """The loss of a training step, and its gradient at the token embedding."""
     trained = open_run(run, "cpu")
-    data = draw_and_encode(trained, task, [TuneSettings(seeds=1)], examples, examples).data
+    data = draw_and_encode(trained, task, [TuneSettings(seeds=1)], Examples(examples, examples))
     network = build_network(trained, task, (), None).eval()
 
     (batch,) = data.train.batches(data.numbers[0], "cpu")
@@ -104,7 +105,7 @@ def test_the_loss_on_answers_is_that_of_transformers(kind: str, tmp_path: Path) 
     if kind == "chat":
         task: Task = Chat()
         labelled = [labelled_ids(theirs, row["messages"]) for row in CHATS]
-        examples = [task.example(row, task.columns[0], "") for row in CHATS]
+        examples = [task.reader.read(row, task.reader.columns[0], "") for row in CHATS]
     else:
         task, labelled, examples = TextToText(), [], [Labelled(*pair) for pair in PAIRS]
         for text, answer in PAIRS:

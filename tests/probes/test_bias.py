@@ -73,7 +73,7 @@ def test_stereosets_scores_are_combined_as_published(make_run: Make, tmp_path: P
     row = suite.measure([model(make_run)]).rows[-1]
     expected = row["language_model"] * min(row["stereotype"], 1 - row["stereotype"]) / 0.5
     assert row["icat"] == pytest.approx(expected)
-    assert [q.given for q in suite.questions()] == [("", 0), ("he sat by the bank.", 0)]
+    assert [q.details for q in suite.questions()] == [("", 0), ("he sat by the bank.", 0)]
 
 
 def test_stereosets_scores_are_means_over_target_terms(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_stereosets_scores_are_means_over_target_terms(tmp_path: Path) -> None:
     file = tmp_path / "set.json"
     file.write_text(json.dumps({"data": {"intrasentence": listed}}), encoding="utf-8")
     suite = Stereoset(str(file))
-    answers = [Answer("", share, more=(share, reads)) for _, _, share, reads in items]
+    answers = [Answer("", share, extra=(share, reads)) for _, _, share, reads in items]
     rows = {row["bias"]: row for row in suite._rows("m", suite.questions(), answers)}
     # Profession: poet 1 and 5/6, nurse 0 and 1/2; over items they would be 3/4 and 3/4.
     expected = {"profession": (1 / 2, 2 / 3, 2 / 3), "race": (0, 1 / 2, 0)}
@@ -111,7 +111,7 @@ def test_the_intervals_of_stereosets_scores_are_those_of_questions_drawn_again(
     share = rng.choice([0.0, 0.5, 1.0], 80, p=[0.3, 0.1, 0.6])
     reads = rng.choice([0.0, 0.5, 1.0], 80, p=[0.1, 0.3, 0.6])
     pairs = list(zip(share.tolist(), reads.tolist(), strict=True))
-    answers = [Answer("", one, more=(one, other)) for one, other in pairs]
+    answers = [Answer("", one, extra=(one, other)) for one, other in pairs]
     questions = [Question(str(n), "gender", "", "") for n in range(80)]
     *_, row = Stereoset("x")._rows("m", questions, answers)
 

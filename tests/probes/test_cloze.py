@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from foreword.data.holdout import SplitFiles
 from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.errors import UserError
 from foreword.evaluation.filling import fill
@@ -89,7 +90,7 @@ def test_the_most_frequent_option_of_the_training_text_stands_beside_the_model(
     text = tmp_path / "text.txt"
     text.write_text("the bank of the old bank he", encoding="utf-8")
     tokenizer = probed(run).trained.tokenizer
-    prepare([str(text)], tokenizer, run / "shards", PrepareSettings(heldout=0.0))
+    prepare(SplitFiles.find([str(text)]), tokenizer, run / "shards", PrepareSettings(heldout=0.0))
     rows = Cloze(files=files).measure([probed(run)]).rows
     assert rows[0]["most_frequent"] == pytest.approx(1 / 3)
 
@@ -98,7 +99,9 @@ def test_words_are_counted_as_their_tokens_in_order(make_run: Make, tmp_path: Pa
     text = tmp_path / "text.txt"
     text.write_text("the bank of the bank of the old bank", encoding="utf-8")
     tokenizer = probed(make_run("decoder")).trained.tokenizer
-    shards = prepare([str(text)], tokenizer, tmp_path / "s", PrepareSettings(heldout=0.0)).train
+    shards = prepare(
+        SplitFiles.find([str(text)]), tokenizer, tmp_path / "s", PrepareSettings(heldout=0.0)
+    ).train
     the, bank, of, old = (int(tokenizer.encode(w)[0]) for w in ("the", "bank", "of", "old"))
     words = [(the,), (the, bank), (bank, of, the), (old, bank), (bank, the)]
     found = occurrences(shards, words)

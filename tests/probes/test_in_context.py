@@ -22,7 +22,7 @@ from foreword.runs import run as running
 from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import open_run
 from foreword.settings import config, kinds
-from tests.train.runs import Quiet, stage
+from tests.train.runs import Quiet
 
 Choice: Any = kinds.load("probes", "choice")
 
@@ -48,17 +48,17 @@ def test_the_same_questions_are_asked_after_more_and_more_examples() -> None:
     assert len(questions) == 5 * (1 + 3 + 3)
     for shots, draws in (("0", 1), ("2", 3), ("4", 3)):
         own = [question for question in questions if question.subset == shots]
-        prompts = {question.given.examples for question in own}
+        prompts = {question.details.examples for question in own}
         assert len(prompts) == draws
         assert {prompt.count(" -> ") for prompt in prompts} == {int(shots)}
-        assert {question.asks for question in own} == {"1", "2", "3", "4", "5"}
-    by_name = {question.name: question.given for question in questions}
+        assert {question.unit for question in own} == {"1", "2", "3", "4", "5"}
+    by_name = {question.name: question.details for question in questions}
     for draw in (1, 2, 3):
         few = by_name[f"2 examples, draw {draw}, question 1"].examples
         many = by_name[f"4 examples, draw {draw}, question 1"].examples
         assert many.startswith(few)
-    asked = {question.given.query.text for question in questions}
-    assert not any(f"\n{text} ->" in f"\n{q.given.examples}" for text in asked for q in questions)
+    asked = {question.details.query.text for question in questions}
+    assert not any(f"\n{text} ->" in f"\n{q.details.examples}" for text in asked for q in questions)
 
 
 def test_a_prompt_has_the_examples_then_the_question(reviews: str) -> None:
@@ -68,7 +68,7 @@ def test_a_prompt_has_the_examples_then_the_question(reviews: str) -> None:
     parts = [f"Text: {text}\nLabel: {words[text]}" for text in words if text in question.text]
     *examples, asked = question.text.split("\n\n")
     assert sorted([*examples, f"{asked}{question.answer}"]) == sorted(parts)
-    assert asked == f"Text: {question.given.query.text}\nLabel: "
+    assert asked == f"Text: {question.details.query.text}\nLabel: "
     assert set(question.options) == {"bad", "good"} and question.options[0] == question.answer
     own = replace(suite, template="{text}: {answer}", shots=(1,))
     assert own.questions()[0].text.count("\n") == 1, "an example ends its line"
@@ -86,13 +86,13 @@ def test_calibration_divides_by_the_answers_without_a_question(
         return score.nats
 
     for question, answer in zip(questions, answers, strict=True):
-        shown = question.given
+        shown = question.details
         free = [f"{shown.examples}Text: {text}\nLabel:" for text in FREE]
         plain = np.array([nats(question.text, option) for option in question.options])
         prior = [np.mean([np.exp(nats(text, o)) for text in free]) for o in question.options]
         assert answer.scores == pytest.approx(plain, abs=1e-4)
         assert answer.correct == float(plain.argmax() == 0)
-        assert answer.more[0] == float((plain - np.log(prior)).argmax() == 0)
+        assert answer.extra[0] == float((plain - np.log(prior)).argmax() == 0)
 
 
 def test_the_plot_has_accuracy_and_calibrated_accuracy_of_each_model_with_its_interval() -> None:
@@ -135,7 +135,7 @@ def test_a_model_that_knows_the_answers_is_right_after_any_examples(tmp_path: Pa
     )
     run = tmp_path / "run"
     running.start(recipe, running.Inputs((str(text),)), run)
-    running.train_run(run, Quiet(), stage)
+    running.train_run(run, Quiet())
     trigrams = ProbedModel("m", PromptedModel.of(open_run(run, "cpu")))
     rows = [json.dumps({"text": word, "label": other}) for word, other in pairs.items()]
     (tmp_path / "pairs.jsonl").write_text("\n".join(rows), encoding="utf-8")
@@ -184,8 +184,8 @@ def test_a_question_asked_in_several_ways_counts_once_in_intervals_and_tests() -
     def intervals(times: int) -> list[float]:
         asked = [
             (
-                Question(f"{n} {way}", "s", "", "", asks=str(n)),
-                Answer("", float(is_right), more=(float(not is_right),)),
+                Question(f"{n} {way}", "s", "", "", unit=str(n)),
+                Answer("", float(is_right), extra=(float(not is_right),)),
             )
             for way in range(times)
             for n, is_right in enumerate(right)

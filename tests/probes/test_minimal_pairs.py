@@ -24,7 +24,7 @@ from foreword.runs.trained_model import open_run
 from foreword.settings import config, kinds
 from foreword.settings.kinds import Part
 from foreword.testing.models import tiny_model
-from tests.train.runs import Quiet, stage
+from tests.train.runs import Quiet
 
 MinimalPairs: Any = kinds.load("probes", "minimal_pairs")
 
@@ -73,7 +73,7 @@ def unigrams(tmp_path_factory: pytest.TempPathFactory) -> PromptedModel:
     )
     run = folder / "run"
     running.start(recipe, running.Inputs((str(file),)), run)
-    running.train_run(run, Quiet(), stage)
+    running.train_run(run, Quiet())
     return PromptedModel.of(open_run(run, "cpu"))
 
 

@@ -27,10 +27,10 @@ from foreword.probes.cloze import Cloze
 from foreword.probes.cola_zero_shot import ColaZeroShot, pairs_in_order
 from foreword.probes.in_context import InContext
 from foreword.probes.lama import Lama
-from foreword.probes.lambada import Lambada
 from foreword.runs.trained_model import open_run
 from foreword.settings import kinds
 
+Lambada: Any = kinds.load("probes", "lambada")
 MinimalPairs: Any = kinds.load("probes", "minimal_pairs")
 CrowsPairs: Any = kinds.load("probes", "crows_pairs")
 Stereoset: Any = kinds.load("probes", "stereoset")
@@ -236,7 +236,7 @@ def test_colas_folder_as_published_is_read(inner: str, tmp_path: Path) -> None:
     ],
 )
 def test_bad_rows_are_refused_in_one_line(
-    suite: type[Lambada], row: object, message: str, tmp_path: Path
+    suite: type[Suite], row: object, message: str, tmp_path: Path
 ) -> None:
     file = lines(tmp_path / "rows.jsonl", row)
     with pytest.raises(UserError, match=message) as error:
@@ -261,7 +261,7 @@ HALF = "a \ud800 b"  # as JSON can spell it
     ],
 )
 def test_half_a_character_is_refused_with_its_line(
-    suite: type[Lambada], row: object, tmp_path: Path
+    suite: type[Suite], row: object, tmp_path: Path
 ) -> None:
     file = lines(tmp_path / "s.jsonl", row)
     with pytest.raises(UserError, match=r"s\.jsonl:1: half a character \(a lone surrogate\)"):
@@ -322,7 +322,7 @@ def test_a_score_that_all_draws_share_has_no_interval(decoder: ProbedModel, tmp_
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_questions_that_a_model_cannot_read_in_whole_are_counted(
-    suite: type[Lambada], row: Callable[[str], object], family: str, make_run: Make, tmp_path: Path
+    suite: type[Suite], row: Callable[[str], object], family: str, make_run: Make, tmp_path: Path
 ) -> None:
     model = ProbedModel("m", PromptedModel.of(open_run(make_run(family), "cpu")))
     short, long = "the old man sat by the river", "the old man sat by the river and " * 4

@@ -23,7 +23,7 @@ from foreword.settings import kinds
 from foreword.train.hooks import Hook
 from foreword.train.loop import Loop
 from tests.train import runs
-from tests.train.runs import Killed, Quiet, kill, stage
+from tests.train.runs import Killed, Quiet, kill
 
 MinimalPairs: Any = kinds.load("probes", "minimal_pairs")
 
@@ -68,7 +68,7 @@ def begin(
 def train(run: Path, step: int = -1, act: Callable[[], None] = lambda: None) -> list[str]:
     """Train to the end; `act` after a step. Return the warnings."""
     reporter = Quiet()
-    assert running.train_run(run, reporter, stage, hooks=[Act(step, act)], probing_of=probing)
+    assert running.train_run(run, reporter, hooks=[Act(step, act)], probing_of=probing)
     return reporter.warnings
 
 

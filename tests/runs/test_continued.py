@@ -147,7 +147,7 @@ def test_a_hugging_face_folder_is_extended_by_means_of_pieces(
 ) -> None:
     pytest.importorskip("transformers")
     theirs.write(family, tmp_path)
-    roles = theirs.FAMILIES[family][1]
+    roles = theirs.FAMILIES[family][2]
     letters = "abcdefghijklmnopqrstuvwxyz."
     words = [*roles.values(), *letters, *(f"##{letter}" for letter in letters), *theirs.WORDS]
     numbers = {word: n for n, word in enumerate(words[: theirs.SIZE - padded])}

@@ -64,10 +64,10 @@ def test_a_row_that_is_wrong_is_left_out_and_named_up_to_a_share(
 ) -> None:
     file = tmp_path / name
     file.write_text(write([good] * 60 + [bad] + [good] * 60), encoding="utf-8")
-    table = read_table(file, formats={} if task is None else task.formats)
-    usual = [Columns()] if task is None else task.columns
+    table = read_table(file, formats={} if task is None else task.reader.formats)
+    usual = [Columns()] if task is None else task.reader.columns
     columns = chosen_columns(table, usual, {})
-    read = {} if task is None else {"read": task.reader}
+    read = {} if task is None else {"read": task.reader.read}
     judge = BadRows(0.01)
     examples, skipped = labelled(table, columns, bad=judge, **read)
     assert (len(examples), skipped, len(judge.sources)) == (120, 0, 1)
@@ -100,7 +100,7 @@ def test_lines_end_at_line_feeds_and_carriage_returns_alone(
             lines = [line.replace(" ", "\t") for line in lines]
         file = tmp_path / name
         file.write_bytes(("\ufeff" + end.join(lines)).encode())
-        table = read_table(file, formats=Tag.formats if "conll" in name else {})
+        table = read_table(file, formats=Tag.reader.formats if "conll" in name else {})
         rows = [row for _, row in table.sound_rows()]
         values = [
             value[0] if isinstance(value := next(iter(row.values())), list) else value
@@ -188,7 +188,7 @@ def test_answers_that_are_put_right_are_counted_and_a_wrong_one_is_never_first(
     file = tmp_path / "a.jsonl"
     file.write_text(json_lines([QUESTION, QUESTION | {"answers": answers}]), encoding="utf-8")
     judge = BadRows(0.01)
-    examples, _ = labelled(read_table(file), Span.columns[0], Span().reader, bad=judge)
+    examples, _ = labelled(read_table(file), Span.reader.columns[0], Span().reader.read, bad=judge)
     assert json.loads(examples[1].label) == [["warm", 2], ["cold", -1]]
     assert judge.notes == [f"warning: {file}: 1 of 2 rows were put right: {file}:2"]
 
@@ -196,10 +196,10 @@ def test_answers_that_are_put_right_are_counted_and_a_wrong_one_is_never_first(
 def test_spaces_are_words_and_headings_of_sentences_are_comments(tmp_path: Path) -> None:
     file = tmp_path / "klue.tsv"
     file.write_text("## id-1\tO Tom <x:PS>\nT\tB-PS\n \tO\n#\tO\n\n## id-2\ta\n#\tO\n", "utf-8")
-    table = read_table(file, formats=Tag.formats)
+    table = read_table(file, formats=Tag.reader.formats)
     rows = [row for _, row in table.sound_rows()]
     assert rows == [{"0": ["T", " ", "#"], "1": ["B-PS", "O", "O"]}, {"0": ["#"], "1": ["O"]}]
-    examples, _ = labelled(table, Columns("0", "1"), Tag().reader)
+    examples, _ = labelled(table, Columns("0", "1"), Tag().reader.read)
     assert examples[0].text == "T\n \n#"
 
 
@@ -211,9 +211,9 @@ def test_decimal_commas_are_read_where_no_point_is(tmp_path: Path) -> None:
     ):
         file.write_text(tsv([f"a\t{label}" for label in labels]), encoding="utf-8")
         with pytest.raises(UserError, match=message):
-            task.targets(labelled(read_table(file), Columns(), task.reader)[0], ())
+            task.targets(labelled(read_table(file), Columns(), task.reader.read)[0], ())
     file.write_text(tsv(["a\t3,5", "a\t-1,25", "a\t2"]), encoding="utf-8")
-    examples, _ = labelled(read_table(file), Columns(), task.reader)
+    examples, _ = labelled(read_table(file), Columns(), task.reader.read)
     assert task.targets(examples, ()).tolist() == [3.5, -1.25, 2.0]
-    notes = task.notes(examples, examples, cast("Any", None))
+    notes = task.judge.notes(examples, examples, cast("Any", None))
     assert notes == ["labels with a comma are decimals: '3,5' is 3.5"]

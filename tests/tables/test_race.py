@@ -37,7 +37,9 @@ def write(folder: Path, **changes: Any) -> Path:
 
 def questions(path: Path) -> list[tuple[str, str, list[str], str]]:
     table, task = read_table(path), Choice()
-    examples, skipped = labelled(table, chosen_columns(table, task.columns, {}), task.reader)
+    examples, skipped = labelled(
+        table, chosen_columns(table, task.reader.columns, {}), task.reader.read
+    )
     assert skipped == 0
     parts = ((question_of(example), example.label) for example in examples)
     return [(q.context, q.text, q.options, label) for q, label in parts]

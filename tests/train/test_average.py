@@ -55,7 +55,7 @@ def test_the_saved_model_is_the_mean_of_the_weights_after_the_last_steps(
     text: Path, tmp_path: Path
 ) -> None:
     run, collect = averaged(text, tmp_path / "run"), Collect()
-    assert train_run(run, runs.Quiet(), runs.stage, hooks=[collect])
+    assert train_run(run, runs.Quiet(), hooks=[collect])
     folder = checkpoint.newest(run)
     saved, unaveraged = (load_file(folder / f"{n}.safetensors") for n in ("weights", "unaveraged"))
     for name, value in saved.items():

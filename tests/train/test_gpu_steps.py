@@ -17,13 +17,12 @@ from foreword.runs.run_folder import Run
 from foreword.runs.setup import TrainingSetup, compile_blocks, set_up_training
 from foreword.runs.trained_model import open_run
 from foreword.train.step import train_step
-from foreword.tuning.fine_tuner import TuneSettings
-from foreword.tuning.run import tune
+from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks.classify import Classify
 from foreword.types import PairLabels
 from tests.train import runs
-from tests.tuning.runs import make_run, reviews
+from tests.tuning.runs import make_run, reviews, tune
 
 pytestmark = [
     pytest.mark.gpu,

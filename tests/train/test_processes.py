@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.gradients import gradient_difference
 from foreword.errors import PeerError, UserError
 from foreword.nn.precision import widest
 from foreword.process import launched
@@ -20,7 +21,6 @@ from foreword.runs.override import override
 from foreword.runs.setup import resolved
 from foreword.runs.trained_model import open_run
 from foreword.settings import config, kinds
-from foreword.testing.gradients import gradient_difference
 from foreword.train import checkpoint, joining, log, processes
 from foreword.train.feed import Feed
 from foreword.train.loop import dropout_seeds

@@ -18,13 +18,13 @@ from typing import Any, NoReturn
 
 import torch
 
+from benchmarks.gradients import FirstGradient
 from foreword.errors import PeerError, UserError
 from foreword.evaluation.samples import samples
 from foreword.nn.sharded import is_sharded
 from foreword.runs import run as running
 from foreword.runs.hooks import Probing
 from foreword.runs.trained_model import TrainedModel
-from foreword.testing.gradients import FirstGradient
 from foreword.train import processes, tensor_files
 from foreword.train.hooks import Hook
 from foreword.train.joining import joined
@@ -85,7 +85,7 @@ def train_run(run: Path, stop: str = "0") -> bool:
     if stop == "0":
         hooks.append(FirstGradient(run / GRADIENT))
     shows = samples if run.name in SHOWN else None
-    return running.train_run(run, runs.Quiet(), runs.stage, shows, hooks, probing_of)
+    return running.train_run(run, runs.Quiet(), shows, hooks, probing_of)
 
 
 def train_together(

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from foreword.nn.init import initialise
 from foreword.runs.recipe import Recipe
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizers.word import Word
 from foreword.train import checkpoint
+from foreword.tuning import run
+from foreword.tuning.job import Examples, TuneJob
+from foreword.tuning.result import TuneResult
+from foreword.tuning.settings import TuneSettings
+from foreword.tuning.tasks._contract import Task
 from tests import shelf
 
 GOOD = ["lovely", "fine", "warm", "bright"]
@@ -112,3 +119,19 @@ def reviews(count: int, seed: int) -> list[Labelled]:
         words.insert(rng.randint(0, len(words)), rng.choice(GOOD if label == "good" else BAD))
         examples.append(Labelled(" ".join(words), label))
     return examples
+
+
+def tune(
+    trained: TrainedModel,
+    task: Task,
+    train: Sequence[Any],
+    dev: Sequence[Any],
+    settings: TuneSettings | Sequence[TuneSettings] = TuneSettings(),  # noqa: B008
+    extra: Mapping[str, Sequence[Any]] | None = None,
+    folder: Path | None = None,
+    **listeners: Any,
+) -> TuneResult:
+    """Fine-tune on examples in memory."""
+    variants = [settings] if isinstance(settings, TuneSettings) else settings
+    job = TuneJob(task, Examples(train, dev, extra or {}), variants, folder=folder)
+    return run.tune(trained, job, run.Listeners(**listeners))

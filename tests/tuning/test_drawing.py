@@ -16,13 +16,14 @@ from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tables.examples import Labelled
 from foreword.tuning.bag_of_words import bag_of_words, words_of
 from foreword.tuning.drawing import draw
-from foreword.tuning.example_batches import ExampleBatches
-from foreword.tuning.run import TuneSettings, tune, variants
+from foreword.tuning.epochs import ExampleBatches
+from foreword.tuning.run import variants
+from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tasks.regress import Regress
 from foreword.tuning.tasks.tag import Tag
-from tests.tuning.runs import make_run, reviews
+from tests.tuning.runs import make_run, reviews, tune
 
 FAST = TuneSettings(strategy=Full(lr=3e-3), seeds=2, epochs=2, precision="fp32")
 
@@ -136,7 +137,7 @@ def test_the_bag_of_words_learns_from_what_each_seed_drew(
     result = tune(trained, Classify(), reviews(200, 1), reviews(20, 2), settings)
     assert [len(texts) for texts in fitted] == [12, 12] and fitted[0] != fitted[1]
     row = result.rows[-2]
-    assert row["start"] == "no network" and row["accuracy_std"] is not None
+    assert row.start == "no network" and row["accuracy_std"] is not None
 
 
 def test_a_bag_of_words_is_fitted_to_one_example_of_each_label() -> None:
@@ -157,7 +158,7 @@ def test_texts_without_words_have_no_bag_of_words(trained: TrainedModel) -> None
     assert bag_of_words(Classify(), train, train) is None
     settings = variants(replace(FAST, seeds=1, epochs=1))
     rows = tune(trained, Classify(), train, train, settings).rows
-    assert [row["start"] for row in rows[-2:]] == ["from scratch", "no model"]
+    assert [row.start for row in rows[-2:]] == ["from scratch", "no model"]
 
 
 @pytest.mark.full

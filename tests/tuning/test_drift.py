@@ -16,7 +16,8 @@ from foreword.errors import UserError
 from foreword.runs.trained_model import open_run
 from foreword.tuning.curvature import hessian_product, largest_eigenvalue
 from foreword.tuning.drift import (
-    TunedWay,
+    WeightChange,
+    change_of,
     distances,
     layer_of,
     line,
@@ -25,9 +26,8 @@ from foreword.tuning.drift import (
     mean_loss,
     plane,
     similarities,
-    way_of,
 )
-from foreword.tuning.written import open_tuned
+from foreword.tuning.tuned_model import open_tuned
 
 from .runs import make_run, reviews
 
@@ -36,7 +36,7 @@ DEV = reviews(24, 2)
 
 def tuned_way(
     tmp_path: Path, layout: str = "encoder", name: str = "tuned", **settings: object
-) -> TunedWay:
+) -> WeightChange:
     folder = tmp_path / "run"
     if not folder.exists():
         make_run(folder, layout)
@@ -44,7 +44,7 @@ def tuned_way(
     dev = [(example.text, example.label) for example in DEV]
     options = {"seeds": 1, "epochs": 2, "device": "cpu", "progress": False, "lr": 1e-3}
     result = foreword.tune(folder, examples, dev, name=name, **{**options, **settings})
-    return way_of(open_tuned(result.out, "cpu"), open_run(folder, "cpu"), DEV, name)
+    return change_of(open_tuned(result.out, "cpu"), open_run(folder, "cpu"), DEV, name)
 
 
 @pytest.mark.product(few=1)
@@ -52,18 +52,20 @@ def tuned_way(
 def test_the_end_of_the_line_is_the_tuned_model_and_its_start_the_pretrained_one(
     layout: str, tmp_path: Path
 ) -> None:
-    way = tuned_way(tmp_path, layout)
+    change = tuned_way(tmp_path, layout)
     pretrained = open_run(tmp_path / "run", "cpu").model.backbone
     for name, weight in pretrained.named_parameters():
-        start = way.start[f"backbone.{name}"][: len(weight)]
+        start = change.start[f"backbone.{name}"][: len(weight)]
         differs = (start != weight).flatten(1).any(1) if weight.ndim > 1 else start != weight
-        assert set(differs.nonzero().flatten().tolist()) <= set(way.examples.template.fresh), name
-    before, after = line(way, [0.0, 1.0])
+        assert set(differs.nonzero().flatten().tolist()) <= set(change.examples.template.fresh), (
+            name
+        )
+    before, after = line(change, [0.0, 1.0])
     saved = json.loads((tmp_path / "run/tuned/tuned/scores.json").read_text(encoding="utf-8"))
     assert after.metric == "accuracy"
     assert after.score == pytest.approx(saved["rows"][0]["accuracy"])
     assert before != after
-    assert loss_of(way) == after  # the network has its own weights again
+    assert loss_of(change) == after  # the network has its own weights again
 
 
 @pytest.mark.full
@@ -72,44 +74,44 @@ def test_the_end_of_the_line_is_the_tuned_model_and_its_start_the_pretrained_one
 def test_a_model_that_answers_in_text_has_a_way_too(
     layout: str, metric: str, tmp_path: Path
 ) -> None:
-    way = tuned_way(tmp_path, layout, task="text_to_text", settings={"task.metric": metric})
+    change = tuned_way(tmp_path, layout, task="text_to_text", settings={"task.metric": metric})
     pretrained = open_run(tmp_path / "run", "cpu").model
     for name, weight in pretrained.backbone.named_parameters():
         if name != "embedding.token.weight":  # of which tokens of the answer's form are new
-            assert torch.equal(way.start[f"backbone.{name}"], weight)
-    assert not way.random_head  # the output layer is that of pretraining
-    before, after = line(way, [0.0, 1.0])
+            assert torch.equal(change.start[f"backbone.{name}"], weight)
+    assert not change.random_head  # the output layer is that of pretraining
+    before, after = line(change, [0.0, 1.0])
     assert after.value < before.value and after.metric == ("accuracy", "tokens")[metric == "answer"]
-    parameters = list(way.network.parameters())
-    assert largest_eigenvalue(lambda: mean_loss(way, np.arange(8)), parameters) > 0
-    assert distances(way)["all"] > 0 and similarities(way)[-1] < 1
+    parameters = list(change.network.parameters())
+    assert largest_eigenvalue(lambda: mean_loss(change, np.arange(8)), parameters) > 0
+    assert distances(change)["all"] > 0 and similarities(change)[-1] < 1
 
 
 def test_a_model_from_scratch_started_from_random_weights_of_its_seed(tmp_path: Path) -> None:
-    way = tuned_way(tmp_path, from_scratch=True)
-    assert not way.is_pretrained
+    change = tuned_way(tmp_path, from_scratch=True)
+    assert not change.is_pretrained
     pretrained = open_run(tmp_path / "run", "cpu").model.backbone
     name, weight = next(iter(pretrained.named_parameters()))
     # `make_run` initialises with seed 1 too, before its vocabulary is extended.
-    assert way.start[f"backbone.{name}"].shape[1:] == weight.shape[1:]
-    assert 0 < distances(way)["all"] < 1
+    assert change.start[f"backbone.{name}"].shape[1:] == weight.shape[1:]
+    assert 0 < distances(change)["all"] < 1
 
 
 def test_a_frozen_backbone_did_not_move(tmp_path: Path) -> None:
-    way = tuned_way(tmp_path, strategy="frozen")
-    moved = distances(way)
+    change = tuned_way(tmp_path, strategy="frozen")
+    moved = distances(change)
     assert moved["all"] == moved["layer 1"] == moved["embedding"] == 0
     assert moved["head"] > 0
-    assert similarities(way) == pytest.approx([1, 1, 1])
+    assert similarities(change) == pytest.approx([1, 1, 1])
 
 
 def test_distances_are_relative_to_the_start_by_layer(tmp_path: Path) -> None:
-    way = tuned_way(tmp_path)
-    moved = distances(way)
+    change = tuned_way(tmp_path)
+    moved = distances(change)
     assert list(moved) == ["embedding", "layer 1", "layer 2", "other", "head", "all"]
-    names = [name for name in way.start if name.startswith("backbone.stack.blocks.1.")]
-    apart = torch.cat([(way.end[name] - way.start[name]).flatten() for name in names])
-    start = torch.cat([way.start[name].flatten() for name in names])
+    names = [name for name in change.start if name.startswith("backbone.stack.blocks.1.")]
+    apart = torch.cat([(change.end[name] - change.start[name]).flatten() for name in names])
+    start = torch.cat([change.start[name].flatten() for name in names])
     assert moved["layer 2"] == pytest.approx(float(apart.norm() / start.norm()), rel=1e-5)
 
 
@@ -139,10 +141,10 @@ def test_cka_is_1_for_rotated_and_scaled_states_and_small_for_others() -> None:
 
 @pytest.mark.full
 def test_the_plane_has_the_line_and_both_ends(tmp_path: Path) -> None:
-    way = tuned_way(tmp_path)
+    change = tuned_way(tmp_path)
     other = tuned_way(tmp_path, name="scratch", from_scratch=True)
-    losses = plane(way, other, [0.0, 1.0], [0.0, 1.0])
-    np.testing.assert_allclose(losses[0], [loss.value for loss in line(way, [0.0, 1.0])])
+    losses = plane(change, other, [0.0, 1.0], [0.0, 1.0])
+    np.testing.assert_allclose(losses[0], [loss.value for loss in line(change, [0.0, 1.0])])
     assert losses[1, 0] == pytest.approx(loss_of(other).value, rel=1e-5)
 
 
@@ -151,7 +153,7 @@ def test_another_run_is_refused(tmp_path: Path) -> None:
     model = open_tuned(tmp_path / "run/tuned/tuned")
     wider = open_run(make_run(tmp_path / "wider", d_model=64), "cpu")
     with pytest.raises(UserError, match=r"was not tuned from .*--run names the run"):
-        way_of(model, wider, DEV, "tuned")
+        change_of(model, wider, DEV, "tuned")
 
 
 def exact_hessian(network: nn.Module, loss_with: object) -> torch.Tensor:
@@ -194,16 +196,16 @@ def test_the_largest_eigenvalue_is_that_of_the_exact_hessian(dtype: torch.dtype)
 
 
 def test_the_curvature_of_a_tuned_model_is_that_of_its_exact_hessian(tmp_path: Path) -> None:
-    way = tuned_way(tmp_path)
-    head = [p for name, p in way.network.named_parameters() if name.startswith("head.")]
+    change = tuned_way(tmp_path)
+    head = [p for name, p in change.network.named_parameters() if name.startswith("head.")]
     numbers = np.arange(8)
     rows = []
-    gradients = torch.autograd.grad(mean_loss(way, numbers), head, create_graph=True)
+    gradients = torch.autograd.grad(mean_loss(change, numbers), head, create_graph=True)
     for one in torch.cat([g.flatten() for g in gradients]):
         second = torch.autograd.grad(one, head, retain_graph=True)
         rows.append(torch.cat([g.flatten() for g in second]))
     exact = float(torch.linalg.eigvalsh(torch.stack(rows))[-1])
-    found = largest_eigenvalue(lambda: mean_loss(way, numbers), head)
+    found = largest_eigenvalue(lambda: mean_loss(change, numbers), head)
     assert found == pytest.approx(exact, rel=0.02)
 
 

@@ -12,19 +12,18 @@ import torch
 
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tuning import fine_tuner
-from foreword.tuning.drawing import draw
-from foreword.tuning.encoding import encode
+from foreword.tuning.encoding import TuneData, draw_and_encode
 from foreword.tuning.features import Features, count_chunks, fits_in_memory
-from foreword.tuning.fine_tuner import TuneSettings, predict
-from foreword.tuning.input_template import template_of
-from foreword.tuning.run import tune
+from foreword.tuning.job import Examples
+from foreword.tuning.outputs import predict
+from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tasks.text_to_text import TextToText
-from tests.tuning.runs import LAYOUTS, make_run, reviews
+from tests.tuning.runs import LAYOUTS, make_run, reviews, tune
 
 CPU, FP32 = torch.device("cpu"), torch.float32
 STILL = TuneSettings(strategy=Frozen(lr=1e-2), seeds=2, epochs=3, precision="fp32")
@@ -49,6 +48,11 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return batches
 
 
+def encoded(trained: TrainedModel, task: Task, train: int, dev: int) -> TuneData:
+    examples = Examples(reviews(train, 1), reviews(dev, 2))
+    return draw_and_encode(trained, task, [TuneSettings(seeds=1)], examples)
+
+
 ONE_STACK = [layout for layout in LAYOUTS if layout != "encoder_decoder"]
 
 
@@ -61,9 +65,8 @@ ONE_STACK = [layout for layout in LAYOUTS if layout != "encoder_decoder"]
 )
 def test_cached_features_equal_computed_ones(tmp_path: Path, layout: str, task: Task) -> None:
     trained = open_run(make_run(tmp_path, layout), "cpu")
-    template = template_of(trained.recipe, trained.vocab, None)
-    data = encode(trained, task, draw(reviews(300, 1), None, 1, task), reviews(7, 2), template)
-    network = build_network(trained, task, data.labels, None)
+    data = encoded(trained, task, 300, 7)
+    network = build_network(data.trained, task, data.labels, None)
     network.initialise_head(1)
     chunks: list[None] = []
     cached = Features.compute(network, data.train, CPU, FP32, lambda: chunks.append(None))
@@ -105,7 +108,7 @@ def test_training_on_cached_features_gives_the_same_scores(
     cached, computed = (dict(result.network.named_parameters()) for result in results)
     for name, weight in cached.items():
         torch.testing.assert_close(weight, computed[name], rtol=1e-3, atol=1e-5)
-    losses = [[epoch["train_loss"] for epoch in result.epochs] for result in results]
+    losses = [[epoch.about["train_loss"] for epoch in result.epochs] for result in results]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
@@ -132,7 +135,7 @@ def test_another_backbone_computes_its_own_features(trained: TrainedModel) -> No
     again = tune(trained, Classify(), *data, [STILL, scratch]).epochs
     assert together == alone[0] + alone[1]
     assert again == alone[1] + alone[0]
-    assert len({epoch["train_loss"] for epoch in together if epoch["epoch"] == 1}) == 4
+    assert len({epoch.about["train_loss"] for epoch in together if epoch.about["epoch"] == 1}) == 4
 
 
 def test_a_trained_backbone_reads_in_every_epoch(trained: TrainedModel, reads: list[int]) -> None:
@@ -145,8 +148,7 @@ def test_features_too_large_for_memory_are_not_cached(
     trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = Classify(mix_layers=True)
-    template = template_of(trained.recipe, trained.vocab, None)
-    data = encode(trained, task, draw(reviews(10, 1), None, 1, task), reviews(6, 2), template)
+    data = encoded(trained, task, 10, 6)
     expected = 4 * 16 * 3 * 32  # bytes of 16 examples, 3 layers, a width of 32
     for memory, fits in ((8 * expected, True), (8 * expected - 8, False)):
         monkeypatch.setattr("foreword.tuning.features.memory_of", lambda _, memory=memory: memory)

@@ -20,21 +20,19 @@ from foreword.nn.attention_prefix import AttentionPrefix
 from foreword.nn.masks import CausalMask
 from foreword.nn.stack_settings import StackSettings
 from foreword.runs.trained_model import TrainedModel, open_run
-from foreword.tuning.drift import distances, line, way_of
-from foreword.tuning.fine_tuner import TuneSettings
+from foreword.tuning.drift import change_of, distances, line
 from foreword.tuning.model_settings import adapted
-from foreword.tuning.predict import load_tuned
 from foreword.tuning.published_head import published_head
-from foreword.tuning.run import tune as tune_network
+from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.prefix_tuning import PrefixTuning
 from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tasks.tag import Tag
-from foreword.tuning.tuned_start import open_start
-from foreword.tuning.written import open_tuned
+from foreword.tuning.tuned_model import load_tuned, open_start, open_tuned
 from foreword.types import Batch
 from tests.tuning.runs import make_run, reviews
+from tests.tuning.runs import tune as tune_network
 from tests.tuning.tasks.test_chat import SINGLE
 
 LENGTH = 3
@@ -179,11 +177,11 @@ def test_a_model_without_self_attention_is_refused(layout: str, tmp_path: Path) 
 def test_what_the_prefix_changed_is_measured_from_closed_gates(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     out = tune(run, TRAIN, DEV, name="tuned", **FAST).out
-    way = way_of(open_tuned(out, "cpu"), open_run(run, "cpu"), reviews(24, 24), "tuned")
-    gates = {name: w for name, w in way.start.items() if name.endswith("prefix.gate")}
+    change = change_of(open_tuned(out, "cpu"), open_run(run, "cpu"), reviews(24, 24), "tuned")
+    gates = {name: w for name, w in change.start.items() if name.endswith("prefix.gate")}
     assert len(gates) == 2 and not any(gate.any() for gate in gates.values())
-    before, after = line(way, [0.0, 1.0])
-    assert before != after and distances(way)["all"] > 0
+    before, after = line(change, [0.0, 1.0])
+    assert before != after and distances(change)["all"] > 0
 
 
 def test_a_model_with_a_prefix_is_not_exported(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, cast
 
 import pytest
@@ -11,9 +10,13 @@ import pytest
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.tables.examples import Labelled
 from foreword.tuning.drawing import hold_out
-from foreword.tuning.fine_tuner import TuneSettings
-from foreword.tuning.rates import RateChoice, Rates, tune_at_best_rate
+from foreword.tuning.job import Examples, TuneJob
+from foreword.tuning.rates import tune_at_best_rate
 from foreword.tuning.result import TuneResult
+from foreword.tuning.scores import single
+from foreword.tuning.settings import TuneSettings
+from foreword.tuning.tasks._contract import Judge
+from foreword.tuning.tasks.chat import PerplexityJudge
 from foreword.tuning.tasks.classify import Classify
 from tests.tuning.runs import reviews
 
@@ -30,11 +33,6 @@ class Call:
     settings: TuneSettings
 
 
-@dataclass
-class FakeResult:
-    rows: list[dict[str, Any]]
-
-
 class Tuner:
     """Stands for fine-tuning: notes what it is given and scores by the rate."""
 
@@ -42,82 +40,79 @@ class Tuner:
         self.calls: list[Call] = []
         self._scores = scores
 
-    def __call__(
-        self,
-        trained: object,
-        task: object,
-        train: Sequence[Labelled],
-        dev: Sequence[Labelled],
-        settings: TuneSettings,
-        report: object,
-        further: object = None,
-    ) -> TuneResult:
-        self.calls.append(Call({e.source for e in train}, {e.source for e in dev}, settings))
+    def __call__(self, job: TuneJob, report: object) -> TuneResult:
+        (settings,), examples = job.variants, job.examples
+        sources = [{e.source for e in part} for part in (examples.train, examples.dev)]
+        self.calls.append(Call(*sources, settings))
         score = self._scores[settings.strategy.lr]  # type: ignore[attr-defined]
         if score is None:
             raise TrainingStoppedError("not finite")
-        row = {"start": "pretrained", "strategy": "full", "accuracy": score, "f1": 1 - score}
-        row["perplexity"] = 10 * score
-        return cast("TuneResult", FakeResult([row]))
+        scores = {"accuracy": score, "f1": 1 - score, "perplexity": 10 * score}
+        nothing: dict[str, Any] = dict.fromkeys((f.name for f in fields(TuneResult)), ())
+        return TuneResult(**nothing | {"rows": [single("pretrained", "full", scores)]})
 
 
 @dataclass(frozen=True)
 class Perplexed(Classify):
     """A task with a score of which the lower one is better."""
 
-    lower_is_better: ClassVar[tuple[str, ...]] = ("perplexity",)
+    judge: ClassVar[Judge] = PerplexityJudge()
 
 
-def choose(
-    tuner: Tuner, task: Classify | None = None, **settings: Any
-) -> tuple[TuneResult, RateChoice]:
-    rates = Rates(VALUES, settings.pop("chosen_on", "train"))
-    train = settings.pop("train", TRAIN)
-    stage = cast("Callable[[str], Any]", lambda name: None)
-    given = TuneSettings(seeds=3, **settings)
-    task = task or Classify()
-    return tune_at_best_rate(tuner, cast("Any", None), task, train, DEV, given, rates, stage)
+def choose(tuner: Tuner, task: Classify | None = None, **settings: Any) -> TuneResult:
+    chosen_on = settings.pop("chosen_on", "train")
+    examples = Examples(settings.pop("train", TRAIN), DEV)
+    variants = [TuneSettings(seeds=3, **settings)]
+    job = TuneJob(task or Classify(), examples, variants, VALUES, chosen_on)
+    return tune_at_best_rate(job, tuner, cast("Any", lambda name: None))
+
+
+def chosen(result: TuneResult) -> float:
+    assert result.rate is not None
+    return float(result.rate["chosen"])
 
 
 def test_trials_see_neither_the_dev_set_nor_the_examples_that_score_them() -> None:
     tuner = Tuner(dict(SCORES))
-    _, choice = choose(tuner)
-    *trials, last = tuner.calls
+    result = choose(tuner)
+    *tried, last = tuner.calls
     everything = {e.source for e in TRAIN}
-    for call in trials:
+    for call in tried:
         assert call.settings.seeds == 1
         assert len(call.dev) == 20
         assert call.train | call.dev == everything
         assert not call.train & call.dev
-    assert trials[0].dev == trials[2].dev
+    assert tried[0].dev == tried[2].dev
     # The best rate then trains every seed on all examples, and the dev set scores it.
     assert (last.train, last.dev) == (everything, {e.source for e in DEV})
     assert last.settings.seeds == 3
-    assert last.settings.strategy.lr == choice.chosen == 3e-4  # type: ignore[attr-defined]
-    assert choice.trials == ((1e-4, 0.6), (3e-4, 0.8), (1e-3, 0.7))
-    assert "0.0003 chosen by accuracy on 20 training examples held out" in choice.note()
+    assert last.settings.strategy.lr == chosen(result) == 3e-4  # type: ignore[attr-defined]
+    assert result.rate is not None
+    trials = [(trial["lr"], trial["score"]) for trial in result.rate["trials"]]
+    assert trials == [(1e-4, 0.6), (3e-4, 0.8), (1e-3, 0.7)]
+    assert "0.0003 chosen by accuracy on 20 training examples held out" in result.notes[-1]
 
 
 def test_the_metric_that_chooses_can_be_named() -> None:
-    assert choose(Tuner(dict(SCORES)), metric="f1")[1].chosen == 1e-4
+    assert chosen(choose(Tuner(dict(SCORES)), metric="f1")) == 1e-4
 
 
 def test_the_lowest_perplexity_is_the_best() -> None:
     tuner = Tuner(dict(SCORES))
-    assert choose(tuner, Perplexed(), metric="perplexity")[1].chosen == 1e-4
+    assert chosen(choose(tuner, Perplexed(), metric="perplexity")) == 1e-4
 
 
 def test_a_rate_whose_score_is_no_number_is_not_chosen() -> None:
-    assert choose(Tuner({**SCORES, 1e-4: float("nan")}))[1].chosen == 3e-4
+    assert chosen(choose(Tuner({**SCORES, 1e-4: float("nan")}))) == 3e-4
 
 
 def test_the_dev_set_chooses_where_it_is_told_to_and_this_is_said() -> None:
     tuner = Tuner(dict(SCORES))
-    result, choice = choose(tuner, chosen_on="dev")
+    result = choose(tuner, chosen_on="dev")
     assert len(tuner.calls) == 3  # the best trial is the result
     assert all(call.settings.seeds == 3 and len(call.dev) == 20 for call in tuner.calls)
     assert result.rows[0]["accuracy"] == 0.8
-    assert "on the dev examples themselves, whose scores are therefore a little" in choice.note()
+    assert "on the dev examples themselves, whose scores are therefore a little" in result.notes[-1]
 
 
 def test_few_examples_are_drawn_before_some_are_held_out() -> None:
@@ -129,9 +124,9 @@ def test_few_examples_are_drawn_before_some_are_held_out() -> None:
 
 def test_a_rate_that_diverges_is_passed_over() -> None:
     tuner = Tuner({**SCORES, 3e-4: None})
-    choice = choose(tuner)[1]
-    assert choice.chosen == 1e-3
-    assert "0.0003 (diverged)" in choice.note()
+    result = choose(tuner)
+    assert chosen(result) == 1e-3
+    assert "0.0003 (diverged)" in result.notes[-1]
 
 
 def test_divergence_at_every_rate_is_an_error() -> None:

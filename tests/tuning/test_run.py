@@ -15,18 +15,19 @@ from foreword.errors import NotFiniteError, TrainingStoppedError, UserError
 from foreword.models.word_vectors import WordVectors
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tables.examples import Labelled
-from foreword.tuning.example_batches import ExampleBatches
-from foreword.tuning.fine_tuner import TuneSettings
+from foreword.tuning.epochs import ExampleBatches
 from foreword.tuning.input_template import template_of
 from foreword.tuning.network import HeadNetwork
-from foreword.tuning.result import TuneResult, as_json, save_network, summarise
-from foreword.tuning.run import tune, variants
+from foreword.tuning.result import TuneResult, as_json, save_network
+from foreword.tuning.run import variants
+from foreword.tuning.scores import Scores, single, summarise
+from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network, initialise_new_tokens
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks.classify import Classify
 from foreword.types import Array
-from tests.tuning.runs import LAYOUTS, make_run, reviews
+from tests.tuning.runs import LAYOUTS, make_run, reviews, tune
 
 TASK = Classify()
 FAST = TuneSettings(strategy=Full(lr=4.5e-3), seeds=1, epochs=3, batch=24, precision="fp32")
@@ -138,7 +139,7 @@ def test_the_auxiliary_loss_applies_to_decoders_only(tmp_path: Path, layout: str
         tune(trained, Classify(auxiliary=share), reviews(32, 1), reviews(8, 2), settings)
         for share in (0.0, 0.5)
     ]
-    losses = [result.epochs[0]["train_loss"] for result in results]
+    losses = [result.epochs[0].about["train_loss"] for result in results]
     if layout == "decoder":  # half the nats of a token, which start at chance
         chance_loss = 0.5 * math.log(trained.vocab.size)
         assert losses[1] - losses[0] == pytest.approx(chance_loss, rel=0.1)
@@ -166,7 +167,7 @@ def test_from_scratch_ignores_the_pretrained_weights(tmp_path: Path) -> None:
                 p.add_(n)
         results.append(tune(trained, TASK, reviews(64, 1), reviews(32, 2), settings))
     assert results[0].rows == results[1].rows
-    assert results[0].rows[0]["start"] == "from scratch"
+    assert results[0].rows[0].start == "from scratch"
 
 
 def test_results_depend_on_the_seed_alone(tmp_path: Path) -> None:
@@ -182,7 +183,7 @@ def test_results_depend_on_the_seed_alone(tmp_path: Path) -> None:
     first, second = results
     assert first.epochs == second.epochs
     assert all(torch.equal(p, weights(second)[n]) for n, p in weights(first).items())
-    assert first.epochs[0]["train_loss"] != first.epochs[1]["train_loss"]
+    assert first.epochs[0].about["train_loss"] != first.epochs[1].about["train_loss"]
 
 
 @pytest.mark.full
@@ -192,7 +193,7 @@ def test_each_variant_gives_a_row(trained: TrainedModel) -> None:
     result = tune(
         trained, TASK, reviews(64, 1), reviews(32, 2), compared, lambda *step: steps.append(step)
     )
-    names = [(row["start"], row["strategy"]) for row in result.rows]
+    names = [(row.start, row.strategy) for row in result.rows]
     assert names == [
         ("pretrained", "full"),
         ("pretrained", "frozen"),
@@ -205,7 +206,7 @@ def test_each_variant_gives_a_row(trained: TrainedModel) -> None:
         26
     }  # 24, and two in which a frozen backbone computes features
     assert [note for _, _, note in steps].count("pretrained, frozen: computing features") == 2
-    finals = [e for e in result.epochs if e["strategy"] == "frozen" and e["epoch"] == 2]
+    finals = [e for e in result.epochs if e.strategy == "frozen" and e.about["epoch"] == 2]
     scores = [final["accuracy"] for final in finals]
     assert len(scores) == 2
     assert result.rows[1]["accuracy"] == pytest.approx(np.mean(scores))
@@ -224,20 +225,16 @@ def test_each_variant_gives_a_row(trained: TrainedModel) -> None:
 
 
 def test_the_last_epoch_is_reported_not_the_best() -> None:
-    plain = {
-        "start": "pretrained",
-        "strategy": "full",
-        "epoch": 2,
-        "lr": 1e-4,
-        "trained_parameters": 9,
-    }
+    plain = {"epoch": 2, "lr": 1e-4, "trained_parameters": 9, "skipped_steps": 0}
     finals = [
-        {**plain, "seed": s, "skipped_steps": 0, "accuracy": a} for s, a in ((1, 0.5), (2, 0.7))
+        single("pretrained", "full", {"accuracy": score}, seed=seed, **plain)
+        for seed, score in ((1, 0.5), (2, 0.7))
     ]
     row = summarise(finals)
     assert row["accuracy"] == pytest.approx(0.6)
-    assert row["accuracy_std"] == pytest.approx(0.1414, abs=1e-4)
-    assert summarise(finals[:1])["accuracy_std"] is None
+    assert row.metrics["accuracy"].std == pytest.approx(0.1414, abs=1e-4)
+    assert summarise(finals[:1]).metrics["accuracy"].std is None
+    assert Scores.of(row.as_row()) == row
 
 
 def test_an_unseen_label_is_refused(trained: TrainedModel) -> None:

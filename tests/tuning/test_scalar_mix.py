@@ -12,17 +12,16 @@ import torch
 from foreword.cli.main import run as foreword
 from foreword.errors import UserError
 from foreword.runs.trained_model import open_run
-from foreword.tuning.fine_tuner import TuneSettings
-from foreword.tuning.predict import load_tuned
 from foreword.tuning.result import save_network
-from foreword.tuning.run import tune
 from foreword.tuning.scalar_mix import ScalarMix
+from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tasks.regress import Regress
-from tests.tuning.runs import make_run, reviews
+from foreword.tuning.tuned_model import load_tuned
+from tests.tuning.runs import make_run, reviews, tune
 
 MIXED = Classify(mix_layers=True)
 FAST = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=2, precision="fp32")
@@ -50,7 +49,7 @@ def test_the_scalar_mix_begins_as_the_mean() -> None:
 def test_layers_of_a_single_stack_are_mixed(tmp_path: Path, layout: str) -> None:
     trained = open_run(make_run(tmp_path, layout), "cpu")
     result = tune(trained, MIXED, reviews(48, 1), reviews(16, 2), FAST)
-    row = result.rows[0]
+    row = {name: score.mean for name, score in result.rows[0].layers.items()}
     shares = [row[f"layer_{n}"] for n in range(3)]
     assert sum(shares) == pytest.approx(1.0)
     assert shares != pytest.approx([1 / 3] * 3, abs=1e-5)

@@ -18,11 +18,10 @@ from foreword.settings import kinds
 from foreword.train.optimizers.adamw import AdamW
 from foreword.train.optimizers.muon import Muon
 from foreword.train.optimizers.sgd import SGD
-from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.network import Network
-from foreword.tuning.predict import load_tuned
 from foreword.tuning.result import save_network
-from foreword.tuning.run import tune, variants
+from foreword.tuning.run import variants
+from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network, reinitialise_layers
 from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.strategies.frozen import Frozen
@@ -30,10 +29,11 @@ from foreword.tuning.strategies.gradual_unfreezing import GradualUnfreezing
 from foreword.tuning.strategies.layer_decay import LayerDecay
 from foreword.tuning.strategies.lora import LoRA
 from foreword.tuning.strategies.top_layers import TopLayers
-from foreword.tuning.tasks.classify import Classify
+from foreword.tuning.tasks.classify import Classify, ClassJudge
 from foreword.tuning.tasks.tag import Tag
 from foreword.tuning.tasks.text_to_text import TextToText
-from tests.tuning.runs import make_run, reviews
+from foreword.tuning.tuned_model import load_tuned
+from tests.tuning.runs import make_run, reviews, tune
 
 LAYOUTS = ("encoder", "decoder", "bidirectional", "recurrent", "encoder_decoder")
 LEARNING = ("encoder", "encoder_decoder")  # trained until they have learned the task
@@ -172,8 +172,8 @@ def test_the_best_epoch_is_restored_with_layers_that_joined_later(
     """The first epoch trains the head and one layer; those below are as they were then."""
     trained = open_run(make_run(tmp_path), "cpu")
     scores = iter([0.9, 0.1, 0.1])
-    monkeypatch.setattr(Classify, "scores", lambda *given: {"accuracy": next(scores)})
-    monkeypatch.setattr(Classify, "baselines", lambda *given: {})
+    monkeypatch.setattr(ClassJudge, "scores", lambda *given: {"accuracy": next(scores)})
+    monkeypatch.setattr(ClassJudge, "baselines", lambda *given: {})
     strategy = GradualUnfreezing(over=0.6, lr=1e-2)
     settings = replace(FAST, strategy=strategy, keep="best", epochs=3, batch=8)
     network = tune(trained, TASK, reviews(32, 1), reviews(8, 2), settings).network
@@ -221,7 +221,7 @@ def test_lora_trains_as_many_parameters_as_the_formula_says(tmp_path: Path) -> N
     layers, width = 2, 32
     ff = neural(trained.model.backbone).layer_modules()[0][0].feedforward.up.out_features  # type: ignore[index]
     maps = layers * 4 * ((width + width) + (width + ff))
-    assert result.rows[0]["trained_parameters"] == maps + 2 * width + 2
+    assert result.rows[0].about["trained_parameters"] == maps + 2 * width + 2
     own = {f"backbone.{name}" for name in trained.model.backbone.state_dict()}
     assert {n for n in result.network.state_dict() if n.startswith("backbone")} == own
     before, after = trained.model.backbone.state_dict(), result.network.backbone.state_dict()

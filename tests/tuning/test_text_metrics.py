@@ -121,18 +121,19 @@ def test_the_share_of_known_answers_is_by_squads_rules() -> None:
 
 def test_lists_of_sentences_and_of_answers_are_read() -> None:
     row = {"source": ["We saw.", "A film."], "target": ["one ", "two"]}
-    example = TextToText().example(row, Columns("source", "target"), "x:1")
+    example = TextToText().reader.read(row, Columns("source", "target"), "x:1")
     assert example is not None
     assert example.text == "We saw. A film."
     assert answers_of(example) == ["one", "two"]
-    targets = TextToText(words=("one=uno",)).targets([example], ())
+    targets = TextToText(metric="answer", words=("one=uno",)).targets([example], ())
     assert targets.references == [["uno", "two"]]
     assert TextToText().labels([example]) == ("one",)
     assert (
-        TextToText().example({"source": [], "target": []}, Columns("source", "target"), "") is None
+        TextToText().reader.read({"source": [], "target": []}, Columns("source", "target"), "")
+        is None
     )
     with pytest.raises(UserError, match="x:1: expected text or a number, got dict"):
-        TextToText().example({"source": [{}], "target": ""}, Columns("source", "target"), "x:1")
+        TextToText().reader.read({"source": [{}], "target": ""}, Columns("source", "target"), "x:1")
 
 
 @pytest.mark.full
@@ -179,9 +180,9 @@ def test_the_share_of_dev_answers_known_from_training_is_noted(tmp_path: Path) -
     note = "50.0% of the dev answers are answers of training examples too"
     assert note in result.content["notes"]
     examples, tokenizer = [Labelled("a", "the town")], open_run(run, "cpu").tokenizer
-    assert TextToText().notes(examples, examples, tokenizer) == []
+    assert TextToText().judge.notes(examples, examples, tokenizer) == []
     two_lines = [*examples, Labelled("a", "the\ntown"), Labelled("a", "the  town")]
-    (note,) = TextToText().notes(two_lines, examples, tokenizer)
+    (note,) = TextToText().judge.notes(two_lines, examples, tokenizer)
     assert note.startswith("2 of 3 training answers cannot be written as they are")
     assert note.endswith("'the\\ntown' is 'the town'")
 
@@ -201,6 +202,6 @@ def test_summaries_stand_beside_their_first_sentence() -> None:
     task = TextToText(metric="rouge")
     examples = [Labelled("We saw a film. It was dull.", "we saw a film")]
     targets = task.targets(examples, ())
-    outputs = task.baselines(targets, targets, ())
+    outputs = task.judge.baselines(targets, targets, ())
     assert outputs["first sentence"].tolist() == ["We saw a film."]
-    assert task.scores(outputs["first sentence"], targets)["rougeL"] == 1.0
+    assert task.judge.scores(outputs["first sentence"], targets)["rougeL"] == 1.0

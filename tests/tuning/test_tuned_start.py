@@ -12,11 +12,10 @@ from foreword import tune
 from foreword.cli.main import run as command
 from foreword.disk import stored
 from foreword.errors import UserError
-from foreword.tuning.headed import below_output
-from foreword.tuning.predict import load_tuned
 from foreword.tuning.starting_network import starting_network
+from foreword.tuning.tasks._headed import below_output
 from foreword.tuning.tasks.classify import Classify
-from foreword.tuning.tuned_start import open_start
+from foreword.tuning.tuned_model import load_tuned, open_start
 from tests.tuning.runs import make_run, reviews
 
 FAST: dict[str, Any] = {"seeds": 1, "epochs": 1, "device": "cpu", "progress": False, "lr": 3e-3}

@@ -19,7 +19,7 @@ class TasksFailedError(UserError):
         failed: their number.
         tasks: number of tasks.
         output: file or folder with their output, or with their marks.
-        cause: of one of them, if it is known.
+        cause: the cause of one of them, if it is known.
     """
 
     def __init__(self, failed: int, tasks: int, output: Path, cause: str = "") -> None:

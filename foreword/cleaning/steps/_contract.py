@@ -37,7 +37,7 @@ class Step(Ranged, ABC):
         """Do what is done once, before any document is read.
 
         Args:
-            folder: for files that `opened` reads.
+            folder: the folder for files that `opened` reads.
 
         Raises:
             UserError: a file or a package that the step needs is missing.
@@ -47,7 +47,7 @@ class Step(Ranged, ABC):
         """Return what the report says of the step besides its statistics, once it is done.
 
         Args:
-            folder: that of `prepare`.
+            folder: the folder of `prepare`.
         """
         return {}
 
@@ -71,7 +71,7 @@ class DocumentStep(Step):
         """Return the filter, in the process that uses it.
 
         Args:
-            folder: that of `prepare`.
+            folder: the folder of `prepare`.
         """
 
     def shifted(self, share: float) -> Self | None:
@@ -105,7 +105,7 @@ class CorpusStep(Step):
         """Return the blocks that search the signatures, in order, each with its number of tasks.
 
         Args:
-            folder: that of the signatures.
+            folder: the folder of the signatures.
             read: the block that reads the documents of a task again.
             tasks: number of tasks that read documents.
         """
@@ -121,7 +121,7 @@ class CorpusStep(Step):
         The groups with the smallest keys are the samples.
 
         Args:
-            folder: that of the signatures.
+            folder: the folder of the signatures.
             rank: the task.
             number: the document's, in the task, from 0.
             document: datatrove's.

@@ -38,7 +38,7 @@ class NearDuplicates(CorpusStep):
         hashes: hashes in each bucket.
         min_similarity: the least share of sequences that duplicates have in common, of all
             different ones of both (Jaccard similarity); 0 to drop without comparing.
-        seed: of the hash functions.
+        seed: the seed of the hash functions.
     """
 
     ngram: Count = 5

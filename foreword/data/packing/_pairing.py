@@ -35,7 +35,7 @@ class SentencePairs:
     b_size: Array
     label: Array
 
-    def select(self, which: Array) -> SentencePairs:
+    def __getitem__(self, which: Array) -> SentencePairs:
         """Return some of the pairs."""
         return SentencePairs(*(getattr(self, f.name)[which] for f in fields(self)))
 

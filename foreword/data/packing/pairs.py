@@ -9,10 +9,10 @@ import numpy as np
 from annotated_types import Interval
 
 from foreword.data.document_stream import ranges
-from foreword.data.packing._bins import into_bins
-from foreword.data.packing._contract import Packed, Packing
+from foreword.data.packing._binned import PackedPieces
+from foreword.data.packing._contract import Packing
 from foreword.data.packing._pairing import SentencePairs, Sentences
-from foreword.data.rng import mix, permute
+from foreword.data.rng import permute
 from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.settings.ranges import LARGEST, Share
@@ -98,25 +98,7 @@ class Pairs(Packing):
         return PackedPairs(self, shards, vocab, seed)
 
 
-@dataclass(frozen=True)
-class _Epoch:
-    """The pairs of an epoch, grouped by row.
-
-    Attributes:
-        pairs: the pairs, row by row.
-        first: the first pair of each row, and the end; (rows + 1,) int64.
-        key: key of the order of the rows.
-    """
-
-    pairs: SentencePairs
-    first: Array
-    key: int
-
-    def __len__(self) -> int:
-        return len(self.first) - 1
-
-
-class PackedPairs(Packed):
+class PackedPairs(PackedPieces):
     """A corpus as rows of pairs; see `Pairs`.
 
     Attributes:
@@ -125,25 +107,20 @@ class PackedPairs(Packed):
     """
 
     def __init__(self, settings: Pairs, shards: Shards, vocab: Vocab, seed: int) -> None:
-        self._settings, self._shards, self._vocab, self._seed = settings, shards, vocab, seed
+        super().__init__(settings.length, shards, vocab, seed)
+        self._settings = settings
         self._bos, self._eos = vocab.id(settings.bos), vocab.id(settings.eos)
-        self._padding = vocab.special.get("[PAD]", 0)
         self._sentences = Sentences.of(shards, settings.length - 3)
         self._require_sentences()
         self.notes = [ONE_DOCUMENT] if settings.random and self._sentences.is_one_document else []
         self._firsts = [0]  # the number of each epoch's first row
-        self._epochs: dict[int, _Epoch] = {}
         epoch = self._epoch(0)
-        alone = float(np.mean(epoch.pairs.label < 0))
+        alone = float(np.mean(epoch.pieces.label < 0))
         if alone > MANY_ALONE:
             self.notes.append(ALONE.format(alone))
-        self.tokens_per_epoch = int(epoch.pairs.sizes.sum())
-        self.rows_per_epoch = len(epoch)
-        if self.tokens_per_epoch < settings.length:
-            raise UserError(
-                f"{shards.prefix}: only {self.tokens_per_epoch:,} tokens, but a row needs "
-                f"{settings.length:,}; give more text, or set a smaller packing.length"
-            )
+        self.tokens_per_epoch = int(epoch.pieces.sizes.sum())
+        self.rows_per_epoch = len(epoch.order)
+        self._require_row()
 
     def _require_sentences(self) -> None:
         """Raise a UserError if no pairs can be made."""
@@ -152,47 +129,27 @@ class PackedPairs(Packed):
         if (sentences > 0).any() and sentences.max() < 2:
             raise UserError(f"{shards.prefix}: {ONE_SENTENCE}")
 
-    def rows(self, numbers: Array) -> Rows:
-        numbers = np.asarray(numbers, dtype=np.int64)
-        epochs, in_epoch = self._find(numbers)
-        batch, length = len(numbers), self._settings.length
-        ids = np.full((batch, length), self._padding, dtype=np.int64)
-        documents = np.full((batch, length), -1, dtype=np.int64)
-        positions, segments = np.zeros_like(ids), np.zeros_like(ids)
-        labels = np.full_like(ids, -1)
-        rows = Rows(ids, documents, positions, numbers, segments, (PairLabels(labels),))
-        for number in np.unique(epochs):
-            where = np.flatnonzero(epochs == number)
-            epoch = self._epoch(int(number))
-            order = permute(in_epoch[where], len(epoch), epoch.key)
-            pairs, group = ranges(epoch.first[order], np.diff(epoch.first)[order])
-            self._write(rows, epoch.pairs.select(pairs), where[group])
-        if ids.max(initial=0) >= self._vocab.size:
-            raise UserError(
-                f"{self._shards.prefix}: holds token {ids.max():,}, but the tokenizer has only "
-                f"{self._vocab.size:,}; the shards were made with another one"
-            )
-        return rows
+    def _parts(self, ids: Array) -> tuple[PairLabels]:
+        return (PairLabels(np.full_like(ids, -1)),)
 
-    def _write(self, into: Rows, pairs: SentencePairs, row: Array) -> None:
-        """Write pairs into their rows, one after the other; pairs of a row are adjacent."""
+    def _pieces(self, key: int) -> tuple[SentencePairs, Array]:
+        pairs = self._sentences.pair_up(key, self._settings.random, self._settings.short)
+        return pairs, pairs.sizes
+
+    def _order(self, rows: int, key: int) -> Array:
+        return permute(np.arange(rows), rows, key)
+
+    def _write(self, into: Rows, pieces: SentencePairs, row: Array) -> None:
         assert into.segments is not None
-        length, sizes = self._settings.length, pairs.sizes
-        is_first = np.ones(len(row), dtype=bool)
-        is_first[1:] = row[1:] != row[:-1]
-        before = np.cumsum(sizes) - sizes
-        first = np.maximum.accumulate(np.where(is_first, np.arange(len(row)), 0))
-        at = row * length + before - before[first]  # where each pair begins in all rows together
-        cells, which = ranges(at, sizes)
-        into.documents.reshape(-1)[cells] = (np.arange(len(row)) - first)[which]
-        into.positions.reshape(-1)[cells] = cells - at[which]
-        into.segments.reshape(-1)[cells] = cells - at[which] >= (pairs.a_size + 2)[which]
-        into.require(PairLabels).labels.reshape(-1)[at] = pairs.label
+        at = self._place(into, pieces.sizes, row)
+        cells, which = ranges(at, pieces.sizes)
+        into.segments.reshape(-1)[cells] = cells - at[which] >= (pieces.a_size + 2)[which]
+        into.require(PairLabels).labels.reshape(-1)[at] = pieces.label
         ids, tokens = into.ids.reshape(-1), self._shards.tokens
         ids[at] = self._bos
         for start, begin, size in (
-            (at + 1, pairs.a_start, pairs.a_size),
-            (at + pairs.a_size + 2, pairs.b_start, pairs.b_size),
+            (at + 1, pieces.a_start, pieces.a_size),
+            (at + pieces.a_size + 2, pieces.b_start, pieces.b_size),
         ):
             ids[ranges(start, size)[0]] = np.take(tokens, ranges(begin, size)[0])
             ids[(start + size)[size > 0]] = self._eos
@@ -200,19 +157,8 @@ class PackedPairs(Packed):
     def _find(self, numbers: Array) -> tuple[Array, Array]:
         """Return the epoch of each row and its number in it; epochs may differ in rows."""
         while numbers.max(initial=0) >= self._firsts[-1]:
-            self._firsts.append(self._firsts[-1] + len(self._epoch(len(self._firsts) - 1)))
+            epoch = self._epoch(len(self._firsts) - 1)
+            self._firsts.append(self._firsts[-1] + len(epoch.order))
         firsts = np.asarray(self._firsts)
         epochs = np.searchsorted(firsts, numbers, side="right") - 1
         return epochs, numbers - firsts[epochs]
-
-    def _epoch(self, number: int) -> _Epoch:
-        """Return an epoch's pairs in rows; the last two epochs are cached."""
-        if number not in self._epochs:
-            key = int(mix(mix(np.array([self._seed]).astype(np.uint64)) + np.uint64(number))[0])
-            pairs = self._sentences.pair_up(key, self._settings.random, self._settings.short)
-            bins = into_bins(pairs.sizes, self._settings.length)
-            first = np.concatenate([[0], np.cumsum(np.bincount(bins))])
-            epoch = _Epoch(pairs.select(np.argsort(bins, kind="stable")), first, key)
-            latest = sorted(self._epochs)[-1:]
-            self._epochs = {n: self._epochs[n] for n in latest} | {number: epoch}
-        return self._epochs[number]

@@ -47,6 +47,16 @@ BLOCK = {
 }
 
 
+def names(architecture: str, prefix: str, **others: Any) -> hf.FamilyNames:
+    """Return the names of a family, given the prefix of its tensors; `others` override them."""
+    common: dict[str, Any] = {
+        "layout": "encoder",
+        "embedding": f"{prefix}embeddings.word_embeddings.weight",
+        "buffers": (f"{prefix}embeddings.position_ids",),
+    }
+    return hf.FamilyNames(architecture, prefix=prefix, **common | others)
+
+
 def embeddings(prefix: str) -> Iterator[hf.ParameterMap]:
     """Yield the mapping of the token embedding and the norm of the embeddings."""
     ours, theirs = "backbone.embedding.", f"{prefix}embeddings."

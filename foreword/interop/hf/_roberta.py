@@ -15,23 +15,17 @@ from foreword.types import Vocab
 
 def names(model: str, prefix: str, *dropped: str) -> hf.FamilyNames:
     """Return the names of a family, given the stem of its classes and its prefix."""
-    return hf.FamilyNames(
-        architecture=f"{model}ForMaskedLM",
-        layout="encoder",
-        embedding=f"{prefix}embeddings.word_embeddings.weight",
-        prefix=prefix,
-        roles={
-            "pad_token": "<pad>",
-            "unk_token": "<unk>",
-            "cls_token": "<s>",
-            "sep_token": "</s>",
-            "mask_token": "<mask>",
-            "bos_token": "<s>",
-            "eos_token": "</s>",
-        },
-        buffers=(f"{prefix}embeddings.position_ids",),
-        dropped=(f"{prefix}pooler.*", *dropped),
-    )
+    roles = {
+        "pad_token": "<pad>",
+        "unk_token": "<unk>",
+        "cls_token": "<s>",
+        "sep_token": "</s>",
+        "mask_token": "<mask>",
+        "bos_token": "<s>",
+        "eos_token": "</s>",
+    }
+    patterns = (f"{prefix}pooler.*", *dropped)
+    return encoder.names(f"{model}ForMaskedLM", prefix, roles=roles, dropped=patterns)
 
 
 class LikeRoberta(hf.Family):

@@ -31,12 +31,9 @@ class ALBERT(hf.Family):
     A pooler without the head for the order of sentences is not imported.
     """
 
-    names = hf.FamilyNames(
-        architecture="AlbertForMaskedLM",
-        layout="encoder",
-        embedding="albert.embeddings.word_embeddings.weight",
-        prefix="albert.",
-        buffers=("albert.embeddings.position_ids",),
+    names = encoder.names(
+        "AlbertForMaskedLM",
+        "albert.",
         dropped=("albert.pooler.*", "sop_classifier.*"),
     )
     keys = hf.ConfigKeys(

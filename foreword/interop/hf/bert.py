@@ -22,12 +22,9 @@ class BERT(hf.Family):
     not imported.
     """
 
-    names = hf.FamilyNames(
-        architecture="BertForMaskedLM",
-        layout="encoder",
-        embedding="bert.embeddings.word_embeddings.weight",
-        prefix="bert.",
-        buffers=("bert.embeddings.position_ids",),
+    names = encoder.names(
+        "BertForMaskedLM",
+        "bert.",
         dropped=("bert.pooler.*", "cls.seq_relationship.*"),
     )
     keys = hf.ConfigKeys(

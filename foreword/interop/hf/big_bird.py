@@ -26,18 +26,15 @@ class BigBird(hf.Family):
     of training, to the first block instead of random ones.
     """
 
-    names = hf.FamilyNames(
-        architecture="BigBirdForMaskedLM",
-        layout="encoder",
-        embedding="bert.embeddings.word_embeddings.weight",
-        prefix="bert.",
+    names = encoder.names(
+        "BigBirdForMaskedLM",
+        "bert.",
         roles={
             "pad_token": "<pad>",
             "unk_token": "<unk>",
             "bos_token": "<s>",
             "eos_token": "</s>",
         },
-        buffers=("bert.embeddings.position_ids",),
         dropped=("bert.pooler.*", "cls.seq_relationship.*"),
     )
     keys = hf.ConfigKeys(

@@ -28,13 +28,10 @@ class ELECTRA(hf.Family):
     A discriminator alone is imported with `unigram` replacements, which need no generator.
     """
 
-    names = hf.FamilyNames(
-        architecture="ElectraForMaskedLM",
-        layout="encoder",
-        embedding="electra.embeddings.word_embeddings.weight",
-        prefix="electra.",
+    names = encoder.names(
+        "ElectraForMaskedLM",
+        "electra.",
         subfolders=("generator",),
-        buffers=("electra.embeddings.position_ids",),
     )
     keys = hf.ConfigKeys(
         maps=(*encoder.SETTING_MAPS, encoder.ACTIVATION, encoder.POSITIONS, encoder.SEGMENTS),

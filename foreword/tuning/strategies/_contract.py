@@ -38,7 +38,7 @@ class Strategy(Ranged, ABC):
         and are saved with the tuned model.
 
         Args:
-            settings: of the pretrained model.
+            settings: the settings of the pretrained model.
 
         Raises:
             UserError: a model of these settings cannot have what the strategy adds.
@@ -54,7 +54,7 @@ class Strategy(Ranged, ABC):
 
         Args:
             network: a network of `model_settings`.
-            seed: of what is put in place.
+            seed: seed of the modules that are put in place.
 
         Raises:
             UserError: the network has no such parts.

@@ -38,7 +38,6 @@ def train_top(network: Network, layers: int) -> None:
     """Train the head and the top layers; with all layers, what stands below the first stays frozen.
 
     Args:
-        network: the network.
         layers: how many; 0 for the head alone.
     """
     freeze_backbone(network)

@@ -9,11 +9,7 @@ from foreword.settings.ranges import LearningRateOrZero, OpenShare, PositiveShar
 from foreword.train.optimizers._contract import RateFactors
 from foreword.tuning.network import Network
 from foreword.tuning.strategies._contract import Strategy
-from foreword.tuning.strategies._depth import (
-    decayed_rates,
-    rate_by_width,
-    train_top,
-)
+from foreword.tuning.strategies._depth import decayed_rates, rate_by_width, train_top
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ class LoRA(Strategy):
     are.
 
     Attributes:
-        rank: of the change.
+        rank: rank of the change.
         alpha: numerator of the change's scale, alpha / rank (`lora_alpha` of peft).
         dropout: share of the change's inputs dropped in training.
         targets: the linear maps of the layers that are changed, by their names in the model:

@@ -1,10 +1,15 @@
-"""The contract of fine-tuning tasks, the kinds in `tuning/tasks/`."""
+"""The contract of fine-tuning tasks, the kinds in `tuning/tasks/`.
+
+A task is what a network learns (`Task`), and it names the small objects that read its rows
+(`RowReader`), judge outputs (`Judge`), make predictions of them (`Answers`) and say which class of
+`transformers` has such a head (`Exports`).
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -22,7 +27,8 @@ from foreword.types import Array, Loss
 
 PROBABILITY = "probability"  # the column beside the prediction
 Reduction = Literal["mean", "max"]
-Whole = Literal["input", "example", "batch"]
+LossUnit = Literal["input", "example", "batch"]
+Labels = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -35,8 +41,8 @@ class EncodedExample:
         pooled_positions: positions whose states the head reads, (pooled,) int64; positions in the
             decoder for an encoder-decoder.
         was_cut: whether the text was cut to the template's length.
-        is_pooled: the head reads the mean of these states, or their maximum (`Task.reduction`), not
-            each of them.
+        is_pooled: the head reads the mean of these states, or their maximum (`Needs.reduction`),
+            not each of them.
         answer: the tokens to be generated, (tokens,) int64, with `ids` as the source, both without
             special tokens; None if a head reads pooled positions.
         is_further: a further input of the same example as the one before: a window of a long text,
@@ -60,13 +66,33 @@ class EncodedExample:
         return self.ids[self.pooled_positions + 1] if self.answer is None else self.answer
 
 
+Inputs = Sequence[EncodedExample]
+
+
+@dataclass(frozen=True)
+class Targets(Sequence[Any]):
+    """The targets of inputs; a task's own adds what its scores need to know besides.
+
+    Attributes:
+        arrays: the target or targets of each input.
+    """
+
+    arrays: Any
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    def __getitem__(self, which: Any) -> Any:
+        return self.arrays[which]
+
+
 class ExampleOutputs(NamedTuple):
-    """What a network computed for an example.
+    """An example with the outputs that a network computed for it.
 
     Attributes:
         example: the example.
         inputs: its inputs.
-        outputs: those of its inputs, in their order, (outputs, labels).
+        outputs: the outputs for its inputs, in their order, (outputs, labels).
     """
 
     example: Labelled
@@ -74,144 +100,280 @@ class ExampleOutputs(NamedTuple):
     outputs: Array
 
 
+def _except_label(columns: Columns) -> Columns:
+    return replace(columns, label="")
+
+
+def _unchanged(train: Sequence[Labelled], has_dropout: bool) -> Sequence[Labelled]:
+    return train
+
+
 @dataclass(frozen=True)
-class Task(Ranged, ABC):
-    """A task learned from labelled texts: a kind in `tuning/tasks/`.
+class RowReader:
+    """How rows of tables become examples of a task.
 
     Attributes:
-        has_classes: whether its labels are classes, and its outputs a score for each.
-        reads_texts: whether its examples are texts or pairs of texts as they stand in a table;
-            others are read by its own `example`, and take no task prefix.
-        cuts_texts: whether a text that is too long loses its end, as with `truncation=True` in
-            transformers; others are read in windows (`span`, `tag`) or lose their context
-            (`choice`).
-        reads_tokens: whether its head reads the states of a text's tokens: in an encoder-decoder
-            those of the encoder, and not of the decoder's first token.
-        compares_texts: whether its two texts are inputs of their own, of which the second may be
-            missing in some files; such a task needs no labels, and takes no task prefix.
-        continues: whether it has a text continued, so that a model which reads both ways reads it
-            causally.
-        whole: what has one loss, so that no micro-batch parts it: each input, all inputs of an
-            example, or all examples of a batch.
-        has_reference: whether its loss compares the model with the one that it starts from: its
-            targets take that one's outputs (`with_reference`).
-        scores_untuned: whether a model has scores before it is tuned, since no head is new.
-        auto_class: the class of `transformers` with such a head: AutoModelFor...; "" for none.
-        export_note: what a user of that class has to know; "" for nothing.
-        special_tokens: tokens that its inputs have beside the texts; a tokenizer that lacks one
-            gets it.
-        decoder_tokens: likewise, of a model that continues text alone.
+        read: returns the example of a row, without a label if it has none; None if the row has no
+            text. It takes the values by column, which columns hold what, and where the row came
+            from, for messages.
         columns: the usual columns of its tables; the first that a table has count.
         formats: endings of files that it reads as another format: {".txt": ".conll"}.
-        lower_is_better: its scores of which the lower one is better: `perplexity`, `rmse`.
-        not_shares: its scores that are not shares of 1, nor correlations: tables in percent show
+        takes_texts: whether examples are texts or pairs of texts as they stand in a table, so that
+            they may have a task prefix.
+        compares_texts: whether its two texts are inputs of their own, of which the second may be
+            missing in some files; such a task needs no labels, and takes no task prefix.
+        to_predict: returns the columns that prediction reads, given those of training.
+        to_train: returns the training examples as the network is to read them, given them and
+            whether the backbone has dropout in training.
+    """
+
+    read: ReadExample = example_of
+    columns: tuple[Columns, ...] = (Columns(),)
+    formats: Mapping[str, str] = field(default_factory=dict)
+    takes_texts: bool = True
+    compares_texts: bool = False
+    to_predict: Callable[[Columns], Columns] = _except_label
+    to_train: Callable[[Sequence[Labelled], bool], Sequence[Labelled]] = _unchanged
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Needs of a task: of the model, and which outputs belong together.
+
+    Attributes:
+        reads_tokens: whether the head reads the states of a text's tokens: in an encoder-decoder
+            those of the encoder, and not of the decoder's first token.
+        mix_layers: whether the head reads a scalar mix of all layers.
+        reduction: what makes one state of several that the head reads together.
+        auxiliary: weight of a decoder's language-model loss on the same texts, beside the task's.
+        loss_unit: what has one loss, so that no micro-batch parts it: each input, all inputs of an
+            example, or all examples of a batch.
+        has_reference: whether the loss compares the model with the one that it starts from: the
+            targets take that one's outputs (`with_reference`).
+        continues: whether a text is continued, so that a model which reads both ways reads it
+            causally.
+        special_tokens: tokens that inputs have beside the texts; a tokenizer that lacks one gets
+            it.
+        decoder_tokens: the same for a model that continues text alone.
+    """
+
+    reads_tokens: bool = False
+    mix_layers: bool = False
+    reduction: Reduction = "mean"
+    auxiliary: float = 0.0
+    loss_unit: LossUnit = "input"
+    has_reference: bool = False
+    continues: bool = False
+    special_tokens: tuple[str, ...] = ()
+    decoder_tokens: tuple[str, ...] = ()
+
+
+class Judge(ABC):
+    """How good outputs are. Those of all inputs stand in their order, (outputs, labels).
+
+    Attributes:
+        has_classes: whether labels are classes, and outputs a score for each.
+        scores_untuned: whether a model has scores before it is tuned, since no head is new.
+        lower_is_better: the scores of which the lower one is better: `perplexity`, `rmse`.
+        not_shares: the scores that are not shares of 1, nor correlations: tables in percent show
             them as they are, and have no average with others.
-        purpose: what a model without classes was tuned for, for messages: "tuned to ...".
     """
 
     has_classes: ClassVar[bool] = False
-    reads_texts: ClassVar[bool] = True
-    cuts_texts: ClassVar[bool] = True
-    reads_tokens: ClassVar[bool] = False
-    compares_texts: ClassVar[bool] = False
-    continues: ClassVar[bool] = False
-    whole: ClassVar[Whole] = "input"
-    has_reference: ClassVar[bool] = False
     scores_untuned: ClassVar[bool] = False
-    auto_class: ClassVar[str] = ""
-    export_note: ClassVar[str] = ""
-    special_tokens: ClassVar[tuple[str, ...]] = ()
-    decoder_tokens: ClassVar[tuple[str, ...]] = ()
-    columns: ClassVar[tuple[Columns, ...]] = (Columns(),)
-    formats: ClassVar[Mapping[str, str]] = {}
     lower_is_better: ClassVar[tuple[str, ...]] = ()
     not_shares: ClassVar[tuple[str, ...]] = ()
-    purpose: ClassVar[str] = "predict numbers, not labels"
 
     @property
-    def auxiliary(self) -> float:
-        """Weight of a decoder's language-model loss on the same texts, beside the task's loss."""
-        return 0.0
+    def names(self) -> tuple[str, ...]:
+        """The names that `scores` may give, so that another is refused early; () if not known."""
+        return ()
 
     @property
     def writes(self) -> bool:
         """Whether dev examples are answered by writing, not by each token after the right ones."""
         return False
 
-    @property
-    def mix_layers(self) -> bool:
-        """Whether the head reads a scalar mix of all layers."""
-        return False
-
-    @property
-    def reduction(self) -> Reduction:
-        """What makes one state of several that the head reads together."""
-        return "mean"
-
-    # -- examples ----------------------------------------------------------------------------------
-
-    @property
-    def reader(self) -> ReadExample:
-        """What makes an example of a row: `example`, or `example_of` for texts."""
-        return example_of if self.reads_texts else self.example
-
-    def example(self, row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
-        """Return the example of a row, without a label if it has none; None if it has no text.
+    @abstractmethod
+    def scores(self, outputs: Array, targets: Any) -> dict[str, float]:
+        """Return metrics by name, the most telling first.
 
         Args:
-            row: values by column.
-            columns: which columns hold what.
-            source: where the row came from, for messages.
-
-        Raises:
-            UserError: the row holds no such example.
+            outputs: (outputs, labels).
+            targets: what `Task.targets` returned.
         """
-        return example_of(row, columns, source)
 
-    def asked(self, columns: Columns) -> Columns:
-        """Return the columns that prediction reads, given those of training.
-
-        By default all but the label.
-        """
-        return replace(columns, label="")
-
-    def for_columns(self, columns: Columns) -> Task:
-        """Return the task with settings that follow from the columns of its examples.
-
-        By default it stays as it is.
-        """
-        del columns
-        return self
-
-    def example_of_texts(self, text: str, pair: str | None) -> Labelled:
-        """Return an example made of a text or a pair, to check an exported model with."""
-        return Labelled(text, pair=pair)
-
-    def plain_texts(self, example: Labelled) -> list[tuple[str, ...]]:
-        """Return the text or the pair that `transformers` reads for each input of an example."""
-        return [(example.text,) if example.pair is None else (example.text, example.pair)]
-
-    def training_examples(
-        self, train: Sequence[Labelled], *, has_dropout: bool
-    ) -> Sequence[Labelled]:
-        """Return the training examples as the network is to read them; by default as they are.
+    @abstractmethod
+    def baselines(self, train: Any, dev: Any, labels: Labels) -> Mapping[str, Array]:
+        """Return by name the outputs for the dev examples that are best without a network.
 
         Args:
-            train: the examples.
-            has_dropout: whether the backbone has dropout in training.
+            train: the targets of training.
+            dev: the targets of the dev examples, which are not to be read for an answer.
+            labels: the labels.
         """
-        del has_dropout
-        return train
+
+    def confusion(self, outputs: Array, targets: Any) -> list[list[int]] | None:
+        """Return how often each label (row) got each answer (column); None without classes."""
+        return None
+
+    def correct(self, outputs: Array, targets: Any) -> Array | None:
+        """Return how far each example is answered correctly, 0 to 1; None unless that is accuracy.
+
+        Returns:
+            (examples,) float64, whose mean is the accuracy.
+        """
+        return None
+
+    def chosen(self, outputs: Array, targets: Any) -> Mapping[str, Any]:
+        """Return the task's settings that are chosen on the outputs for the dev examples."""
+        return {}
 
     def notes(
         self, train: Sequence[Labelled], dev: Sequence[Labelled], tokenizer: Tokenizer
     ) -> list[str]:
         """Return what a reader of the scores has to know of the examples, a line each."""
-        del train, dev, tokenizer
         return []
 
+
+class Answers(ABC):
+    """Predictions: the columns of each example's answer.
+
+    Attributes:
+        purpose: what a model that gives no labels was tuned for, for messages: "tuned to ...".
+    """
+
+    purpose: ClassVar[str] = "predict numbers, not labels"
+
     @abstractmethod
-    def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
+    def types(self, labels: Labels, *, probabilities: bool, is_pair: bool) -> dict[str, Any]:
+        """Return the Arrow type of each column.
+
+        Args:
+            labels: the labels.
+            probabilities: whether there is a column for the probability of each label.
+            is_pair: whether the examples have second texts.
+
+        Raises:
+            UserError: there are no probabilities.
+        """
+
+    @abstractmethod
+    def rows(
+        self, results: Sequence[ExampleOutputs], labels: Labels, *, probabilities: bool
+    ) -> list[dict[str, Any]]:
+        """Return the answer to each example, by column."""
+
+
+class NumberAnswers(Answers):
+    """The first output of each example."""
+
+    def types(self, labels: Labels, *, probabilities: bool, is_pair: bool) -> dict[str, Any]:
+        """Return the type of the number."""
+        if probabilities:
+            raise UserError(f"--probabilities: this model was tuned to {self.purpose}")
+        return {PREDICTION: pa.float32()}
+
+    def rows(
+        self, results: Sequence[ExampleOutputs], labels: Labels, *, probabilities: bool
+    ) -> list[dict[str, Any]]:
+        """Return the number of each example."""
+        return [{PREDICTION: shortest(result.outputs[0, 0])} for result in results]
+
+
+class LabelAnswers(Answers):
+    """The likeliest label of each example and its probability, by a softmax over the labels."""
+
+    def types(self, labels: Labels, *, probabilities: bool, is_pair: bool) -> dict[str, Any]:
+        """Return the types of the label and the probabilities."""
+        columns = probability_columns(labels) if probabilities else []
+        return {PREDICTION: pa.string(), **dict.fromkeys([PROBABILITY, *columns], pa.float32())}
+
+    def rows(
+        self, results: Sequence[ExampleOutputs], labels: Labels, *, probabilities: bool
+    ) -> list[dict[str, Any]]:
+        """Return the label of each example."""
+        if not results:
+            return []
+        rows = []
+        for shares in softmax(np.concatenate([result.outputs for result in results]), axis=1):
+            best = int(shares.argmax())
+            row = {PREDICTION: labels[best], PROBABILITY: shortest(shares[best])}
+            if probabilities:
+                row |= dict(zip(probability_columns(labels), map(shortest, shares), strict=True))
+            rows.append(row)
+        return rows
+
+
+def _example_of_texts(text: str, pair: str | None) -> Labelled:
+    return Labelled(text, pair=pair)
+
+
+def _texts_of(example: Labelled) -> list[tuple[str, ...]]:
+    return [(example.text,) if example.pair is None else (example.text, example.pair)]
+
+
+def _logits(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
+    logits: Array = result.logits[row].numpy()
+    return logits[None]
+
+
+@dataclass(frozen=True)
+class Exports:
+    """The class of `transformers` with a task's head, and how the two are compared.
+
+    Attributes:
+        auto_class: AutoModelFor...
+        note: what a user of that class has to know; "" for nothing.
+        cuts_texts: whether a text that is too long loses its end, as with `truncation=True` there;
+            others are read in windows or lose their context.
+        example: returns an example made of a text or a pair.
+        texts: returns the text or the pair that `transformers` reads for each input of an example.
+        outputs: returns an example's outputs there, given the result, its row, its first input and
+            the number of padding tokens before it.
+    """
+
+    auto_class: str
+    note: str = ""
+    cuts_texts: bool = True
+    example: Callable[[str, str | None], Labelled] = _example_of_texts
+    texts: Callable[[Labelled], list[tuple[str, ...]]] = _texts_of
+    outputs: Callable[[Any, int, EncodedExample, int], Array] = _logits
+
+
+@dataclass(frozen=True)
+class Task(Ranged, ABC):
+    """A task learned from labelled texts: a kind in `tuning/tasks/`.
+
+    Attributes:
+        reader: how rows become its examples.
+        exports: the class of `transformers` with such a head; None for none.
+    """
+
+    reader: ClassVar[RowReader] = RowReader()
+    exports: ClassVar[Exports | None] = None
+
+    @property
+    def needs(self) -> Needs:
+        """Needs of the model and of a batch."""
+        return Needs()
+
+    @property
+    @abstractmethod
+    def judge(self) -> Judge:
+        """The scores and baselines."""
+
+    @property
+    def answers(self) -> Answers:
+        """The predictions; by default a label, or a number if labels are not classes."""
+        return LabelAnswers() if self.judge.has_classes else NumberAnswers()
+
+    def for_columns(self, columns: Columns) -> Task:
+        """Return the task with settings that follow from the columns of its examples."""
+        return self
+
+    @abstractmethod
+    def labels(self, train: Sequence[Labelled]) -> Labels:
         """Return what the head and the answers have to know of the training examples.
 
         These are, by task:
@@ -231,38 +393,28 @@ class Task(Ranged, ABC):
         """Return each example as ids, in one input or several."""
 
     @abstractmethod
-    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Any:
-        """Return the target of each example, (examples,), or what `place` makes targets of."""
-
-    def place(self, targets: Any, encoded: Sequence[EncodedExample]) -> Any:
+    def targets(self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()) -> Any:
         """Return the target of each input, (inputs,), or of each of its outputs: (outputs,) each.
 
-        By default an example has one input and one output.
+        A target may be several numbers, (outputs, numbers) each. Scores get what this returns; a
+        task whose scores need more returns `Targets` of its own.
 
         Args:
-            targets: what `targets` returned.
-            encoded: the inputs of the same examples.
-        """
-        del encoded
-        return targets
-
-    # -- learning ----------------------------------------------------------------------------------
-
-    def prepared(self, targets: Any, labels: tuple[str, ...]) -> Task:
-        """Return the task with settings that follow from the training examples; by default as is.
-
-        Args:
-            targets: their targets, as `place` returned them.
+            examples: the examples.
             labels: the labels.
+            encoded: their inputs.
+        """
+
+    def prepared(self, targets: Any, labels: Labels) -> Task:
+        """Return the task with settings that follow from the targets of training.
 
         Raises:
             UserError: settings do not fit the labels.
         """
-        del targets, labels
         return self
 
     @abstractmethod
-    def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module | None:
+    def head(self, d_model: int, labels: Labels) -> nn.Module | None:
         """Return the head, (outputs, d_model) -> (outputs, labels), not yet initialised.
 
         None if the task answers in text: the head is then the output layer of pretraining.
@@ -277,120 +429,19 @@ class Task(Ranged, ABC):
                 cross-entropy that the output layer of pretraining computed, in nats.
             targets: (outputs,).
             numbers: which of them belong together: the number of the input, or of the example if
-                `whole` says that it is not parted, (outputs,) int64, in ascending order.
+                `Needs.loss_unit` says that it is not parted, (outputs,) int64, in ascending order.
         """
 
-    # -- answers -----------------------------------------------------------------------------------
 
-    @property
-    def score_names(self) -> tuple[str, ...]:
-        """The names that `scores` may give, so that another is refused early; () if not known."""
-        return ()
+def require_score(task: Task, name: str, setting: str) -> None:
+    """Check, before any work, that a score that a setting names may be one of a task's.
 
-    def require_score(self, name: str, setting: str) -> None:
-        """Check, before any work, that a score that a setting names may be one of the task's.
-
-        Raises:
-            ValueError: it is not; the message begins with the setting.
-        """
-        if name and self.score_names and name not in self.score_names:
-            known = ", ".join(self.score_names)
-            raise ValueError(f"{setting}: '{name}' is not a score of this task: {known}")
-
-    @abstractmethod
-    def scores(self, outputs: Array, targets: Any) -> dict[str, float]:
-        """Return metrics by name, the most telling first.
-
-        The greater, the better, but for those in `lower_is_better`.
-
-        Args:
-            outputs: of all inputs in their order, (outputs, labels).
-            targets: what `place` returned.
-        """
-
-    @abstractmethod
-    def baselines(self, train: Any, dev: Any, labels: tuple[str, ...]) -> Mapping[str, Array]:
-        """Return by name the outputs for the dev examples that are best without a network.
-
-        Args:
-            train: the targets of training, as `place` returned them.
-            dev: those of the dev examples, which are not to be read for an answer.
-            labels: the labels.
-        """
-
-    def confusion(self, outputs: Array, targets: Any) -> list[list[int]] | None:
-        """Return how often each label (row) got each answer (column); None without classes.
-
-        Args:
-            outputs: as in `scores`.
-            targets: likewise.
-        """
-        del outputs, targets
-        return None
-
-    def correct(self, outputs: Array, targets: Any) -> Array | None:
-        """Return how far each example is answered correctly, 0 to 1; None unless that is accuracy.
-
-        Args:
-            outputs: as in `scores`.
-            targets: likewise.
-
-        Returns:
-            (examples,) float64, whose mean is the accuracy.
-        """
-        del outputs, targets
-        return None
-
-    def fitted(self, outputs: Array, targets: Any) -> Task:
-        """Return the task with settings that are chosen on the outputs for the dev examples.
-
-        Args:
-            outputs: as in `scores`.
-            targets: likewise.
-        """
-        del outputs, targets
-        return self
-
-    def answer_types(
-        self, labels: tuple[str, ...], *, probabilities: bool, is_pair: bool = False
-    ) -> dict[str, Any]:
-        """Return the Arrow type of each column of its answers.
-
-        Args:
-            labels: the labels.
-            probabilities: whether there is a column for the probability of each label.
-            is_pair: whether the examples have second texts.
-
-        Raises:
-            UserError: the task has no probabilities.
-        """
-        if not self.has_classes:
-            if probabilities:
-                raise UserError(f"--probabilities: this model was tuned to {self.purpose}")
-            return {PREDICTION: pa.float32()}
-        columns = probability_columns(labels) if probabilities else []
-        return {PREDICTION: pa.string(), **dict.fromkeys([PROBABILITY, *columns], pa.float32())}
-
-    def answers(
-        self, results: Sequence[ExampleOutputs], labels: tuple[str, ...], *, probabilities: bool
-    ) -> list[dict[str, Any]]:
-        """Return the answer to each example, by column.
-
-        By default each has one output: a score for each label, or a number.
-        """
-        if not results:
-            return []
-        outputs = np.concatenate([result.outputs for result in results])
-        if not self.has_classes:
-            return [{PREDICTION: shortest(row[0])} for row in outputs]
-        rows = []
-        for shares in softmax(outputs, axis=1):
-            best = int(shares.argmax())
-            row = {PREDICTION: labels[best], PROBABILITY: shortest(shares[best])}
-            if probabilities:
-                row |= dict(zip(probability_columns(labels), map(shortest, shares), strict=True))
-            rows.append(row)
-        return rows
+    Raises:
+        ValueError: it is not; the message begins with the setting.
+    """
+    names = task.judge.names
+    if name and names and name not in names:
+        raise ValueError(f"{setting}: '{name}' is not a score of this task: {', '.join(names)}")
 
 
 def probability_columns(labels: Sequence[str]) -> list[str]:

@@ -13,12 +13,58 @@ from foreword.tables.chat import ASSISTANT, USER, Message, of_text, read_message
 from foreword.tables.columns import Columns, text_of
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.conversation_task import SOURCE_ENDS, ConversationTask
-from foreword.tuning.conversations import ChatTokens
 from foreword.tuning.encoded import EncodedTexts, Ragged
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.tasks._contract import EncodedExample
+from foreword.tuning.tasks._contract import EncodedExample, Inputs, Judge, Labels, RowReader
+from foreword.tuning.tasks._conversations import SOURCE_ENDS, ChatTokens, ConversationTask
 from foreword.types import Array
+
+
+def read_conversation(row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
+    """Return the conversation of a row, its label the number of answers.
+
+    Raises:
+        UserError: it is no list of messages, or the roles are out of order.
+    """
+    value = row.get(columns.text)
+    if isinstance(value, str):
+        answer = text_of(row.get(columns.label), source) if columns.label else ""
+        messages = [Message(USER, value), *[Message(ASSISTANT, answer)] * bool(answer.strip())]
+    else:
+        messages = read_messages(value, source) if value is not None else []
+    if not any(message.role == USER for message in messages):
+        return None
+    answers = sum(message.role == ASSISTANT for message in messages)
+    return Labelled(to_text(messages), str(answers) if answers else "", source=source)
+
+
+class PerplexityJudge(Judge):
+    """The perplexity of the answers, and the share of right tokens.
+
+    Outputs are the likeliest token at each position and the nats of the right one, (tokens, 2);
+    targets the answers, a sequence of (tokens,) int64.
+    """
+
+    scores_untuned: ClassVar[bool] = True
+    names: ClassVar[tuple[str, ...]] = ("perplexity", "tokens")
+    lower_is_better: ClassVar[tuple[str, ...]] = ("perplexity",)
+    not_shares: ClassVar[tuple[str, ...]] = ("perplexity",)
+
+    def scores(self, outputs: Array, targets: Any) -> dict[str, float]:
+        right = np.concatenate(list(targets))
+        nats = float(outputs[:, 1].mean(dtype=np.float64))
+        return {
+            "perplexity": math.exp(min(nats, 700.0)),
+            "tokens": float(np.mean(outputs[:, 0].astype(np.int64) == right)),
+        }
+
+    def baselines(self, train: Any, dev: Any, labels: Labels) -> Mapping[str, Array]:
+        """Return the unigrams of the training answers, with one added to each count."""
+        seen, right = np.concatenate(list(train)), np.concatenate(list(dev))
+        counts = np.bincount(seen, minlength=int(max(seen.max(), right.max())) + 1) + 1.0
+        nats = -np.log(counts / counts.sum())
+        likeliest = np.full(len(right), float(counts.argmax()))
+        return {"unigrams of answers": np.stack([likeliest, nats[right]], axis=1)}
 
 
 @dataclass(frozen=True)
@@ -46,36 +92,12 @@ class Chat(ConversationTask):
     Reference: Ouyang et al. 2022, section 3.5, the first step; Wei et al. 2022, FLAN.
     """
 
-    scores_untuned: ClassVar[bool] = True
-    lower_is_better: ClassVar[tuple[str, ...]] = ("perplexity",)
-    not_shares: ClassVar[tuple[str, ...]] = ("perplexity",)
-    columns: ClassVar[tuple[Columns, ...]] = (
-        Columns("messages", "", ""),
-        Columns("prompt", "completion", ""),
+    reader: ClassVar[RowReader] = RowReader(
+        read_conversation,
+        (Columns("messages", "", ""), Columns("prompt", "completion", "")),
+        takes_texts=False,
     )
-
-    # -- examples ----------------------------------------------------------------------------------
-
-    def example(self, row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
-        """Return the conversation of a row, its label the number of answers.
-
-        Raises:
-            UserError: it is no list of messages, or the roles are out of order.
-        """
-        value = row.get(columns.text)
-        if isinstance(value, str):
-            answer = text_of(row.get(columns.label), source) if columns.label else ""
-            messages = [Message(USER, value), *[Message(ASSISTANT, answer)] * bool(answer.strip())]
-        else:
-            messages = read_messages(value, source) if value is not None else []
-        if not any(message.role == USER for message in messages):
-            return None
-        answers = sum(message.role == ASSISTANT for message in messages)
-        return Labelled(to_text(messages), str(answers) if answers else "", source=source)
-
-    def example_of_texts(self, text: str, pair: str | None) -> Labelled:
-        """Return a question with an answer."""
-        return Labelled(to_text([Message(USER, text), Message(ASSISTANT, pair or text)]), "1")
+    judge: ClassVar[Judge] = PerplexityJudge()
 
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
@@ -105,35 +127,6 @@ class Chat(ConversationTask):
                 ids, np.zeros_like(ids), ids[:0], was_cut, answer=answer, is_further=n > answered[0]
             )
 
-    def place(self, targets: Any, encoded: Sequence[EncodedExample]) -> Ragged:
+    def targets(self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()) -> Ragged:
         """Return the tokens of answers in each conversation."""
         return Ragged.of(example.written for example in encoded)
-
-    # -- answers -----------------------------------------------------------------------------------
-
-    @property
-    def score_names(self) -> tuple[str, ...]:
-        return ("perplexity", "tokens")
-
-    def scores(self, outputs: Array, targets: Any) -> dict[str, float]:
-        """Return the perplexity of the answers, and the share of right tokens.
-
-        Args:
-            outputs: the likeliest token at each position, and the nats of the right one,
-                (tokens, 2).
-            targets: the answers, a sequence of (tokens,) int64.
-        """
-        right = np.concatenate(list(targets))
-        nats = float(outputs[:, 1].mean(dtype=np.float64))
-        return {
-            "perplexity": math.exp(min(nats, 700.0)),
-            "tokens": float(np.mean(outputs[:, 0].astype(np.int64) == right)),
-        }
-
-    def baselines(self, train: Any, dev: Any, labels: tuple[str, ...]) -> Mapping[str, Array]:
-        """Return the unigrams of the training answers, with one added to each count."""
-        seen, right = np.concatenate(list(train)), np.concatenate(list(dev))
-        counts = np.bincount(seen, minlength=int(max(seen.max(), right.max())) + 1) + 1.0
-        nats = -np.log(counts / counts.sum())
-        likeliest = np.full(len(right), float(counts.argmax()))
-        return {"unigrams of answers": np.stack([likeliest, nats[right]], axis=1)}

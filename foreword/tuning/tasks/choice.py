@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -14,23 +14,92 @@ from torch import Tensor, nn
 
 from foreword.disk import stored
 from foreword.tables.choice import COLUMNS, choice_example, question_of
-from foreword.tables.columns import PREDICTION, Columns
+from foreword.tables.columns import PREDICTION
 from foreword.tables.examples import Labelled, batched
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.encoded import EncodedTexts
-from foreword.tuning.group_loss import cross_entropy_over_groups
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.pooled import PooledTask
 from foreword.tuning.tasks._contract import (
     PROBABILITY,
+    Answers,
     EncodedExample,
     ExampleOutputs,
-    Whole,
+    Exports,
+    Inputs,
+    Judge,
+    Labels,
+    Needs,
+    RowReader,
+    Targets,
     shortest,
 )
+from foreword.tuning.tasks._headed import PooledTask
+from foreword.tuning.tasks._losses import cross_entropy_over_groups
 from foreword.types import Array, Loss
 
 OPTION, PROBABILITIES = "option", "probabilities"  # columns of answers
+
+
+def _example_of_texts(text: str, pair: str | None) -> Labelled:
+    """Return a question with two options."""
+    options = [pair or "yes", f"{pair or 'yes'} {text}"]
+    return Labelled(text, pair=stored.to_json(["", *options]))
+
+
+def _texts_of(example: Labelled) -> list[tuple[str, ...]]:
+    """Return context and question, and the option, for each option."""
+    question = question_of(example)
+    first = f"{question.context} {question.text}" if question.context else question.text
+    return [(first, option) for option in question.options]
+
+
+def _outputs_there(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
+    logits: Array = result.logits[row].numpy()
+    return logits[:, None]
+
+
+class ChoiceJudge(Judge):
+    """Accuracy, beside chance and the longest option; of options that are equal each has a part."""
+
+    names: ClassVar[tuple[str, ...]] = ("accuracy",)
+
+    def scores(self, outputs: Array, targets: ChoiceTargets) -> dict[str, float]:
+        return {"accuracy": float(self.correct(outputs, targets).mean())}
+
+    def correct(self, outputs: Array, targets: ChoiceTargets) -> Array:
+        right = []
+        for begin, end in pairwise(targets.begins):
+            scores = outputs[begin:end, 0]
+            is_best = scores == scores.max()
+            right.append(float(targets.arrays[begin:end] @ is_best / is_best.sum()))
+        return np.array(right)
+
+    def baselines(
+        self, train: ChoiceTargets, dev: ChoiceTargets, labels: Labels
+    ) -> Mapping[str, Array]:
+        lengths = dev.lengths.astype(np.float64)[:, None]
+        return {"longest option": lengths, "chance": np.zeros_like(lengths)}
+
+
+class ChoiceAnswers(Answers):
+    """The likeliest option: its text, its number from 0, and its probability."""
+
+    def types(self, labels: Labels, *, probabilities: bool, is_pair: bool) -> dict[str, Any]:
+        types = {PREDICTION: pa.string(), OPTION: pa.int64(), PROBABILITY: pa.float32()}
+        return {**types, PROBABILITIES: pa.list_(pa.float32())} if probabilities else types
+
+    def rows(
+        self, results: Sequence[ExampleOutputs], labels: Labels, *, probabilities: bool
+    ) -> list[dict[str, Any]]:
+        rows = []
+        for result in results:
+            shares = softmax(result.outputs[:, 0])
+            best = int(shares.argmax())
+            option = question_of(result.example).options[best]
+            row = {PREDICTION: option, OPTION: best, PROBABILITY: shortest(shares[best])}
+            more = {PROBABILITIES: [shortest(share) for share in shares]} if probabilities else {}
+            rows.append(row | more)
+        return rows
 
 
 @dataclass(frozen=True)
@@ -54,41 +123,29 @@ class Choice(PooledTask):
     Reference: Radford et al. 2018, section 3.3; Devlin et al. 2019, section 4.4.
     """
 
-    reads_texts: ClassVar[bool] = False
-    cuts_texts: ClassVar[bool] = False
-    whole: ClassVar[Whole] = "example"
-    auto_class: ClassVar[str] = "MultipleChoice"
-    export_note: ClassVar[str] = (
-        "of a question that is too long Foreword cuts the context; transformers cuts the end"
+    reader: ClassVar[RowReader] = RowReader(choice_example, COLUMNS, takes_texts=False)
+    exports: ClassVar[Exports] = Exports(
+        "MultipleChoice",
+        "of a question that is too long Foreword cuts the context; transformers cuts the end",
+        cuts_texts=False,
+        example=_example_of_texts,
+        texts=_texts_of,
+        outputs=_outputs_there,
     )
-    columns: ClassVar[tuple[Columns, ...]] = COLUMNS
+    judge: ClassVar[Judge] = ChoiceJudge()
+    answers: ClassVar[Answers] = ChoiceAnswers()
 
-    # -- examples ----------------------------------------------------------------------------------
+    @property
+    def needs(self) -> Needs:
+        return replace(super().needs, loss_unit="example")
 
-    def example(self, row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
-        """Return the question of a row.
-
-        Raises:
-            UserError: there are fewer than two options, one is empty, or the answer is none.
-        """
-        return choice_example(row, columns, source)
-
-    def example_of_texts(self, text: str, pair: str | None) -> Labelled:
-        """Return a question with two options."""
-        options = [pair or "yes", f"{pair or 'yes'} {text}"]
-        return Labelled(text, pair=stored.to_json(["", *options]))
-
-    def plain_texts(self, example: Labelled) -> list[tuple[str, ...]]:
-        """Return context and question, and the option, for each option."""
-        question = question_of(example)
-        first = f"{question.context} {question.text}" if question.context else question.text
-        return [(first, option) for option in question.options]
-
-    def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
+    def labels(self, train: Sequence[Labelled]) -> Labels:
         """Return nothing: an option is scored, whatever it is called."""
         return ()
 
-    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> ChoiceTargets:
+    def targets(
+        self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()
+    ) -> ChoiceTargets:
         """Return for each option of each question 1 if it is right and 0 if not, float32."""
         questions = [question_of(example) for example in examples]
         right = [
@@ -131,86 +188,24 @@ class Choice(PooledTask):
 
         return EncodedTexts.of(encoded())
 
-    # -- learning ----------------------------------------------------------------------------------
-
-    def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
-        """Return the head, (options, d_model) -> (options, 1)."""
+    def head(self, d_model: int, labels: Labels) -> nn.Module:
         return self.linear_head(d_model, 1)
 
     def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
         """Return the cross-entropy of the right option among those of its question, in nats."""
         return cross_entropy_over_groups(outputs, targets[:, None], numbers)
 
-    # -- answers -----------------------------------------------------------------------------------
-
-    @property
-    def score_names(self) -> tuple[str, ...]:
-        return ("accuracy",)
-
-    def scores(self, outputs: Array, targets: ChoiceTargets) -> dict[str, float]:
-        """Return the accuracy.
-
-        Args:
-            outputs: (options, 1).
-            targets: the targets of the same options.
-        """
-        return {"accuracy": float(self.correct(outputs, targets).mean())}
-
-    def correct(self, outputs: Array, targets: ChoiceTargets) -> Array:
-        """Return how far each question is answered correctly: in part if options are equal."""
-        right = []
-        for begin, end in pairwise(targets.begins):
-            scores = outputs[begin:end, 0]
-            is_best = scores == scores.max()
-            right.append(float(targets.right[begin:end] @ is_best / is_best.sum()))
-        return np.array(right)
-
-    def baselines(
-        self, train: ChoiceTargets, dev: ChoiceTargets, labels: tuple[str, ...]
-    ) -> Mapping[str, Array]:
-        """Return chance, and the length of each option in characters: the longest one wins."""
-        lengths = dev.lengths.astype(np.float64)[:, None]
-        return {"longest option": lengths, "chance": np.zeros_like(lengths)}
-
-    def answer_types(
-        self, labels: tuple[str, ...], *, probabilities: bool, is_pair: bool = False
-    ) -> dict[str, Any]:
-        """Return the types of the option's text, its number from 0, and its probability."""
-        types = {PREDICTION: pa.string(), OPTION: pa.int64(), PROBABILITY: pa.float32()}
-        return {**types, PROBABILITIES: pa.list_(pa.float32())} if probabilities else types
-
-    def answers(
-        self, results: Sequence[ExampleOutputs], labels: tuple[str, ...], *, probabilities: bool
-    ) -> list[dict[str, Any]]:
-        """Return the likeliest option of each question."""
-        rows = []
-        for result in results:
-            shares = softmax(result.outputs[:, 0])
-            best = int(shares.argmax())
-            option = question_of(result.example).options[best]
-            row = {PREDICTION: option, OPTION: best, PROBABILITY: shortest(shares[best])}
-            more = {PROBABILITIES: [shortest(share) for share in shares]} if probabilities else {}
-            rows.append(row | more)
-        return rows
-
 
 @dataclass(frozen=True)
-class ChoiceTargets(Sequence[Any]):
+class ChoiceTargets(Targets):
     """The right options.
 
     Attributes:
-        right: 1 for a right option and 0 for a wrong one, (options,) float32.
+        arrays: 1 for a right option and 0 for a wrong one, (options,) float32.
         begins: where the options of each question begin, and where the last ones end,
             (questions + 1,) int64.
         lengths: the characters of each option, (options,) int64.
     """
 
-    right: Array
     begins: Array
     lengths: Array
-
-    def __len__(self) -> int:
-        return len(self.right)
-
-    def __getitem__(self, which: Any) -> Any:
-        return self.right[which]

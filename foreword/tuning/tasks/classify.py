@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, matthews_corrcoef
-from torch import nn
+from torch import Tensor, nn
 
 from foreword.errors import UserError
 from foreword.tables.examples import Labelled
-from foreword.tuning.pooled import PooledTask
-from foreword.tuning.weighted import WeightedTask, short
-from foreword.types import Array
+from foreword.tuning.tasks._contract import Exports, Inputs, Judge, Labels
+from foreword.tuning.tasks._headed import PooledTask
+from foreword.tuning.tasks._losses import (
+    Weights,
+    require_weights,
+    short,
+    weighted_cross_entropy,
+    weights_of,
+)
+from foreword.types import Array, Loss
 
 
 @dataclass(frozen=True)
-class Classify(WeightedTask, PooledTask):
+class Classify(PooledTask):
     """Classification: dropout and a linear layer on the pooled state of the text.
 
     With `foreword tune` the head is that of the family's class in transformers: in BERT a layer
@@ -33,6 +40,8 @@ class Classify(WeightedTask, PooledTask):
     correlation.
 
     Attributes:
+        weights: weight of each class in the loss: `balanced` for weights in inverse proportion to
+            how frequent they are, or `label=weight` each ("spam=5"), 1 for the others.
         positive: the label whose own F1 is a score too, of two labels.
 
     Also called: classification.
@@ -43,12 +52,20 @@ class Classify(WeightedTask, PooledTask):
     one order, where GPT-1 reads those without an order (similarity) in both and adds the states.
     """
 
-    has_classes: ClassVar[bool] = True
-    auto_class: ClassVar[str] = "SequenceClassification"
+    exports: ClassVar[Exports] = Exports("SequenceClassification")
 
+    weights: Weights = ()
     positive: str = ""
 
-    def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_weights(self.weights)
+
+    @property
+    def judge(self) -> Judge:
+        return ClassJudge(self.positive)
+
+    def labels(self, train: Sequence[Labelled]) -> Labels:
         """Return the labels of the training examples, sorted; a `positive` one is the last.
 
         Raises:
@@ -73,7 +90,7 @@ class Classify(WeightedTask, PooledTask):
             )
         return tuple(sorted(labels, key=self.positive.__eq__))
 
-    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
+    def targets(self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()) -> Array:
         """Return the index of each example's label, (examples,) int64.
 
         Raises:
@@ -90,21 +107,31 @@ class Classify(WeightedTask, PooledTask):
             )
         return np.asarray([number[example.label] for example in examples], dtype=np.int64)
 
-    def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
+    def head(self, d_model: int, labels: Labels) -> nn.Module:
         """Return the head, (outputs, d_model) -> (outputs, labels)."""
         return self.linear_head(d_model, len(labels))
 
+    def prepared(self, targets: Any, labels: Labels) -> Classify:
+        """Return the task with the weight of each class."""
+        return replace(self, weights=weights_of(self.weights, targets, labels))
+
+    def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
+        """Return the cross-entropy, weighted by class, in nats."""
+        return weighted_cross_entropy(outputs, targets, self.weights)
+
+
+@dataclass(frozen=True)
+class ClassJudge(Judge):
+    """Accuracy, macro F1, Matthews correlation, and the F1 of the `positive` label, the last."""
+
+    positive: str = ""
+    has_classes: ClassVar[bool] = True
+
     @property
-    def score_names(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         return ("accuracy", "f1", "matthews", *(["positive_f1"] if self.positive else []))
 
     def scores(self, outputs: Array, targets: Array) -> dict[str, float]:
-        """Return accuracy, macro-averaged F1, Matthews correlation, and the positive label's F1.
-
-        Args:
-            outputs: (examples, labels).
-            targets: (examples,) int64.
-        """
         predicted = outputs.argmax(axis=1)
         last = outputs.shape[1] - 1
         positive = f1_score(targets == last, predicted == last, zero_division=0)
@@ -116,16 +143,14 @@ class Classify(WeightedTask, PooledTask):
         }
 
     def confusion(self, outputs: Array, targets: Array) -> list[list[int]]:
-        """Return how often each label (row) got each answer (column)."""
         labels = np.arange(outputs.shape[1])
         counts: Array = confusion_matrix(targets, outputs.argmax(axis=1), labels=labels)
         return [[int(count) for count in row] for row in counts]
 
     def correct(self, outputs: Array, targets: Array) -> Array:
-        """Return whether each example is answered correctly."""
         return np.asarray(outputs.argmax(axis=1) == targets, np.float64)
 
-    def baselines(self, train: Array, dev: Array, labels: tuple[str, ...]) -> Mapping[str, Array]:
+    def baselines(self, train: Array, dev: Array, labels: Labels) -> Mapping[str, Array]:
         """Return the share of each label for every example: the most frequent one wins."""
         shares = np.bincount(train, minlength=len(labels)) / len(train)
         return {"majority class": np.repeat(shares[None], len(dev), axis=0)}

@@ -21,11 +21,106 @@ from foreword.tables.examples import Labelled, LabelledTexts, batched
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.encoded import EncodedTexts
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.tasks._contract import EncodedExample, ExampleOutputs, Task, Whole, shortest
+from foreword.tuning.tasks._contract import (
+    Answers,
+    EncodedExample,
+    ExampleOutputs,
+    Exports,
+    Inputs,
+    Judge,
+    Labels,
+    Needs,
+    RowReader,
+    Targets,
+    Task,
+    shortest,
+)
 from foreword.types import Array, Loss
 
 WORDS = 1024  # counts of a bag of words, the baseline
 AT_ONCE = 256  # texts whose neighbours are searched together
+
+
+def _pairs(train: Sequence[Labelled], has_dropout: bool) -> Sequence[Labelled]:
+    """Return pairs; a single text is paired with itself."""
+    forms = {(example.pair is not None, bool(example.label)) for example in train}
+    if len(forms) > 1:
+        raise UserError(
+            "the training examples are of several forms; expected pairs alone, pairs with "
+            "scores alone, or texts alone"
+        )
+    if forms == {(True, True)} and len({example.label for example in train}) == 1:
+        raise UserError(
+            f'all scores are {train[0].label}; pairs that are simply alike need none (--label "")'
+        )
+    if forms != {(False, False)}:
+        return train
+    if not has_dropout:
+        raise UserError(
+            "training on texts without pairs requires dropout, which tells two readings of a "
+            "text apart, and this model has none; add --set tune.dropout=0.1"
+        )
+    return LabelledTexts.of(example._replace(pair=example.text) for example in train)
+
+
+def _outputs_there(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
+    states = result.last_hidden_state[row].numpy()[before + encoded.pooled_positions]
+    outputs: Array = states.mean(axis=0, keepdims=True)
+    return outputs
+
+
+class VectorJudge(Judge):
+    """The correlations with the scores, or how well second texts are found."""
+
+    scores_untuned: ClassVar[bool] = True
+    names: ClassVar[tuple[str, ...]] = (
+        "spearman", "pearson", "accuracy_at_1", "reciprocal_rank",
+    )  # fmt: skip
+
+    def scores(self, outputs: Array, targets: PairTargets) -> dict[str, float]:
+        vectors = _normalised(outputs)
+        first, second = vectors[0::2], vectors[1::2]
+        scores = targets.arrays[0::2, 0]
+        if np.isnan(scores).any():
+            return _retrieval(first, second, targets.arrays[1::2, 1])
+        pearson, spearman = correlations((first * second).sum(-1), scores)
+        return {"spearman": spearman, "pearson": pearson}
+
+    def baselines(
+        self, train: PairTargets, dev: PairTargets, labels: Labels
+    ) -> Mapping[str, Array]:
+        """Return the counts of each text's words as its vector."""
+        texts = [text for example in dev.examples for text in (example.text, example.pair or "")]
+        counts = HashingVectorizer(
+            n_features=WORDS, alternate_sign=False, norm=None, dtype=np.float32
+        )
+        return {"bag of words": counts.transform(texts).toarray()}
+
+
+class VectorAnswers(Answers):
+    """The cosine of each pair, or the vector of each text."""
+
+    purpose: ClassVar[str] = "embed texts, not to label them"
+
+    def types(self, labels: Labels, *, probabilities: bool, is_pair: bool) -> dict[str, Any]:
+        if probabilities:
+            raise UserError(f"--probabilities: this model was tuned to {self.purpose}")
+        return {PREDICTION: pa.float32() if is_pair else pa.list_(pa.float32())}
+
+    def rows(
+        self, results: Sequence[ExampleOutputs], labels: Labels, *, probabilities: bool
+    ) -> list[dict[str, Any]]:
+        rows = []
+        for result in results:
+            vectors = _normalised(result.outputs)
+            is_pair = len(vectors) > 1
+            answer = (
+                shortest(np.clip(vectors[0] @ vectors[1], -1, 1))  # rounded, it may exceed 1
+                if is_pair
+                else list(map(shortest, result.outputs[0]))
+            )
+            rows.append({PREDICTION: answer})
+        return rows
 
 
 @dataclass(frozen=True)
@@ -59,56 +154,27 @@ class Embed(Task):
     Differs from the paper: SimCSE trains with a layer with tanh on the pooled state.
     """
 
-    reads_tokens: ClassVar[bool] = True
-    compares_texts: ClassVar[bool] = True
-    whole: ClassVar[Whole] = "batch"
-    scores_untuned: ClassVar[bool] = True
-    purpose: ClassVar[str] = "embed texts, not to label them"
-    auto_class: ClassVar[str] = "TextEncoding"
-    columns: ClassVar[tuple[Columns, ...]] = (
-        Columns("text", "label", "pair"),
-        Columns("sentence1", "score", "sentence2"),
-        Columns("text", "", "pair"),
-        Columns("sentence1", "", "sentence2"),
-        Columns("anchor", "", "positive"),
-        Columns("text", "", ""),
+    reader: ClassVar[RowReader] = RowReader(
+        columns=(
+            Columns("text", "label", "pair"),
+            Columns("sentence1", "score", "sentence2"),
+            Columns("text", "", "pair"),
+            Columns("sentence1", "", "sentence2"),
+            Columns("anchor", "", "positive"),
+            Columns("text", "", ""),
+        ),
+        compares_texts=True,
+        to_train=_pairs,
     )
+    exports: ClassVar[Exports] = Exports("TextEncoding", outputs=_outputs_there)
+    needs: ClassVar[Needs] = Needs(reads_tokens=True, loss_unit="batch")
+    judge: ClassVar[Judge] = VectorJudge()
+    answers: ClassVar[Answers] = VectorAnswers()
 
     pooling: Literal["first", "mean", "last"] = "mean"
     temperature: Positive = 0.05
 
-    # -- examples ----------------------------------------------------------------------------------
-
-    def training_examples(
-        self, train: Sequence[Labelled], *, has_dropout: bool
-    ) -> Sequence[Labelled]:
-        """Return pairs; a single text is paired with itself.
-
-        Raises:
-            UserError: some are pairs and some are not, some have scores and some have not, all
-                scores are equal, or texts alone cannot be told apart.
-        """
-        forms = {(example.pair is not None, bool(example.label)) for example in train}
-        if len(forms) > 1:
-            raise UserError(
-                "the training examples are of several forms; expected pairs alone, pairs with "
-                "scores alone, or texts alone"
-            )
-        if forms == {(True, True)} and len({example.label for example in train}) == 1:
-            raise UserError(
-                f"all scores are {train[0].label}; pairs that are simply alike need none "
-                '(--label "")'
-            )
-        if forms != {(False, False)}:
-            return train
-        if not has_dropout:
-            raise UserError(
-                "training on texts without pairs requires dropout, which tells two readings of a "
-                "text apart, and this model has none; add --set tune.dropout=0.1"
-            )
-        return LabelledTexts.of(example._replace(pair=example.text) for example in train)
-
-    def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
+    def labels(self, train: Sequence[Labelled]) -> Labels:
         """Return nothing: vectors have no labels."""
         return ()
 
@@ -138,7 +204,9 @@ class Embed(Task):
 
         return EncodedTexts.of(encoded())
 
-    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> PairTargets:
+    def targets(
+        self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()
+    ) -> PairTargets:
         """Return the score of each pair, and which texts are equal.
 
         Raises:
@@ -154,11 +222,9 @@ class Embed(Task):
         texts = [text for example in examples for text in (example.text, example.pair or "")]
         ids = [numbers.setdefault(text, len(numbers)) for text in texts]
         scores = np.repeat([_score(example) for example in examples], 2)
-        return PairTargets(examples, np.stack([scores, np.asarray(ids, np.float64)], axis=1))
+        return PairTargets(np.stack([scores, np.asarray(ids, np.float64)], axis=1), examples)
 
-    # -- learning ----------------------------------------------------------------------------------
-
-    def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
+    def head(self, d_model: int, labels: Labels) -> nn.Module:
         """Return the identity: the pooled state is the vector."""
         return nn.Identity()
 
@@ -192,64 +258,9 @@ class Embed(Task):
         total = F.cross_entropy(logits, right, reduction="sum")
         return Loss(total, total.new_tensor(float(count)))
 
-    # -- answers -----------------------------------------------------------------------------------
-
-    @property
-    def score_names(self) -> tuple[str, ...]:
-        return ("spearman", "pearson", "accuracy_at_1", "reciprocal_rank")
-
-    def scores(self, outputs: Array, targets: PairTargets) -> dict[str, float]:
-        """Return the correlations with the scores, or how well second texts are found.
-
-        Args:
-            outputs: the vectors of first and second texts in turn, (2 pairs, d_model).
-            targets: the targets of the same pairs.
-        """
-        vectors = _normalised(outputs)
-        first, second = vectors[0::2], vectors[1::2]
-        scores = targets.arrays[0::2, 0]
-        if np.isnan(scores).any():
-            return _retrieval(first, second, targets.arrays[1::2, 1])
-        pearson, spearman = correlations((first * second).sum(-1), scores)
-        return {"spearman": spearman, "pearson": pearson}
-
-    def baselines(
-        self, train: PairTargets, dev: PairTargets, labels: tuple[str, ...]
-    ) -> Mapping[str, Array]:
-        """Return the counts of each text's words as its vector."""
-        texts = [text for example in dev.examples for text in (example.text, example.pair or "")]
-        counts = HashingVectorizer(
-            n_features=WORDS, alternate_sign=False, norm=None, dtype=np.float32
-        )
-        return {"bag of words": counts.transform(texts).toarray()}
-
-    def answer_types(
-        self, labels: tuple[str, ...], *, probabilities: bool, is_pair: bool = False
-    ) -> dict[str, Any]:
-        """Return the type of the cosine of a pair, or of a vector."""
-        if probabilities:
-            raise UserError(f"--probabilities: this model was tuned to {self.purpose}")
-        return {PREDICTION: pa.float32() if is_pair else pa.list_(pa.float32())}
-
-    def answers(
-        self, results: Sequence[ExampleOutputs], labels: tuple[str, ...], *, probabilities: bool
-    ) -> list[dict[str, Any]]:
-        """Return the cosine of each pair, or the vector of each text."""
-        rows = []
-        for result in results:
-            vectors = _normalised(result.outputs)
-            is_pair = len(vectors) > 1
-            answer = (
-                shortest(np.clip(vectors[0] @ vectors[1], -1, 1))  # rounded, it may exceed 1
-                if is_pair
-                else list(map(shortest, result.outputs[0]))
-            )
-            rows.append({PREDICTION: answer})
-        return rows
-
 
 @dataclass(frozen=True)
-class PairTargets(Sequence[Array]):
+class PairTargets(Targets):
     """The scores of pairs, and which of their texts are equal.
 
     Attributes:
@@ -259,10 +270,6 @@ class PairTargets(Sequence[Array]):
     """
 
     examples: Sequence[Labelled]
-    arrays: Array
-
-    def __len__(self) -> int:
-        return len(self.arrays)
 
     def __getitem__(self, which: Any) -> Any:
         return self.arrays[which][None]
@@ -290,15 +297,7 @@ def _normalised(vectors: Array) -> Array:
 
 
 def _retrieval(first: Array, second: Array, numbers: Array) -> dict[str, float]:
-    """Return how often the nearest second text is the right one, and its mean reciprocal rank.
-
-    Equal texts are one; others that are as near as the right one share the ranks with it.
-
-    Args:
-        first: the vectors to search with, of length 1, (pairs, d_model).
-        second: the vectors to find.
-        numbers: a number for each second text, equal for equal texts, (pairs,).
-    """
+    """Return how often the nearest second text is the right one, and its mean reciprocal rank."""
     _, unique_rows, which = np.unique(numbers, return_index=True, return_inverse=True)
     texts = second[unique_rows]
     hits, reciprocals = [], []

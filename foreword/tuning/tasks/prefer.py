@@ -25,14 +25,44 @@ from foreword.tables.chat import (
 from foreword.tables.columns import Columns, text_of
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.conversation_task import SOURCE_ENDS, ConversationTask
-from foreword.tuning.conversations import ChatTokens
 from foreword.tuning.encoded import EncodedTexts
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.tasks._contract import EncodedExample, Whole
+from foreword.tuning.tasks._contract import EncodedExample, Inputs, Judge, Labels, Needs, RowReader
+from foreword.tuning.tasks._conversations import SOURCE_ENDS, ChatTokens, ConversationTask
 from foreword.types import Array, Loss
 
 REJECTED = "rejected"  # the column
+
+
+def read_preference(row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
+    """Return the prompt of a row, the chosen answer as its label, the rejected one as its pair.
+
+    Raises:
+        UserError: there is no rejected answer, one is not a text, both are the same, or whole
+            conversations differ before their last answers.
+    """
+    value = row.get(columns.text)
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    names = columns.label, columns.pair or REJECTED
+    if not columns.label:
+        messages = _prompt(value, source, may_be_answered=True)
+        return Labelled(to_text(messages), source=source)
+    if columns.text == columns.label or all(_is_conversation(row.get(name)) for name in names):
+        messages, chosen, rejected = _common_prompt(row, names, source)
+        if columns.text != columns.label and not set(_prompt(value, source)) <= set(messages):
+            raise UserError(f"{source}: '{columns.text}' is not in the conversations")
+    else:
+        messages = _prompt(value, source)
+        chosen, rejected = (_answer(row.get(name), name, source) for name in names)
+    if chosen == rejected:
+        raise UserError(f"{source}: the chosen and the rejected answer are the same")
+    return Labelled(to_text(messages), chosen, rejected, source)
+
+
+def _to_predict(columns: Columns) -> Columns:
+    """Return the column of the prompt, which whole conversations lack."""
+    return Columns("prompt" if columns.text == columns.label else columns.text, "", "")
 
 
 @dataclass(frozen=True)
@@ -66,51 +96,24 @@ class Prefer(ConversationTask):
     Reference: Rafailov et al. 2023, section 4, equation 7.
     """
 
-    whole: ClassVar[Whole] = "example"
-    has_reference: ClassVar[bool] = True
-    lower_is_better: ClassVar[tuple[str, ...]] = ("loss",)
-    not_shares: ClassVar[tuple[str, ...]] = ("loss", "margin")
-    columns: ClassVar[tuple[Columns, ...]] = (
-        Columns("prompt", "chosen", REJECTED),
-        Columns("chosen", "chosen", REJECTED),  # whole conversations
+    reader: ClassVar[RowReader] = RowReader(
+        read_preference,
+        (
+            Columns("prompt", "chosen", REJECTED),
+            Columns("chosen", "chosen", REJECTED),  # whole conversations
+        ),
+        takes_texts=False,
+        to_predict=_to_predict,
+    )
+    needs: ClassVar[Needs] = replace(
+        ConversationTask.needs, loss_unit="example", has_reference=True
     )
 
     beta: Positive = 0.1
 
-    # -- examples ----------------------------------------------------------------------------------
-
-    def example(self, row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
-        """Return the prompt of a row, the chosen answer as its label, the rejected one as its pair.
-
-        Raises:
-            UserError: there is no rejected answer, one is not a text, both are the same, or whole
-                conversations differ before their last answers.
-        """
-        value = row.get(columns.text)
-        if value is None or (isinstance(value, str) and not value.strip()):
-            return None
-        names = columns.label, columns.pair or REJECTED
-        if not columns.label:
-            messages = _prompt(value, source, may_be_answered=True)
-            return Labelled(to_text(messages), source=source)
-        if columns.text == columns.label or all(_is_conversation(row.get(name)) for name in names):
-            messages, chosen, rejected = _common_prompt(row, names, source)
-            if columns.text != columns.label and not set(_prompt(value, source)) <= set(messages):
-                raise UserError(f"{source}: '{columns.text}' is not in the conversations")
-        else:
-            messages = _prompt(value, source)
-            chosen, rejected = (_answer(row.get(name), name, source) for name in names)
-        if chosen == rejected:
-            raise UserError(f"{source}: the chosen and the rejected answer are the same")
-        return Labelled(to_text(messages), chosen, rejected, source)
-
-    def asked(self, columns: Columns) -> Columns:
-        """Return the column of the prompt, which whole conversations lack."""
-        return Columns("prompt" if columns.text == columns.label else columns.text, "", "")
-
-    def example_of_texts(self, text: str, pair: str | None) -> Labelled:
-        """Return a question with two answers."""
-        return Labelled(to_text([Message(USER, text)]), text, pair or f"{text} {text}")
+    @property
+    def judge(self) -> Judge:
+        return PreferenceJudge(self.beta)
 
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
@@ -120,7 +123,9 @@ class Prefer(ConversationTask):
         pair = _pair if template.is_causal else _pair_with_source
         return EncodedTexts.of(encoded for e in examples for encoded in pair(e, tokens))
 
-    def place(self, targets: Any, encoded: Sequence[EncodedExample]) -> PairedAnswers:
+    def targets(
+        self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()
+    ) -> PairedAnswers:
         """Return the tokens of the answers."""
         ids = [example.written for example in encoded]
         lengths = np.asarray(list(map(len, ids)))
@@ -128,8 +133,6 @@ class Prefer(ConversationTask):
         columns = np.zeros((int(lengths.sum()), 3))
         columns[:, 0], columns[:, 1] = np.concatenate(ids), is_rejected
         return PairedAnswers(columns, np.concatenate([[0], lengths.cumsum()]))
-
-    # -- learning ----------------------------------------------------------------------------------
 
     def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
         """Return -log sigmoid(beta * margin) of each pair.
@@ -147,19 +150,20 @@ class Prefer(ConversationTask):
         total = -F.logsigmoid(self.beta * margins).sum()
         return Loss(total, total.new_tensor(float(len(pairs))))
 
-    # -- answers -----------------------------------------------------------------------------------
 
-    @property
-    def score_names(self) -> tuple[str, ...]:
-        return ("accuracy", "loss", "margin")
+@dataclass(frozen=True)
+class PreferenceJudge(Judge):
+    """The share of margins above 0, where 0 counts half, the loss and the mean reward.
+
+    Outputs are those of the loss, (tokens, 2).
+    """
+
+    beta: float
+    names: ClassVar[tuple[str, ...]] = ("accuracy", "loss", "margin")
+    lower_is_better: ClassVar[tuple[str, ...]] = ("loss",)
+    not_shares: ClassVar[tuple[str, ...]] = ("loss", "margin")
 
     def scores(self, outputs: Array, targets: PairedAnswers) -> dict[str, float]:
-        """Return the share of margins above 0, where 0 counts half, the loss and the mean reward.
-
-        Args:
-            outputs: (tokens, 2), as in `loss`.
-            targets: the targets of the same tokens.
-        """
         gains = targets.columns[:, 2] - outputs[:, 1].astype(np.float64)
         answer_gains = np.add.reduceat(gains, targets.begins[:-1])
         margins = answer_gains[0::2] - answer_gains[1::2]
@@ -170,7 +174,7 @@ class Prefer(ConversationTask):
         }
 
     def baselines(
-        self, train: PairedAnswers, dev: PairedAnswers, labels: tuple[str, ...]
+        self, train: PairedAnswers, dev: PairedAnswers, labels: Labels
     ) -> Mapping[str, Array]:
         """Return a gain of 1 for each token: the longer answer wins."""
         return {"longer answer": np.stack([dev.columns[:, 0], dev.columns[:, 2] - 1], axis=1)}
@@ -231,11 +235,7 @@ def _pair_with_source(example: Labelled, tokens: ChatTokens) -> Iterator[Encoded
 
 
 def _prompt(value: Any, source: str, *, may_be_answered: bool = False) -> list[Message]:
-    """Return a prompt, a text or a list of messages, up to its last question.
-
-    Raises:
-        UserError: it is something else, or ends with an answer and must not.
-    """
+    """Return a prompt, a text or a list of messages, up to its last question."""
     messages = [Message(USER, value)]
     if not isinstance(value, str):
         messages = read_messages(value, source)
@@ -256,11 +256,7 @@ def _is_conversation(value: Any) -> bool:
 def _common_prompt(
     row: Mapping[str, Any], names: tuple[str, str], source: str
 ) -> tuple[list[Message], str, str]:
-    """Return what two conversations begin with, and the last answer of each.
-
-    Raises:
-        UserError: one is not a conversation that ends with an answer, or they differ before it.
-    """
+    """Return what two conversations begin with, and the last answer of each."""
     begins, answers = [], []
     for name in names:
         value = row.get(name)
@@ -282,11 +278,7 @@ def _common_prompt(
 
 
 def _answer(value: Any, name: str, source: str) -> str:
-    """Return an answer: a text, or a list of one message of the assistant.
-
-    Raises:
-        UserError: it is something else, or empty.
-    """
+    """Return an answer: a text, or a list of one message of the assistant."""
     if isinstance(value, list | tuple | np.ndarray):
         is_one = len(value) == 1 and isinstance(value[0], Mapping)
         message = dict(value[0]) if is_one else {}

@@ -13,14 +13,55 @@ from torch import Tensor, nn
 
 from foreword.errors import UserError
 from foreword.evaluation.statistics import correlations
-from foreword.tables.columns import Columns, ReadExample, example_of
+from foreword.tables.columns import Columns, example_of
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.pooled import PooledTask
+from foreword.tuning.tasks._contract import Exports, Inputs, Judge, Labels, RowReader
+from foreword.tuning.tasks._headed import PooledTask
 from foreword.types import Array, Loss
 
 # The most that a number may be, either way: its gradient's square is still finite in float32.
 LARGEST = 1e7
+
+
+def read_number(row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
+    """Return the example of a row, its number perhaps with a decimal comma.
+
+    Raises:
+        UserError: the label is not a number, or too large.
+    """
+    example = example_of(row, columns, source)
+    if example is not None and example.label:
+        _number(example)
+    return example
+
+
+class NumberJudge(Judge):
+    """Both correlations, nan if all outputs or all targets are equal, and both errors."""
+
+    names: ClassVar[tuple[str, ...]] = ("pearson", "spearman", "rmse", "mae")
+    lower_is_better: ClassVar[tuple[str, ...]] = ("rmse", "mae")
+    not_shares: ClassVar[tuple[str, ...]] = ("rmse", "mae")
+
+    def scores(self, outputs: Array, targets: Array) -> dict[str, float]:
+        predicted = outputs[:, 0].astype(np.float64)
+        pearson, spearman = correlations(predicted, targets)
+        excess = predicted - targets
+        return {
+            "pearson": pearson,
+            "spearman": spearman,
+            "rmse": float(np.sqrt(np.mean(excess**2))),
+            "mae": float(np.mean(np.abs(excess))),
+        }
+
+    def baselines(self, train: Array, dev: Array, labels: Labels) -> Mapping[str, Array]:
+        return {"mean": np.full((len(dev), 1), train.mean())}
+
+    def notes(
+        self, train: Sequence[Labelled], dev: Sequence[Labelled], tokenizer: Tokenizer
+    ) -> list[str]:
+        comma = next((e.label for e in (*train, *dev) if "," in e.label), "")
+        return [f"labels with a comma are decimals: '{comma}' is {_plain(comma)}"] if comma else []
 
 
 @dataclass(frozen=True)
@@ -38,35 +79,11 @@ class Regress(PooledTask):
     Reference: Devlin et al. 2019, section 4.1, for STS-B (Cer et al. 2017).
     """
 
-    auto_class: ClassVar[str] = "SequenceClassification"
-    lower_is_better: ClassVar[tuple[str, ...]] = ("rmse", "mae")
-    not_shares: ClassVar[tuple[str, ...]] = ("rmse", "mae")
+    reader: ClassVar[RowReader] = RowReader(read_number)
+    exports: ClassVar[Exports] = Exports("SequenceClassification")
+    judge: ClassVar[Judge] = NumberJudge()
 
-    @property
-    def reader(self) -> ReadExample:
-        """What makes an example of a row: a text and a number."""
-        return self.example
-
-    def example(self, row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
-        """Return the example of a row, its number perhaps with a decimal comma.
-
-        Raises:
-            UserError: the label is not a number, or too large.
-        """
-        example = example_of(row, columns, source)
-        if example is not None and example.label:
-            _number(example)
-        return example
-
-    def notes(
-        self, train: Sequence[Labelled], dev: Sequence[Labelled], tokenizer: Tokenizer
-    ) -> list[str]:
-        """Return a note on how decimal commas are read."""
-        del tokenizer
-        comma = next((e.label for e in (*train, *dev) if "," in e.label), "")
-        return [f"labels with a comma are decimals: '{comma}' is {_plain(comma)}"] if comma else []
-
-    def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
+    def labels(self, train: Sequence[Labelled]) -> Labels:
         """Return the least and the greatest number of the training examples.
 
         Raises:
@@ -78,49 +95,19 @@ class Regress(PooledTask):
             raise UserError(f"the training examples need at least two numbers; {what}")
         return repr(min(numbers)), repr(max(numbers))
 
-    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
-        """Return the number of each example, (examples,) float32.
-
-        Raises:
-            UserError: decimals have points and commas.
-        """
+    def targets(self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()) -> Array:
+        """Return the number of each example, (examples,) float32."""
         return np.asarray(_numbers(examples), dtype=np.float32)
 
-    def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
+    def head(self, d_model: int, labels: Labels) -> nn.Module:
         """Return dropout, a linear layer and the scale, (outputs, d_model) -> (outputs, 1)."""
         low, high = map(float, labels)
-        head = self.linear_head(d_model, 1)
-        return nn.Sequential(head, Scale(low, high))
+        return nn.Sequential(self.linear_head(d_model, 1), Scale(low, high))
 
     def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
         """Return the squared error."""
         total = (outputs[:, 0] - targets).square().sum()
         return Loss(total, total.new_tensor(float(len(targets))))
-
-    @property
-    def score_names(self) -> tuple[str, ...]:
-        return ("pearson", "spearman", "rmse", "mae")
-
-    def scores(self, outputs: Array, targets: Array) -> dict[str, float]:
-        """Return both correlations, nan if all outputs or all targets are equal, and both errors.
-
-        Args:
-            outputs: (examples, 1).
-            targets: (examples,) float32.
-        """
-        predicted = outputs[:, 0].astype(np.float64)
-        pearson, spearman = correlations(predicted, targets)
-        excess = predicted - targets
-        return {
-            "pearson": pearson,
-            "spearman": spearman,
-            "rmse": float(np.sqrt(np.mean(excess**2))),
-            "mae": float(np.mean(np.abs(excess))),
-        }
-
-    def baselines(self, train: Array, dev: Array, labels: tuple[str, ...]) -> Mapping[str, Array]:
-        """Return the mean for every example."""
-        return {"mean": np.full((len(dev), 1), train.mean())}
 
 
 class Scale(nn.Module):
@@ -141,11 +128,7 @@ def _plain(label: str) -> str:
 
 
 def _numbers(examples: Sequence[Labelled]) -> list[float]:
-    """Return the number of each example.
-
-    Raises:
-        UserError: some decimals have a comma and some a point, so one of them may mean thousands.
-    """
+    """Return the number of each example."""
     forms = [next((e for e in examples if mark in e.label), None) for mark in (",", ".")]
     comma, point = forms
     if comma is not None and point is not None:

@@ -20,23 +20,74 @@ from foreword.tables.examples import Labelled, Repaired, batched
 from foreword.tables.squad import NEAR, PASSAGE, located, read_answers
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.encoded import EncodedTexts, by_example
-from foreword.tuning.group_loss import cross_entropy_over_groups
-from foreword.tuning.headed import HeadedTask
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.squad import best_threshold, exact_match, f1, right_answers
 from foreword.tuning.tasks._contract import (
     PROBABILITY,
+    Answers,
     EncodedExample,
     ExampleOutputs,
-    Task,
+    Exports,
+    Inputs,
+    Judge,
+    Labels,
+    Needs,
+    RowReader,
+    Targets,
     shortest,
 )
+from foreword.tuning.tasks._headed import HeadedTask
+from foreword.tuning.tasks._losses import cross_entropy_over_groups
 from foreword.types import Array, Loss
 
 ALWAYS_ANSWER = 1e6  # a threshold beyond all scores
 NO_ANSWER = "no answer"  # the label of unanswerable questions
 START, BEST = "start", "best"  # columns of answers
 BEST_TYPE = pa.list_(pa.struct({"text": pa.string(), START: pa.int64(), PROBABILITY: pa.float32()}))
+
+
+def read_question(row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
+    """Return the question of a row.
+
+    An answer that is a few characters beside its offset, or differs in its white space, is put
+    right; one that is elsewhere is scored but not trained on.
+
+    Raises:
+        UserError: the question is empty, or no answer is in the passage near its offset.
+    """
+    context = text_of(row.get(columns.text), source)
+    question = text_of(row.get(columns.pair), source).strip()
+    if not context.strip():
+        return None
+    if not question:
+        raise UserError(f"{source}: the question is empty")
+    label = ""
+    if columns.label and row.get(columns.label) is not None:
+        fields = {"text": str, "answer_start": int}
+        given = read_answers(row[columns.label], fields, source)
+        answers = [located(context, text, start) or (text, -1) for text, start in given]
+        answers.sort(key=lambda answer: answer[1] < 0)  # the first is trained on
+        if answers and answers[0][1] < 0:
+            (text, start), name = given[0], row.get("id")
+            raise UserError(
+                f"{source}{f' ({name})' if name else ''}: the answer '{text}' is not in the "
+                f"passage at character {start:,}, nor within {NEAR} of it"
+            )
+        label = stored.to_json(answers)
+        if sorted(answers) != sorted(given):
+            return Repaired(context, label, question, source)
+    return Labelled(context, label, question, source)
+
+
+def _texts_of(example: Labelled) -> list[tuple[str, ...]]:
+    """Return the question and the passage."""
+    return [(example.pair or "", example.text)]
+
+
+def _outputs_there(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
+    both = [result.start_logits[row].numpy(), result.end_logits[row].numpy()]
+    outputs: Array = np.stack(both, axis=1)[before + encoded.pooled_positions]
+    return outputs
 
 
 @dataclass(frozen=True)
@@ -64,55 +115,28 @@ class Span(HeadedTask):
     Differs from the paper: tokens in two windows count in both.
     """
 
-    reads_texts: ClassVar[bool] = False
-    cuts_texts: ClassVar[bool] = False
-    reads_tokens: ClassVar[bool] = True
-    auto_class: ClassVar[str] = "QuestionAnswering"
-    columns: ClassVar[tuple[Columns, ...]] = (PASSAGE,)
+    reader: ClassVar[RowReader] = RowReader(read_question, (PASSAGE,), takes_texts=False)
+    exports: ClassVar[Exports] = Exports(
+        "QuestionAnswering", cuts_texts=False, texts=_texts_of, outputs=_outputs_there
+    )
 
     stride: Count | None = None
     max_answer: Count = 30
     threshold: Signed | None = None
 
-    # -- examples ----------------------------------------------------------------------------------
+    @property
+    def needs(self) -> Needs:
+        return replace(super().needs, reads_tokens=True)
 
-    def example(self, row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
-        """Return the question of a row.
+    @property
+    def judge(self) -> Judge:
+        return SpanJudge(self.max_answer, self.threshold)
 
-        An answer that is a few characters beside its offset, or differs in its white space, is put
-        right; one that is elsewhere is scored but not trained on.
+    @property
+    def answers(self) -> Answers:
+        return SpanAnswers(self.max_answer, self.threshold)
 
-        Raises:
-            UserError: the question is empty, or no answer is in the passage near its offset.
-        """
-        context = text_of(row.get(columns.text), source)
-        question = text_of(row.get(columns.pair), source).strip()
-        if not context.strip():
-            return None
-        if not question:
-            raise UserError(f"{source}: the question is empty")
-        label = ""
-        if columns.label and row.get(columns.label) is not None:
-            fields = {"text": str, "answer_start": int}
-            given = read_answers(row[columns.label], fields, source)
-            answers = [located(context, text, start) or (text, -1) for text, start in given]
-            answers.sort(key=lambda answer: answer[1] < 0)  # the first is trained on
-            if answers and answers[0][1] < 0:
-                (text, start), name = given[0], row.get("id")
-                raise UserError(
-                    f"{source}{f' ({name})' if name else ''}: the answer '{text}' is not in the "
-                    f"passage at character {start:,}, nor within {NEAR} of it"
-                )
-            label = stored.to_json(answers)
-            if sorted(answers) != sorted(given):
-                return Repaired(context, label, question, source)
-        return Labelled(context, label, question, source)
-
-    def plain_texts(self, example: Labelled) -> list[tuple[str, ...]]:
-        """Return the question and the passage."""
-        return [(example.pair or "", example.text)]
-
-    def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
+    def labels(self, train: Sequence[Labelled]) -> Labels:
         """Return the names of both outputs, and NO_ANSWER if a question has no answer.
 
         Raises:
@@ -123,21 +147,19 @@ class Span(HeadedTask):
         has_none = any(example.label == "[]" for example in train)
         return ("start", "end", NO_ANSWER) if has_none else ("start", "end")
 
-    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Any:
-        """Return the examples, whose answers `place` finds in their windows."""
-        return SpanTargets(examples, [], [], labels)
-
-    def place(self, targets: Any, encoded: Sequence[EncodedExample]) -> SpanTargets:
+    def targets(
+        self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()
+    ) -> SpanTargets:
         """Return for each position of each window whether the answer begins and ends there."""
         arrays = []
-        examples = iter(targets.examples)
+        remaining = iter(examples)
         answer: tuple[int, int] | None = None
         for window in encoded:
             if not window.is_further:
-                answers = json.loads(next(examples).label)
+                answers = json.loads(next(remaining).label)
                 answer = (answers[0][1], answers[0][1] + len(answers[0][0])) if answers else None
             arrays.append(_ends(window, answer))
-        return SpanTargets(targets.examples, encoded, arrays, targets.labels)
+        return SpanTargets(arrays, examples, encoded, labels)
 
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
@@ -184,10 +206,7 @@ class Span(HeadedTask):
                 spans=spans,
             )
 
-    # -- learning ----------------------------------------------------------------------------------
-
-    def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
-        """Return the head, (positions, d_model) -> (positions, 2)."""
+    def head(self, d_model: int, labels: Labels) -> nn.Module:
         return self.linear_head(d_model, 2)
 
     def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
@@ -200,52 +219,49 @@ class Span(HeadedTask):
         """
         return cross_entropy_over_groups(outputs, targets, numbers)
 
-    # -- answers -----------------------------------------------------------------------------------
 
-    @property
-    def score_names(self) -> tuple[str, ...]:
-        return ("answer_f1", "exact_match")
+@dataclass(frozen=True)
+class SpanJudge(Judge):
+    """F1 and exact match; with unanswerable questions at the threshold. See `Span`."""
+
+    max_answer: int
+    threshold: float | None
+    names: ClassVar[tuple[str, ...]] = ("answer_f1", "exact_match")
 
     def scores(self, outputs: Array, targets: SpanTargets) -> dict[str, float]:
-        """Return F1 and exact match; with unanswerable questions at the threshold.
-
-        Args:
-            outputs: (positions, 2).
-            targets: the targets of the same positions.
-        """
-        threshold = self._threshold(outputs, targets)
-        results = by_example(targets.examples, targets.windows, outputs)
-        answers = [self._best_spans(result, 1) for result in results]
-        texts = [
-            answer.candidates[0].text if answer.margin <= threshold else "" for answer in answers
-        ]
-        pairs = list(zip(texts, map(_right, targets.examples), strict=True))
+        threshold, best, right = self._answered(outputs, targets)
+        texts = [each.candidates[0].text if each.margin <= threshold else "" for each in best]
+        pairs = list(zip(texts, right, strict=True))
         return {
             "answer_f1": float(np.mean([f1(answer, right) for answer, right in pairs])),
             "exact_match": float(np.mean([exact_match(answer, right) for answer, right in pairs])),
         }
 
-    def fitted(self, outputs: Array, targets: SpanTargets) -> Task:
-        """Return the task with the threshold that is best on these outputs."""
-        return replace(self, threshold=self._threshold(outputs, targets))
+    def chosen(self, outputs: Array, targets: SpanTargets) -> Mapping[str, Any]:
+        """Return the threshold that is best on these outputs."""
+        return {"threshold": self._answered(outputs, targets)[0]}
 
-    def _threshold(self, outputs: Array, targets: SpanTargets) -> float:
-        if self.threshold is not None:
-            return self.threshold
-        if NO_ANSWER not in targets.labels:
-            return ALWAYS_ANSWER
+    def _answered(
+        self, outputs: Array, targets: SpanTargets
+    ) -> tuple[float, list[BestSpans], list[list[str]]]:
+        """Return the threshold, the best span of each question, and its right answers."""
         results = by_example(targets.examples, targets.windows, outputs)
-        answers = [self._best_spans(result, 1) for result in results]
-        right = [_right(example) for example in targets.examples]
-        scored = [
-            f1(answer.candidates[0].text, expected)
-            for answer, expected in zip(answers, right, strict=True)
+        best = [_best_spans(result, self.max_answer, 1) for result in results]
+        right = [
+            right_answers([text for text, _ in json.loads(example.label)])
+            for example in targets.examples
         ]
-        margins = [answer.margin for answer in answers]
-        return best_threshold(scored, margins, [expected != [""] for expected in right])
+        if self.threshold is not None:
+            return self.threshold, best, right
+        if NO_ANSWER not in targets.labels:
+            return ALWAYS_ANSWER, best, right
+        pairs = zip(best, right, strict=True)
+        scored = [f1(each.candidates[0].text, expected) for each, expected in pairs]
+        margins, has_answer = [each.margin for each in best], [each != [""] for each in right]
+        return best_threshold(scored, margins, has_answer), best, right
 
     def baselines(
-        self, train: SpanTargets, dev: SpanTargets, labels: tuple[str, ...]
+        self, train: SpanTargets, dev: SpanTargets, labels: Labels
     ) -> Mapping[str, Array]:
         """Return no answer, or the first word where every question has one."""
         size = sum(len(window.pooled_positions) for window in dev.windows)
@@ -256,20 +272,25 @@ class Span(HeadedTask):
             offset += len(window.pooled_positions)
         return {"no answer" if NO_ANSWER in labels else "first word": outputs}
 
-    def answer_types(
-        self, labels: tuple[str, ...], *, probabilities: bool, is_pair: bool = False
-    ) -> dict[str, Any]:
-        """Return the types of the answer, "" for none, its first character and its probability."""
+
+@dataclass(frozen=True)
+class SpanAnswers(Answers):
+    """The answer, "" for none, its first character and its probability. See `Span`."""
+
+    max_answer: int
+    threshold: float | None
+
+    def types(self, labels: Labels, *, probabilities: bool, is_pair: bool) -> dict[str, Any]:
         types = {PREDICTION: pa.string(), START: pa.int64(), PROBABILITY: pa.float32()}
         return {**types, BEST: BEST_TYPE} if probabilities else types
 
-    def answers(
-        self, results: Sequence[ExampleOutputs], labels: tuple[str, ...], *, probabilities: bool
+    def rows(
+        self, results: Sequence[ExampleOutputs], labels: Labels, *, probabilities: bool
     ) -> list[dict[str, Any]]:
         """Return the answer to each question; with `probabilities` the best ones too."""
         rows = []
         for result in results:
-            best = self._best_spans(result, 20)
+            best = _best_spans(result, self.max_answer, 20)
             scores = np.array([best.none, *(each.score for each in best.candidates)])
             shares = softmax(scores) if NO_ANSWER in labels else [0.0, *softmax(scores[1:])]
             assert self.threshold is not None
@@ -287,32 +308,6 @@ class Span(HeadedTask):
                 ]
             rows.append(row)
         return rows
-
-    def _best_spans(self, result: ExampleOutputs, count: int) -> BestSpans:
-        """Return the best spans of all windows of a question, each text once."""
-        scores: dict[tuple[int, int], float] = {}
-        none, offset = np.inf, 0
-        for window in result.inputs:
-            size = len(window.pooled_positions)
-            starts, ends = result.outputs[offset : offset + size].astype(np.float64).T
-            offset += size
-            none = min(none, starts[0] + ends[0])
-            spans = window.spans
-            assert spans is not None
-            longest = min(self.max_answer, size - 1)
-            table = np.full((longest, size - 1), -np.inf)
-            for extra in range(longest):
-                table[extra, : size - 1 - extra] = starts[1 : size - extra] + ends[1 + extra :]
-            flat = table.ravel()
-            best = np.argsort(-flat, kind="stable")[:count]
-            for extra, start in zip(*np.unravel_index(best, table.shape), strict=True):
-                if np.isfinite(table[extra, start]):
-                    key = int(spans[1 + start, 0]), int(spans[1 + start + extra, 1])
-                    score = float(table[extra, start])
-                    scores[key] = max(scores.get(key, -np.inf), score)
-        ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:count]
-        candidates = [_candidate(result.example.text, *key, score) for key, score in ranked]
-        return BestSpans(candidates, float(none))
 
 
 class SpanCandidate(NamedTuple):
@@ -336,7 +331,7 @@ class BestSpans(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SpanTargets(Sequence[Array]):
+class SpanTargets(Targets):
     """The answers to questions, and where they are.
 
     Attributes:
@@ -349,18 +344,34 @@ class SpanTargets(Sequence[Array]):
 
     examples: Sequence[Labelled]
     windows: Sequence[EncodedExample]
-    arrays: Sequence[Array]
-    labels: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return len(self.arrays)
-
-    def __getitem__(self, which: Any) -> Any:
-        return self.arrays[which]
+    labels: Labels
 
 
-def _right(example: Labelled) -> list[str]:
-    return right_answers([text for text, _ in json.loads(example.label)])
+def _best_spans(result: ExampleOutputs, max_answer: int, count: int) -> BestSpans:
+    """Return the best spans of all windows of a question, each text once."""
+    scores: dict[tuple[int, int], float] = {}
+    none, offset = np.inf, 0
+    for window in result.inputs:
+        size = len(window.pooled_positions)
+        starts, ends = result.outputs[offset : offset + size].astype(np.float64).T
+        offset += size
+        none = min(none, starts[0] + ends[0])
+        spans = window.spans
+        assert spans is not None
+        longest = min(max_answer, size - 1)
+        table = np.full((longest, size - 1), -np.inf)
+        for extra in range(longest):
+            table[extra, : size - 1 - extra] = starts[1 : size - extra] + ends[1 + extra :]
+        flat = table.ravel()
+        best = np.argsort(-flat, kind="stable")[:count]
+        for extra, start in zip(*np.unravel_index(best, table.shape), strict=True):
+            if np.isfinite(table[extra, start]):
+                key = int(spans[1 + start, 0]), int(spans[1 + start + extra, 1])
+                score = float(table[extra, start])
+                scores[key] = max(scores.get(key, -np.inf), score)
+    ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:count]
+    candidates = [_candidate(result.example.text, *key, score) for key, score in ranked]
+    return BestSpans(candidates, float(none))
 
 
 def _none(template: InputTemplate, length: int, first: int) -> int:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 from scipy.special import softmax
-from torch import nn
+from torch import Tensor, nn
 
 from foreword.errors import UserError
 from foreword.tables.columns import PREDICTION, Columns, label_of, text_of
@@ -26,19 +25,143 @@ from foreword.tuning.entities import are_entity_labels, entity_scores
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.tasks._contract import (
     PROBABILITY,
+    Answers,
     EncodedExample,
     ExampleOutputs,
+    Exports,
+    Inputs,
+    Judge,
+    Labels,
+    Needs,
+    RowReader,
+    Targets,
     probability_columns,
     shortest,
 )
-from foreword.tuning.weighted import UNLABELLED, WeightedTask
-from foreword.types import Array
+from foreword.tuning.tasks._headed import HeadedTask
+from foreword.tuning.tasks._losses import (
+    UNLABELLED,
+    Weights,
+    require_weights,
+    weighted_cross_entropy,
+    weights_of,
+)
+from foreword.types import Array, Loss
 
 SPACED, GLUED = "\n", "\t"  # before a word of `Labelled.text`, after a space or without one
 
 
+def read_sentence(row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
+    """Return the sentence of a row, whose cells are lists, or texts split at spaces.
+
+    Raises:
+        UserError: the labels do not fit the words, or a word is empty.
+    """
+    words = _items(row.get(columns.text), source)
+    if not words:
+        return None
+    for number, word in enumerate(words, 1):
+        if not word:
+            raise UserError(f"{source}: word {number} is empty")
+    given = _items(row.get(columns.label), source) if columns.label else []
+    tags = [tag.strip() for tag in given]
+    if tags and len(tags) != len(words):
+        counts = f"words: {len(words):,}, labels: {len(tags):,}"
+        raise UserError(f"{source}: as many labels as words are needed; {counts}")
+    has_space = row.get(SPACE_AFTER) or [True] * len(words)
+    if len(has_space) != len(words):
+        raise UserError(
+            f"{source}: {len(words):,} words, but {len(has_space):,} values in {SPACE_AFTER}"
+        )
+    marks = ["", *(SPACED if spaced else GLUED for spaced in has_space[:-1])]
+    text = "".join(
+        mark + re.sub(r"[\t\n]", " ", word) for mark, word in zip(marks, words, strict=True)
+    )
+    return Labelled(text, SPACED.join(tags) if any(tags) else "", source=source)
+
+
+def _example_of_texts(text: str, pair: str | None) -> Labelled:
+    """Return a sentence of the words between spaces."""
+    return Labelled(SPACED.join(text.split()))
+
+
+def _texts_of(example: Labelled) -> list[tuple[str, ...]]:
+    """Return the sentence as it is written."""
+    return [("".join(_forms(example.text)),)]
+
+
+def _outputs_there(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
+    outputs: Array = result.logits[row].numpy()[before + encoded.pooled_positions]
+    return outputs
+
+
+class TagJudge(Judge):
+    """Accuracy over words; before it, for entities, F1, precision and recall."""
+
+    names: ClassVar[tuple[str, ...]] = (
+        "entity_f1", "entity_precision", "entity_recall", "accuracy",
+    )  # fmt: skip
+
+    def scores(self, outputs: Array, targets: TagTargets) -> dict[str, float]:
+        predicted, right = outputs.argmax(axis=1), np.concatenate(targets.arrays)
+        is_scored = right != UNLABELLED
+        scores = {
+            "accuracy": float((predicted == right)[is_scored].mean()) if is_scored.any() else 0
+        }
+        if not are_entity_labels(targets.labels):
+            return scores
+        sizes = [len(_forms(sentence.text)) for sentence in targets.sentences]
+        edges = np.cumsum([0, *sizes])
+        names = np.asarray([*targets.labels, "O"])  # a word without a label is outside of entities
+        both = ([names[n[a:b]].tolist() for a, b in pairwise(edges)] for n in (right, predicted))
+        return {**entity_scores(*both), **scores}
+
+    def baselines(self, train: TagTargets, dev: TagTargets, labels: Labels) -> Mapping[str, Array]:
+        """Return each word's most frequent label, and for unseen words that of all words."""
+        by_word: dict[str, Counter[int]] = defaultdict(Counter)
+        tags = chain.from_iterable(train.arrays)
+        words = chain.from_iterable(_forms(sentence.text) for sentence in train.sentences)
+        for word, tag in zip(words, tags, strict=True):
+            if tag != UNLABELLED:
+                by_word[word.strip()][int(tag)] += 1
+        overall: Counter[int] = sum(by_word.values(), Counter())
+        usual = overall.most_common(1)[0][0]
+        best = {word: counts.most_common(1)[0][0] for word, counts in by_word.items()}
+        predicted = [
+            best.get(form.strip(), usual)
+            for sentence in dev.sentences
+            for form in _forms(sentence.text)
+        ]
+        return {"most frequent label of each word": np.eye(len(labels))[predicted]}
+
+
+class TagAnswers(Answers):
+    """Lists with a label and a probability for each word."""
+
+    def types(self, labels: Labels, *, probabilities: bool, is_pair: bool) -> dict[str, Any]:
+        columns = probability_columns(labels) if probabilities else []
+        numbers = dict.fromkeys([PROBABILITY, *columns], pa.list_(pa.float32()))
+        return {PREDICTION: pa.list_(pa.string()), **numbers}
+
+    def rows(
+        self, results: Sequence[ExampleOutputs], labels: Labels, *, probabilities: bool
+    ) -> list[dict[str, Any]]:
+        rows = []
+        for result in results:
+            shares = softmax(result.outputs, axis=1)
+            row = {
+                PREDICTION: [labels[n] for n in shares.argmax(axis=1)],
+                PROBABILITY: [shortest(share) for share in shares.max(axis=1)],
+            }
+            if probabilities:
+                columns = zip(probability_columns(labels), shares.T, strict=True)
+                row |= {name: [shortest(share) for share in column] for name, column in columns}
+            rows.append(row)
+        return rows
+
+
 @dataclass(frozen=True)
-class Tag(WeightedTask):
+class Tag(HeadedTask):
     """Tagging: dropout and a linear layer on the state of each word's first piece.
 
     A row is a sentence: `.conllu` (the words are `form`, the labels `upos`; `--label xpos` is
@@ -49,68 +172,49 @@ class Tag(WeightedTask):
     Labels of entities (B-person, I-person, O) are scored by F1 over whole entities, as seqeval and
     CoNLL-2003's conlleval do, others by accuracy over words.
 
+    Attributes:
+        weights: weight of each label in the loss: `balanced` for weights in inverse proportion to
+            how frequent they are, or `label=weight` each ("NOUN=5"), 1 for the others.
+
     Also called: token classification, sequence labelling, part-of-speech tagging, NER.
     Reference: Devlin et al. 2019, section 5.3; Ramshaw & Marcus 1995 for B, I and O.
     Differs from the paper: no context of the document around the sentence.
     """
 
-    reads_texts: ClassVar[bool] = False
-    cuts_texts: ClassVar[bool] = False
-    reads_tokens: ClassVar[bool] = True
-    auto_class: ClassVar[str] = "TokenClassification"
-    export_note: ClassVar[str] = (
+    reader: ClassVar[RowReader] = RowReader(
+        read_sentence,
+        (
+            Columns("words", "labels"),
+            Columns("tokens", "tags"),
+            Columns("tokens", "ner_tags"),
+            Columns("tokens", "pos_tags"),
+        ),
+        {".conllu": ".conllu", ".conll": ".conll", ".txt": ".conll", ".tsv": ".conll"},
+        takes_texts=False,
+    )
+    exports: ClassVar[Exports] = Exports(
+        "TokenClassification",
         "the label of a word is that of its first token: pipeline(..., "
-        'aggregation_strategy="first")'
+        'aggregation_strategy="first")',
+        cuts_texts=False,
+        example=_example_of_texts,
+        texts=_texts_of,
+        outputs=_outputs_there,
     )
-    columns: ClassVar[tuple[Columns, ...]] = (
-        Columns("words", "labels"),
-        Columns("tokens", "tags"),
-        Columns("tokens", "ner_tags"),
-        Columns("tokens", "pos_tags"),
-    )
-    formats: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {".conllu": ".conllu", ".conll": ".conll", ".txt": ".conll", ".tsv": ".conll"}
-    )
+    judge: ClassVar[Judge] = TagJudge()
+    answers: ClassVar[Answers] = TagAnswers()
 
-    # -- examples ----------------------------------------------------------------------------------
+    weights: Weights = ()
 
-    def example(self, row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
-        """Return the sentence of a row, whose cells are lists, or texts split at spaces.
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_weights(self.weights)
 
-        Raises:
-            UserError: the labels do not fit the words, or a word is empty.
-        """
-        words = _items(row.get(columns.text), source)
-        if not words:
-            return None
-        for number, word in enumerate(words, 1):
-            if not word:
-                raise UserError(f"{source}: word {number} is empty")
-        given = _items(row.get(columns.label), source) if columns.label else []
-        tags = [tag.strip() for tag in given]
-        if tags and len(tags) != len(words):
-            counts = f"words: {len(words):,}, labels: {len(tags):,}"
-            raise UserError(f"{source}: as many labels as words are needed; {counts}")
-        has_space = row.get(SPACE_AFTER) or [True] * len(words)
-        if len(has_space) != len(words):
-            raise UserError(
-                f"{source}: {len(words):,} words, but {len(has_space):,} values in {SPACE_AFTER}"
-            )
-        marks = ["", *(SPACED if spaced else GLUED for spaced in has_space[:-1])]
-        text = "".join(
-            mark + re.sub(r"[\t\n]", " ", word) for mark, word in zip(marks, words, strict=True)
-        )
-        return Labelled(text, SPACED.join(tags) if any(tags) else "", source=source)
+    @property
+    def needs(self) -> Needs:
+        return replace(super().needs, reads_tokens=True)
 
-    def example_of_texts(self, text: str, pair: str | None) -> Labelled:
-        """Return a sentence of the words between spaces."""
-        return Labelled(SPACED.join(text.split()))
-
-    def plain_texts(self, example: Labelled) -> list[tuple[str, ...]]:
-        """Return the sentence as it is written."""
-        return [("".join(_forms(example.text)),)]
-
-    def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
+    def labels(self, train: Sequence[Labelled]) -> Labels:
         """Return the labels of the training examples, sorted.
 
         Raises:
@@ -122,14 +226,16 @@ class Tag(WeightedTask):
             raise UserError(f"the training examples need at least two labels; {what}")
         return labels
 
-    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> TagTargets:
-        """Return the targets of whole sentences.
+    def targets(
+        self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()
+    ) -> TagTargets:
+        """Return the targets of each window.
 
         Raises:
             UserError: a label is not in `labels`.
         """
         number = {label: n for n, label in enumerate(labels)} | {"": UNLABELLED}
-        arrays = []
+        flat: list[int] = []
         for example in examples:
             tags = _tags(example)
             if unseen := [tag for tag in tags if tag not in number]:
@@ -137,14 +243,10 @@ class Tag(WeightedTask):
                     f"{example.source}: label '{unseen[0]}', which no training example has; "
                     f"training has: {', '.join(labels)}"
                 )
-            arrays.append(np.asarray([number[tag] for tag in tags], np.int64))
-        return TagTargets(arrays, examples, labels)
-
-    def place(self, targets: TagTargets, encoded: Sequence[EncodedExample]) -> TagTargets:
-        """Return the targets of each window."""
-        flat = np.concatenate(targets.arrays)
+            flat += [number[tag] for tag in tags]
         counts = [len(window.pooled_positions) for window in encoded]
-        return TagTargets(np.split(flat, np.cumsum(counts)[:-1]), targets.sentences, targets.labels)
+        arrays = np.split(np.asarray(flat, np.int64), np.cumsum(counts)[:-1])
+        return TagTargets(arrays, examples, labels)
 
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
@@ -170,107 +272,31 @@ class Tag(WeightedTask):
 
         return EncodedTexts.of(encoded())
 
-    # -- learning ----------------------------------------------------------------------------------
+    def prepared(self, targets: TagTargets, labels: Labels) -> Tag:
+        """Return the task with the weight of each class."""
+        classes = np.concatenate(targets.arrays)
+        return replace(self, weights=weights_of(self.weights, classes, labels))
 
-    def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
-        """Return the head, (words, d_model) -> (words, labels)."""
+    def head(self, d_model: int, labels: Labels) -> nn.Module:
         return self.linear_head(d_model, len(labels))
 
-    def classes(self, targets: TagTargets) -> Array:
-        """Return the label of each word, by number."""
-        return np.concatenate(targets.arrays)
-
-    # -- answers -----------------------------------------------------------------------------------
-
-    @property
-    def score_names(self) -> tuple[str, ...]:
-        return ("entity_f1", "entity_precision", "entity_recall", "accuracy")
-
-    def scores(self, outputs: Array, targets: TagTargets) -> dict[str, float]:
-        """Return the accuracy over words; before it, for entities, F1, precision and recall.
-
-        Args:
-            outputs: (words, labels).
-            targets: the targets of the same words.
-        """
-        predicted, right = outputs.argmax(axis=1), np.concatenate(targets.arrays)
-        is_scored = right != UNLABELLED
-        scores = {
-            "accuracy": float((predicted == right)[is_scored].mean()) if is_scored.any() else 0
-        }
-        if not are_entity_labels(targets.labels):
-            return scores
-        sizes = [len(_forms(sentence.text)) for sentence in targets.sentences]
-        edges = np.cumsum([0, *sizes])
-        names = np.asarray([*targets.labels, "O"])  # a word without a label is outside of entities
-        both = ([names[n[a:b]].tolist() for a, b in pairwise(edges)] for n in (right, predicted))
-        return {**entity_scores(*both), **scores}
-
-    def baselines(
-        self, train: TagTargets, dev: TagTargets, labels: tuple[str, ...]
-    ) -> Mapping[str, Array]:
-        """Return each word's most frequent label, and for unseen words that of all words."""
-        by_word: dict[str, Counter[int]] = defaultdict(Counter)
-        tags = chain.from_iterable(train.arrays)
-        words = chain.from_iterable(_forms(sentence.text) for sentence in train.sentences)
-        for word, tag in zip(words, tags, strict=True):
-            if tag != UNLABELLED:
-                by_word[word.strip()][int(tag)] += 1
-        overall: Counter[int] = sum(by_word.values(), Counter())
-        usual = overall.most_common(1)[0][0]
-        best = {word: counts.most_common(1)[0][0] for word, counts in by_word.items()}
-        predicted = [
-            best.get(form.strip(), usual)
-            for sentence in dev.sentences
-            for form in _forms(sentence.text)
-        ]
-        return {"most frequent label of each word": np.eye(len(labels))[predicted]}
-
-    def answer_types(
-        self, labels: tuple[str, ...], *, probabilities: bool, is_pair: bool = False
-    ) -> dict[str, Any]:
-        """Return the types of lists with a label and a probability for each word."""
-        columns = probability_columns(labels) if probabilities else []
-        numbers = dict.fromkeys([PROBABILITY, *columns], pa.list_(pa.float32()))
-        return {PREDICTION: pa.list_(pa.string()), **numbers}
-
-    def answers(
-        self, results: Sequence[ExampleOutputs], labels: tuple[str, ...], *, probabilities: bool
-    ) -> list[dict[str, Any]]:
-        """Return the labels of each sentence's words, and their probabilities."""
-        rows = []
-        for result in results:
-            shares = softmax(result.outputs, axis=1)
-            row = {
-                PREDICTION: [labels[n] for n in shares.argmax(axis=1)],
-                PROBABILITY: [shortest(share) for share in shares.max(axis=1)],
-            }
-            if probabilities:
-                columns = zip(probability_columns(labels), shares.T, strict=True)
-                row |= {name: [shortest(share) for share in column] for name, column in columns}
-            rows.append(row)
-        return rows
+    def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
+        """Return the cross-entropy of the words that have a label, weighted by class, in nats."""
+        return weighted_cross_entropy(outputs, targets, self.weights)
 
 
 @dataclass(frozen=True)
-class TagTargets(Sequence[Array]):
+class TagTargets(Targets):
     """The labels of words, by number.
 
     Attributes:
-        arrays: of each sentence or window, (words,) int64 each; UNLABELLED for a word without one.
+        arrays: the labels of each window, (words,) int64 each; UNLABELLED for a word without one.
         sentences: the sentences.
         labels: the names of the labels.
     """
 
-    arrays: Sequence[Array]
     sentences: Sequence[Labelled]
-    labels: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return len(self.arrays)
-
-    def __getitem__(self, which: Any) -> Any:
-        return self.arrays[which]
+    labels: Labels
 
 
 def _items(cell: Any, source: str) -> list[str]:
@@ -293,11 +319,7 @@ def _tags(example: Labelled) -> list[str]:
 def _known(
     pieces: tuple[list[int], int], form: str, tokenizer: Tokenizer, source: str
 ) -> tuple[list[int], int]:
-    """Return the pieces of a word, the unknown token if it has none.
-
-    Raises:
-        UserError: there is no unknown token.
-    """
+    """Return the pieces of a word, the unknown token if it has none."""
     if pieces[0]:
         return pieces
     unknown = tokenizer.vocab.special.get(special.UNK)
@@ -311,12 +333,7 @@ def _known(
 def _windows(
     words: Sequence[tuple[list[int], int]], template: InputTemplate
 ) -> Iterator[EncodedExample]:
-    """Yield a sentence in windows of whole words; a word longer than a window is cut.
-
-    Args:
-        words: the pieces of each word, and which of them is the first to spell it.
-        template: the input template.
-    """
+    """Yield a sentence in windows of whole words; a word longer than a window is cut."""
     before = len(template.prefix)
     room = template.length - before - len(template.suffix)
     ids: list[int] = []

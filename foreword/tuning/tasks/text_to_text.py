@@ -14,19 +14,25 @@ from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.starts import Start
 from foreword.settings.ranges import Count
-from foreword.tables.columns import Columns, ReadExample, example_of, label_of, text_of
+from foreword.tables.columns import Columns, example_of, label_of, text_of
 from foreword.tables.examples import Labelled, batched
 from foreword.tables.squad import PASSAGE, read_answers
 from foreword.text.sentences import split
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.answer_form import DECODER_TOKENS, AnswerForm
-from foreword.tuning.answers import WrittenTargets
 from foreword.tuning.encoded import EncodedTexts, Ragged
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.task_mixture import with_prefix
-from foreword.tuning.tasks._contract import EncodedExample, Task
+from foreword.tuning.tasks._contract import (
+    EncodedExample,
+    Inputs,
+    Judge,
+    Labels,
+    Needs,
+    RowReader,
+    Targets,
+)
+from foreword.tuning.tasks._writing import DECODER_TOKENS, AnswerForm, WritingTask
 from foreword.tuning.text_metrics import SCORES, Metric, require, share_known, text_scores
-from foreword.tuning.writing import WritingTask
 from foreword.types import Array
 
 BETWEEN = (
@@ -36,6 +42,26 @@ READ_BACK = 1_000  # training answers that are decoded again, to see what is los
 LIST = (list, tuple, np.ndarray)
 QUESTION = "question: {pair} context: {text}"  # Raffel et al. 2020, appendix D.15
 UNANSWERABLE = "unanswerable"  # written where the passage holds no answer
+
+
+def read_texts(row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
+    """Return the example of a row, its sentences and its right answers joined.
+
+    Raises:
+        UserError: an answer, or what the row has for a text, is neither text nor a number.
+    """
+    text, label = row.get(columns.text), row.get(columns.label)
+    joined = dict(row)
+    if isinstance(text, LIST):
+        joined[columns.text] = " ".join(text_of(sentence, source) for sentence in text)
+    answers = _listed(label, source)
+    if answers is not None:
+        joined[columns.label] = BETWEEN.join(answers)
+    example = example_of(joined, columns, source)
+    has_none = answers == [] and (isinstance(label, Mapping) or _are_passages(columns))
+    if example is None or not has_none:
+        return example
+    return example._replace(label=BETWEEN)  # "" would be no label
 
 
 @dataclass(frozen=True)
@@ -81,10 +107,8 @@ class TextToText(WritingTask):
     summaries and translations with a beam of 4 (section 3.7).
     """
 
-    continues: ClassVar[bool] = True
-    decoder_tokens: ClassVar[tuple[str, ...]] = DECODER_TOKENS
-    columns: ClassVar[tuple[Columns, ...]] = (Columns(), PASSAGE)
-    not_shares: ClassVar[tuple[str, ...]] = SCORES["bleu"]
+    reader: ClassVar[RowReader] = RowReader(read_texts, (Columns(), PASSAGE))
+    needs: ClassVar[Needs] = Needs(continues=True, decoder_tokens=DECODER_TOKENS)
 
     prefix: str = ""
     words: tuple[str, ...] = ()
@@ -98,33 +122,8 @@ class TextToText(WritingTask):
                 raise ValueError(f"words: must be label=word each, got {word!r}")
 
     @property
-    def writes(self) -> bool:
-        """Whether the metric is of what the model writes."""
-        return self.metric != "accuracy"
-
-    @property
-    def reader(self) -> ReadExample:
-        """What makes an example of a row: texts, or lists of them."""
-        return self.example
-
-    def example(self, row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
-        """Return the example of a row, its sentences and its right answers joined.
-
-        Raises:
-            UserError: an answer, or what the row has for a text, is neither text nor a number.
-        """
-        text, label = row.get(columns.text), row.get(columns.label)
-        joined = dict(row)
-        if isinstance(text, LIST):
-            joined[columns.text] = " ".join(text_of(sentence, source) for sentence in text)
-        answers = _listed(label, source)
-        if answers is not None:
-            joined[columns.label] = BETWEEN.join(answers)
-        example = example_of(joined, columns, source)
-        has_none = answers == [] and (isinstance(label, Mapping) or _are_passages(columns))
-        if example is None or not has_none:
-            return example
-        return example._replace(label=BETWEEN)  # "" would be no label
+    def judge(self) -> Judge:
+        return TextJudge(self)
 
     def for_columns(self, columns: Columns) -> TextToText:
         """Return the task with T5's prefix for questions about passages, unless it has its own."""
@@ -132,30 +131,7 @@ class TextToText(WritingTask):
             return self
         return replace(self, prefix=self.prefix + QUESTION)
 
-    def notes(
-        self, train: Sequence[Labelled], dev: Sequence[Labelled], tokenizer: Tokenizer
-    ) -> list[str]:
-        """Return notes on answers that tokens do not give back, and on those known from training.
-
-        The first is of the first `READ_BACK` training examples.
-        """
-        notes = []
-        words = [self.word_of(answers_of(e)[0]) for e in train[:READ_BACK]]
-        read = map(tokenizer.decode, tokenizer.encode_batch(words))
-        lost = [pair for pair in zip(words, read, strict=True) if pair[0] != pair[1].strip()]
-        if lost:
-            word, back = lost[0]
-            notes.append(
-                f"{len(lost):,} of {len(words):,} training answers cannot be written as they are: "
-                f"in tokens, {word!r:.60} is {back!r:.60}"
-            )
-        asked = [answers for e in dev if (answers := answers_of(e))[0]]
-        if self.metric == "answer" and asked:
-            share = share_known(asked, [a for e in train for a in answers_of(e) if a])
-            notes.append(f"{share:.1%} of the dev answers are answers of training examples too")
-        return notes
-
-    def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
+    def labels(self, train: Sequence[Labelled]) -> Labels:
         """Return the labels of the training examples, sorted; "" is that of no answer.
 
         If the model may write any answer, "" alone is a label.
@@ -164,7 +140,7 @@ class TextToText(WritingTask):
             UserError: what the metric requires is not installed.
         """
         require(self.metric)
-        if self.writes:
+        if self.judge.writes:
             return ("",) if any(e.label == BETWEEN for e in train) else ()
         return tuple(sorted({answers_of(e)[0] for e in train}))
 
@@ -201,73 +177,21 @@ class TextToText(WritingTask):
     def _words(self) -> dict[str, str]:
         return dict(word.split("=", 1) for word in self.words)
 
-    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> WrittenTargets:
-        """Return the right answers as texts; their ids are those of `encode`."""
-        references = [[self.word_of(a) if a else "" for a in answers_of(e)] for e in examples]
-        return WrittenTargets((), references, [e.text for e in examples])
-
-    def place(self, targets: Any, encoded: Sequence[EncodedExample]) -> Any:
+    def targets(self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()) -> Any:
         """Return the tokens of the answers, with their texts if the model is to write them."""
         ids = Ragged.of(example.written for example in encoded)
-        return replace(targets, ids=ids) if self.writes else ids
+        if not self.judge.writes:
+            return ids
+        references = [[self.word_of(a) if a else "" for a in answers_of(e)] for e in examples]
+        return WrittenTargets(ids, references, [e.text for e in examples])
 
-    def prepared(self, targets: Any, labels: tuple[str, ...]) -> Task:
+    def prepared(self, targets: Any, labels: Labels) -> TextToText:
         """Return the task with the length of what it writes, if that is not set."""
-        if not self.writes or self.max_tokens is not None:
+        if not self.judge.writes or self.max_tokens is not None:
             return self
         return replace(self, max_tokens=max(map(len, targets)))
 
-    @property
-    def score_names(self) -> tuple[str, ...]:
-        return ("accuracy", "tokens") if self.metric == "accuracy" else SCORES[self.metric]
-
-    def scores(self, outputs: Array, targets: Any) -> dict[str, float]:
-        """Return the share of answers that are right to the last token, and of right tokens.
-
-        Greedy decoding gives the right answer if each of its tokens is the likeliest after the
-        right ones before it, so nothing has to be generated. `tokens` counts each token after the
-        right ones before it, which one answer for all examples cannot be scored by, so a baseline
-        has `accuracy` alone.
-
-        Args:
-            outputs: the likeliest token at each position of all answers, (tokens, 2); or one
-                answer for each example, (examples, length), right-padded with -1; or what was
-                written for each, (examples,) of texts.
-            targets: the answers, a list of (tokens,) int64; if the task writes, with their texts.
-        """
-        if self.metric != "accuracy":
-            none = tuple({"" for right in targets.references if not right[0]})
-            answers = [self.answer_of(text, none) for text in outputs.tolist()]
-            return text_scores(self.metric, answers, targets.references)
-        if outputs.dtype.kind == "i":
-            answers = [row[row >= 0] for row in outputs.astype(np.int64)]
-            pairs = zip(answers, targets, strict=True)
-            return {"accuracy": float(np.mean([np.array_equal(a, b) for a, b in pairs]))}
-        edges = np.cumsum([len(target) for target in targets])[:-1]
-        is_right = outputs[:, 0].astype(np.int64) == np.concatenate(list(targets))
-        return {
-            "accuracy": float(np.mean([answer.all() for answer in np.split(is_right, edges)])),
-            "tokens": float(np.mean(is_right)),
-        }
-
-    def baselines(self, train: Any, dev: Any, labels: tuple[str, ...]) -> Mapping[str, Array]:
-        """Return the most frequent answer for every example, or what the text itself gives.
-
-        For summaries that is its first sentence, for translations all of it.
-        """
-        if self.metric == "answer":
-            common = Counter(answers[0] for answers in train.references).most_common(1)[0][0]
-            return {"most frequent answer": np.asarray([common] * len(dev.texts), dtype=object)}
-        if self.metric == "rouge":
-            firsts = [split(text)[0].strip() for text in dev.texts]
-            return {"first sentence": np.asarray(firsts, dtype=object)}
-        if self.metric == "bleu":
-            return {"the text itself": np.asarray(dev.texts, dtype=object)}
-        counts = Counter(tuple(target.tolist()) for target in train)
-        answer = np.asarray([*counts.most_common(1)[0][0], -1])
-        return {"most frequent answer": np.repeat(answer[None], len(dev), axis=0)}
-
-    def most_tokens(self, labels: tuple[str, ...], prompted: PromptedModel) -> int:
+    def most_tokens(self, labels: Labels, prompted: PromptedModel) -> int:
         """Return the most tokens of an answer of training, unless more or fewer are set."""
         if self.max_tokens is not None:
             return self.max_tokens
@@ -293,9 +217,109 @@ class TextToText(WritingTask):
         starts = [form.start(form.source(e.ids[:room])) for e in encoded]
         return starts, sum(len(e.ids) > room for e in encoded)
 
-    def answer_of(self, text: str, labels: tuple[str, ...]) -> str:
+    def answer_of(self, text: str, labels: Labels) -> str:
         """Return the label that a written word stands for."""
         return {self.word_of(label): label for label in labels}.get(text, text)
+
+
+@dataclass(frozen=True)
+class TextJudge(Judge):
+    """The scores of `TextToText.metric`."""
+
+    task: TextToText
+    not_shares: ClassVar[tuple[str, ...]] = SCORES["bleu"]
+
+    @property
+    def writes(self) -> bool:
+        return self.task.metric != "accuracy"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        metric = self.task.metric
+        return ("accuracy", "tokens") if metric == "accuracy" else SCORES[metric]
+
+    def notes(
+        self, train: Sequence[Labelled], dev: Sequence[Labelled], tokenizer: Tokenizer
+    ) -> list[str]:
+        """Return notes on answers that tokens do not give back, and on those known from training.
+
+        The first is of the first `READ_BACK` training examples.
+        """
+        notes = []
+        words = [self.task.word_of(answers_of(e)[0]) for e in train[:READ_BACK]]
+        read = map(tokenizer.decode, tokenizer.encode_batch(words))
+        lost = [pair for pair in zip(words, read, strict=True) if pair[0] != pair[1].strip()]
+        if lost:
+            word, back = lost[0]
+            notes.append(
+                f"{len(lost):,} of {len(words):,} training answers cannot be written as they are: "
+                f"in tokens, {word!r:.60} is {back!r:.60}"
+            )
+        asked = [answers for e in dev if (answers := answers_of(e))[0]]
+        if self.task.metric == "answer" and asked:
+            share = share_known(asked, [a for e in train for a in answers_of(e) if a])
+            notes.append(f"{share:.1%} of the dev answers are answers of training examples too")
+        return notes
+
+    def scores(self, outputs: Array, targets: Any) -> dict[str, float]:
+        """Return the share of answers that are right to the last token, and of right tokens.
+
+        Greedy decoding gives the right answer if each of its tokens is the likeliest after the
+        right ones before it, so nothing has to be generated. `tokens` counts each token after the
+        right ones before it, which one answer for all examples cannot be scored by, so a baseline
+        has `accuracy` alone.
+
+        Args:
+            outputs: the likeliest token at each position of all answers, (tokens, 2); or one
+                answer for each example, (examples, length), right-padded with -1; or what was
+                written for each, (examples,) of texts.
+            targets: the answers, a list of (tokens,) int64; if the task writes, with their texts.
+        """
+        if self.task.metric != "accuracy":
+            none = tuple({"" for right in targets.references if not right[0]})
+            answers = [self.task.answer_of(text, none) for text in outputs.tolist()]
+            return text_scores(self.task.metric, answers, targets.references)
+        if outputs.dtype.kind == "i":
+            answers = [row[row >= 0] for row in outputs.astype(np.int64)]
+            pairs = zip(answers, targets, strict=True)
+            return {"accuracy": float(np.mean([np.array_equal(a, b) for a, b in pairs]))}
+        edges = np.cumsum([len(target) for target in targets])[:-1]
+        is_right = outputs[:, 0].astype(np.int64) == np.concatenate(list(targets))
+        return {
+            "accuracy": float(np.mean([answer.all() for answer in np.split(is_right, edges)])),
+            "tokens": float(np.mean(is_right)),
+        }
+
+    def baselines(self, train: Any, dev: Any, labels: Labels) -> Mapping[str, Array]:
+        """Return the most frequent answer for every example, or what the text itself gives.
+
+        For summaries that is its first sentence, for translations all of it.
+        """
+        if self.task.metric == "answer":
+            common = Counter(answers[0] for answers in train.references).most_common(1)[0][0]
+            return {"most frequent answer": np.asarray([common] * len(dev.texts), dtype=object)}
+        if self.task.metric == "rouge":
+            firsts = [split(text)[0].strip() for text in dev.texts]
+            return {"first sentence": np.asarray(firsts, dtype=object)}
+        if self.task.metric == "bleu":
+            return {"the text itself": np.asarray(dev.texts, dtype=object)}
+        counts = Counter(tuple(target.tolist()) for target in train)
+        answer = np.asarray([*counts.most_common(1)[0][0], -1])
+        return {"most frequent answer": np.repeat(answer[None], len(dev), axis=0)}
+
+
+@dataclass(frozen=True)
+class WrittenTargets(Targets):
+    """The right answers that written ones are compared with.
+
+    Attributes:
+        arrays: the answers with their end tokens, a sequence of (tokens,) int64.
+        references: the right answers to each example, as texts.
+        texts: the texts that are answered.
+    """
+
+    references: Sequence[Sequence[str]]
+    texts: Sequence[str]
 
 
 def answers_of(example: Labelled) -> list[str]:
@@ -304,11 +328,7 @@ def answers_of(example: Labelled) -> list[str]:
 
 
 def _listed(cell: Any, source: str) -> list[str] | None:
-    """Return the answers that a cell lists, as texts or in SQuAD's layout; None if it is one.
-
-    Raises:
-        UserError: an answer is neither text nor a number.
-    """
+    """Return the answers that a cell lists, as texts or in SQuAD's layout; None if it is one."""
     if isinstance(cell, Mapping) or (
         isinstance(cell, LIST) and any(isinstance(answer, Mapping) for answer in cell)
     ):

@@ -7,8 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from foreword.vectors.architectures._contract import BlockGradients, WordBlock
-from foreword.vectors.logistic import to_log_likelihood_gradients
+from foreword.vectors.architectures._contract import (
+    BlockGradients,
+    WordBlock,
+    to_log_likelihood_gradients,
+)
 
 
 @dataclass(frozen=True)

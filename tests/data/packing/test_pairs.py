@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from foreword.data.packing._bins import into_bins
+from foreword.data.packing._binned import into_bins
 from foreword.data.packing.pairs import Pairs
 from foreword.data.shard_writer import ShardWriter
 from foreword.data.shards import Shards
@@ -70,8 +70,8 @@ def read(rows: Rows) -> list[Pair]:
 
 
 def epoch(packed: Any, number: int = 0) -> Rows:
-    first = sum(len(packed._epoch(n)) for n in range(number))
-    return packed.rows(np.arange(first, first + len(packed._epoch(number))))
+    first = sum(len(packed._epoch(n).order) for n in range(number))
+    return packed.rows(np.arange(first, first + len(packed._epoch(number).order)))
 
 
 def whole(shards: Shards, text: list[int]) -> bool:

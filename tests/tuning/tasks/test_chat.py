@@ -21,12 +21,12 @@ from foreword.tables.chat import Message, of_text
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.conversations import jinja
 from foreword.tuning.encoding import added_tokens
 from foreword.tuning.input_template import InputTemplate, template_of
-from foreword.tuning.predictor import TunedTask
 from foreword.tuning.starting_network import build_network
+from foreword.tuning.tasks._conversations import jinja
 from foreword.tuning.tasks.chat import Chat
+from foreword.tuning.tuned import Tuned
 from tests.tuning.runs import make_run
 
 FAST: dict[str, Any] = {
@@ -48,7 +48,7 @@ SINGLE = [conversation("u:the day", "a:was warm"), conversation("u:in town", "a:
 
 
 def read(row: dict[str, Any]) -> Labelled:
-    example = Chat().example(row, COLUMNS, "x.jsonl:3")
+    example = Chat().reader.read(row, COLUMNS, "x.jsonl:3")
     assert example is not None
     return example
 
@@ -70,7 +70,7 @@ def test_a_decoder_reads_the_whole_and_is_scored_on_answers_and_their_ends(tmp_p
         "<|system|> a film </s> <|user|> the day </s> <|assistant|> was warm </s> "
         "<|user|> and in town </s> <|assistant|> cold and grim </s>"
     )
-    (targets,) = Chat().place(None, [one])
+    (targets,) = Chat().targets([], (), [one])
     assert text_of(trained.tokenizer, targets) == "was warm </s> cold and grim </s>"
     before = [trained.tokenizer.token(int(i)) for i in one.ids[one.pooled_positions]]
     assert before == ["<|assistant|>", "was", "warm", "<|assistant|>", "cold", "and", "grim"]
@@ -106,7 +106,7 @@ def test_the_loss_is_the_mean_cross_entropy_of_the_answers(tmp_path: Path) -> No
     trained, template = opened(tmp_path, "decoder")
     task, examples = Chat(), [read(WHOLE), *map(read, SINGLE)]
     encoded = task.encode(examples, trained.tokenizer, template)
-    placed = task.place(task.targets(examples, ()), encoded)
+    placed = task.targets(examples, (), encoded)
     network = build_network(trained, task, (), None).eval()
     (batch,) = PooledExamples(encoded, placed, template).batches(np.arange(3), "cpu")
     batch = batch.to("cpu")
@@ -119,7 +119,7 @@ def test_the_loss_is_the_mean_cross_entropy_of_the_answers(tmp_path: Path) -> No
     prompted = PromptedModel.of(trained)
     expected = count = 0.0
     for one in encoded:
-        ones = PooledExamples([one], task.place(None, [one]), template)
+        ones = PooledExamples([one], task.targets([], (), [one]), template)
         (alone,) = ones.batches(np.arange(1), "cpu")
         logits = prompted.logits(prompted.run_backbone(alone.batch).states)[0]
         right = torch.from_numpy(one.ids[1:])
@@ -128,7 +128,7 @@ def test_the_loss_is_the_mean_cross_entropy_of_the_answers(tmp_path: Path) -> No
         count += len(one.pooled_positions)
     assert float(loss.count) == count == 12
     assert loss.total.item() == pytest.approx(expected, rel=1e-4)
-    scores = task.scores(
+    scores = task.judge.scores(
         network.scored_outputs(batch.features(network), batch.targets).detach().numpy(), placed
     )
     assert scores["perplexity"] == pytest.approx(math.exp(expected / count), rel=1e-4)
@@ -242,7 +242,7 @@ def test_the_exported_tokenizer_gives_our_ids(
     assert config["chat_template"] == (result.out / "tokenizer" / "chat_template.jinja").read_text()
     theirs = transformers.AutoTokenizer.from_pretrained(out)
     prompted = PromptedModel.of(open_run(result.out, "cpu"))
-    template = TunedTask.read(result.out).template
+    template = Tuned.read(result.out).template
     for has_system in (False, True):
         for count in (1, 2):
             messages = messages_of(count, has_system=has_system)
@@ -301,7 +301,7 @@ def test_what_is_no_conversation_is_refused(row: dict[str, Any], message: str) -
 
 def test_rows_without_a_question_are_skipped() -> None:
     for row in ({"messages": []}, {"messages": None}, conversation("s:a film")):
-        assert Chat().example(row, COLUMNS, "x:1") is None
+        assert Chat().reader.read(row, COLUMNS, "x:1") is None
     assert read(conversation("u:x")).label == ""
     assert of_text(read(conversation("u:x")).text) == [Message("user", "x")]
 

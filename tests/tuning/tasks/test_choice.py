@@ -21,10 +21,10 @@ from foreword.tables.examples import Labelled
 from foreword.tables.table import chosen_columns
 from foreword.tuning import rows
 from foreword.tuning.input_template import template_of
-from foreword.tuning.predict import load_tuned
 from foreword.tuning.rows import PooledExamples
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks.choice import Choice
+from foreword.tuning.tuned_model import load_tuned
 from tests.tuning.runs import BAD, GOOD, LAYOUTS, make_run, reviews
 
 COLUMNS = Columns("question", "answer", "options")
@@ -52,7 +52,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def read(row: dict[str, Any], columns: Columns = COLUMNS) -> Labelled:
-    example = Choice().example(row, columns, "q:1")
+    example = Choice().reader.read(row, columns, "q:1")
     assert example is not None
     return example
 
@@ -79,7 +79,9 @@ def test_the_layouts_of_published_sets_are_read(row: dict[str, Any], tmp_path: P
     from foreword.tables.table import labelled
 
     table = read_table(write(tmp_path / "a.jsonl", [row]))
-    (example,), _ = labelled(table, chosen_columns(table, Choice.columns, {}), Choice().reader)
+    (example,), _ = labelled(
+        table, chosen_columns(table, Choice.reader.columns, {}), Choice().reader.read
+    )
     asked = "why? What was the effect?" if "premise" in row else "why?"
     assert (example.text, example.label) == (asked, "1")
     assert json.loads(example.pair or "") == [row.get("article", ""), "x", "y"]
@@ -112,12 +114,12 @@ def test_the_loss_is_the_cross_entropy_of_each_question() -> None:
 def test_options_of_equal_scores_share_the_point() -> None:
     examples = [read(QUESTION), read({**QUESTION, "options": ["one", "longer"], "answer": 1})]
     targets = Choice().targets(examples, ())
-    assert Choice().scores(np.zeros((5, 1)), targets)["accuracy"] == pytest.approx(5 / 12)
-    assert Choice().correct(np.zeros((5, 1)), targets).tolist() == pytest.approx([1 / 3, 1 / 2])
-    outputs = Choice().baselines(targets, targets, ())
+    assert Choice.judge.scores(np.zeros((5, 1)), targets)["accuracy"] == pytest.approx(5 / 12)
+    assert Choice.judge.correct(np.zeros((5, 1)), targets).tolist() == pytest.approx([1 / 3, 1 / 2])
+    outputs = Choice.judge.baselines(targets, targets, ())
     assert list(outputs) == ["longest option", "chance"]
-    assert Choice().scores(outputs["longest option"], targets)["accuracy"] == 1.0
-    assert Choice().scores(outputs["chance"], targets)["accuracy"] == pytest.approx(5 / 12)
+    assert Choice.judge.scores(outputs["longest option"], targets)["accuracy"] == 1.0
+    assert Choice.judge.scores(outputs["chance"], targets)["accuracy"] == pytest.approx(5 / 12)
 
 
 def test_the_options_of_a_question_are_in_one_batch(
@@ -136,7 +138,7 @@ def test_the_options_of_a_question_are_in_one_batch(
 
     def outputs() -> tuple[list[float], int]:
         order = np.random.default_rng(0).permutation(40)
-        packed = PooledExamples(encoded, targets, template, whole="example")
+        packed = PooledExamples(encoded, targets, template, loss_unit="example")
         assert len(packed) == 40
         found: dict[int, torch.Tensor] = {}
         losses = count = 0.0
@@ -210,9 +212,9 @@ def test_an_answer_is_a_number_a_text_or_a_letter(
     row, columns = {**QUESTION, "options": options, "answer": answer}, COLUMNS
     if number is None:
         with pytest.raises(UserError, match="may be"):
-            Choice().example(row, columns, "q:1")
+            Choice().reader.read(row, columns, "q:1")
         return
-    example = Choice().example(row, columns, "q:1")
+    example = Choice().reader.read(row, columns, "q:1")
     assert example is not None
     assert example.label == number
 
@@ -242,6 +244,6 @@ def test_mistakes_are_reported_in_one_line(
 
 def test_the_options_of_copa_may_be_numbers() -> None:
     row = {"premise": "how many?", "choice1": 2, "choice2": 1, "question": "effect", "label": 0}
-    example = Choice().example(row, Columns("premise", "label", "choice1"), "a.jsonl:1")
+    example = Choice().reader.read(row, Columns("premise", "label", "choice1"), "a.jsonl:1")
     assert example is not None
     assert (question_of(example).options, example.label) == (["2", "1"], "0")

@@ -23,7 +23,7 @@ def test_scores_equal_scikit_learns() -> None:
     targets = random.integers(0, 2, 60)
     outputs = random.normal(0, 1, (60, 2))
     outputs[np.arange(60), targets] += 1
-    predicted, scores = outputs.argmax(1), Classify().scores(outputs, targets)
+    predicted, scores = outputs.argmax(1), Classify().judge.scores(outputs, targets)
     assert scores["matthews"] == pytest.approx(metrics.matthews_corrcoef(targets, predicted))
     assert scores["accuracy"] == pytest.approx((predicted == targets).mean())
     assert 0 < scores["matthews"] < scores["accuracy"] < 1
@@ -32,7 +32,11 @@ def test_scores_equal_scikit_learns() -> None:
 @pytest.mark.filterwarnings("error")
 def test_scores_of_a_single_label_raise_no_warning() -> None:
     outputs, targets = np.tile([0.0, 1.0], (5, 1)), np.ones(5, np.int64)
-    assert Classify().scores(outputs, targets) == {"accuracy": 1.0, "f1": 1.0, "matthews": 0.0}
+    assert Classify().judge.scores(outputs, targets) == {
+        "accuracy": 1.0,
+        "f1": 1.0,
+        "matthews": 0.0,
+    }
 
 
 def test_mean_pooling_gives_one_output_of_many_positions(tmp_path: Path) -> None:
@@ -110,6 +114,6 @@ def test_the_positive_labels_f1_is_scikit_learns() -> None:
     targets, outputs = random.integers(0, 2, 40), random.normal(0, 1, (40, 2))
     names = np.array(labels)
     expected = metrics.f1_score(names[targets], names[outputs.argmax(1)], pos_label="bad")
-    assert task.scores(outputs, targets)["positive_f1"] == pytest.approx(expected)
+    assert task.judge.scores(outputs, targets)["positive_f1"] == pytest.approx(expected)
     with pytest.raises(UserError, match=r"task\.positive: 'dull' must be one of two labels"):
         Classify(positive="dull").labels([Labelled("x", "bad"), Labelled("y", "good")])

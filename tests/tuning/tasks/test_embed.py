@@ -19,13 +19,13 @@ from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.runs.trained_model import open_run
 from foreword.tables.examples import Labelled
-from foreword.tuning.backbone_dropout import has_dropout, with_dropout
 from foreword.tuning.input_template import template_of
-from foreword.tuning.predict import load_tuned
+from foreword.tuning.model_settings import has_dropout, with_dropout
 from foreword.tuning.rows import PooledExamples
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import ExampleOutputs
 from foreword.tuning.tasks.embed import Embed
+from foreword.tuning.tuned_model import load_tuned
 from tests.tuning.runs import BAD, GOOD, make_run, reviews
 
 FAST: dict[str, Any] = {
@@ -152,12 +152,12 @@ def test_all_examples_of_a_step_are_in_one_batch(
         task.encode(examples, trained.tokenizer, template),
         task.targets(examples, ()),
     )
-    batches = list(PooledExamples(encoded, targets, template, whole="batch").batches(
+    batches = list(PooledExamples(encoded, targets, template, loss_unit="batch").batches(
         np.arange(40)[::-1], "cpu"))  # fmt: skip
     (batch,) = batches
     assert batch.numbers.tolist() == np.repeat(np.arange(40), 2).tolist()
     assert np.array_equal(batch.targets, targets.arrays, equal_nan=True)
-    parts = list(PooledExamples(encoded, targets, template, whole="example").batches(
+    parts = list(PooledExamples(encoded, targets, template, loss_unit="example").batches(
         np.arange(40), "cpu"))  # fmt: skip
     assert len(parts) > 1
     network = build_network(trained, task, (), None).eval()
@@ -174,7 +174,7 @@ def test_scores_are_scipys_correlations_of_cosines() -> None:
     vectors = random.normal(size=(40, 6)).astype(np.float32)
     given = random.uniform(0, 5, 20).round(1)
     rows = [(f"a{n}", str(given[n]), f"b{n}") for n in range(20)]
-    scores = Embed().scores(vectors, Embed().targets(labelled(rows), ()))
+    scores = Embed().judge.scores(vectors, Embed().targets(labelled(rows), ()))
     cosines = [
         float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
         for a, b in zip(vectors[0::2], vectors[1::2], strict=True)
@@ -188,16 +188,16 @@ def test_retrieval_counts_the_right_text_among_all_second_texts() -> None:
     first = np.array([[1, 0.1, 0], [1, 0.9, 0], [0, 0, 2]], np.float32)
     vectors = np.stack([first, second], axis=1).reshape(6, 3)
     rows = [("a", "x"), ("b", "y"), ("c", "z")]
-    scores = Embed().scores(vectors, Embed().targets(labelled(rows), ()))
+    scores = Embed().judge.scores(vectors, Embed().targets(labelled(rows), ()))
     assert scores == {
         "accuracy_at_1": pytest.approx(2 / 3),
         "reciprocal_rank": pytest.approx(2.5 / 3),
     }
     # A second text that occurs twice is one text.
     twice = Embed().targets(labelled([("a", "x"), ("b", "x")]), ())
-    assert Embed().scores(np.ones((4, 2)), twice)["accuracy_at_1"] == 1.0
+    assert Embed().judge.scores(np.ones((4, 2)), twice)["accuracy_at_1"] == 1.0
     # One vector for all texts is chance.
-    constant = Embed().scores(np.ones((6, 2)), Embed().targets(labelled(rows), ()))
+    constant = Embed().judge.scores(np.ones((6, 2)), Embed().targets(labelled(rows), ()))
     assert constant["accuracy_at_1"] == pytest.approx(1 / 3)
 
 
@@ -219,7 +219,7 @@ def test_pairs_are_learned_and_the_model_before_tuning_stands_beside(
     # The saved model gives the same scores.
     model = load_tuned(result.out, "cpu")
     vectors = model.outputs([text for pair in pairs(20, 7) for text in pair])
-    scores = Embed().scores(vectors, Embed().targets(labelled(pairs(20, 7)), ()))
+    scores = Embed().judge.scores(vectors, Embed().targets(labelled(pairs(20, 7)), ()))
     assert scores["accuracy_at_1"] == pytest.approx(tuned["accuracy_at_1"], abs=0.051)
 
 
@@ -267,7 +267,7 @@ def test_no_cosine_exceeds_one() -> None:
     found = [ExampleOutputs(Labelled("", ""), (), np.repeat(one, 2, 0)) for one in draws]
     lengths = [vector / np.linalg.norm(vector) for vector in draws]
     assert max(float((unit @ unit.T).item()) for unit in lengths) > 1
-    rows = Embed().answers(found, (), probabilities=False)
+    rows = Embed().answers.rows(found, (), probabilities=False)
     assert min(row["prediction"] for row in rows) > 0.999
     assert max(row["prediction"] for row in rows) == 1
 
@@ -313,7 +313,7 @@ GIVEN = [("a day", "the day"), ("a film", "the film")]
         (GIVEN, [("a day",)], "has no second text, and dev examples are pairs"),
         (GIVEN, [("a", "high", "b")], "the score 'high' is not a number"),
         ([("a", "nan", "b"), ("c", "1", "d")], GIVEN, "the score 'nan' is not a number"),
-        ([("a", "b"), ("c",)], GIVEN, r"train\[1\]: expected \(text,\), \(text, second text\)"),
+        ([("a", "b"), ("c",)], GIVEN, r"train\[1\]: expected two texts, as train\[0\] has"),
         ([()], GIVEN, r"train\[0\]: expected"),
     ],
 )
@@ -326,7 +326,7 @@ def test_bad_examples_are_refused(tmp_path: Path, train: Any, dev: Any, message:
 def test_rows_of_several_forms_are_refused() -> None:
     mixed = [Labelled("a", "1", "b"), Labelled("c", "", "d")]
     with pytest.raises(UserError, match="several forms"):
-        Embed().training_examples(mixed, has_dropout=True)
+        Embed().reader.to_train(mixed, True)
     with pytest.raises(UserError, match="has no score, but other pairs have one"):
         Embed().targets([replaced(one) for one in mixed], ())
 

@@ -25,9 +25,11 @@ from foreword.tables.examples import Labelled
 from foreword.tables.read import read_table
 from foreword.tables.table import chosen_columns, labelled
 from foreword.tuning import encoding
-from foreword.tuning.drawing import draw
-from foreword.tuning.fine_tuner import TuneData, scored_outputs
+from foreword.tuning.encoding import TuneData
 from foreword.tuning.input_template import InputTemplate
+from foreword.tuning.job import Examples
+from foreword.tuning.outputs import scored_outputs
+from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks.prefer import Prefer
 from foreword.types import Batch, Example, Tokens
@@ -46,7 +48,7 @@ ROWS = [
 
 
 def read(row: dict[str, Any]) -> Labelled:
-    example = Prefer().example(row, COLUMNS, "x.jsonl:3")
+    example = Prefer().reader.read(row, COLUMNS, "x.jsonl:3")
     assert example is not None
     return example
 
@@ -59,9 +61,8 @@ def opened(folder: Path, layout: str = "decoder") -> tuple[TrainedModel, InputTe
 
 def referred_data(trained: TrainedModel, template: InputTemplate, task: Prefer) -> TuneData:
     examples = [read(row) for row in ROWS]
-    drawn = draw(examples, None, 1, task)
-    data = encoding.encode(trained, task, drawn, examples, template)
-    return encoding.with_reference(trained, task, data)
+    one = [TuneSettings(seeds=1, max_length=template.length)]
+    return encoding.draw_and_encode(trained, task, one, Examples(examples, examples))
 
 
 def tokens_of(ids: np.ndarray) -> Tokens:
@@ -131,7 +132,7 @@ def test_loss_and_gradient_are_those_of_the_paper(layout: str, tmp_path: Path) -
         if one is not None and other is not None:
             torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
     # The scores of the same outputs.
-    scores = task.scores(
+    scores = task.judge.scores(
         network.scored_outputs(moved.features(network), moved.targets).detach().numpy(),
         referred.targets,
     )
@@ -145,10 +146,14 @@ def test_the_reference_itself_has_no_margin(tmp_path: Path) -> None:
     task = Prefer()
     referred = referred_data(trained, template, task)
     network = build_network(trained, task, (), None)
-    scores = task.scores(scored_outputs(task, network, referred.dev), referred.dev.targets)
+    scores = task.judge.scores(scored_outputs(task, network, referred.dev), referred.dev.targets)
     assert scores == {"accuracy": 0.5, "loss": pytest.approx(math.log(2)), "margin": 0.0}
-    longest = task.baselines(referred.train.targets, referred.dev.targets, ())["longer answer"]
-    assert task.scores(longest, referred.dev.targets)["accuracy"] == 0.5  # longer, equal, shorter
+    longest = task.judge.baselines(referred.train.targets, referred.dev.targets, ())[
+        "longer answer"
+    ]
+    assert (
+        task.judge.scores(longest, referred.dev.targets)["accuracy"] == 0.5
+    )  # longer, equal, shorter
 
 
 def test_both_answers_follow_the_same_prompt(tmp_path: Path) -> None:
@@ -225,7 +230,7 @@ def test_lists_of_messages_are_read_as_trl_writes_them() -> None:
         "rejected": [{"role": "assistant", "content": "c"}],
     }
     assert (read(row).label, read(row).pair) == ("b", "c")
-    assert Prefer().example({"prompt": " "}, COLUMNS, "x:1") is None
+    assert Prefer().reader.read({"prompt": " "}, COLUMNS, "x:1") is None
 
 
 def messages(*contents: str) -> list[dict[str, str]]:
@@ -257,7 +262,9 @@ def test_whole_conversations_are_parted_where_their_last_answers_begin(
     file = tmp_path / "a.jsonl"
     file.write_text(json.dumps(row) + "\n")
     table = read_table(file)
-    (example,), _ = labelled(table, chosen_columns(table, Prefer.columns, {}), Prefer().reader)
+    (example,), _ = labelled(
+        table, chosen_columns(table, Prefer.reader.columns, {}), Prefer().reader.read
+    )
     asked = [Message("user", "a"), Message("assistant", "b"), Message("user", "c")]
     assert (of_text(example.text), example.label, example.pair) == (asked, "d", "e")
 
@@ -278,7 +285,7 @@ def test_conversations_without_a_common_beginning_are_refused(
     chosen: Any, rejected: Any, message: str
 ) -> None:
     with pytest.raises(UserError) as raised:
-        Prefer().example({"chosen": chosen, "rejected": rejected}, WHOLE, "x.jsonl:3")
+        Prefer().reader.read({"chosen": chosen, "rejected": rejected}, WHOLE, "x.jsonl:3")
     assert str(raised.value).startswith("x.jsonl:3: ")
     assert message in str(raised.value)
 
@@ -286,7 +293,7 @@ def test_conversations_without_a_common_beginning_are_refused(
 def test_a_prompt_that_its_conversations_lack_is_refused() -> None:
     row = {"prompt": "z", "chosen": messages("a", "b"), "rejected": messages("a", "c")}
     with pytest.raises(UserError, match="x:1: 'prompt' is not in the conversations"):
-        Prefer().example(row, COLUMNS, "x:1")
+        Prefer().reader.read(row, COLUMNS, "x:1")
 
 
 @pytest.mark.full

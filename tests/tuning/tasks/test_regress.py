@@ -14,14 +14,13 @@ from scipy import stats
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.runs.trained_model import open_run
 from foreword.tables.examples import Labelled
-from foreword.tuning.fine_tuner import TuneSettings
-from foreword.tuning.predict import load_tuned
 from foreword.tuning.result import save_network
-from foreword.tuning.run import tune
+from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks import regress
 from foreword.tuning.tasks.regress import LARGEST, Regress
-from tests.tuning.runs import BAD, GOOD, make_run, reviews
+from foreword.tuning.tuned_model import load_tuned
+from tests.tuning.runs import BAD, GOOD, make_run, reviews, tune
 
 FAST = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=6, precision="fp32")
 
@@ -45,12 +44,12 @@ def test_regression_learns_a_scale_and_loads_back(tmp_path: Path, layout: str) -
     assert result.labels == ("100.0", "275.0")
     assert result.rows[0]["pearson"] > 0.9
     assert result.rows[0]["spearman"] > 0.9
-    assert result.rows[-1]["strategy"] == "mean"
+    assert result.rows[-1].strategy == "mean"
     assert math.isnan(result.rows[-1]["pearson"])
     save_network(result, tmp_path / "tuned")
     tuned = load_tuned(tmp_path / "tuned", "cpu")
     outputs = tuned.outputs([e.text for e in dev])
-    assert Regress().scores(outputs, np.asarray([float(e.label) for e in dev]))[
+    assert Regress().judge.scores(outputs, np.asarray([float(e.label) for e in dev]))[
         "pearson"
     ] == pytest.approx(result.rows[0]["pearson"], abs=1e-5)
     with pytest.raises(UserError, match="tuned to predict numbers"):
@@ -61,15 +60,15 @@ def test_scores_equal_scipys() -> None:
     random = np.random.default_rng(1)
     targets = np.round(random.uniform(0, 5, 50), 1).astype(np.float32)
     outputs = (targets + random.normal(0, 1, 50)).astype(np.float32)
-    scores = Regress().scores(outputs[:, None], targets)
+    scores = Regress().judge.scores(outputs[:, None], targets)
     assert scores["pearson"] == pytest.approx(stats.pearsonr(outputs, targets).statistic, abs=1e-6)
     assert scores["spearman"] == pytest.approx(
         stats.spearmanr(outputs, targets).statistic, abs=1e-6
     )
     for flat in (
-        Regress().scores(np.full((50, 1), 2.5), targets),
-        Regress().scores(outputs[:, None], np.full(50, 2.5, np.float32)),
-        Regress().scores(outputs[:1, None], targets[:1]),
+        Regress.judge.scores(np.full((50, 1), 2.5), targets),
+        Regress.judge.scores(outputs[:, None], np.full(50, 2.5, np.float32)),
+        Regress.judge.scores(outputs[:1, None], targets[:1]),
     ):
         assert math.isnan(flat["pearson"])
         assert math.isnan(flat["spearman"])
@@ -77,13 +76,13 @@ def test_scores_equal_scipys() -> None:
 
 
 def test_errors_are_in_the_unit_of_the_labels_and_follow_the_correlations() -> None:
-    scores = Regress().scores(np.array([[1.0], [2.0], [6.0]]), np.array([1.0, 3.0, 4.0]))
-    assert list(scores) == list(Regress().score_names) == ["pearson", "spearman", "rmse", "mae"]
+    scores = Regress().judge.scores(np.array([[1.0], [2.0], [6.0]]), np.array([1.0, 3.0, 4.0]))
+    assert list(scores) == list(Regress().judge.names) == ["pearson", "spearman", "rmse", "mae"]
     assert scores["rmse"] == pytest.approx((5 / 3) ** 0.5)
     assert scores["mae"] == 1.0
     targets = np.array([1.0, 3.0], np.float32)
-    mean = Regress().baselines(targets, targets, ())["mean"]
-    assert Regress().scores(mean, targets)["rmse"] == 1.0
+    mean = Regress().judge.baselines(targets, targets, ())["mean"]
+    assert Regress().judge.scores(mean, targets)["rmse"] == 1.0
 
 
 def test_outputs_of_minus_one_and_one_are_the_ends_of_the_scale() -> None:
@@ -123,7 +122,7 @@ def test_the_largest_numbers_are_learned(tmp_path: Path, size: float) -> None:
     trained = open_run(make_run(tmp_path / "run"), "cpu")
     train = [e._replace(label=str(n % 2 * size)) for n, e in enumerate(reviews(8, 1))]
     result = tune(trained, Regress(), train, train, replace(FAST, epochs=1))
-    assert result.rows[0]["skipped_steps"] == 0
+    assert result.rows[0].about["skipped_steps"] == 0
     assert -1 <= result.rows[0]["pearson"] <= 1
 
 

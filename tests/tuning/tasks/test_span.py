@@ -16,9 +16,9 @@ from foreword.runs.trained_model import open_run
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
 from foreword.tuning.input_template import template_of
-from foreword.tuning.predict import load_tuned
 from foreword.tuning.squad import best_threshold, exact_match, f1, right_answers
 from foreword.tuning.tasks.span import NO_ANSWER, Span
+from foreword.tuning.tuned_model import load_tuned
 from tests.tuning.runs import BAD, GOOD, LAYOUTS, make_run, reviews
 
 COLUMNS = Columns("context", "answers", "question")
@@ -48,7 +48,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def read(row: dict[str, Any]) -> Labelled:
-    example = Span().example(row, COLUMNS, "a:1")
+    example = Span().reader.read(row, COLUMNS, "a:1")
     assert example is not None
     return example
 
@@ -103,7 +103,7 @@ def test_windows_overlap_and_hold_the_answer_or_none(tmp_path: Path) -> None:
     examples = [read(row), read({**row, "context": "film", "answers": []})]
     windows = Span().encode(examples, trained.tokenizer, template)
     assert [one.is_further for one in windows] == [False, True, True, True, False]
-    targets = Span().place(Span().targets(examples, ("start", "end")), windows)
+    targets = Span().targets(examples, ("start", "end"), windows)
     for window, ends in zip(windows, targets, strict=True):
         assert len(window.pooled_positions) == len(ends) == len(window.spans)
         begin, end = ends.argmax(0)

@@ -6,6 +6,7 @@ import json
 import random
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,9 @@ from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
 from foreword.tuning.entities import entities, entity_scores
 from foreword.tuning.input_template import template_of
-from foreword.tuning.predict import load_tuned
-from foreword.tuning.result import is_score
+from foreword.tuning.scores import Scores
 from foreword.tuning.tasks.tag import Tag, TagTargets
+from foreword.tuning.tuned_model import load_tuned
 from tests.tuning.runs import BAD, GOOD, LAYOUTS, make_run, reviews
 
 COLUMNS = Columns("words", "labels")
@@ -91,17 +92,18 @@ def test_words_keep_their_spaces_and_words_without_a_label_are_not_scored(tmp_pa
     from foreword.tables.read import read_table
     from foreword.tables.table import labelled
 
-    table = read_table(write(tmp_path / "a.conllu", CONLLU), formats=Tag.formats)
+    table = read_table(write(tmp_path / "a.conllu", CONLLU), formats=Tag.reader.formats)
     assert table.usual == Columns("form", "upos")
-    examples, _ = labelled(table, table.usual, Tag().reader)
+    examples, _ = labelled(table, table.usual, Tag().reader.read)
     assert [one.text for one in examples] == ["we\nca\tn't\nsee", "saw"]
     assert [one.label for one in examples] == ["PRON\nAUX\nPART\n", "VERB"]
     assert [one.source[-2:] for one in examples] == [":2", ":8"]
     labels = Tag().labels(examples)
-    targets = Tag().targets(examples, labels)
+    windows = [SimpleNamespace(pooled_positions=np.arange(n)) for n in (4, 1)]
+    targets = Tag().targets(examples, labels, windows)
     assert [one.tolist() for one in targets] == [[2, 0, 1, -1], [3]]
     outputs = np.eye(4)[[2, 0, 0, 0, 3]]
-    assert Tag().scores(outputs, targets) == {"accuracy": 0.75}
+    assert Tag().judge.scores(outputs, targets) == {"accuracy": 0.75}
     loss = Tag().loss(torch.zeros(5, 4), torch.tensor([2, 0, 1, -1, 3]), torch.arange(5))
     assert loss.count == 4
 
@@ -133,9 +135,9 @@ def test_columns_of_words_are_read_with_comments_and_document_marks(tmp_path: Pa
     from foreword.tables.table import labelled
 
     for name in ("a.conll", "a.txt", "a.tsv"):
-        table = read_table(write(tmp_path / name, CONLL), formats=Tag.formats)
+        table = read_table(write(tmp_path / name, CONLL), formats=Tag.reader.formats)
         assert table.usual is not None
-        examples, _ = labelled(table, table.usual, Tag().reader)
+        examples, _ = labelled(table, table.usual, Tag().reader.read)
         assert [one.text for one in examples] == ["Tom\nHanks\nsaw", "#film", "town"]
         assert examples[0].label == "B-per\nI-per\nO"
 
@@ -143,7 +145,7 @@ def test_columns_of_words_are_read_with_comments_and_document_marks(tmp_path: Pa
 def test_no_word_is_lost_in_windows(tmp_path: Path) -> None:
     trained = open_run(make_run(tmp_path), "cpu")
     template = template_of(trained.recipe, trained.vocab, 8)
-    example = Tag().example({"words": ["film"] * 15}, COLUMNS, "a")
+    example = Tag().reader.read({"words": ["film"] * 15}, COLUMNS, "a")
     assert example is not None
     windows = Tag().encode([example, example], trained.tokenizer, template)
     assert [len(one.ids) for one in windows] == [8, 8, 5] * 2
@@ -152,8 +154,8 @@ def test_no_word_is_lost_in_windows(tmp_path: Path) -> None:
     assert not any(one.was_cut for one in windows)
     for one in windows:
         assert (one.ids[one.pooled_positions] == trained.tokenizer.encode("film")[0]).all()
-    targets = Tag().targets([Labelled("", "\n".join("ab" * 7 + "a"))] * 2, ("a", "b"))
-    placed = Tag().place(targets, windows)
+    sentences = [Labelled("", "\n".join("ab" * 7 + "a"))] * 2
+    placed = Tag().targets(sentences, ("a", "b"), windows)
     assert [len(one) for one in placed] == [6, 6, 3] * 2
 
 
@@ -167,7 +169,7 @@ def test_every_layout_learns_to_tag_and_predicts_what_it_was_scored_by(
     settings = {"task.dropout": 0.0, "task.weights": ["B-good=2"]}
     done = tune(run, sentences(120, 1), dev, lr=1e-2, epochs=5, settings=settings, **FAST)
     tuned, baseline = done.rows
-    scores = [name for name in tuned if is_score(name) and not name.endswith("_std")]
+    scores = list(Scores.of(tuned).metrics)
     assert scores[:2] == ["entity_f1", "entity_precision"]
     assert baseline["strategy"] == "most frequent label of each word"
     assert baseline["entity_f1"] == 1.0
@@ -215,8 +217,8 @@ def test_predictions_are_written_with_the_words(tmp_path: Path) -> None:
 )
 def test_labels_that_do_not_fit_the_words_are_refused(row: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=re.escape(message)):
-        Tag().example(row, COLUMNS, "t:1")
-    assert Tag().example({"words": []}, COLUMNS, "t:1") is None
+        Tag().reader.read(row, COLUMNS, "t:1")
+    assert Tag().reader.read({"words": []}, COLUMNS, "t:1") is None
 
 
 def test_a_label_unknown_to_training_is_refused() -> None:
@@ -229,7 +231,7 @@ def test_baseline_is_each_words_most_frequent_label() -> None:
         [np.array([0, 1, 1]), np.array([1])], [Labelled("a\na\nb"), Labelled("a")], ("x", "y")
     )
     dev = TagTargets([np.array([0, 0])], [Labelled("a\nnew")], ("x", "y"))
-    (outputs,) = Tag().baselines(train, dev, ("x", "y")).values()
+    (outputs,) = Tag().judge.baselines(train, dev, ("x", "y")).values()
     assert outputs.argmax(1).tolist() == [1, 1]
 
 

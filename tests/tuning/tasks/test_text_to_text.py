@@ -21,19 +21,18 @@ from foreword.runs.trained_model import open_run
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
 from foreword.tuning.answers import AnswerExamples
-from foreword.tuning.fine_tuner import TuneSettings
 from foreword.tuning.input_template import template_of
-from foreword.tuning.predict import load_tuned
-from foreword.tuning.result import save_network, score_cells
-from foreword.tuning.run import tune
+from foreword.tuning.result import save_network
+from foreword.tuning.settings import TuneSettings
 from foreword.tuning.squad import exact_match, right_answers
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.task_mixture import mix_tasks, with_prefix
 from foreword.tuning.tasks.text_to_text import TextToText
+from foreword.tuning.tuned_model import load_tuned
 from tests.train.runs import short_spans
-from tests.tuning.runs import PARTS, make_run, reviews
+from tests.tuning.runs import PARTS, make_run, reviews, tune
 from tests.tuning.tasks.test_span import questions
 from tests.tuning.tasks.test_span import write as write_squad
 
@@ -56,10 +55,12 @@ def test_text_to_text_learns_to_answer_and_is_saved_as_a_run(
     if is_whole:
         assert result.rows[0]["accuracy"] > 0.9
     assert result.rows[0]["tokens"] >= result.rows[0]["accuracy"]
-    assert result.rows[-1]["strategy"] == "most frequent answer"
+    assert result.rows[-1].strategy == "most frequent answer"
     assert result.rows[-1]["accuracy"] == 0.5
-    assert "tokens" not in result.rows[-1]  # the model's follow right ones, as no answer's do
-    assert score_cells(result.rows[-1], ["accuracy", "tokens"]) == ["0.500", "–"]
+    assert (
+        "tokens" not in result.rows[-1].metrics
+    )  # the model's follow right ones, as no answer's do
+    assert str(result.rows[-1].metrics["accuracy"]) == "0.500"
     save_network(result, tmp_path / "tuned")
     prompted = PromptedModel.of(open_run(tmp_path / "tuned", "cpu"))
     examples = reviews(24, 2)
@@ -240,9 +241,9 @@ def test_a_tied_output_layer_cannot_be_trained_alone(tmp_path: Path) -> None:
 def test_scores_count_whole_answers_and_tokens() -> None:
     targets = [np.array([5, 6, 1]), np.array([7, 1])]
     right = np.array([[5.0], [6.0], [1.0], [8.0], [1.0]])
-    assert TextToText().scores(right, targets) == {"accuracy": 0.5, "tokens": 0.8}
-    baselines = TextToText().baselines([*targets, targets[1]], targets, ("a", "b"))
-    scores = TextToText().scores(baselines["most frequent answer"], targets)
+    assert TextToText().judge.scores(right, targets) == {"accuracy": 0.5, "tokens": 0.8}
+    baselines = TextToText().judge.baselines([*targets, targets[1]], targets, ("a", "b"))
+    scores = TextToText().judge.scores(baselines["most frequent answer"], targets)
     assert scores["accuracy"] == 0.5
 
 
@@ -253,7 +254,7 @@ def test_a_score_that_the_baseline_lacks_may_choose_the_epoch(tmp_path: Path) ->
     )
     result = tune(trained, TextToText(), reviews(16, 1), reviews(8, 2), settings)
     assert result.rows[0]["tokens"] == max(row["tokens"] for row in result.epochs)
-    assert "tokens" not in result.rows[-1]
+    assert "tokens" not in result.rows[-1].metrics
     with pytest.raises(UserError, match="'exact' is not a score of this task"):
         tune(trained, TextToText(), reviews(4, 1), reviews(4, 2), replace(settings, metric="exact"))
 
@@ -279,7 +280,7 @@ PASSAGES = Columns("context", "answers", "question")
 )
 def test_answers_in_squads_layouts_are_read(answers: Any, right: int) -> None:
     row = {"context": "warm was a day", "question": "what", "answers": answers}
-    example = TextToText().example(row, PASSAGES, "a:1")
+    example = TextToText().reader.read(row, PASSAGES, "a:1")
     assert example is not None
     task = TextToText(metric="answer").for_columns(PASSAGES)
     assert with_prefix(example, task.prefix).text == "question: what context: warm was a day"
@@ -287,9 +288,9 @@ def test_answers_in_squads_layouts_are_read(answers: Any, right: int) -> None:
     assert targets.references == ([["warm", "a day"]] if right else [[""]])
     assert task.labels([example]) == (() if right else ("",))
     alias, none = (np.asarray([text], dtype=object) for text in ("The day!", "unanswerable"))
-    assert task.scores(alias, targets)["exact_match"] == float(right > 0)
-    assert task.scores(none, targets)["exact_match"] == float(right == 0)
-    assert TextToText().example({**row, "answers": None}, PASSAGES, "a:1") == example._replace(
+    assert task.judge.scores(alias, targets)["exact_match"] == float(right > 0)
+    assert task.judge.scores(none, targets)["exact_match"] == float(right == 0)
+    assert TextToText().reader.read({**row, "answers": None}, PASSAGES, "a:1") == example._replace(
         label=""
     )
 

@@ -1,0 +1,66 @@
+"""What a network computes for examples: outputs in their order, or texts that it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from foreword.nn.evaluation_mode import evaluation_mode
+from foreword.train.device import autocast
+from foreword.tuning.answers import AnswerExamples
+from foreword.tuning.network import ExampleSet, Network
+from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tasks._writing import WritingTask
+from foreword.types import Array
+
+SCORING_DTYPE = torch.float32  # of dev examples in any training, since tuned models predict in it
+
+
+def scored_outputs(
+    task: Task,
+    network: Network,
+    examples: ExampleSet,
+    done: Callable[[Array], None] | None = None,
+) -> Array:
+    """Return a network's outputs for examples, or the texts that it writes if the task writes.
+
+    Args:
+        done: called with the numbers of examples as they are answered.
+    """
+    if task.judge.writes:
+        assert isinstance(task, WritingTask) and isinstance(examples, AnswerExamples)
+        return examples.write(network, task.most_tokens((), examples.prompted), done)
+    return predict(network, examples, next(network.parameters()).device, SCORING_DTYPE, done)
+
+
+def predict(
+    network: Network,
+    examples: ExampleSet,
+    device: torch.device,
+    dtype: torch.dtype,
+    done: Callable[[Array], None] | None = None,
+) -> Array:
+    """Return the outputs of every example in order, (outputs, labels) float32.
+
+    The network is in evaluation mode meanwhile.
+
+    Args:
+        dtype: the precision to compute in.
+        done: called after each batch with the numbers of its examples.
+    """
+    outputs, numbers = [], []
+    with evaluation_mode(network), torch.inference_mode():
+        for batch in examples.scoring_batches(device.type):
+            with autocast(device, dtype):
+                on_device = batch.to(device)
+                batch_outputs = network.scored_outputs(
+                    on_device.features(network), on_device.targets
+                )
+                outputs.append(batch_outputs.cpu().numpy())
+            numbers.append(batch.numbers)
+            if done is not None:
+                done(np.unique(batch.numbers))
+    order = np.argsort(np.concatenate(numbers), kind="stable")
+    return np.asarray(np.concatenate(outputs)[order])

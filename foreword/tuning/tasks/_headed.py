@@ -1,0 +1,145 @@
+"""The bases of tasks with a head of our own: dropout and a linear map, perhaps after a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+from torch import nn
+
+from foreword.errors import UserError
+from foreword.nn.dropout import Dropout
+from foreword.settings.ranges import NonNegative, ShareBelowOne
+from foreword.tables.examples import Labelled, batched
+from foreword.text.tokenizer import Tokenizer
+from foreword.tuning.encoded import EncodedTexts
+from foreword.tuning.input_template import REDUCED, InputTemplate, Pooling
+from foreword.tuning.tasks._contract import EncodedExample, Needs, Task
+
+HiddenLayer = Literal["none", "tanh", "gelu", "gelu_tanh", "gelu_norm"]
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "tanh": nn.Tanh,
+    "gelu": nn.GELU,
+    "gelu_tanh": partial(nn.GELU, approximate="tanh"),
+    "gelu_norm": nn.GELU,
+}
+
+
+@dataclass(frozen=True)
+class HeadedTask(Task):
+    """A task whose head reads states of the text: dropout, then a linear layer.
+
+    Attributes:
+        dropout: share of each state dropped in training.
+        auxiliary: weight of a decoder's language-model loss on the same texts, a mean over each
+            text's tokens, beside the task's; 0 for none. GPT-1 has 0.5, which helps on large data
+            sets only and not on average (Radford et al. 2018, table 5).
+        mix_layers: read a scalar mix of all layers, with learned weights (ELMo), instead of the
+            last layer. With strategy `frozen` the layers are features.
+        hidden_layer: a layer as wide as the state before the outputs, as published models have:
+            `tanh` (BERT, RoBERTa, ALBERT), `gelu` (ELECTRA), `gelu_tanh` (BigBird), or `gelu_norm`
+            without biases (ModernBERT); `none`. It starts from the pooler that pretraining on
+            pairs trained, if the model has one. By default `foreword tune` takes that of the
+            family's class in transformers, so that `foreword export` can write it; in comparisons
+            there is none.
+        output_bias: whether the outputs have a bias; by default they do, except where the family's
+            class in transformers has none (Llama).
+    """
+
+    dropout: ShareBelowOne = 0.1
+    auxiliary: NonNegative = 0.0
+    mix_layers: bool = False
+    hidden_layer: HiddenLayer | None = None
+    output_bias: bool | None = None
+
+    @property
+    def needs(self) -> Needs:
+        """Needs of the model, by the settings."""
+        return Needs(mix_layers=self.mix_layers, auxiliary=self.auxiliary)
+
+    def linear_head(self, d_model: int, outputs: int) -> nn.Module:
+        """Return the layers of the settings, (states, d_model) -> (states, outputs)."""
+        output = [
+            Dropout(self.dropout),
+            nn.Linear(d_model, outputs, bias=self.output_bias is not False),
+        ]
+        if self.hidden_layer in (None, "none"):
+            return nn.Sequential(*output)
+        has_norm = self.hidden_layer == "gelu_norm"
+        dense = nn.Linear(d_model, d_model, bias=not has_norm)
+        norm = [nn.LayerNorm(d_model, bias=False)] if has_norm else []
+        return nn.Sequential(dense, ACTIVATIONS[self.hidden_layer](), *norm, *output)
+
+
+def hidden_layer_of(head: nn.Module) -> tuple[nn.Linear, nn.LayerNorm | None] | None:
+    """Return the hidden layer of a `PooledTask.linear_head` and its norm, if it has them."""
+    linears = [module for module in head.modules() if isinstance(module, nn.Linear)]
+    norms = [module for module in head.modules() if isinstance(module, nn.LayerNorm)]
+    return (linears[0], norms[0] if norms else None) if len(linears) > 1 else None
+
+
+def below_output(head: nn.Module) -> list[nn.Module]:
+    """Return the hidden layer of a head, its activation and its norm; empty without one."""
+    leaves = [module for module in head.modules() if not list(module.children())]
+    linears = [n for n, module in enumerate(leaves) if isinstance(module, nn.Linear)]
+    below = leaves[: linears[-1]] if linears else []
+    return [module for module in below if not isinstance(module, Dropout)]
+
+
+@dataclass(frozen=True)
+class PooledTask(HeadedTask):
+    """A task whose head reads one pooled state of each text or pair: dropout, then a linear layer.
+
+    Attributes:
+        pooling: the `first` token's state ([CLS]), the `mean` of all, their greatest value in
+            each dimension (`max`), or the `last` one's; the family's by default, see
+            `hidden_layer`. With another one there is no such layer. Small encoders learn more by
+            the `mean`, pairs above all, where pretraining did not train [CLS]; ModernBERT's class
+            alone can be exported with it, none with `max`.
+    """
+
+    pooling: Pooling | None = None
+
+    @property
+    def needs(self) -> Needs:
+        """Needs of the model: the mean of several states, or their maximum."""
+        return replace(super().needs, reduction="max" if self.pooling == "max" else "mean")
+
+    def is_reduced(self, template: InputTemplate) -> bool:
+        """Return whether an output reduces several states to one."""
+        return (self.pooling or template.pooling) in REDUCED
+
+    def encode(
+        self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
+    ) -> Sequence[EncodedExample]:
+        """Return each text or pair in the template, one output each.
+
+        Raises:
+            UserError: some examples are pairs and some are not, or the model has no such state.
+        """
+        are_pairs = any(example.pair is not None for example in examples)
+        is_pooled = self.is_reduced(template)
+
+        def encoded() -> Iterator[EncodedExample]:
+            for chunk in batched(examples):
+                firsts = tokenizer.encode_batch([example.text for example in chunk])
+                seconds: Sequence[list[int] | None] = [None] * len(chunk)
+                if are_pairs:
+                    seconds = tokenizer.encode_batch(list(map(_second, chunk)))
+                for first, second in zip(firsts, seconds, strict=True):
+                    inputs = template.apply(first, second)
+                    positions = template.pooled_positions(inputs, self.pooling)
+                    yield EncodedExample(
+                        inputs.ids, inputs.segments, positions, inputs.was_cut, is_pooled
+                    )
+
+        return EncodedTexts.of(encoded())
+
+
+def _second(example: Labelled) -> str:
+    """Return the second text of a pair."""
+    if example.pair is None:
+        raise UserError(f"{example.source}: has no second text, but other examples have one")
+    return example.pair

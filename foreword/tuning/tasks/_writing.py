@@ -1,0 +1,178 @@
+"""Tasks that are answered in text by the output layer of pretraining, and the form of an answer.
+
+model with a source    source [a film </s>]    target [fine </s>]
+decoder                [a film [SEP] fine </s>]            scored: fine </s>
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from torch import Tensor
+
+from foreword.errors import UserError
+from foreword.evaluation.prompting import PromptedModel
+from foreword.evaluation.starts import Start
+from foreword.tables.examples import Labelled
+from foreword.text.special import EOS, SEP
+from foreword.tuning.input_template import InputTemplate
+from foreword.tuning.tasks._contract import Labels, Task
+from foreword.types import Array, Loss
+
+DECODER_TOKENS = (SEP, EOS)  # between a text and its answer, and after the answer
+
+
+@dataclass(frozen=True)
+class AnswerForm:
+    """The form in which a model reads texts and answers them.
+
+    A model with a source has that of pretraining; its template's length is that of the source. A
+    decoder reads text and answer in one row, of at most the template's length, which begins as the
+    prompts that it continues.
+
+    Attributes:
+        prompted: the model.
+        template: the input template.
+    """
+
+    prompted: PromptedModel
+    template: InputTemplate
+
+    @classmethod
+    def of(cls, prompted: PromptedModel, template: InputTemplate) -> AnswerForm:
+        """Return the form of a model.
+
+        Raises:
+            UserError: it writes no text.
+        """
+        if not prompted.answers and not (prompted.continues and template.is_causal):
+            raise UserError(
+                f"{prompted.name}: this {prompted.family} was not trained to write text; --task "
+                "text_to_text, chat and prefer work with models that answer a source (layouts "
+                "encoder_decoder and prefix, such as t5_mini) or continue text (decoder and "
+                "hybrid, such as gpt2_mini and gpt_bert_mini); --task classify and span work with "
+                "any"
+            )
+        return cls(prompted, template)
+
+    @cached_property
+    def end(self) -> Array:
+        """The token after an answer, (0 or 1,) int64."""
+        if self.prompted.answers:
+            return self.prompted.end_token
+        return np.asarray([self.prompted.vocab.id(EOS)])
+
+    @property
+    def fresh(self) -> tuple[int, ...]:
+        """The special tokens that pretraining never used."""
+        if self.prompted.answers:
+            return ()
+        used = {*self.prompted.bos.tolist(), *self.prompted.eos.tolist()}
+        ids = map(self.prompted.vocab.id, DECODER_TOKENS)
+        return tuple(sorted({*ids} - used))
+
+    def source(self, ids: Array) -> Array:
+        """Return a text with its special tokens."""
+        if self.prompted.answers:
+            return self.prompted.source_of(ids)
+        separator = [self.prompted.vocab.id(SEP)]
+        return np.concatenate([self.prompted.prompt_prefix, ids, separator]).astype(np.int64)
+
+    def start(self, source: Array) -> Start:
+        """Return what an answer begins with.
+
+        Args:
+            source: the text with its special tokens.
+        """
+        none = source[:0]
+        return Start(source, none) if self.prompted.answers else Start(None, source)
+
+    def source_room(self, answer: int) -> int:
+        """Return the most tokens of a text, 0 or less if nothing fits.
+
+        In a decoder a long answer leaves half of the row to the text.
+
+        Args:
+            answer: the number of tokens of the answer, its end included.
+        """
+        special = len(self.source(np.zeros(0, np.int64)))
+        length, limit = self.template.length, self.prompted.limit
+        if not self.prompted.answers:
+            return max(length - answer, length // 2) - special
+
+        def fits(source: int) -> bool:
+            return limit is None or self.prompted.pair_length(source, answer) <= limit
+
+        return next((n for n in range(length, 0, -1) if fits(n)), 0) - special
+
+    def cut(self, source: Array, answer: int) -> Array:
+        """Return a text with its special tokens, cut in a decoder as before the longest answer.
+
+        Args:
+            source: the text with its special tokens, cut for its own answer.
+            answer: the number of tokens of the longest answer, its end included.
+        """
+        if self.prompted.answers:
+            return source
+        text = source[len(self.prompted.prompt_prefix) : -1]
+        return self.source(text[: self.source_room(answer)])
+
+    def answer_room(self, source: int) -> int | None:
+        """Return the most tokens of an answer to train on; None for any number.
+
+        Args:
+            source: the number of tokens of the text, special ones included.
+        """
+        return None if self.prompted.answers else self.template.length - source
+
+
+@dataclass(frozen=True)
+class WritingTask(Task):
+    """A task without a new head, whose model is saved as a run."""
+
+    def head(self, d_model: int, labels: Labels) -> None:
+        """Return None: the head is the output layer of pretraining."""
+
+    def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
+        """Return the cross-entropy of the answers' tokens, which the output layer computed.
+
+        Args:
+            outputs: nats, of all tokens or of each.
+            targets: (tokens,).
+            numbers: the numbers of the examples.
+        """
+        total = outputs.sum()
+        return Loss(total, total.new_tensor(float(len(targets))))
+
+    @abstractmethod
+    def starts(
+        self,
+        examples: Sequence[Labelled],
+        prompted: PromptedModel,
+        template: InputTemplate,
+        most: int,
+    ) -> tuple[list[Start], int]:
+        """Return what the answer to each example begins with, and how many examples were cut.
+
+        Args:
+            examples: the examples, without labels.
+            most: the most tokens of an answer.
+        """
+
+    @abstractmethod
+    def most_tokens(self, labels: Labels, prompted: PromptedModel) -> int:
+        """Return the most tokens of an answer to write, its end included."""
+
+    def answer_of(self, text: str, labels: Labels) -> str:
+        """Return the answer that a written text stands for."""
+        del labels
+        return text
+
+    def chat_template(self, prompted: PromptedModel, template: InputTemplate) -> str:
+        """Return the Jinja template of conversations for `transformers`; "" without any."""
+        del prompted, template
+        return ""
