@@ -44,7 +44,7 @@ from foreword.tuning.scores import as_gain, metric_name
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Task
 from foreword.verbs._examples import ExampleReader, sources_of
-from foreword.verbs._labelled import ReadsLabelled
+from foreword.verbs._groups import ReadsLabelled
 
 SUITES = Path(__file__).with_suffix(".toml")
 HEADINGS = {"asked": "As they are, without training", "tuned": "Fine-tuned"}

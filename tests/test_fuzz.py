@@ -14,7 +14,7 @@ from foreword.cli.main import run
 from foreword.errors import UserError
 from foreword.settings import kinds
 from foreword.verbs._examples import ExampleReader, sources_of
-from foreword.verbs._labelled import ReadsLabelled
+from foreword.verbs._groups import ReadsLabelled
 from tests import forking
 
 ROOT = Path(__file__).parents[1]

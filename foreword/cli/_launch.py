@@ -142,11 +142,7 @@ def launch(verb: TrainsRun) -> int:
 
 
 def _require_room(processes: int) -> None:
-    """Check that each process would have a GPU, or there are none and it has room in memory.
-
-    Raises:
-        UserError: it would not.
-    """
+    """Check that each process would have a GPU, or there are none and it has room in memory."""
     import torch
 
     from foreword.planning.memory import PROGRAM

@@ -40,11 +40,9 @@ def guarded() -> Iterator[None]:
 
 
 def _occupy() -> None:
-    """Open a null device for each standard stream that is closed.
-
-    Otherwise the next file opened would receive its number, and messages would end up in it. What
-    is written to a closed output still fails, for the device is opened for reading.
-    """
+    """Open a null device for each standard stream that is closed."""
+    # Or the next file opened would receive its number, and messages would end up in it. What is
+    # written to a closed output still fails, for the device is opened for reading.
     for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
             os.fstat(number)
@@ -114,12 +112,7 @@ class _Output(_Guarded):
     """The output: what cannot be written ends the command."""
 
     def _failed(self, error: Exception) -> None:
-        """Raise what ends it.
-
-        Raises:
-            ReaderGoneError: a closed pipe.
-            UserError: another reason, such as a full disk.
-        """
+        """Raise what ends it."""
         if isinstance(error, BrokenPipeError):
             raise ReaderGoneError from error
         if isinstance(error, OSError):

@@ -14,8 +14,9 @@ from foreword.settings import describe
 from foreword.verbs._contract import Verb, VerbArgument, arguments_of
 from foreword.verbs._run import TrainsRun
 
-# Options that are gone, by verb, and the command that does their work.
+# Options that are gone, by verb, and the option or the command that does their work.
 RENAMED = {
+    ("evaluate", "--memory"): "--context-lengths",
     ("evaluate", "--suite"): "foreword probe RUN... NAME --data FILES",
     ("probe", "--kind"): "foreword probe RUN... NAME",
     ("tune", "--suite"): "foreword tune-suite RUN SUITE --data DIR",

@@ -119,11 +119,7 @@ def _global_options(
 
 
 def _take_plugins(words: list[str]) -> tuple[list[str], list[str]]:
-    """Return the words without `--plugins DIR`, and the folders.
-
-    Raises:
-        UserError: no folder follows.
-    """
+    """Return the words without `--plugins DIR`, and the folders."""
     rest: list[str] = []
     folders: list[str] = []
     words = list(words)
@@ -238,11 +234,7 @@ def _usage_message(error: Any) -> str:
 
 
 def _require_utf8(words: list[str]) -> None:
-    """Make sure that each argument is text; Python keeps other bytes as lone surrogates.
-
-    Raises:
-        UserError: one is not UTF-8.
-    """
+    """Make sure that each argument is text; Python keeps other bytes as lone surrogates."""
     for number, word in enumerate(words, 1):
         try:
             word.encode()

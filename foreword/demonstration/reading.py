@@ -81,10 +81,7 @@ def read(
 
 
 def _read_each(packages: Sequence[Package], max_characters: int) -> Iterable[ExtractedProse]:
-    """Yield the prose of each package in order, read by several processes if there are many files.
-
-    Threads would not help: parsing holds Python's global lock.
-    """
+    """Yield the prose of each package in order; of many files by processes, as parsing locks."""
     if sum(len(package.files) for package in packages) < MIN_FILES_FOR_PROCESSES:
         yield from (read_package(package, max_characters) for package in packages)
         return

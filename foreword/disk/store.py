@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
 from dataclasses import is_dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from foreword.disk import stored
+from foreword.disk import atomic, stored
 from foreword.errors import UserError
 from foreword.settings import config
 
@@ -23,6 +24,15 @@ KEY = "key"  # the part of a file that holds it
 def find(folder: Path, key: Any) -> Path | None:
     """Return the first file of a folder with this key, a dataclass; None if there is none."""
     return next((file for file in sorted(folder.glob("*.json")) if _has_key(file, key)), None)
+
+
+def save(folder: Path, content: Mapping[str, Any], plot: bytes | None = None) -> Path:
+    """Write a result, named by its `name`, with its plot beside it; return the file."""
+    file = folder / f"{content['name']}.json"
+    atomic.write_text(file, stored.record(content))
+    if plot is not None:
+        atomic.write_bytes(file.with_suffix(".png"), plot)
+    return file
 
 
 def _has_key(file: Path, key: Any, part: str = KEY) -> bool:

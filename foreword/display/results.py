@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from foreword.disk import stored
@@ -171,6 +172,52 @@ class Output(Result):
     def data(self) -> Any:
         """Return the plain values."""
         return self.content
+
+
+@dataclass(frozen=True, repr=False)
+class SavedResult(Result):
+    """A result that is saved in a file, which reports show.
+
+    Attributes:
+        file: where it is saved.
+        content: what was saved: `rows`, `notes`, ...
+    """
+
+    file: Path
+    content: Mapping[str, Any]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of the table."""
+        return [dict(row) for row in self.content["rows"]]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the figures has to know, a line each."""
+        return tuple(self.content.get("notes", ()))
+
+    def shown_rows(self) -> Sequence[Mapping[str, Any]]:
+        """Return the rows as people read them."""
+        return self.rows
+
+    def tables(self) -> Sequence[Part]:
+        """Return the table, what a reader has to know, and where it is saved."""
+        table = ResultTable(self.shown_rows(), self.content.get("title", ""))
+        return [table, *remarks(self.notes), Remark(f"saved to {self.file}")]
+
+    def data(self) -> Any:
+        """Return what was saved."""
+        return self.content
+
+
+def remarks(lines: Iterable[str]) -> list[Remark]:
+    """Return lines as remarks; warnings were shown before the work."""
+    return [(Shown if "warning: " in line else Remark)(line) for line in lines]
+
+
+def spaced(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with words in the names of its columns."""
+    return {name.replace("_", " "): value for name, value in row.items()}
 
 
 def show(result: Result, *, as_json: bool = False) -> None:

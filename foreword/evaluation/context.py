@@ -82,18 +82,20 @@ def by_memory(
     recipe, model = prompted.recipe, prompted.model
     if not prompted.continues or recipe.packing.document_mask:
         raise UserError(
-            f"{prompted.name}: --memory requires a causal model without document masking; this one "
-            "is not"
+            f"{prompted.name}: --context-lengths requires a causal model without document masking; "
+            "this one is not"
         )
     if recipe.model.has_memory and not recipe.model.memory:
         raise UserError(
-            f"{prompted.name}: --memory: this model's memory is a recurrent state without a length"
+            f"{prompted.name}: --context-lengths: this model's memory is a recurrent state without "
+            "a length"
         )
     length = recipe.packing.length
     for memory in memories:
         if memory >= length and not recipe.model.has_memory:
             raise UserError(
-                f"--memory {memory}: can have at most {length - 1}; a row has {length} tokens"
+                f"--context-lengths {memory}: can have at most {length - 1}; a row has {length} "
+                "tokens"
             )
     # Measure the loss with each memory, on the same streams.
     text = _as_streams(prompted, shards, length + max(memories), rows)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from foreword.data.read_documents import find_files, read_documents
+from foreword.data.text_files import ReadCounts
 from foreword.errors import UserError
 from foreword.evaluation.perplexity import ScoreTotals, scoring_windows
 from foreword.evaluation.scorer import ScoringItem, scorer_of
@@ -139,6 +142,40 @@ def score_texts(
             yield _totals(prompted, plans.popleft(), nats)
             nats = 0.0
     yield from (_totals(prompted, plan, 0.0) for plan in plans)
+
+
+def score_files(
+    prompted: TrainedModel, files: Sequence[Path], stride: int | None, advance: Callable[..., None]
+) -> tuple[ScoreTotals, ReadCounts]:
+    """Return the sums over files and folders, and what was read of them.
+
+    Args:
+        prompted: the model, whose recipe reads them.
+        files: files and folders.
+        stride: tokens from window to window; default: half a window.
+        advance: called with the bytes done and their total, about, and a note.
+
+    Raises:
+        UserError: a file cannot be read, or the model gives texts no probability.
+    """
+    how, counts, totals = prompted.recipe.read, ReadCounts(), ScoreTotals(measure_of(prompted))
+    total = sum(path.stat().st_size for path in find_files(files, None, how))
+    documents = read_documents(files, how, counts)
+    read = done = 0  # bytes, about: of the texts read, and of those scored
+
+    def texts() -> Iterator[str]:
+        nonlocal read
+        for document in documents:
+            read = max(counts.bytes_read, read + len(document.text))
+            yield document.text
+
+    def show(tokens: int, share: float) -> None:
+        advance(min(total, done + share * (read - done)), total, f"{tokens:,} tokens")
+
+    for text_totals in score_texts(prompted, texts(), stride, show):
+        totals += text_totals
+        done = read
+    return totals, counts
 
 
 def measure_of(prompted: TrainedModel) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
 from foreword.data.shards import Shards
 from foreword.evaluation import heldout
 from foreword.runs.trained_model import TrainedModel
+
+if TYPE_CHECKING:
+    from foreword.figures import Rendered
 
 Row = Mapping[str, Any]  # flat: texts, numbers and None
 PATH = "path"
@@ -71,6 +74,18 @@ class Finding:
     measure: str = ""
     scores: Mapping[str, float | None] = field(default_factory=dict)
     predictions: Sequence[Row] = ()
+
+    def drawn(self) -> Rendered:
+        """Return the plot as PNG."""
+        import matplotlib
+        from matplotlib.figure import Figure
+
+        from foreword import figures
+
+        with matplotlib.rc_context(figures.STYLE):
+            figure = Figure(layout="constrained")
+            self.plot(figure)
+            return figures.render(figure, "png")
 
 
 class Probe(Protocol):

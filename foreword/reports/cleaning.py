@@ -12,6 +12,7 @@ from typing import Any
 from foreword.cleaning.signs import STEPS
 from foreword.disk import atomic
 from foreword.formatting import byte_size, cell, quantity
+from foreword.reports import fragments
 from foreword.reports.page import page
 from foreword.reports.tables import Table, key_value_table
 
@@ -20,9 +21,9 @@ MANY = 0.2  # the share of a language's documents from which losing them is note
 LARGE = 0.01  # the share of the documents from which a group of duplicates is noted
 FEW = 20  # documents of a language below which its share says nothing
 EXPECTED = (
-    '<p class="note">By the share of words replaced at random: the sequences of words that both '
+    "By the share of words replaced at random: the sequences of words that both "
     "texts share, of all of both, and the share of such copies that is found. Short texts vary "
-    "more.</p>"
+    "more."
 )
 SIDES = {
     "dropped": "Dropped",
@@ -133,14 +134,10 @@ def _head(report: Report) -> str:
         ("text kept", byte_size(kept["bytes"])),
         ("words kept", quantity(kept["words"])),
     ]
-    tiles = "".join(
-        f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
-        for name, value in pairs
-    )
-    remarks = "".join(f'<p class="note">{escape(note)}.</p>' for note in notes(report))
+    remarks = "".join(fragments.note(f"{note}.") for note in notes(report))
     return (
         f'<h1>Cleaned text</h1>\n<p class="lead">{escape(description)}From {escape(sources)}.</p>\n'
-        f'<div class="tiles">{tiles}</div>\n{remarks}'
+        f"{fragments.tiles(pairs)}\n{remarks}"
     )
 
 
@@ -162,7 +159,7 @@ def _by_language(report: Report) -> str:
             text = f"{dropped:,} of {judged:,}" if judged else "not judged"
             row[f"{number}. {_name(step)}"] = text
         rows.append(row)
-    more = f'<p class="note">And {len(codes) - 12} more languages.</p>' if len(codes) > 12 else ""
+    more = fragments.note(f"And {len(codes) - 12} more languages." if len(codes) > 12 else "")
     table = Table.of_records(rows).html()
     return f"<h2>Dropped, of the documents judged, by language</h2>\n{table}{more}"
 
@@ -183,17 +180,18 @@ def _step(number: int, step: Report) -> str:
         ]
         parts.append(_table(rows))
     else:
-        parts.append('<p class="note">Dropped nothing.</p>')
+        parts.append(fragments.note("Dropped nothing."))
     if step["details"]:
         parts.append(f'<div class="card">{key_value_table(step["details"])}</div>')
     if step.get("expected"):
         table = _table([{n: _percent(v, 1) for n, v in row.items()} for row in step["expected"]])
-        parts.append(_folded("Copies that these settings find", f"{EXPECTED}{table}"))
+        expected = fragments.note(EXPECTED) + table
+        parts.append(fragments.folded("Copies that these settings find", expected))
     if step["settings"]:
-        parts.append(_folded("Settings", key_value_table(step["settings"])))
+        parts.append(fragments.folded("Settings", key_value_table(step["settings"])))
     samples = sorted(step["samples"], key=lambda sample: list(SIDES).index(sample["side"]))
     for side, group in groupby(samples, key=lambda sample: sample["side"]):
-        parts.append(_folded(SIDES[side], "".join(_samples(side, list(group)))))
+        parts.append(fragments.folded(SIDES[side], "".join(_samples(side, list(group)))))
     return "\n".join(parts)
 
 
@@ -213,10 +211,6 @@ def _samples(side: str, samples: Sequence[Report]) -> Iterator[str]:
             is_same_group = side == "duplicates" and number > 0
             style = ' style="border-top: 0"' if is_same_group else ""
             yield f'<div class="sample"{style}>{source}{"<br>".join(texts)}</div>'
-
-
-def _folded(summary: str, content: str) -> str:
-    return f"<details><summary>{escape(summary)}</summary><div>{content}</div></details>"
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -12,12 +12,13 @@ from typing import Any
 from foreword.disk import atomic, stored
 from foreword.errors import DamagedError, UserError
 from foreword.evaluation.statistics import LEVEL
+from foreword.reports import fragments
 from foreword.reports.bars import CellScores, plot_scores
 from foreword.reports.curves import Line, plot_curves
 from foreword.reports.folder import number
 from foreword.reports.meaning import comparison_sentences
 from foreword.reports.page import page
-from foreword.reports.svg import CELLS, responsive
+from foreword.reports.svg import CELLS
 from foreword.reports.tables import Table
 
 FILE = "results.json"
@@ -124,12 +125,8 @@ def _losses(results: Mapping[str, Any]) -> str:
         caption = "Held-out loss, nats per token"
     axis = results["axis"]
     label, title = f"10{exponent} {axis}" if power else axis, f"Held-out loss against {axis}"
-    plot = responsive(
-        lambda size: plot_curves(lines, label, title, size, is_log=is_log), is_large=True
-    )
-    return (
-        f'<h2>Learning</h2><figure class="card"><figcaption>{caption}</figcaption>{plot}</figure>'
-    )
+    draw = partial(plot_curves, lines, label, title, is_log=is_log)
+    return f"<h2>Learning</h2>{fragments.figure(caption, draw, is_large=True)}"
 
 
 def _tasks(results: Mapping[str, Any]) -> str:
@@ -149,19 +146,16 @@ def _tasks(results: Mapping[str, Any]) -> str:
         level = number(chance[0], metric) if chance else math.nan
         if cells:
             title = escape(f"{task}, {metric}", quote=True)
-            plot = responsive(partial(plot_scores, cells, metric, title, level))
-            caption = f"<figcaption>{escape(task)}</figcaption>"
-            figures.append(f'<figure class="card">{caption}{plot}</figure>')
+            figures.append(
+                fragments.figure(task, partial(plot_scores, cells, metric, title, level))
+            )
     if not figures:
         return ""
-    note = (
+    note = fragments.note(
         "Full: pretrained. Hollow: the same network from scratch. Dashed: chance. "
         f"Bars: {LEVEL:.0%} intervals over seeds, as in the table."
     )
-    return (
-        f'<h2>What it is worth</h2><div class="pair">{"".join(figures)}</div>'
-        f'<p class="note">{note}</p>'
-    )
+    return f"<h2>What it is worth</h2>{fragments.side_by_side(figures)}{note}"
 
 
 def _points(starts: Mapping[str, Any]) -> tuple[tuple[float, float], ...]:

@@ -9,11 +9,10 @@ from html import escape
 from pathlib import Path
 
 from foreword.formatting import cell, with_intervals
-from foreword.reports import suite, tuning
+from foreword.reports import fragments, suite, tuning
 from foreword.reports.bars import plot_columns
 from foreword.reports.folder import Picture, SavedEvaluation, number
 from foreword.reports.meaning import loss_sentence
-from foreword.reports.svg import responsive
 from foreword.reports.tables import Table
 
 # Columns plotted for count-based models, which have no curves, and their captions.
@@ -42,7 +41,7 @@ def evaluation_section(evaluation: SavedEvaluation, *, says_meaning: bool = True
         _table(evaluation),
         bars_by_order(evaluation),
         *(figure_of(evaluation, drawn) for drawn in evaluation.pictures),
-        *(f'<p class="note">{escape(note)}</p>' for note in evaluation.notes),
+        *map(fragments.note, evaluation.notes),
         f'<p class="note">{origin}</p>',
     ]
     return "".join(parts)
@@ -89,10 +88,10 @@ def bars_by_order(evaluation: SavedEvaluation) -> str:
     for column, caption in BY_ORDER.items():
         values = [number(row, column) for row in evaluation.rows]
         title = escape(f"{evaluation.name}: {caption}", quote=True)
-        plot = responsive(partial(plot_columns, labels, values, "order", title))
-        figures.append(f"<figcaption>{escape(caption)}</figcaption>{plot}")
-    cards = "".join(f'<figure class="card">{figure}</figure>' for figure in figures)
-    return f'<div class="pair">{cards}</div>'
+        figures.append(
+            fragments.figure(caption, partial(plot_columns, labels, values, "order", title))
+        )
+    return fragments.side_by_side(figures)
 
 
 def figure_of(evaluation: SavedEvaluation, drawn: Picture) -> str:

@@ -14,6 +14,32 @@ from foreword.tuning.scores import as_gain, is_lower_better, metric_name
 # Metrics that people read in percent and points.
 SHARES = ("accuracy", "f1", "entity_f1", "answer_f1", "exact_match")
 PRETRAINED, SCRATCH = "pretrained", "from scratch"
+COUNTS = {
+    "unigram counts": "by its frequency alone",
+    "bigram counts": "by its frequency after the token before",
+}
+NOT_BETTER = {
+    "unigram counts": "It has not learned more than frequencies tell.",
+    "bigram counts": "It has learned more than frequencies tell, not more than pairs of tokens do.",
+}
+SUM_OF_LOSSES = "{total} nats, a sum of which its tokens are {part}"
+# What a difference says about pretraining: with one seed, above zero, below it, or around it.
+GAINS = {
+    "one seed": "Pretraining {verb} {over}; with one seed there is no interval, so this may be "
+    "chance.",
+    "known": "Pretraining {verb} {over} ({interval}).",
+    "unknown": "Against {over} the difference is {mean} {what} ({interval}): the interval includes "
+    "zero, so these runs do not show that pretraining helps.",
+}
+VERBS = {  # by whether a lower score is better: of a higher mean, of a lower one
+    False: ("adds {amount} over", "costs {amount} against"),
+    True: ("raises {what} by {points} against", "lowers {what} by {points} against"),
+}
+SEEDS_AND_EXAMPLES = "The interval is over seeds of fine-tuning and examples."
+SEEDS_ALONE = (
+    "The interval is over seeds of fine-tuning; having {dev:,} examples to score moves an accuracy "
+    "by up to ± {half:.1f} points besides."
+)
 
 
 def loss_sentence(rows: Sequence[Record], prediction: str, text: str = "held-out text") -> str:
@@ -27,34 +53,26 @@ def loss_sentence(rows: Sequence[Record], prediction: str, text: str = "held-out
     """
     if not rows or math.isnan(number(rows[0], "loss")):
         return ""
-    counts = {str(row.get("what")): number(row, "loss") for row in rows}
-    baselines = [
-        (words, counts[name])
-        for name, words in (
-            ("unigram counts", "by its frequency alone"),
-            ("bigram counts", "by its frequency after the token before"),
-        )
-        if counts.get(name, math.nan) == counts.get(name)
-    ]
     # In a sum of losses, the part that predicts tokens is the one to be compared.
     has_part = len(rows) > 1 and not str(rows[1].get("what", "")).endswith(" counts")
     model = rows[1] if has_part else rows[0]
-    loss = number(model, "loss")
+    loss, total = number(model, "loss"), number(rows[0], "loss")
+    counts = {str(row.get("what")): number(row, "loss") for row in rows}
+    known = {name: nats for name in COUNTS if (nats := counts.get(name, math.nan)) == nats}
     measured = f"{figure(loss, 3)} nats per {prediction}"
     if has_part:
-        total = figure(number(rows[0], "loss"), 3)
-        measured = f"{total} nats, a sum of which its tokens are {measured}"
-    text = f"On {text} the loss is {measured}"
-    if not (has_part or baselines or model.get("perplexity") is not None):
-        return f"{text}."
-    text += f": the model gives the right token a probability of {_odds(loss)} (geometric mean)"
-    comparisons = [f"{words}, {_odds(nats)} ({figure(nats, 3)} nats)" for words, nats in baselines]
-    text += f"; {'; '.join(comparisons)}." if comparisons else "."
-    if loss >= counts.get("unigram counts", math.inf):
-        text += " It has not learned more than frequencies tell."
-    elif loss >= counts.get("bigram counts", math.inf):
-        text += " It has learned more than frequencies tell, not more than pairs of tokens do."
-    return text
+        measured = SUM_OF_LOSSES.format(total=figure(total, 3), part=measured)
+    said = f"On {text} the loss is {measured}"
+    if not (has_part or known or model.get("perplexity") is not None):
+        return f"{said}."
+    compared = (f"{COUNTS[n]}, {_odds(nats)} ({figure(nats, 3)} nats)" for n, nats in known.items())
+    said = "; ".join([f"{said}: the model gives {_odds_words(loss)}", *compared]) + "."
+    beaten = [words for name, words in NOT_BETTER.items() if loss >= counts.get(name, math.inf)]
+    return f"{said} {beaten[0]}" if beaten else said
+
+
+def _odds_words(nats: float) -> str:
+    return f"the right token a probability of {_odds(nats)} (geometric mean)"
 
 
 def _odds(nats: float) -> str:
@@ -104,23 +122,16 @@ def worth_sentence(
     seeds = min(int(number(row, "seeds")) for row in (pretrained, scratch))
     names = f"{PRETRAINED}, full", f"{SCRATCH}, full"
     if metric == "accuracy" and (paired := _paired_gain(margins, *names, seeds)) is not None:
-        text = gain_sentence(paired, metric)
-        return f"{text} The interval is over seeds of fine-tuning and examples."
+        return f"{gain_sentence(paired, metric)} {SEEDS_AND_EXAMPLES}"
     gain = difference(_sample(pretrained, metric), _sample(scratch, metric))
     text = gain_sentence(gain, metric)
     if dev and metric == "accuracy" and not math.isnan(gain.half_width):
-        text += (
-            f" The interval is over seeds of fine-tuning; having {dev:,} examples to score moves "
-            f"an accuracy by up to ± {100 * half_width_of_share(dev):.1f} points besides."
-        )
+        text += " " + SEEDS_ALONE.format(dev=dev, half=100 * half_width_of_share(dev))
     return text
 
 
 def _paired_gain(margins: Sequence[Record], name: str, over: str, seeds: int) -> Interval | None:
-    """Return the gain of one way of answering over another by their margin.
-
-    None if it is not known, or with one seed.
-    """
+    """Return the gain of one way over another by their margin; None if unknown or of one seed."""
     for one in margins if seeds > 1 else ():
         if (one["name"], one["over"]) == (name, over):
             half = max(one["high"] - one["difference"], one["difference"] - one["low"])
@@ -144,30 +155,18 @@ def _variant(rows: Sequence[Record], start: str, metric: str) -> Record | None:
 
 def gain_sentence(gain: Interval, metric: str, over: str = "the same network from scratch") -> str:
     """Return what a difference and its interval say about pretraining, zero included."""
-    scale, unit = (100.0, "points of ") if metric in SHARES else (1.0, "")
-    digits = 1 if metric in SHARES else 3
+    scale, digits, unit = (100.0, 1, "points of ") if metric in SHARES else (1.0, 3, "")
     mean, half = scale * gain.mean, scale * gain.half_width
-    name = metric_name(metric)
-    amount = f"{abs(mean):.{digits}f} {unit}{name}"
-    higher, lower = f"adds {amount} over", f"costs {amount} against"
-    if is_lower_better(metric):
-        higher, lower = (
-            f"{verb} {name} by {abs(mean):.3f} against" for verb in ("raises", "lowers")
-        )
-    if math.isnan(half):
-        return (
-            f"Pretraining {higher if mean >= 0 else lower} {over}; with one seed there is no "
-            "interval, so this may be chance."
-        )
     low, high = mean - half, mean + half
+    what = f"{unit}{metric_name(metric)}"
+    points = f"{abs(mean):.{digits}f}"
+    verb = VERBS[is_lower_better(metric)][mean < 0].format(
+        amount=f"{points} {what}", what=metric_name(metric), points=f"{abs(mean):.3f}"
+    )
+    kind = "one seed" if math.isnan(half) else "known" if low > 0 or high < 0 else "unknown"
     interval = f"{LEVEL:.0%} interval {_signed(low, digits)} to {_signed(high, digits)}"
-    if low > 0:
-        return f"Pretraining {higher} {over} ({interval})."
-    if high < 0:
-        return f"Pretraining {lower} {over} ({interval})."
-    return (
-        f"Against {over} the difference is {_signed(mean, digits)} {unit}{name} ({interval}): "
-        "the interval includes zero, so these runs do not show that pretraining helps."
+    return GAINS[kind].format(
+        verb=verb, over=over, interval=interval, mean=_signed(mean, digits), what=what
     )
 
 
@@ -183,7 +182,7 @@ def comparison_sentences(results: Mapping[str, Any]) -> list[str]:
         best = min(losses, key=lambda name: losses[name])
         sentences.append(
             f"{best} has the lowest held-out loss, {figure(losses[best], 3)} nats per token: it "
-            f"gives the right token a probability of {_odds(losses[best])} (geometric mean)."
+            f"gives {_odds_words(losses[best])}."
         )
     for task, metric in results["metrics"].items():
         sentences += _task_sentence(results, task, metric)

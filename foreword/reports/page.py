@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,13 @@ from foreword.disk import atomic
 from foreword.disk.credentials import masked
 from foreword.formatting import duration, figure, power, quantity, unknown_share_note
 from foreword.reports import folder as folders
-from foreword.reports import tuning
+from foreword.reports import fragments, tuning
 from foreword.reports.curves import Line, plot_curves, smoothed
 from foreword.reports.evaluations import evaluation_section
 from foreword.reports.folder import RunFolder, number
 from foreword.reports.heldout import HeldOutLoss, held_out_loss
 from foreword.reports.sources import source_section
 from foreword.reports.style import CSS
-from foreword.reports.svg import responsive
 from foreword.reports.tables import key_value_table
 from foreword.train import log
 from foreword.version import __version__
@@ -80,7 +80,7 @@ def body(run: RunFolder) -> str:
         f'<p class="lead">{escape(sentence(run))}</p>',
         *(f'<p class="meaning">{escape(text)}</p>' for text in meanings(run, loss)),
         tiles(run, loss),
-        f'<p class="note">{escape(loss.note)}</p>' if loss is not None and loss.note else "",
+        fragments.note(loss.note) if loss is not None else "",
         unknown_note(run),
         curves(run),
         source_section(run),
@@ -93,11 +93,10 @@ def body(run: RunFolder) -> str:
         ),
         *(evaluation_section(evaluation) for evaluation in run.of_tuned),
         samples(run),
-        _details("Recipe", f"<pre>{escape(run.recipe_text.strip())}</pre>"),
-        _details("Where it comes from", key_value_table(run.provenance)),
+        fragments.folded("Recipe", f"<pre>{escape(run.recipe_text.strip())}</pre>"),
+        fragments.folded("Where it comes from", key_value_table(run.provenance)),
+        fragments.note(f"Could not be read: {', '.join(run.unread)}." if run.unread else ""),
     ]
-    if run.unread:
-        sections.append(f'<p class="note">Could not be read: {escape(", ".join(run.unread))}.</p>')
     return "\n".join(section for section in sections if section)
 
 
@@ -180,12 +179,7 @@ def tiles(run: RunFolder, loss: HeldOutLoss | None) -> str:
     if run.probes:
         last = run.probes[-1]
         pairs += [(_spaced(name), figure(number(last, name))) for name in log.components(last)]
-    known_pairs = [pair for pair in pairs if pair[1] != "–"]
-    cells = [
-        f'<div class="tile"><b>{escape(v)}</b><span>{escape(k)}</span></div>'
-        for k, v in known_pairs
-    ]
-    return f'<div class="tiles">{"".join(cells)}</div>' if cells else ""
+    return fragments.tiles(pair for pair in pairs if pair[1] != "–")
 
 
 def unknown_note(run: RunFolder) -> str:
@@ -194,7 +188,7 @@ def unknown_note(run: RunFolder) -> str:
     share = number(counts, "unknown") / (number(counts, "tokens") or math.nan)
     if not run.heldout or not share > 0:
         return ""
-    return f'<p class="note">Held-out text: {escape(unknown_share_note(share))}.</p>'
+    return fragments.note(f"Held-out text: {unknown_share_note(share)}.")
 
 
 _MATMUL_SHARE = "share_of_matmul"
@@ -232,7 +226,7 @@ def curves(run: RunFolder) -> str:
     small += [
         _component_figure(run, name) for name in log.components(run.train[-1] if run.train else {})
     ]
-    return "\n".join([*parts, f'<div class="pair">{"".join(small)}</div>' if small else ""])
+    return "\n".join([*parts, fragments.side_by_side(small)])
 
 
 def probe_curves(run: RunFolder) -> str:
@@ -246,7 +240,7 @@ def probe_curves(run: RunFolder) -> str:
         figures.append(
             _figure(_capital(_spaced(name)), [Line("", steps, values, "second", "dots")])
         )
-    return f'<h2>Probes while training</h2>\n<div class="pair">{"".join(figures)}</div>'
+    return f"<h2>Probes while training</h2>\n{fragments.side_by_side(figures)}"
 
 
 def _component_figure(run: RunFolder, name: str) -> str:
@@ -286,10 +280,8 @@ def samples(run: RunFolder) -> str:
     parts = ["<h2>What it says</h2>"]
     for n, record in enumerate(reversed(run.samples)):
         items = "".join(_sample(sample) for sample in record["samples"] if isinstance(sample, dict))
-        parts.append(
-            f"<details{' open' * (n == 0)}><summary>at step {quantity(number(record, 'step'))}"
-            f"</summary><div>{items}</div></details>"
-        )
+        step = f"at step {quantity(number(record, 'step'))}"
+        parts.append(fragments.folded(step, items, is_open=n == 0))
     return "\n".join(parts)
 
 
@@ -308,16 +300,9 @@ def _table(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _figure(caption: str, lines: Sequence[Line], *, is_large: bool = False) -> str:
-    """Return curves as an HTML figure."""
     label = escape(f"{caption} against steps", quote=True)
-    plot = responsive(lambda size: plot_curves(lines, "step", label, size), is_large=is_large)
-    return f'<figure class="card"><figcaption>{escape(caption)}</figcaption>{plot}</figure>'
-
-
-def _details(summary: str, content: str) -> str:
-    if not content:
-        return ""
-    return f"<details><summary>{escape(summary)}</summary><div>{content}</div></details>"
+    draw = partial(plot_curves, lines, "step", label)
+    return fragments.figure(caption, draw, is_large=is_large)
 
 
 def _median(values: Sequence[float]) -> float:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from html import escape
+from functools import partial
 from typing import Any
 
 from foreword.data.mixture import effective_epochs
 from foreword.formatting import figure, quantity
+from foreword.reports import fragments
 from foreword.reports.curves import Line, plot_curves
 from foreword.reports.folder import RunFolder, number
-from foreword.reports.svg import CELLS, responsive
+from foreword.reports.svg import CELLS
 from foreword.reports.tables import Table
 
 _NOTE = (
@@ -36,16 +37,13 @@ def source_section(run: RunFolder) -> str:
             lines.append(Line(name, steps, losses, f"cell{n % CELLS}", "dots"))
     if lines:
         caption = "Held-out loss by source, nats per prediction"
-        label = escape(f"{caption} against steps", quote=True)
-        plot = responsive(lambda size: plot_curves(lines, "step", label, size), is_large=True)
-        parts.append(
-            f'<figure class="card"><figcaption>{escape(caption)}</figcaption>{plot}</figure>'
-        )
+        draw = partial(plot_curves, lines, "step", f"{caption} against steps")
+        parts.append(fragments.figure(caption, draw, is_large=True))
     last = records[-1][1] if records else {}
     columns = ("source", "tokens", "share", "epochs", "worth", "held-out loss")
     rows = [_row(name, _mapping(facts), last) for name, facts in sources.items()]
     parts.append(Table(columns, rows, [False, *[True] * 5]).html())
-    parts.append(f'<p class="note">{escape(_NOTE)}</p>')
+    parts.append(fragments.note(_NOTE))
     return "\n".join(parts)
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
 from typing import Any
 
-from foreword.reports import tuning
+from foreword.reports import fragments, tuning
 from foreword.reports.folder import SavedEvaluation
 from foreword.reports.tables import Table
 from foreword.tuning.suite_table import OURS, cells_in_percent
@@ -34,8 +33,8 @@ def section(evaluation: SavedEvaluation) -> str:
     named = "; ".join(f"{name}: {source}" for name, source in sources.items())
     parts = [
         table,
-        f'<p class="note">{escape(note)}</p>',
-        f'<p class="note">{escape(named)}</p>' * bool(named),
+        fragments.note(note),
+        fragments.note(named),
         *(_task(name, of_task) for name, of_task in evaluation.content["tasks"].items()),
     ]
     return "".join(parts)
@@ -49,5 +48,4 @@ def _task(name: str, content: Any) -> str:
     evaluation = SavedEvaluation(name, name, "", "", tuple(rows), content=content)
     if not tuning.metrics(evaluation):
         return ""
-    summary = f"<summary>{escape(name)}</summary>"
-    return f"<details>{summary}<div>{tuning.section(evaluation)}</div></details>"
+    return fragments.folded(name, tuning.section(evaluation))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from html import escape
 
 from foreword.formatting import cell, figure
+from foreword.reports import fragments
 from foreword.reports.bars import CellScores, plot_scores
 from foreword.reports.folder import Record, SavedEvaluation, number
 from foreword.reports.meaning import SCRATCH, is_baseline, score_sentence, worth_sentence
-from foreword.reports.svg import responsive
 from foreword.reports.tables import Table
 from foreword.reports.tuning_curves import confusion, curves
 from foreword.tuning.scores import ABOUT, Scores, metric_name, train_count
@@ -45,8 +46,8 @@ def meaning(evaluation: SavedEvaluation) -> str:
 def section(evaluation: SavedEvaluation) -> str:
     """Return the chart, the table, how the scores were made, the curves and the confusion."""
     names = metrics(evaluation)
-    how = f'<p class="note">{escape(_how(evaluation))}</p>'
-    overview = chart(evaluation, names[0]) + table(evaluation, names).html() + how
+    overview = chart(evaluation, names[0]) + table(evaluation, names).html()
+    overview += fragments.note(_how(evaluation))
     return overview + curves(evaluation, names[0]) + confusion(evaluation)
 
 
@@ -62,10 +63,11 @@ def chart(evaluation: SavedEvaluation, metric: str) -> str:
         return ""
     name = metric_name(metric)
     title = escape(f"{evaluation.title or evaluation.name}: {name}", quote=True)
-    plot = responsive(lambda size: plot_scores(scores, name, title, size=size), is_large=True)
     words = f"{name[:1].upper()}{name[1:]} on the dev examples"
     caption = words + _deviation_words(evaluation.rows, metric)
-    return f'<figure class="card"><figcaption>{escape(caption)}</figcaption>{plot}</figure>'
+    return fragments.figure(
+        caption, partial(plot_scores, scores, name, title, math.nan), is_large=True
+    )
 
 
 def table(evaluation: SavedEvaluation, names: Sequence[str]) -> Table:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from html import escape
 from typing import Any
 
 import numpy as np
 from matplotlib.patches import Rectangle
 
+from foreword.reports import fragments
 from foreword.reports.curves import Line, plot_curves
 from foreword.reports.folder import Record, SavedEvaluation, number
 from foreword.reports.meaning import SCRATCH
-from foreword.reports.svg import CELLS, PLACEHOLDERS, Size, canvas, responsive, to_svg
+from foreword.reports.svg import CELLS, PLACEHOLDERS, Size, canvas, to_svg
 from foreword.reports.tables import Table
 from foreword.tuning.scores import metric_name
 
@@ -41,9 +43,9 @@ def curves(evaluation: SavedEvaluation, metric: str) -> str:
         (metric, f"{name[:1].upper()}{name[1:]} on the dev examples by epoch"),
         ("train_loss", "Training loss by epoch, a mean over the epoch"),
     )
-    plots = (_curve(rows, column, caption, evaluation.name) for column, caption in columns)
-    cards = "".join(f'<figure class="card">{plot}</figure>' for plot in plots if plot)
-    return f'<div class="pair">{cards}</div>' if cards else ""
+    return fragments.side_by_side(
+        _curve(rows, column, caption, evaluation.name) for column, caption in columns
+    )
 
 
 def _curve(rows: Sequence[Record], column: str, caption: str, name: str) -> str:
@@ -69,8 +71,7 @@ def _curve(rows: Sequence[Record], column: str, caption: str, name: str) -> str:
     if not lines:
         return ""
     title = escape(f"{name}: {caption}", quote=True)
-    plot = responsive(lambda size: plot_curves(lines, "epoch", title, size))
-    return f"<figcaption>{escape(caption)}</figcaption>{plot}"
+    return fragments.figure(caption, partial(plot_curves, lines, "epoch", title))
 
 
 def _colour(which: int, start: str) -> str:
@@ -94,9 +95,9 @@ def confusion(evaluation: SavedEvaluation) -> str:
         return _mistakes(labels, counts)
     caption = "Labels (rows) and answers (columns): the share of each label, over all seeds"
     title = escape(f"{evaluation.name}: {caption}", quote=True)
-    plot = responsive(lambda size: plot_confusion(labels, counts, title, size), is_large=False)
-    figure = f"<figcaption>{escape(caption)}</figcaption>{plot}"
-    return f'<div class="pair"><figure class="card">{figure}</figure></div>'
+    return fragments.side_by_side(
+        [fragments.figure(caption, partial(plot_confusion, labels, counts, title))]
+    )
 
 
 def plot_confusion(

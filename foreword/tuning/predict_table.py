@@ -13,6 +13,7 @@ from foreword.tables.columns import PREDICTION, Columns
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tables.table import BadRows, ExampleTable, require_columns
 from foreword.tables.write import SourcedRow, WriteRows
+from foreword.tuning.encoded import cut_warning
 from foreword.tuning.rows import WINDOW
 from foreword.tuning.tasks._contract import PROBABILITY
 from foreword.tuning.tuned_model import TunedModel, TunedWriter
@@ -54,6 +55,20 @@ class PredictionCounts:
     empty_sources: list[str] = field(default_factory=list)
     cut: int = 0
     labels: Counter[str] = field(default_factory=Counter)
+
+    def notes(self, max_tokens: int) -> tuple[str, ...]:
+        """Return what a reader of the predictions has to know, a line each."""
+        notes = []
+        if self.cut:
+            were = "text was" if self.cut == 1 else "texts were"
+            warning = cut_warning(self.cut, self.rows - self.empty, max_tokens)
+            notes.append(warning or f"{self.cut:,} {were} cut to {max_tokens:,} tokens")
+        if self.empty:
+            named = ", ".join(self.empty_sources)
+            more = ", ..." if self.empty > SHOWN else ""
+            have = "row has" if self.empty == 1 else "rows have"
+            notes.append(f"{self.empty:,} {have} no text, and no prediction: {named}{more}")
+        return tuple(notes)
 
 
 def output_types(

@@ -1,4 +1,4 @@
-"""What callers pass in more than one form: paths, settings, budgets, texts."""
+"""What callers pass in more than one form: paths, settings, texts."""
 
 from __future__ import annotations
 
@@ -6,54 +6,62 @@ import os
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import (
-    Any,
-    ParamSpec,
-    TypeVar,
-)
+from typing import Any
 
-from foreword.data.text_files import ReadSettings
 from foreword.disk import atomic, stored
 from foreword.errors import UserError
 from foreword.settings import config
-from foreword.tables.given import items_of, texts_of
-from foreword.trackers._contract import Tracker
-from foreword.train.budget import Budget
 
-DATA = "--data"
-DATA_OR_TEXTS = "give data, which takes paths, or texts, which takes the texts themselves"
 LONGEST_NAME = 255  # bytes of a file's name
 
 PathName = str | PathLike[str]
 Paths = PathName | Sequence[PathName]
-Track = str | Tracker | Sequence[str | Tracker]
 Settings = Mapping[str, Any] | Sequence[str]
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
-def paths(value: Paths | None, name: str = DATA) -> tuple[str, ...]:
-    """Return one path or several as texts; none for None.
-
-    Raises:
-        UserError: one is empty, or is not a path; `name` names the argument.
-    """
+def paths(value: Paths | None) -> tuple[str, ...]:
+    """Return one path or several as texts; none for None."""
     if value is None:
         return ()
-    items = [value] if isinstance(value, str | PathLike) else items_of(value, name, "paths")
-    return tuple(_not_empty(item, name) for item in items)
+    return tuple(fspath(path) for path in ([value] if isinstance(value, str | PathLike) else value))
 
 
-def path(value: PathName, name: str) -> Path:
-    """Return a path.
+def require_path(value: object, name: str, *, is_of_texts: bool = False) -> str:
+    """Return a path as text.
+
+    Args:
+        value: what was given.
+        name: of the argument.
+        is_of_texts: whether it names texts, where people may give a text itself.
 
     Raises:
-        UserError: it is empty, or is not a path; `name` names the argument.
+        UserError: it is empty, or is not a path.
     """
-    return Path(_not_empty(value, name))
+    if not isinstance(value, str | PathLike):
+        raise UserError(f"{name}: expected a path, got {reprlib.repr(value)}")
+    text = fspath(value)
+    if not isinstance(text, str):
+        raise UserError(f"{name}: expected a path in text, got {text!r}")
+    if not text:
+        raise UserError(f"{name}: the path is empty; '.' is the current folder")
+    hint = "; --data takes paths, texts takes the texts themselves" if is_of_texts else ""
+    if "\0" in text or max(map(len, os.fsencode(text).split(b"/"))) > LONGEST_NAME:
+        raise UserError(f"{name}: {reprlib.repr(text)} is not a path{hint}")
+    if is_of_texts and len(text.split()) > 1 and not _may_exist(text):
+        raise UserError(f"{name}: {reprlib.repr(text)}: there is no such file or folder{hint}")
+    return text
+
+
+def path(value: object, name: str) -> Path:
+    """Return a path, checked as `require_path` does."""
+    return Path(require_path(value, name))
+
+
+def _may_exist(text: str) -> bool:
+    """Return whether a path exists, or may be a pattern that matches some that do."""
+    return any(sign in text for sign in "*?[") or os.path.lexists(Path(text).expanduser())
 
 
 def distinct_names(folders: Sequence[Path]) -> list[str]:
@@ -63,28 +71,6 @@ def distinct_names(folders: Sequence[Path]) -> list[str]:
         name if names.count(name) == 1 else str(folder)
         for name, folder in zip(names, folders, strict=True)
     ]
-
-
-def _not_empty(value: PathName, name: str) -> str:
-    if not isinstance(value, str | PathLike):
-        raise UserError(f"{name}: expected a path, got {reprlib.repr(value)}")
-    text = fspath(value)
-    if not isinstance(text, str):
-        raise UserError(f"{name}: expected a path in text, got {text!r}")
-    if not text:
-        raise UserError(f"{name}: the path is empty; '.' is the current folder")
-    names = os.fsencode(text).split(b"/")
-    hint = f"; {name} takes paths, texts takes the texts themselves" if name == DATA else ""
-    if "\0" in text or max(map(len, names)) > LONGEST_NAME:
-        raise UserError(f"{name}: {reprlib.repr(text)} is not a path{hint}")
-    if hint and len(text.split()) > 1 and not _may_exist(text):
-        raise UserError(f"{name}: {reprlib.repr(text)}: there is no such file or folder{hint}")
-    return text
-
-
-def _may_exist(text: str) -> bool:
-    """Return whether a path exists, or may be a pattern that matches some that do."""
-    return any(sign in text for sign in "*?[") or os.path.lexists(Path(text).expanduser())
 
 
 def assignments(settings: Settings) -> list[str]:
@@ -103,44 +89,6 @@ def assignments(settings: Settings) -> list[str]:
             f'settings: expected a table, such as {{"model.layers": 6}}, got {settings!r}'
         )
     return list(settings)
-
-
-def budget_of(**amounts: float | None) -> Budget | None:
-    """Return the budget in hours, tokens, epochs, steps or flops; None if there is none.
-
-    Raises:
-        UserError: more than one is given, or its amount is impossible.
-    """
-    budgets = {unit: amount for unit, amount in amounts.items() if amount is not None}
-    if len(budgets) > 1:
-        flags = ", ".join(f"--{unit}" for unit in budgets)
-        raise UserError(f"give one budget, not {len(budgets)}: {flags}")
-    for unit, amount in budgets.items():
-        try:
-            return config.build(Budget, {"unit": unit, "amount": amount})
-        except UserError as error:
-            raise UserError(str(error).replace("amount", f"--{unit}", 1)) from None
-    return None
-
-
-def given_reading(**settings: str | None) -> dict[str, Any]:
-    """Return the settings of reading text that are not None, as a recipe has them."""
-    reading: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
-    if reading.get("documents", "line") != "line":
-        reading["blank_lines"] = False  # there are none to count
-    return reading
-
-
-def read_as(settings: ReadSettings, reading: Mapping[str, Any]) -> ReadSettings:
-    """Return `settings` with those in `reading` replaced.
-
-    Raises:
-        UserError: a value is not a choice.
-    """
-    try:
-        return replace(settings, **reading)
-    except ValueError as error:
-        raise UserError(f"--{error}") from None
 
 
 def texts_file(out: Path) -> Path:
@@ -162,6 +110,8 @@ def kept(texts: Iterable[str] | None, out: Path) -> Iterator[None]:
     if texts is None:
         yield
         return
+    from foreword.tables.given import texts_of
+
     if isinstance(texts, str):
         raise UserError("texts: expected a list of texts, got one text; data= takes paths")
     checked, are_none = texts_of(texts, "texts"), True

@@ -22,10 +22,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import numbers
 import operator
 import types
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import MISSING, dataclass, fields
 from os import PathLike
 from typing import (
@@ -42,12 +43,13 @@ from typing import (
 from foreword.errors import UserError, nearest
 from foreword.settings import config, describe, kinds
 from foreword.settings.ranges import check, hints_of
+from foreword.verbs._arguments import PathName as PathName
+from foreword.verbs._arguments import Paths as Paths
+from foreword.verbs._arguments import Settings as Settings
+from foreword.verbs._arguments import require_path
 
 P = ParamSpec("P")
 R = TypeVar("R")
-PathName = str | PathLike[str]
-Paths = PathName | Sequence[PathName]
-Settings = Mapping[str, Any] | Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class Flag:
     is_command_only: bool = False
 
 
+PLAIN = (bool, int, float, str, types.NoneType)
 ARGUMENT = Flag(is_argument=True)
 SET = Flag(("--set",), takes=list[str])
 PYTHON_ONLY = Flag(is_hidden=True)
@@ -82,22 +85,14 @@ REQUIRED = Flag(is_required=True)
 class Verb(Generic[R], ABC):
     """The base of all verbs; see the module's text.
 
-    Numbers, texts and truth values must be of their field's type, and numbers in its range. Numbers
-    of numpy become Python's. All else is checked where it is used.
+    Numbers, texts and truth values must be of their field's type, numbers in its range, and paths
+    must be paths. Numbers of numpy become Python's. All else is checked where it is used.
     """
 
     def __post_init__(self) -> None:
         for argument in arguments_of(type(self)):
-            value = getattr(self, argument.name)
-            if argument.plain is not None:
-                value = config.convert(argument.plain, value, argument.flag)
-                object.__setattr__(self, argument.name, value)
-            check(argument.hint, value, argument.flag)
-            is_list = isinstance(value, list) and get_origin(argument.words) is list
-            if argument.is_path and any(
-                isinstance(item, str) and not item for item in (value if is_list else [value])
-            ):
-                raise UserError(f"{argument.flag}: the path is empty; '.' is the current folder")
+            value = argument.checked(getattr(self, argument.name))
+            object.__setattr__(self, argument.name, value)
 
     def refuse(self, names: Collection[str], why: str) -> None:
         """Check that arguments have their defaults.
@@ -165,8 +160,38 @@ class VerbArgument:
     @property
     def is_path(self) -> bool:
         """Whether its words are paths."""
-        leaves = _leaves(self.mark.takes or self.hint)
-        return any(PathLike in (leaf, get_origin(leaf)) for leaf in leaves)
+        return any(map(_is_path, _leaves(self.mark.takes or self.hint)))
+
+    def checked(self, value: Any) -> Any:
+        """Return a value as the verb has it.
+
+        Raises:
+            UserError: it is not of the type, not in the range, or not a path.
+        """
+        if self.plain is not None:
+            value = config.convert(self.plain, value, self.flag)
+        check(self.hint, value, self.flag)
+        leaves = _leaves(self.hint)
+        if not self.is_path or (value is None and types.NoneType in leaves):
+            return value
+        is_one = isinstance(value, str | PathLike)
+        is_number = isinstance(value, numbers.Real) and bool({int, float} & {*leaves})
+        takes_others = not all(_is_path(leaf) or leaf in PLAIN for leaf in leaves)
+        if not is_one and (is_number or takes_others):
+            are_files = isinstance(value, list) and get_origin(self.words) is list
+            for item in value if are_files else ():
+                if isinstance(item, str):
+                    require_path(item, self.flag)
+            return value
+        takes_several = get_origin(_words(self.hint)) is list
+        is_of_texts = takes_several and self.name == "data"
+        if is_one or not takes_several:
+            require_path(value, self.flag, is_of_texts=is_of_texts)
+            return value
+        from foreword.tables.given import items_of
+
+        items = items_of(value, self.flag, "paths")
+        return tuple(require_path(item, self.flag, is_of_texts=is_of_texts) for item in items)
 
 
 @functools.cache
@@ -279,6 +304,10 @@ def _leaves(hint: Any) -> list[Any]:
     if origin in (Union, types.UnionType, list, Sequence):
         return [leaf for arg in args for leaf in _leaves(arg)]
     return [hint]
+
+
+def _is_path(leaf: Any) -> bool:
+    return PathLike in (leaf, get_origin(leaf))
 
 
 def _words(hint: Any) -> Any:

@@ -33,7 +33,7 @@ from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tuned import SCORES, TunedOn
 from foreword.tuning.tuned_model import TunedModel, TunedWriter
 from foreword.verbs import _arguments
-from foreword.verbs._labelled import Examples, ReadsLabelled
+from foreword.verbs._groups import Examples, ReadsLabelled
 
 USUAL = (TEXT, PAIR, LABEL)
 

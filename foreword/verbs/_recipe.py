@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from foreword.errors import UserError
 from foreword.settings import config
 from foreword.settings.ranges import CountOrZero
-from foreword.verbs._budget import Budgets
+from foreword.verbs._arguments import assignments, paths, require_path
 from foreword.verbs._contract import SET, Flag, PathName, Paths, Settings
-from foreword.verbs._reading import HoldsOut, ReadsText
+from foreword.verbs._groups import Budgets, HoldsOut, ReadsText
 
 if TYPE_CHECKING:
     from foreword.planning.request import RunRequest
@@ -50,9 +51,7 @@ class Trains(HoldsOut, ReadsText, Budgets):
         Raises:
             UserError: text follows --heldout, where it may belong to --data.
         """
-        from foreword.verbs._arguments import paths
-
-        data, more = paths(self.data), paths(self.more, "MORE")
+        data, more = paths(self.data), paths(self.more)
         if more and self.heldout is not None and self.holds_out_text:
             raise UserError(
                 f"{more[0]}: ambiguous: put --data or --heldout before each file, or a pattern in "
@@ -67,10 +66,9 @@ class Trains(HoldsOut, ReadsText, Budgets):
             UserError: there is no such recipe, or a mistake in it.
         """
         from foreword.runs.recipe import Recipe, load_recipe
-        from foreword.verbs._arguments import path
 
         if not isinstance(self.recipe, Recipe):
-            return load_recipe(str(path(self.recipe, "RECIPE")), settings)
+            return load_recipe(require_path(self.recipe, "RECIPE"), settings)
         return config.build(Recipe, config.assign(config.to_table(self.recipe), settings))
 
     def request(
@@ -96,16 +94,14 @@ class Trains(HoldsOut, ReadsText, Budgets):
         from foreword.runs.corpus import is_prepared
         from foreword.runs.run import Inputs
         from foreword.runs.sources import source_texts
-        from foreword.verbs import _arguments
 
         # The recipe, its budget and its text.
         data = [local(text) for text in data]
         if data and is_prepared(data):
             self.refuse_reading(f"{data[0]} holds prepared text, which was read already")
-        tokenizer, from_ = self.tokenizer, self.from_
-        tokenizer = None if tokenizer is None else str(_arguments.path(tokenizer, "--tokenizer"))
-        from_ = None if from_ is None else str(_arguments.path(from_, "--from"))
-        budget, settings = _one_budget(self.budget(), _arguments.assignments(self.settings))
+        tokenizer = None if self.tokenizer is None else str(Path(self.tokenizer))
+        from_ = None if self.from_ is None else str(Path(self.from_))
+        budget, settings = _one_budget(self.budget(), assignments(self.settings))
         dial = None
         if isinstance(self.recipe, str) and self.recipe in FAMILIES:
             _require_data(data)
@@ -140,11 +136,7 @@ class Trains(HoldsOut, ReadsText, Budgets):
         return RunRequest(starting_model.recipe, inputs, starting_model, self.extend_vocabulary)
 
     def _hours_of_dial(self, budget: Budget | None) -> float:
-        """Return the hours of a dial.
-
-        Raises:
-            UserError: the budget is not in hours, or there is a model to start from.
-        """
+        """Return the hours of a dial."""
         from foreword.data.text_files import ReadSettings
         from foreword.planning.dial import FAMILIES
 
@@ -175,11 +167,7 @@ def _require_data(data: Sequence[str]) -> None:
 def _one_budget(
     budget: Budget | None, settings: Sequence[str]
 ) -> tuple[Budget | None, Sequence[str]]:
-    """Return the budget given by itself or among the settings, and the settings without it.
-
-    Raises:
-        UserError: there is more than one, or its amount is impossible.
-    """
+    """Return the budget given by itself or among the settings, and the settings without it."""
     from foreword.train.budget import UNITS, Budget
     from foreword.train.settings import TrainSettings
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.display.progress import ProgressDisplay, Quiet, progress_of
+from foreword.display.progress import ProgressDisplay, Quiet
 from foreword.display.results import Facts, Part, Result, Text
 from foreword.errors import INTERRUPTED, UserError, quoted_command
 from foreword.settings.ranges import Count
 from foreword.train.hooks import Hook
 from foreword.verbs._contract import PYTHON_ONLY, Verb
-from foreword.verbs._tracking import Tracks
+from foreword.verbs._groups import ShowsProgress, Tracks
 
 if TYPE_CHECKING:
     from foreword.evaluation.loaded import LoadedModel
@@ -91,18 +91,16 @@ class PretrainingResult(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainsRun(Tracks, Verb[PretrainingResult], ABC):
+class TrainsRun(Tracks, ShowsProgress, Verb[PretrainingResult], ABC):
     """A verb that trains a run.
 
     Attributes:
         processes: processes that share each step; a GPU each where there are GPUs.
         hooks: called between steps; see `foreword.train.hooks.Hook`.
-        progress: whether to show the progress, or what shows it.
     """
 
     processes: Count = 1
     hooks: Annotated[Sequence[Hook], PYTHON_ONLY] = ()
-    progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = True
 
     @property
     @abstractmethod
@@ -138,7 +136,7 @@ class TrainsRun(Tracks, Verb[PretrainingResult], ABC):
                     f"hooks[{number}]: expected an object of a class of foreword.train.hooks.Hook, "
                     f"got {reprlib.repr(hook)}"
                 )
-        return progress_of(self.progress, announces=True)
+        return self.display(announces=True)
 
     def train(self, progress: ProgressDisplay) -> PretrainingResult:
         """Train what is left of the run; of several processes the first shows and tracks it.

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.display.progress import ProgressDisplay
 from foreword.errors import UserError
+from foreword.settings import config, kinds
 from foreword.settings.ranges import Count, LearningRate, Trainings
-from foreword.verbs._contract import PYTHON_ONLY, SET, PathName, Settings
-from foreword.verbs._tracking import Tracks
+from foreword.verbs._arguments import assignments
+from foreword.verbs._contract import SET, PathName, Settings
+from foreword.verbs._groups import Computes, ShowsProgress, Tracks
 
 if TYPE_CHECKING:
     from foreword.runs.trained_model import TrainedModel
@@ -23,7 +24,7 @@ LONGEST_NAME = 200  # bytes; files add a few of their own, and may have 255
 
 
 @dataclass(frozen=True, kw_only=True)
-class FineTunes(Tracks):
+class FineTunes(Tracks, ShowsProgress, Computes):
     """How to fine-tune, and where the results go.
 
     Attributes:
@@ -46,8 +47,6 @@ class FineTunes(Tracks):
         precision: training precision: auto, bf16 or fp32.
         name: name of the results; default: folder and file of --train.
         out: folder for the tuned model; default: RUN/tuned/NAME.
-        device: auto, cpu, cuda or mps.
-        progress: whether to show the progress, or what shows it.
     """
 
     strategy: str = "full"
@@ -63,8 +62,6 @@ class FineTunes(Tracks):
     precision: str = "auto"
     name: str = ""
     out: PathName | None = None
-    device: str = "auto"
-    progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = True
 
     @property
     def rates(self) -> tuple[tuple[float, ...], ChosenOn]:
@@ -73,7 +70,6 @@ class FineTunes(Tracks):
         Raises:
             UserError: one is no rate, or occurs twice, or `choose` is neither train nor dev.
         """
-        from foreword.settings import config
         from foreword.tuning.job import ChosenOn
 
         on: ChosenOn = config.convert(ChosenOn, self.choose, "--choose")
@@ -83,8 +79,6 @@ class FineTunes(Tracks):
         return rates if len(rates) > 1 else (), on
 
     def _given_rates(self) -> tuple[float, ...]:
-        from foreword.settings import config
-
         lr: Any = self.lr
         is_list = isinstance(lr, Sequence) and not isinstance(lr, str)
         given = lr if is_list else [] if lr is None else [lr]
@@ -104,9 +98,6 @@ class FineTunes(Tracks):
 
     def _tables(self, task: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of task and strategy, with `settings` above the arguments."""
-        from foreword.settings import config
-        from foreword.verbs._arguments import assignments
-
         rates = self._given_rates()
         strategy = {"kind": self.strategy} | ({"lr": rates[0]} if len(rates) == 1 else {})
         tables = {"task": dict(task), "tune": {"strategy": strategy}}
@@ -122,7 +113,6 @@ class FineTunes(Tracks):
         Raises:
             UserError: a setting is unknown, or the task has no such score.
         """
-        from foreword.settings import config, kinds
         from foreword.tuning.settings import TuneSettings
         from foreword.tuning.tasks._contract import require_score
 
@@ -164,9 +154,7 @@ class FineTunes(Tracks):
 
     def folder_of(self, trained: TrainedModel, name: str) -> Path:
         """Return the folder for the tuned model or models."""
-        from foreword.verbs._arguments import path
-
-        return trained.run / "tuned" / name if self.out is None else path(self.out, "--out")
+        return trained.run / "tuned" / name if self.out is None else Path(self.out)
 
     def opened(self, run: PathName) -> TrainedModel:
         """Return the pretrained model.
@@ -175,9 +163,8 @@ class FineTunes(Tracks):
             UserError: there is no such run, or it has no gradients.
         """
         from foreword.tuning.tuned_model import open_start
-        from foreword.verbs._arguments import path
 
-        trained = open_start(path(run, "RUN"), self.device)
+        trained = open_start(Path(run), self.device)
         trained.require_gradients()
         return trained
 

@@ -16,8 +16,8 @@ from foreword.formatting import byte_size, quantity
 from foreword.settings import kinds
 from foreword.settings.ranges import Count, CountOrZero
 from foreword.verbs import _plan
-from foreword.verbs._budget import Budgets
 from foreword.verbs._contract import PYTHON_ONLY, Flag, Verb
+from foreword.verbs._groups import Budgets
 from foreword.verbs._plan import Plans
 from foreword.verbs._privacy import LooksForPersonal
 from foreword.verbs._recipe import Trains
@@ -126,7 +126,7 @@ class Check(Trains, Plans, LooksForPersonal, Verb[Output]):
         text = str(self.recipe)
         if text.endswith(".toml"):
             raise UserError("--data: name the text: files, folders or globs")
-        texts = [text, *paths(self.more, "MORE")]
+        texts = [text, *paths(self.more)]
         self.require_possible(texts)
         with progress as display:
             personal = self.personal_strings(texts, self.read_as(ReadSettings()), display.stage)

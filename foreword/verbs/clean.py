@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from foreword.cleaning.recipe import DEFAULT, CleaningRecipe, load_cleaning
-from foreword.display.progress import ProgressDisplay, progress_of
 from foreword.display.results import Facts, Part, Remark, Result, ResultTable
 from foreword.errors import UserError
 from foreword.settings import config
 from foreword.settings.ranges import Workers
-from foreword.verbs._contract import PYTHON_ONLY, SET, Flag, PathName, Paths, Settings, Verb
-from foreword.verbs._reading import ReadsText
+from foreword.verbs._arguments import assignments, kept, paths, require_path
+from foreword.verbs._contract import SET, Flag, PathName, Paths, Settings, Verb
+from foreword.verbs._groups import ShowsProgress, TakesTexts
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,7 +67,7 @@ class CleaningResult(Result):
 
 
 @dataclass(frozen=True)
-class Clean(ReadsText, Verb[CleaningResult]):
+class Clean(TakesTexts, ShowsProgress, Verb[CleaningResult]):
     """Clean text: drop what is not prose, what repeats itself, duplicates, and more.
 
         cleaned = foreword.clean("crawl/", "cleaned", recipe="fineweb")
@@ -81,12 +81,9 @@ class Clean(ReadsText, Verb[CleaningResult]):
     Attributes:
         data: text files, folders, globs.
         out: folder to create, or to continue.
-        texts: documents in place of `data`, any iterable of texts, read once; they are kept in
-            `OUT.jsonl`.
         recipe: recipe of cleaning: gopher, c4, fineweb, copies, or a .toml file.
         settings: a setting of the recipe: clean.steps[1].min_words=30; repeatable.
         workers: number of processes; 0, the default, for one per core.
-        progress: whether to show the progress, or what shows it.
     """
 
     data: Annotated[Paths | None, Flag(is_argument=True, metavar="SOURCE...", is_required=True)] = (
@@ -94,32 +91,24 @@ class Clean(ReadsText, Verb[CleaningResult]):
     )
     out: Annotated[PathName, Flag(metavar="DIR", is_required=True)] = "cleaned"
     _: KW_ONLY
-    texts: Annotated[Iterable[str] | None, PYTHON_ONLY] = None
     recipe: PathName | CleaningRecipe = DEFAULT
     settings: Annotated[Settings, SET] = ()
     workers: Workers | None = None
-    progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = True
 
     def __call__(self) -> CleaningResult:
         from foreword.cleaning.run import clean
         from foreword.reports.cleaning import write_page
-        from foreword.verbs import _arguments
 
         # Check every argument before any text is read.
         if self.target is not None:
             raise UserError("--target: parallel text cannot be cleaned; clean each side apart")
-        if (self.data is None) == (self.texts is None):
-            raise UserError(_arguments.DATA_OR_TEXTS)
-        if self.texts is not None:
-            self.refuse_reading("cannot be combined with texts, which are documents as they are")
-        folder = _arguments.path(self.out, "--out")
+        folder = Path(self.out)
+        sources = self.files(paths(self.data), folder)
         recipe = self._recipe()
-        files = _arguments.texts_file(folder) if self.data is None else self.data
-        sources = list(_arguments.paths(files, "SOURCE"))
 
         # Clean, and write the page.
         try:
-            with _arguments.kept(self.texts, folder), progress_of(self.progress) as display:
+            with kept(self.texts, folder), self.display() as display:
                 report, reused = clean(sources, folder, recipe, display.stage)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"stopped; the same command continues in {folder}") from None
@@ -128,13 +117,7 @@ class Clean(ReadsText, Verb[CleaningResult]):
         return result
 
     def _recipe(self) -> CleaningRecipe:
-        """Return the recipe with the settings that are given.
-
-        Raises:
-            UserError: there is no such recipe, or a setting is wrong.
-        """
-        from foreword.verbs._arguments import assignments, path
-
+        """Return the recipe with the settings that are given."""
         assigned = assignments(self.settings)
         if self.workers is not None:
             assigned.append(f"clean.executor.workers={self.workers}")
@@ -142,5 +125,5 @@ class Clean(ReadsText, Verb[CleaningResult]):
             table = config.assign(config.to_table(self.recipe), assigned)
             recipe = config.build(CleaningRecipe, table)
         else:
-            recipe = load_cleaning(str(path(self.recipe, "--recipe")), assigned)
+            recipe = load_cleaning(require_path(self.recipe, "--recipe"), assigned)
         return replace(recipe, read=self.read_as(recipe.read))

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.display.progress import ProgressDisplay, progress_of
 from foreword.display.results import Part, Remark, Result, ResultTable
-from foreword.verbs._budget import Budgets
-from foreword.verbs._contract import ARGUMENT, PYTHON_ONLY, Flag, PathName, Paths, Verb
-from foreword.verbs._reading import ReadsText
+from foreword.verbs._arguments import paths
+from foreword.verbs._contract import ARGUMENT, Flag, PathName, Paths, Verb
+from foreword.verbs._groups import Budgets, ReadsText, ShowsProgress
 
 if TYPE_CHECKING:
     from foreword.comparison.forecast import ComparisonForecast
     from foreword.comparison.grid import Grid
     from foreword.comparison.results import Results
     from foreword.comparison.tables import MarkdownTable
-    from foreword.process.cluster import Cluster
 
 FILES = ("table.md", "results.csv", "results.json", "plot.png")
 
@@ -84,7 +83,7 @@ class ComparisonResult(Result):
 
 
 @dataclass(frozen=True)
-class Compare(Budgets, ReadsText, Verb[ComparisonResult]):
+class Compare(Budgets, ReadsText, ShowsProgress, Verb[ComparisonResult]):
     """Train each cell of a grid at one budget, fine-tune it, and tabulate the results.
 
         foreword.compare("ladder", "books/", "runs/ladder", hours=0.1)
@@ -103,7 +102,6 @@ class Compare(Budgets, ReadsText, Verb[ComparisonResult]):
         ray: work on a Ray cluster: HOST:PORT, auto, or local to start one on this machine. Each
             cell has the cpus and gpus that the grid or the cell states, and all machines share the
             disk of --out and of the tasks.
-        progress: whether to show the progress, or what shows it.
     """
 
     grid: Annotated[PathName, ARGUMENT]
@@ -114,88 +112,43 @@ class Compare(Budgets, ReadsText, Verb[ComparisonResult]):
     tasks: PathName | None = None
     dry_run: bool = False
     ray: Annotated[str | None, Flag(metavar="ADDRESS")] = None
-    progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = True
 
     def __call__(self) -> ComparisonResult:
-        from foreword.verbs._arguments import path
-        from foreword.verbs._cluster import on_cluster
+        from foreword.comparison.compare import compare
+        from foreword.process.cluster import connected
 
-        grid, folder = self._grid(), path(self.out, "--out")
+        grid, folder = self._grid(), Path(self.out)
         try:
             with (
-                on_cluster(self.ray) as cluster,
-                progress_of(self.progress, announces=True) as display,
+                nullcontext() if self.ray is None else connected(self.ray) as cluster,
+                self.display(announces=True) as display,
             ):
-                return self._compared(grid, folder, cluster, display)
+                done = compare(grid, folder, display, cluster, is_dry=self.dry_run)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"stopped; the same command continues in {folder}") from None
+        return ComparisonResult(folder, done.is_done, done.results, done.notes, done.forecast)
 
     def _grid(self) -> Grid:
-        """Return the grid with what the arguments replace.
-
-        Raises:
-            UserError: a mistake in it, or settings of reading for text that was read already.
-        """
+        """Return the grid with what the arguments replace."""
         from foreword.comparison.grid import load_grid
         from foreword.data.remote_tokens import local
         from foreword.runs.corpus import is_prepared
-        from foreword.verbs._arguments import path, paths
 
         grid = load_grid(
-            str(path(self.grid, "GRID")),
+            str(self.grid),
             [local(text) for text in paths(self.data)],
-            None if self.tasks is None else path(self.tasks, "--tasks"),
+            None if self.tasks is None else Path(self.tasks),
             self.budget(),
-            list(paths(self.heldout, "--heldout")),
+            list(paths(self.heldout)),
             self.reading,
         )
         if is_prepared(grid.data):
             self.refuse_reading(f"{grid.data[0]} holds prepared text, which was read already")
         return grid
 
-    def _compared(
-        self, grid: Grid, folder: Path, cluster: Cluster | None, display: ProgressDisplay
-    ) -> ComparisonResult:
-        """Train, or forecast, all cells, and write the results after each."""
-        from foreword.comparison import tables
-        from foreword.comparison.forecast import forecast
-        from foreword.comparison.on_cluster import require_possible, run_on_cluster
-        from foreword.comparison.plot import write_plot
-        from foreword.comparison.power import power_notes
-        from foreword.comparison.results import gather
-        from foreword.comparison.run import Comparison
-        from foreword.disk import atomic
-
-        comparison = Comparison(grid, folder, display)
-        if cluster is not None:
-            require_possible(comparison, cluster)
-        comparison.prepare()
-        with atomic.guarded(folder):
-            results = gather(comparison)
-            if self.dry_run:
-                forecasts = forecast(comparison)
-                notes = tables.forecast_notes(forecasts, results)
-                return ComparisonResult(folder, False, results, tuple(notes), forecasts)
-            for line in power_notes(results):
-                display.note(line)
-
-            def write() -> None:
-                tables.write(gather(comparison))
-
-            if cluster is None:
-                is_done = comparison.run(write)
-            else:
-                is_done = run_on_cluster(comparison, cluster, write)
-            results = gather(comparison)
-            tables.write(results)
-            notes = [*tables.notes(results), write_plot(results)]
-        return ComparisonResult(folder, is_done, results, tuple(filter(None, notes)))
-
 
 def _shown(table: MarkdownTable) -> ResultTable:
-    """Return a table with unique columns: those of random weights with the one before, which they
-    are of.
-    """
+    """Return a table with unique columns: those of random weights begin with the one before."""
     from foreword.comparison.probing import RANDOM
     from foreword.comparison.tables import SCRATCH
 

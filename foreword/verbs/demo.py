@@ -6,19 +6,18 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from foreword.display.progress import ProgressDisplay, progress_of
+from foreword.display.progress import ProgressDisplay
 from foreword.display.results import Facts, Part, Remark, Result, ResultTable
 from foreword.runs.stages import Prefixed
-from foreword.verbs._contract import PYTHON_ONLY, PathName, Verb
+from foreword.verbs._contract import PathName, Verb
+from foreword.verbs._groups import ShowsProgress
 
 if TYPE_CHECKING:
     from foreword.demonstration import walkthrough
     from foreword.demonstration.corpus import CorpusCounts
     from foreword.evaluation.filling import FilledText
-
-SETTING_COLUMNS = ("lr", "epochs")
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,12 +42,14 @@ class DemoResult(Result):
 
     def tables(self) -> Sequence[Part]:
         """Return the scores, what pretraining was worth, the report, and commands to try."""
+        from foreword.demonstration import narration
+
         return [
-            ResultTable([_score_row(row) for row in self.tuning["rows"]]),
-            *map(Remark, _lines_on_tuning(self.text, self.tuning)),
+            ResultTable([narration.score_row(row) for row in self.tuning["rows"]]),
+            *map(Remark, narration.lines_on_tuning(self.text, self.tuning)),
             Facts({"report": self.report}),
             Remark("Try next:"),
-            *(Remark(f"   {command}") for command in _next_commands(self.out)),
+            *(Remark(f"   {command}") for command in narration.next_commands(self.out)),
         ]
 
     def data(self) -> dict[str, Any]:
@@ -67,7 +68,7 @@ class DemoResult(Result):
 
 
 @dataclass(frozen=True)
-class Demo(Verb[DemoResult]):
+class Demo(ShowsProgress, Verb[DemoResult]):
     """Pretrain, fill blanks and fine-tune on the documentation found on this machine.
 
         foreword.demo("demo")
@@ -77,12 +78,10 @@ class Demo(Verb[DemoResult]):
     Attributes:
         out: folder to create, or to continue.
         quick: one minute, to see that it runs; it learns nothing.
-        progress: whether to show the progress, or what shows it.
     """
 
     out: PathName
     quick: bool = False
-    progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = True
 
     def __call__(self) -> DemoResult:
         from foreword.demonstration import walkthrough
@@ -91,7 +90,7 @@ class Demo(Verb[DemoResult]):
         command = f"foreword demo --out {shlex.quote(str(out))}{' --quick' * self.quick}"
         demo = walkthrough.Demo(out, is_quick=self.quick)
         try:
-            with progress_of(self.progress) as display:
+            with self.display() as display:
                 return _walk(demo, display)
         except KeyboardInterrupt as error:
             how = f"{error}" or "stopped"
@@ -99,14 +98,12 @@ class Demo(Verb[DemoResult]):
 
 
 def _walk(demo: walkthrough.Demo, display: ProgressDisplay) -> DemoResult:
-    """Run all stages, and tell of each as it is done.
+    """Run all stages, and tell of each as it is done."""
+    from foreword.demonstration import narration
 
-    Raises:
-        KeyboardInterrupt: pretraining was stopped, and has saved.
-    """
     display.note("1  The text: English documentation of the Python packages on this machine")
     counts, was_there = demo.read(display.stage("reading text"))
-    for line in _lines_on_text(counts, was_there=was_there):
+    for line in narration.lines_on_text(counts, was_there=was_there):
         display.note(line)
 
     display.note("2  Pretraining: an encoder learns to predict masked words")
@@ -116,13 +113,13 @@ def _walk(demo: walkthrough.Demo, display: ProgressDisplay) -> DemoResult:
         if not demo.pretrain(_DemoProgress(display, "   ")):
             raise KeyboardInterrupt("stopped and saved")
     measured = demo.measure(display.stage)
-    for line in _lines_on_pretraining(measured):
+    for line in narration.lines_on_pretraining(measured):
         display.note(line)
 
     display.note("3  Blanks: how it fills masked words in sentences it has not seen")
     filled = demo.fill()
     for sentence in filled:
-        display.note(f"   {sentence.text}   ({_others(sentence)})")
+        display.note(f"   {sentence.text}   ({narration.other_fillings(sentence)})")
 
     display.note(f"4  Fine-tuning: which of {len(counts.labels)} packages is a passage about?")
     display.note(f"   {', '.join(counts.labels)}; their names are removed from the passages")
@@ -149,69 +146,3 @@ class _DemoProgress(Prefixed):
         if record["kind"] == "heldout":
             loss, seconds = record["loss"], record["seconds"]
             self.note(f"{seconds:4.0f} s, step {record['step']:,}: loss {loss:.2f}")
-
-
-def _lines_on_text(counts: CorpusCounts, *, was_there: bool) -> list[str]:
-    state = "read before" if was_there else "read, never imported"
-    return [
-        f"   {counts.docstrings:,} docstrings in {counts.files:,} files of {counts.packages} "
-        f"packages ({state}; {counts.unread:,} files could not be parsed)",
-        f"   {counts.documents:,} documents with {counts.words:,} words of prose to pretrain on; "
-        f"{counts.repeated:,} duplicate paragraphs removed",
-        f"   {counts.test_documents:,} documents held out with their files for the test in 4; "
-        f"{counts.shared:,} of them share 8 words in a row with training text and are left out",
-    ]
-
-
-def _lines_on_pretraining(measured: Mapping[str, Any]) -> list[str]:
-    unigram = measured["unigram"]
-    unigram_loss = f"{unigram:.2f} by word frequencies alone, " if unigram is not None else ""
-    return [
-        f"   {measured['parameters']:,} parameters read {measured['tokens']:,} tokens in "
-        f"{measured['seconds']:.0f} s",
-        f"   nats per masked token: {measured['before']:.2f} at the start, {unigram_loss}"
-        f"{measured['after']:.2f} now, on text it has not seen",
-    ]
-
-
-def _others(filled: FilledText) -> str:
-    blank = filled.blanks[0]
-    first = f"{blank[0].probability:.0%}"
-    return f"{first}; then {', '.join(candidate.text for candidate in blank[1:])}"
-
-
-def _score_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    def score(metric: str) -> str:
-        deviation = row.get(f"{metric}_std")
-        return f"{row[metric]:.3f}" + (f" ± {deviation:.3f}" if deviation is not None else "")
-
-    name = f"{row['start']}, {row['strategy']}" if "lr" in row else row["strategy"]
-    scores = {"": name, "accuracy": score("accuracy"), "macro F1": score("f1")}
-    return scores | {column: row.get(column, "") for column in SETTING_COLUMNS}
-
-
-def _lines_on_tuning(counts: CorpusCounts, tuned: Mapping[str, Any]) -> list[str]:
-    from foreword.tuning.bag_of_words import NAME as BAG_OF_WORDS
-    from foreword.tuning.margins import Margin, points
-    from foreword.tuning.scores import train_count
-
-    margins = {table["over"]: Margin(**table) for table in tuned["margins"]}
-    scratch, words = margins["from scratch, full"], margins[BAG_OF_WORDS]
-    return [
-        f"{train_count(tuned['examples'])}; {counts.test:,} test passages from files that "
-        "pretraining did not read; mean ± standard deviation of "
-        f"{tuned['rows'][0]['seeds']} seeds",
-        f"pretraining, in points of accuracy: {points(scratch)} over the same network from "
-        f"scratch, {points(words)} over a bag of words; 95 % intervals over passages and seeds",
-        "minutes only begin to teach it; a serious run takes hours and more text",
-    ]
-
-
-def _next_commands(out: Path) -> list[str]:
-    run, text = (shlex.quote(str(out / name)) for name in ("run", "text"))
-    return [
-        f'foreword fill {run} "The input must be a [MASK] of integers."',
-        f'foreword score {run} "This function returns a list of strings."',
-        f"foreword tune {run} --train {text}/train.jsonl --dev {text}/test.jsonl "
-        "--lr 1e-3 --batch 8 --epochs 4 --seeds 1 --name mine",
-    ]

@@ -2,47 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-from foreword.display.progress import ProgressDisplay, progress_of
-from foreword.display.results import Part, Remark, Result, ResultTable
+from foreword.disk import atomic, store
+from foreword.display.results import Part, Remark, ResultTable, SavedResult, remarks
 from foreword.errors import UserError
 from foreword.settings.ranges import CountOrZero
-from foreword.verbs._contract import PYTHON_ONLY, PathName, Paths, Verb
-from foreword.verbs._labelled import TUNED, Examples, ReadsLabelled
+from foreword.verbs._arguments import distinct_names, paths
+from foreword.verbs._contract import PathName, Paths, Verb
+from foreword.verbs._groups import TUNED, Computes, Examples, ReadsLabelled, ShowsProgress
 
 if TYPE_CHECKING:
     from foreword.tables.examples import Labelled
-    from foreword.tuning.drift import WeightChange
 
 
 @dataclass(frozen=True, repr=False)
-class DriftResult(Result):
-    """What fine-tuning changed.
-
-    Attributes:
-        file: where it is saved; its plot, a PNG of the same name, is beside it.
-        content: what was saved.
-    """
-
-    file: Path
-    content: Mapping[str, Any]
+class DriftResult(SavedResult):
+    """What fine-tuning changed; the plot, a PNG of the same name, is beside the file."""
 
     def tables(self) -> Sequence[Part]:
         """Return a row for each tuned model, how to read it, and where it is saved."""
-        lines = [*self.content["notes"], f"saved to {self.file} and .png"]
-        return [ResultTable(self.content["rows"]), *map(Remark, lines)]
-
-    def data(self) -> Any:
-        """Return what was saved."""
-        return self.content
+        saved = Remark(f"saved to {self.file} and .png")
+        return [ResultTable(self.rows), *remarks(self.notes), saved]
 
 
 @dataclass(frozen=True)
-class Drift(Verb[DriftResult]):
+class Drift(ShowsProgress, Computes, Verb[DriftResult]):
     """Show what fine-tuning changed, and how flat the loss is around it.
 
         foreword.drift("runs/books/tuned/reviews")
@@ -59,8 +47,6 @@ class Drift(Verb[DriftResult]):
         dev: labelled text for the loss; default: what they were scored on.
         run: the run they were tuned from; default: the one whose folder has them.
         examples: number of examples, evenly spaced; 0 for all.
-        device: auto, cpu, cuda or mps.
-        progress: whether to show the progress, or what shows it.
     """
 
     tuned: Annotated[Paths, TUNED]
@@ -68,20 +54,17 @@ class Drift(Verb[DriftResult]):
     _: KW_ONLY
     run: PathName | None = None
     examples: CountOrZero = 256
-    device: str = "auto"
-    progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = True
 
     def __call__(self) -> DriftResult:
-        from foreword.disk import atomic, stored
         from foreword.reports.drift import plot_drift
         from foreword.runs.provenance import command
         from foreword.tuning.drift import change_of
+        from foreword.tuning.drift_figures import measured, steps
         from foreword.tuning.tuned_model import open_start, open_tuned
-        from foreword.verbs._arguments import distinct_names, paths
         from foreword.verbs._examples import tuned_examples
 
         # Open the models and what they started from, and read the examples as each was tuned on.
-        folders = [Path(folder) for folder in dict.fromkeys(paths(self.tuned, "TUNED"))]
+        folders = [Path(folder) for folder in dict.fromkeys(paths(self.tuned))]
         models = [open_tuned(folder, self.device) for folder in folders]
         runs = {self._run_of(folder) for folder in folders}
         if len(runs) > 1:
@@ -96,9 +79,12 @@ class Drift(Verb[DriftResult]):
         ]
 
         # Measure, and save the figures with their plot.
-        figures = self._measured(
-            changes, dict.fromkeys(note for part in read for note in part.notes)
-        )
+        with self.display() as display:
+            for warning in dict.fromkeys(note for part in read for note in part.notes):
+                display.warn(warning)
+            advance, total = display.stage("measuring"), steps(changes)
+            done = iter(range(total))
+            figures = measured(changes, lambda note: advance(next(done), total, note))
         content = {
             "name": f"drift-{folders[0].absolute().name}",
             "title": f"What fine-tuning changed: {', '.join(change.name for change in changes)}",
@@ -112,30 +98,10 @@ class Drift(Verb[DriftResult]):
         }
         plot = plot_drift(content)
         content["notes"] = [*content["notes"], *([plot.note] if plot.note else [])]
-        file = place / f"{content['name']}.json"
-        atomic.write_text(file, stored.record(content))
-        atomic.write_bytes(file.with_suffix(".png"), plot.data)
-        return DriftResult(file, content)
-
-    def _measured(
-        self, changes: Sequence[WeightChange], warnings: Mapping[str, None]
-    ) -> dict[str, Any]:
-        """Return all figures of the changes, with the progress shown."""
-        from foreword.tuning import drift_figures
-
-        with progress_of(self.progress) as display:
-            for warning in warnings:
-                display.warn(warning)
-            advance, total = display.stage("measuring"), drift_figures.steps(changes)
-            done = iter(range(total))
-            return drift_figures.measured(changes, lambda note: advance(next(done), total, note))
+        return DriftResult(store.save(place, content, plot.data), content)
 
     def _run_of(self, folder: Path) -> Path:
-        """Return the run that a model was tuned from.
-
-        Raises:
-            UserError: it is not known.
-        """
+        """Return the run that a model was tuned from."""
         from foreword.runs.run_folder import is_run
 
         if self.run is not None:

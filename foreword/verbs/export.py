@@ -59,11 +59,7 @@ class Export(Verb[Output]):
         return _shown(exported.facts, [*trained.notes, *exported.notes])
 
     def _tuned(self) -> Output:
-        """Export a fine-tuned model with its head.
-
-        Raises:
-            UserError: the format is not hf, or transformers has no such model.
-        """
+        """Export a fine-tuned model with its head."""
         from foreword.interop.formats.hf import unchecked
         from foreword.tuning import exporting
         from foreword.tuning.tuned_model import load_tuned
@@ -76,11 +72,7 @@ class Export(Verb[Output]):
         return _shown(facts | dict(exported.difference), notes)
 
     def _adapter(self, base: Path) -> Output:
-        """Export the change that LoRA made.
-
-        Raises:
-            UserError: the format is not hf, or there is no such change.
-        """
+        """Export the change that LoRA made."""
         from foreword.tuning import adapter
 
         if self.format != "hf":

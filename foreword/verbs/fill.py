@@ -10,7 +10,7 @@ from foreword.display.results import Part, Result, ResultTable, Text
 from foreword.formatting import probability
 from foreword.settings.ranges import Count
 from foreword.verbs._contract import ARGUMENT, Verb
-from foreword.verbs._model import ReadsModel
+from foreword.verbs._groups import ReadsModel
 
 if TYPE_CHECKING:
     from foreword.evaluation.filling import FilledText

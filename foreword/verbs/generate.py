@@ -12,8 +12,7 @@ from foreword.display.results import Part, Result, Text
 from foreword.errors import quoted_command
 from foreword.settings.ranges import Count
 from foreword.verbs._contract import ARGUMENT, Verb
-from foreword.verbs._decoding import Decodes
-from foreword.verbs._model import ReadsModel
+from foreword.verbs._groups import Decodes, ReadsModel
 
 if TYPE_CHECKING:
     from foreword.evaluation.decoding import Generation

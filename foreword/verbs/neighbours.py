@@ -9,7 +9,7 @@ from typing import Annotated
 from foreword.display.results import Output, ResultTable
 from foreword.settings.ranges import Count
 from foreword.verbs._contract import Flag, Verb
-from foreword.verbs._model import ReadsModel
+from foreword.verbs._groups import ReadsModel
 
 
 @dataclass(frozen=True)

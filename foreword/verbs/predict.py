@@ -6,19 +6,16 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.display.progress import ProgressDisplay, progress_of
 from foreword.display.results import Part, Remark, Result, ResultTable, Shown
 from foreword.errors import UserError
-from foreword.verbs._contract import ARGUMENT, PYTHON_ONLY, Flag, PathName, Verb
-from foreword.verbs._labelled import ReadsRows
+from foreword.verbs._arguments import path
+from foreword.verbs._contract import ARGUMENT, Flag, PathName, Verb
+from foreword.verbs._groups import Computes, ReadsRows, ShowsProgress
 
 if TYPE_CHECKING:
-    from foreword.tables.columns import Columns
-    from foreword.tables.table import ExampleTable
     from foreword.tables.write import WriteRows
     from foreword.tuning.predict_table import PredictionCounts
     from foreword.tuning.tuned_model import TunedModel, TunedWriter
@@ -68,7 +65,7 @@ class PredictionResult(Result):
 
 
 @dataclass(frozen=True)
-class Predict(ReadsRows, Verb[PredictionResult]):
+class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
     """Predict with a fine-tuned model: a label, a number or a text for each row of a file.
 
         foreword.predict("runs/books/tuned/reviews", ["a fine book"]).predictions
@@ -90,9 +87,7 @@ class Predict(ReadsRows, Verb[PredictionResult]):
         bad_rows: share of a file's rows that may be wrong: they keep their place without a
             prediction, and are counted and named; more are refused. Default: 0.01.
         probabilities: also give the probability of each label.
-        device: auto, cpu, cuda or mps.
         precision: fp32, bf16 or auto.
-        progress: whether to show the progress, or what shows it.
     """
 
     tuned: Annotated[PathName | TunedModel | TunedWriter, ARGUMENT]
@@ -101,9 +96,7 @@ class Predict(ReadsRows, Verb[PredictionResult]):
     prefix: str | None = None
     out: PathName | None = None
     probabilities: bool = False
-    device: str = "auto"
     precision: str = "fp32"
-    progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = True
 
     def on_screen(self) -> Predict:
         """Return the verb, with each row written as it is predicted, where no file is named."""
@@ -111,6 +104,7 @@ class Predict(ReadsRows, Verb[PredictionResult]):
 
     def __call__(self) -> PredictionResult:
         from foreword.tables.table import BadRows
+        from foreword.tuning.predict_input import rows_to_predict
         from foreword.tuning.predict_table import (
             PredictOptions,
             count_rows,
@@ -119,11 +113,11 @@ class Predict(ReadsRows, Verb[PredictionResult]):
         )
 
         # Check what is cheap first, then open the model and the table.
-        target, display = self._target(), progress_of(self.progress)
+        target, display = self._target(), self.display()
         model = self._opened()
         if emulated := _precision_warning(model):
             display.warn(emulated)
-        table, table_columns = self._table(model)
+        table, table_columns = rows_to_predict(self.data, model, self.named, self.names)
         bad = BadRows.of(self.bad_rows)
         how = PredictOptions(table_columns, bad, self.prefix, self.probabilities)
         types = output_types(table, model, how)
@@ -141,25 +135,20 @@ class Predict(ReadsRows, Verb[PredictionResult]):
                     advance(done, total, f"{done:,} of {total:,} rows")
 
             counts = predict_table(model, table, how, write, report)
-        notes = _notes(counts, model.max_tokens)
+        notes = counts.notes(model.max_tokens)
         for note in notes:
             (display.warn if note.startswith("warning: ") else display.note)(note)
         return PredictionResult(target, rows, counts, (*how.bad.notes, *notes))
 
     def _target(self) -> Path | None:
-        """Return the file to write, if any.
-
-        Raises:
-            UserError: it exists, or cannot be written.
-        """
+        """Return the file to write, if any."""
         from foreword.disk import atomic
         from foreword.tables.files import format_of
         from foreword.tables.write import WRITTEN
-        from foreword.verbs._arguments import path
 
         if self.out is None or self.out == STANDARD:
             return None
-        target = path(self.out, "--out")
+        target = Path(self.out)
         format_of(target, WRITTEN)
         atomic.require_writable(target, is_folder=False)
         if target.exists():
@@ -167,13 +156,8 @@ class Predict(ReadsRows, Verb[PredictionResult]):
         return target
 
     def _opened(self) -> TunedModel | TunedWriter:
-        """Return the model, loaded if a folder is given.
-
-        Raises:
-            UserError: it is no fine-tuned model, or one that `load` has put on a device already.
-        """
+        """Return the model, loaded if a folder is given."""
         from foreword.tuning.tuned_model import TunedModel, TunedWriter, open_tuned
-        from foreword.verbs._arguments import path
 
         if not isinstance(self.tuned, TunedModel | TunedWriter):
             return open_tuned(path(self.tuned, "TUNED"), self.device, self.precision)
@@ -182,58 +166,6 @@ class Predict(ReadsRows, Verb[PredictionResult]):
                 "device, precision: the model is loaded; choose them with foreword.load"
             )
         return self.tuned
-
-    def _table(self, model: TunedModel | TunedWriter) -> tuple[ExampleTable, Columns]:
-        """Return the data as a table, and its columns of text and second text.
-
-        Raises:
-            UserError: a file cannot be read, an item is not a text, or there are no columns to
-                choose.
-        """
-        from foreword.tables.columns import Columns
-        from foreword.tables.given import texts_or_table
-        from foreword.tables.table import stream_of_lines
-        from foreword.verbs._arguments import path
-
-        chosen = self.named
-        columns = replace(Columns(model.tuned_on.text, "", model.tuned_on.pair), **chosen)
-        are_chosen = "text" in chosen or bool(chosen.get("pair"))
-        if isinstance(self.data, str) and self.data == STANDARD:
-            if are_chosen or self.names:
-                raise UserError("--text, --pair, --columns: standard input has one text per line")
-            return stream_of_lines("standard input", sys.stdin.buffer), Columns("text", "", "")
-        if isinstance(self.data, str | PathLike):
-            return self._file(path(self.data, "FILE"), model, columns, chosen)
-        if self.names:
-            raise UserError(
-                "columns: names the columns of a file without a header; data is not a file"
-            )
-        table, used = texts_or_table(
-            self.data, "data", columns, are_texts=model.task.reader.takes_texts
-        )
-        if are_chosen and used is not columns:
-            raise UserError("text, pair: data are texts, not a table with columns to choose from")
-        return table, used
-
-    def _file(
-        self,
-        file: Path,
-        model: TunedModel | TunedWriter,
-        columns: Columns,
-        chosen: Mapping[str, str],
-    ) -> tuple[ExampleTable, Columns]:
-        """Return a file as a table, and its columns: those chosen, tuned on, or of the task."""
-        from foreword.tables.read import read_table
-        from foreword.tables.table import chosen_columns
-
-        task, by_number = model.task, columns.are_numbers and not self.names
-        table = read_table(file, self.names, by_number, task.reader.formats)
-        needed = {columns.text, columns.pair if task.reader.compares_texts else ""}
-        if not needed <= {"", *table.columns} and "text" not in chosen:
-            has_own = task.reader.compares_texts or not task.reader.takes_texts
-            usual = task.reader.columns if has_own else [columns]
-            return table, task.reader.to_predict(chosen_columns(table, usual, chosen))
-        return table, columns
 
     @contextmanager
     def _writing(
@@ -258,21 +190,3 @@ def _precision_warning(model: TunedModel | TunedWriter) -> str | None:
 
     opened = model.trained if isinstance(model, TunedWriter) else model
     return precision_warning(opened.device, opened.dtype)
-
-
-def _notes(counts: PredictionCounts, max_tokens: int) -> tuple[str, ...]:
-    """Return what a reader of the predictions has to know, a line each."""
-    from foreword.tuning.encoded import cut_warning
-    from foreword.tuning.predict_table import SHOWN
-
-    notes = []
-    if counts.cut:
-        were = "text was" if counts.cut == 1 else "texts were"
-        warning = cut_warning(counts.cut, counts.rows - counts.empty, max_tokens)
-        notes.append(warning or f"{counts.cut:,} {were} cut to {max_tokens:,} tokens")
-    if counts.empty:
-        named = ", ".join(counts.empty_sources)
-        more = ", ..." if counts.empty > SHOWN else ""
-        have = "row has" if counts.empty == 1 else "rows have"
-        notes.append(f"{counts.empty:,} {have} no text, and no prediction: {named}{more}")
-    return tuple(notes)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.display.progress import ProgressDisplay, progress_of
 from foreword.display.results import Facts, Part, Result, ResultTable
 from foreword.errors import UserError
+from foreword.settings import config
 from foreword.settings.ranges import Count, Workers
+from foreword.verbs._arguments import assignments, kept, paths
 from foreword.verbs._contract import PYTHON_ONLY, REQUIRED, Flag, PathName, Paths, Settings, Verb
-from foreword.verbs._reading import HoldsOut, ReadsText, naming
+from foreword.verbs._groups import HoldsOut, ShowsProgress, TakesTexts, naming
 
 if TYPE_CHECKING:
-    from foreword.data.holdout import SplitFiles
     from foreword.data.prepared_text import PreparedText
-    from foreword.data.write_shards import PrepareSettings
     from foreword.text.tokenizer import Tokenizer
     from foreword.text.tokenizers._contract import TokenizerKind
 
@@ -74,7 +73,7 @@ class PreparationResult(Result):
 
 
 @dataclass(frozen=True)
-class Prepare(HoldsOut, ReadsText, Verb[PreparationResult]):
+class Prepare(HoldsOut, TakesTexts, ShowsProgress, Verb[PreparationResult]):
     """Turn text files into token shards, once for many runs; up-to-date shards are reused.
 
         shards = foreword.prepare("books/", "shards", kind="bpe", vocab=16_000)
@@ -86,8 +85,6 @@ class Prepare(HoldsOut, ReadsText, Verb[PreparationResult]):
     Attributes:
         data: text files, folders, globs.
         out: folder for the shards.
-        texts: documents in place of `data`, any iterable of texts, read once; they are kept in
-            `OUT.jsonl`.
         tokenizer: tokenizer folder; default: train one on the text.
         kind: tokenizer to train: wordpiece (default), bpe, unigram, word or char.
         vocab: vocabulary size to train.
@@ -96,13 +93,11 @@ class Prepare(HoldsOut, ReadsText, Verb[PreparationResult]):
         workers: number of processes; 0 for one per core.
         ray: cut the text into tokens on a Ray cluster: HOST:PORT, auto, or local to start one on
             this machine.
-        progress: whether to show the progress, or what shows it.
     """
 
     data: Annotated[Paths | None, TEXTS] = None
     out: Annotated[PathName, REQUIRED] = "shards"
     _: KW_ONLY
-    texts: Annotated[Iterable[str] | None, PYTHON_ONLY] = None
     tokenizer: PathName | None = None
     kind: str | None = None
     vocab: Count | None = None
@@ -110,29 +105,23 @@ class Prepare(HoldsOut, ReadsText, Verb[PreparationResult]):
     sentences: bool = True
     workers: Workers = 0
     ray: Annotated[str | None, Flag(metavar="ADDRESS")] = None
-    progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = True
 
     def __call__(self) -> PreparationResult:
         from foreword.data import write_shards
+        from foreword.data.existing_shards import existing_tokenizer
         from foreword.data.holdout import SplitFiles, require_parts
         from foreword.data.learning import train_tokenizer
         from foreword.data.prepared_text import require_free
         from foreword.data.read_documents import read_documents
         from foreword.data.text_files import ReadSettings
         from foreword.data.write_shards import PrepareSettings
+        from foreword.process.cluster import connected
         from foreword.runs.run import require_not_a_run
         from foreword.text.tokenizer import Tokenizer
-        from foreword.verbs import _arguments
-        from foreword.verbs._cluster import on_cluster
 
         # Check every argument before any text is read.
-        if (self.data is None) == (self.texts is None):
-            raise UserError(_arguments.DATA_OR_TEXTS)
-        out = _arguments.path(self.out, "--out")
-        paths = list(_arguments.paths(self.data))
-        if self.texts is not None:
-            self.refuse_reading("cannot be combined with texts, which are documents as they are")
-            paths = [str(_arguments.texts_file(out))]
+        out = Path(self.out)
+        texts = self.files(paths(self.data), out)
         read = self.read_as(ReadSettings())
         how = PrepareSettings(sentences=self.sentences, workers=self.workers)
         how, heldout = self.held_out(how)
@@ -145,14 +134,14 @@ class Prepare(HoldsOut, ReadsText, Verb[PreparationResult]):
         tokenizer = self._tokenizer()
 
         # Train the tokenizer, unless there is one, and write the shards.
-        display = progress_of(self.progress)
-        with ExitStack() as stack:
-            cluster = stack.enter_context(on_cluster(self.ray))
-            stack.enter_context(_arguments.kept(self.texts, out))
-            stack.enter_context(display)
-            stack.enter_context(naming(kind="--kind", vocab="--vocab"))
-            files = SplitFiles.find(paths, read, heldout)
-            tokenizer = _existing(out, files, how, tokenizer)
+        with (
+            nullcontext() if self.ray is None else connected(self.ray) as cluster,
+            kept(self.texts, out),
+            self.display() as display,
+            naming(kind="--kind", vocab="--vocab"),
+        ):
+            files = SplitFiles.find(texts, read, heldout)
+            tokenizer = existing_tokenizer(out, tokenizer, files, how)
             if not isinstance(tokenizer, Tokenizer):
                 if how.heldout and not heldout:
                     require_parts(read_documents(files.train, read), is_whole=bool(read.target))
@@ -166,77 +155,17 @@ class Prepare(HoldsOut, ReadsText, Verb[PreparationResult]):
         return PreparationResult(prepared, tokenizer)
 
     def _tokenizer(self) -> Tokenizer | TokenizerKind:
-        """Return the tokenizer in a folder, or the settings to train one with.
-
-        Raises:
-            UserError: there are both, or a setting is impossible.
-        """
-        from foreword.settings import config
+        """Return the tokenizer in a folder, or the settings to train one with."""
+        from foreword.data.existing_shards import trainer_of
         from foreword.text.tokenizer import Tokenizer
-        from foreword.verbs import _arguments
 
         if self.tokenizer is not None:
             if self.kind is not None or self.vocab is not None or self.settings:
                 raise UserError(
                     "--tokenizer cannot be combined with --kind or --vocab, to train one"
                 )
-            return Tokenizer.load(_arguments.path(self.tokenizer, "--tokenizer"))
+            return Tokenizer.load(Path(self.tokenizer))
         table: dict[str, Any] = {"kind": self.kind or "wordpiece"}
         table |= {} if self.vocab is None else {"vocab": self.vocab}
         with naming(kind="--kind", vocab="--vocab"):
-            return _trainer(config.assign(table, _arguments.assignments(self.settings)))
-
-
-def _trainer(table: dict[str, Any]) -> TokenizerKind:
-    """Return the settings that a tokenizer is trained with.
-
-    Raises:
-        UserError: there are no such settings.
-    """
-    from foreword.settings import config, kinds
-
-    part = kinds.Part("text/tokenizers")
-    trainer: TokenizerKind = config.build_kind(part, table, "tokenizer")
-    return trainer
-
-
-def _existing(
-    out: Path,
-    files: SplitFiles,
-    how: PrepareSettings,
-    tokenizer: Tokenizer | TokenizerKind,
-) -> Tokenizer | TokenizerKind:
-    """Return the tokenizer of the shards in `out`; `tokenizer` if there are no complete shards.
-
-    Args:
-        out: the folder for the shards.
-        files: the files to train on and to hold out.
-        how: how documents become shards.
-        tokenizer: the tokenizer, or the settings to train it with.
-
-    Raises:
-        UserError: the shards are of other text, settings or tokenizer, and would be lost to the
-            runs that were trained on them.
-    """
-    from foreword.data.prepared_text import PreparedText
-    from foreword.data.write_shards import fingerprint_of
-    from foreword.text.tokenizer import Tokenizer
-
-    try:
-        prepared = PreparedText.load(out, verify=False)
-        existing = Tokenizer.load(prepared.tokenizer)
-    except UserError:  # nothing there, or nothing whole
-        return tokenizer
-    if isinstance(tokenizer, Tokenizer):
-        is_same = existing.fingerprint == tokenizer.fingerprint
-    else:
-        try:
-            is_same = _trainer(dict(existing.kind)) == tokenizer
-        except UserError:  # another tool trained it
-            is_same = False
-    if not is_same or prepared.fingerprint != fingerprint_of(files, existing, how):
-        raise UserError(
-            f"{out}: holds shards of another text, tokenizer or settings, and runs trained on them "
-            "need them; choose another --out, or delete the folder"
-        )
-    return tokenizer if isinstance(tokenizer, Tokenizer) else existing
+            return trainer_of(config.assign(table, assignments(self.settings)))

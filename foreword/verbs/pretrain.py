@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from foreword.display.progress import ProgressDisplay
 from foreword.errors import UserError
-from foreword.verbs._contract import PYTHON_ONLY, REQUIRED, Flag, PathName
+from foreword.verbs._arguments import kept
+from foreword.verbs._contract import REQUIRED, Flag, PathName
+from foreword.verbs._groups import TakesTexts
 from foreword.verbs._recipe import Trains
 from foreword.verbs._run import PretrainingResult, TrainsRun
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Pretrain(Trains, TrainsRun):
+class Pretrain(TakesTexts, Trains, TrainsRun):
     """Pretrain a model on your own text.
 
         run = foreword.pretrain("bert_mini", "books/", "runs/books", hours=1)
@@ -36,23 +38,18 @@ class Pretrain(Trains, TrainsRun):
 
     Attributes:
         out: run folder to create.
-        texts: documents in place of `data`, any iterable of texts, read once; they are kept in
-            `OUT.jsonl`, from which the run can be resumed.
         probes: measure before training and at each evaluation, after the recipe's probes:
             "minimal_pairs files=blimp/"; repeatable.
     """
 
     out: Annotated[PathName, REQUIRED] = "run"
     _: KW_ONLY
-    texts: Annotated[Iterable[str] | None, PYTHON_ONLY] = None
     probes: Annotated[str | Probe | Sequence[str | Probe], Flag(("--probe",), takes=list[str])] = ()
 
     @property
     def folder(self) -> Path:
         """The run folder."""
-        from foreword.verbs._arguments import path
-
-        return path(self.out, "--out")
+        return Path(self.out)
 
     def __call__(self) -> PretrainingResult:
         from foreword.disk import credentials
@@ -61,13 +58,10 @@ class Pretrain(Trains, TrainsRun):
         from foreword.runs.tracking import trackers_of
         from foreword.train import processes
         from foreword.train.joining import first_alone, is_restart, joined
-        from foreword.verbs import _arguments
 
         run = self.folder
-        if self.data is not None and self.texts is not None:
-            raise UserError(_arguments.DATA_OR_TEXTS)
         display = self.opened_progress()
-        data: Sequence[str] = self.text()
+        data = self.files(self.text(), run, is_needed=False)
         for source in data:
             credentials.remember(source)  # by each of several processes
         with joined():
@@ -78,13 +72,8 @@ class Pretrain(Trains, TrainsRun):
             running.require_free(run)
             trackers_of(self.track)
             tables = tables_of(self.probes)
-            if self.texts is not None:
-                data = [str(_arguments.texts_file(run))]
-                self.refuse_reading(
-                    "cannot be combined with texts, which are documents as they are"
-                )
             request = self._with_probes(self.request(data, display.note), tables)
-            with _arguments.kept(self.texts, run), self._started(request, display):
+            with kept(self.texts, run), self._started(request, display):
                 return self.train(display)
 
     def _with_probes(self, request: RunRequest, tables: tuple[dict[str, Any], ...]) -> RunRequest:
@@ -100,10 +89,7 @@ class Pretrain(Trains, TrainsRun):
 
     @contextmanager
     def _started(self, request: RunRequest, progress: ProgressDisplay) -> Iterator[None]:
-        """Create a run folder to train in; a run that cannot begin leaves nothing behind.
-
-        If only the disk is to blame, finished shards stay, and the run can be resumed.
-        """
+        """Create a run folder to train in; a run that cannot begin leaves nothing behind."""
         from foreword.runs import run as running
         from foreword.train import processes
         from foreword.train.device import choose_device
@@ -126,6 +112,7 @@ class Pretrain(Trains, TrainsRun):
             yield
         except UserError as error:
             fail_first()  # others would miss what is undone
+            # Where only the disk is to blame, finished shards stay, and the run can be resumed.
             if not (isinstance(error.__cause__, OSError) and running.has_shards(run)):
                 running.undo_start(run, before)
             raise

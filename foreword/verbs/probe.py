@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.display.progress import ProgressDisplay, progress_of
-from foreword.display.results import Part, Remark, Result, ResultTable
+from foreword.disk import atomic, store
+from foreword.display.progress import ProgressDisplay
+from foreword.display.results import Part, Remark, Result, ResultTable, remarks, spaced
 from foreword.errors import UserError
 from foreword.formatting import with_intervals
-from foreword.settings import config, kinds, plugins
-from foreword.verbs._contract import PYTHON_ONLY, SET, Flag, PathName, Paths, Settings, Verb
-from foreword.verbs._reading import ReadsText
+from foreword.settings import config, kinds
+from foreword.verbs._arguments import assignments, distinct_names, paths
+from foreword.verbs._contract import SET, Flag, PathName, Paths, Settings, Verb
+from foreword.verbs._groups import Computes, ReadsText, ShowsProgress
 
 if TYPE_CHECKING:
-    from foreword.figures import Rendered
-    from foreword.probes._contract import Finding, ProbedModel
+    from foreword.probes._contract import Finding
     from foreword.probes._contract import Probe as ProbeKind
+    from foreword.runs.trained_model import TrainedModel
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,12 +45,9 @@ class ProbeResult(Result):
 
     def tables(self) -> Sequence[Part]:
         """Return the table, the notes, and where it is saved."""
-        rows = [
-            {name.replace("_", " "): value for name, value in with_intervals(row).items()}
-            for row in self.finding.rows
-        ]
+        rows = [spaced(with_intervals(row)) for row in self.finding.rows]
         saved = [Remark(f"saved to {file} and .png") for file in self.files]
-        return [ResultTable(rows), *map(Remark, self.content["notes"]), *saved]
+        return [ResultTable(rows), *remarks(self.content["notes"]), *saved]
 
     def data(self) -> dict[str, Any]:
         """Return what was saved."""
@@ -56,7 +55,7 @@ class ProbeResult(Result):
 
 
 @dataclass(frozen=True)
-class Probe(ReadsText, Verb[ProbeResult]):
+class Probe(ReadsText, ShowsProgress, Computes, Verb[ProbeResult]):
     """Examine one or more models with a probe, or ask them the questions of a suite.
 
         foreword.probe(["runs/a", "runs/b"], "lambada", "lambada_test.jsonl").rows
@@ -75,8 +74,6 @@ class Probe(ReadsText, Verb[ProbeResult]):
         settings: a setting of it: layer=0, limit=100; repeatable.
         untrained: also measure each model with random weights.
         out: folder for the result; default: RUN/evaluations.
-        device: auto, cpu, cuda or mps.
-        progress: whether to show the progress, or what shows it.
     """
 
     runs: Annotated[Paths, Flag(is_argument=True, metavar="RUN...")]
@@ -85,19 +82,21 @@ class Probe(ReadsText, Verb[ProbeResult]):
     settings: Annotated[Settings, SET] = field(default=(), kw_only=True)
     untrained: bool = field(default=False, kw_only=True)
     out: PathName | None = field(default=None, kw_only=True)
-    device: str = field(default="auto", kw_only=True)
-    progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = field(default=True, kw_only=True)
 
     def __call__(self) -> ProbeResult:
-        from foreword.disk import atomic
+        from foreword.probes._results import measure, named_probe, probed_models
         from foreword.probes._suite import Suite
-        from foreword.verbs import _arguments
 
         # Check every argument.
-        files = _arguments.paths(self.data)
+        files, table = paths(self.data), config.assign({}, assignments(self.settings))
         if not files:
             self.refuse_reading("requires --data")
-        probe = self._probe(files)
+        if isinstance(self.name, str):
+            probe = named_probe(self.name, table, files)
+        else:
+            probe = self.name
+            if table:
+                raise UserError("settings: the probe that is given has its own")
         texts = () if isinstance(probe, Suite) else files
         if isinstance(probe, Suite):
             self.refuse_reading(f"is for text, and '{self.name}' has questions")
@@ -106,12 +105,12 @@ class Probe(ReadsText, Verb[ProbeResult]):
             raise UserError(f"--data: '{name}' brings its own sentences; see its settings")
 
         # Open the models and the folders.
-        display = progress_of(self.progress)
-        models = self._opened(texts, display)
+        display = self.display()
+        models = probed_models(self._opened(display), texts, with_untrained=self.untrained)
         folders = (
             list(dict.fromkeys(model.trained.run / "evaluations" for model in models))
             if self.out is None
-            else [_arguments.path(self.out, "--out")]
+            else [Path(self.out)]
         )
         for folder in folders:
             remedy = atomic.MOVE_AWAY if self.out is None else atomic.OTHER_OUT
@@ -123,138 +122,23 @@ class Probe(ReadsText, Verb[ProbeResult]):
                 stack.enter_context(atomic.guarded(model.trained.run))
             stack.enter_context(display)
             stage = display.stage(f"probing {', '.join(model.label for model in models)}")
-            finding = probe.measure(_shown(models, stage))
-        return _saved(probe, finding, models, folders, texts, is_beside_random=self.untrained)
+            finding, content, plot = measure(probe, models, stage)
+        saved = [store.file_for(f, content["name"], content["of"], "of") for f in folders]
+        for file in saved:
+            store.save(file.parent, content | {"name": file.stem}, plot)
+        return ProbeResult(tuple(saved), finding, content | {"name": saved[0].stem})
 
-    def _probe(self, files: Sequence[str]) -> ProbeKind:
-        """Return the probe or suite, with its settings.
-
-        Args:
-            files: a suite's questions.
-
-        Raises:
-            UserError: there is no such kind, or a setting is wrong.
-        """
-        from foreword.probes._suite import Suite
-        from foreword.verbs._arguments import assignments
-
-        table = config.assign({}, assignments(self.settings))
-        if not isinstance(self.name, str):
-            if table:
-                raise UserError("settings: the probe that is given has its own")
-            return self.name
-        if self.name.endswith(".toml"):
-            kind, file = Path(self.name).stem, Path(self.name)
-            cls: Any = plugins.toml_reader("probes").kind_of(file, f"suite.{kind}")
-        else:
-            kind = next(iter(kinds.called("probes", self.name)), "")
-            if not kind:
-                hint = kinds.nearest_kind("probes", self.name)
-                if Path(self.name).exists():
-                    hint = "; the last word is what to measure: foreword probe RUN... NAME"
-                raise UserError(f"no probe or suite '{self.name}'{hint}")
-            cls = kinds.load("probes", kind)
-        if issubclass(cls, Suite):
-            if len(files) > 1:
-                raise UserError(f"--data: '{self.name}' takes one file, folder or pattern")
-            if files:
-                table["files"] = files[0]
-            required = [f.name for f in fields(cls) if f.default is MISSING]
-            if "files" in required and "files" not in table:
-                raise UserError(f"{self.name}: requires --data, the files of its questions")
-        probe: ProbeKind = config.build(cls, table, "probe", f"kind '{kind}'")
-        return probe
-
-    def _opened(self, texts: tuple[str, ...], display: ProgressDisplay) -> list[ProbedModel]:
-        """Return the models, each with a unique name.
-
-        Raises:
-            UserError: there is no such run, or none has weights to randomise.
-        """
+    def _opened(self, display: ProgressDisplay) -> dict[str, TrainedModel]:
+        """Return the models by unique names, with recipes that read text as is given."""
         from foreword.evaluation.loaded import load
-        from foreword.probes._contract import ProbedModel
-        from foreword.probes._random_weights import with_random_weights
-        from foreword.verbs import _arguments
 
-        paths = list(dict.fromkeys(map(Path, _arguments.paths(self.runs, "RUN"))))
-        models = []
-        for path, label in zip(paths, _arguments.distinct_names(paths), strict=True):
-            trained = load(path, self.device).trained
+        folders = list(dict.fromkeys(map(Path, paths(self.runs))))
+        models = {}
+        for folder, label in zip(folders, distinct_names(folders), strict=True):
+            trained = load(folder, self.device).trained
             for note in trained.notes:
                 display.note(note)
             recipe = trained.recipe
-            trained = replace(trained, recipe=replace(recipe, read=self.read_as(recipe.read)))
-            models.append(ProbedModel(label, trained, texts))
-            if self.untrained and not trained.is_count_based:
-                random = with_random_weights(trained)
-                models.append(ProbedModel(f"{label}, untrained", random, texts))
-        if self.untrained and all(model.trained.is_count_based for model in models):
-            raise UserError(
-                f"--untrained: {paths[0]} is a count-based model without weights to randomise"
-            )
+            read = self.read_as(recipe.read)
+            models[label] = replace(trained, recipe=replace(recipe, read=read))
         return models
-
-
-def _shown(models: Sequence[ProbedModel], stage: Callable[..., None]) -> list[ProbedModel]:
-    """Return the models, each with its progress as a part of the whole."""
-
-    def part(before: int) -> Callable[[int, int], None]:
-        return lambda done, total: stage(before * total + done, len(models) * total)
-
-    return [replace(model, progress=part(n)) for n, model in enumerate(models)]
-
-
-def _saved(
-    probe: ProbeKind,
-    finding: Finding,
-    models: Sequence[ProbedModel],
-    folders: Sequence[Path],
-    texts: Sequence[str],
-    *,
-    is_beside_random: bool,
-) -> ProbeResult:
-    """Save what a probe found in each folder, and return it."""
-    from foreword.disk import atomic, store, stored
-    from foreword.probes._suite import Suite
-    from foreword.runs.provenance import command
-
-    plot = _plot(finding)
-    notes = [*finding.notes, *([plot.note] if plot.note else [])]
-    if is_beside_random:
-        notes += [
-            f"{model.label}: a count-based model without weights to randomise, so it has no "
-            "untrained copy"
-            for model in models
-            if model.trained.is_count_based
-        ]
-    content: dict[str, Any] = {
-        "name": f"{'suite' if isinstance(probe, Suite) else 'probe'}-{kinds.name_of(probe)}",
-        "task": finding.title,
-        "runs": {model.label: str(model.trained.run) for model in models},
-        "settings": config.to_table(probe),
-        "rows": list(finding.rows),
-        "details": [] if finding.predictions else list(finding.details),
-        "notes": notes,
-        "command": command(),
-    }
-    if finding.predictions:
-        content["predictions"] = list(finding.predictions)
-    content["of"] = {key: content[key] for key in ("runs", "settings")} | {"texts": list(texts)}
-    files = tuple(store.file_for(f, content["name"], content["of"], "of") for f in folders)
-    contents = [content | {"name": file.stem} for file in files]
-    for file, named in zip(files, contents, strict=True):
-        atomic.write_text(file, stored.record(named))
-        atomic.write_bytes(file.with_suffix(".png"), plot.data)
-    return ProbeResult(files, finding, contents[0])
-
-
-def _plot(finding: Finding) -> Rendered:
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    from foreword import figures
-
-    with matplotlib.rc_context(figures.STYLE):
-        figure = Figure(layout="constrained")
-        finding.plot(figure)
-        return figures.render(figure, "png")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+from foreword.verbs._arguments import assignments
 from foreword.verbs._contract import ARGUMENT, SET, PathName, Settings
 from foreword.verbs._run import PretrainingResult, TrainsRun
 
@@ -37,16 +38,13 @@ class Resume(TrainsRun):
     @property
     def folder(self) -> Path:
         """The run folder."""
-        from foreword.verbs._arguments import path
-
-        return path(self.run, "RUN")
+        return Path(self.run)
 
     def __call__(self) -> PretrainingResult:
         from foreword.runs.override import override
         from foreword.runs.tracking import trackers_of
         from foreword.train import processes
         from foreword.train.joining import first_alone, joined
-        from foreword.verbs._arguments import assignments
 
         folder, display = self.folder, self.opened_progress()
         with joined():

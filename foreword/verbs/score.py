@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.display.progress import ProgressDisplay, progress_of
 from foreword.display.results import Facts, Part, Result, ResultTable, Text
 from foreword.errors import UserError
 from foreword.formatting import probability, unknown_share_note
 from foreword.settings.ranges import Count
-from foreword.verbs._contract import ARGUMENT, PYTHON_ONLY, PathName, Verb
-from foreword.verbs._model import ReadsModel
-from foreword.verbs._reading import ReadsText
+from foreword.verbs._contract import ARGUMENT, PathName, Verb
+from foreword.verbs._groups import ReadsModel, ReadsText, ShowsProgress
 
 if TYPE_CHECKING:
     from foreword.data.text_files import ReadCounts
@@ -98,7 +96,7 @@ def _tokens(score: TextScore) -> list[Part]:
 
 
 @dataclass(frozen=True)
-class Score(ReadsText, ReadsModel, Verb[ScoredResult]):
+class Score(ReadsText, ShowsProgress, ReadsModel, Verb[ScoredResult]):
     """Score a text token by token, or a file: log-probability, perplexity, bits per byte.
 
         foreword.score("runs/books", "The old man went to sea.").totals.perplexity
@@ -108,7 +106,6 @@ class Score(ReadsText, ReadsModel, Verb[ScoredResult]):
         file: score a file or folder instead, and show totals only.
         source: the source that the text answers, for a model with one.
         stride: tokens from window to window; default: half a window.
-        progress: whether to show the progress, or what shows it.
     """
 
     text: Annotated[str | None, ARGUMENT] = None
@@ -116,7 +113,6 @@ class Score(ReadsText, ReadsModel, Verb[ScoredResult]):
     file: PathName | None = None
     source: str | None = None
     stride: Count | None = None
-    progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = True
 
     def __call__(self) -> ScoredResult:
         from foreword.evaluation import scoring
@@ -136,34 +132,13 @@ class Score(ReadsText, ReadsModel, Verb[ScoredResult]):
 
     def _of_file(self, file: Path) -> ScoredResult:
         """Return the totals over a file or folder, and what was read of it."""
-        from foreword.data.read_documents import find_files, read_documents
-        from foreword.data.text_files import ReadCounts
-        from foreword.evaluation.perplexity import ScoreTotals
-        from foreword.evaluation.scoring import measure_of, score_texts
+        from foreword.evaluation.scoring import score_files
 
         prompted = self.opened().trained
         how = self.read_as(prompted.recipe.read)
         prompted = replace(prompted, recipe=replace(prompted.recipe, read=how))
-        counts, totals = ReadCounts(), ScoreTotals(measure_of(prompted))
-        total = sum(path.stat().st_size for path in find_files([file], None, how))
-        documents = read_documents([file], how, counts)
-        read = done = 0  # bytes, about: of the texts read, and of those scored
-
-        def texts() -> Iterator[str]:
-            nonlocal read
-            for document in documents:
-                read = max(counts.bytes_read, read + len(document.text))
-                yield document.text
-
-        with progress_of(self.progress) as display:
-            advance = display.stage("scoring")
-
-            def show(tokens: int, share: float) -> None:
-                advance(min(total, done + share * (read - done)), total, f"{tokens:,} tokens")
-
-            for text_totals in score_texts(prompted, texts(), self.stride, show):
-                totals += text_totals
-                done = read
+        with self.display() as display:
+            totals, read = score_files(prompted, [file], self.stride, display.stage("scoring"))
         if not totals.tokens:
             raise UserError(f"{file}: no token in it can be scored")
-        return ScoredResult(totals, read=counts)
+        return ScoredResult(totals, read=read)

@@ -78,13 +78,8 @@ def _is_cleaning(file: str) -> bool:
 
 
 def _called(what: str) -> Output:
-    """Return the page of the kinds of a name, or of a family's recipes.
-
-    Importers are named for their families, which come first.
-
-    Raises:
-        UserError: there is neither.
-    """
+    """Return the page of the kinds of a name, or of a family's recipes."""
+    # Importers are named for their families, which come first.
     from foreword.planning.dial import FAMILIES
     from foreword.verbs import _kind_pages
     from foreword.verbs import _recipe_pages as pages

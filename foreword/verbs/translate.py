@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from foreword.disk import atomic
 from foreword.display import lines
-from foreword.display.progress import ProgressDisplay, progress_of
-from foreword.display.results import Part, Result, ResultTable, Text
+from foreword.display.results import Part, Result, ResultTable, Text, spaced
 from foreword.errors import UserError
 from foreword.settings.ranges import Count, CountOrZero, LengthPenalty
-from foreword.verbs._contract import PYTHON_ONLY, PathName, Verb
-from foreword.verbs._model import ReadsModel
+from foreword.verbs._contract import PathName, Verb
+from foreword.verbs._groups import ReadsModel, ReadsText, ShowsProgress
 
 if TYPE_CHECKING:
     from foreword.runs.trained_model import TrainedModel
@@ -39,10 +38,10 @@ class TranslationResult(Result):
         parts: list[Part] = [Text(line) for line in self.translations]
         if "signatures" in self.record:
             row = {
-                name.replace("_", " "): f"{value:.2f}" if isinstance(value, float) else value
+                name: f"{value:.2f}" if isinstance(value, float) else value
                 for name, value in self.record["rows"][0].items()
             }
-            parts = [ResultTable([row]), "; ".join(self.record["signatures"])]
+            parts = [ResultTable([spaced(row)]), "; ".join(self.record["signatures"])]
         return [*parts, *self.record.get("notes", ()), *(f"saved to {file}" for file in self.kept)]
 
     def data(self) -> dict[str, Any]:
@@ -52,7 +51,7 @@ class TranslationResult(Result):
 
 
 @dataclass(frozen=True)
-class Translate(ReadsModel, Verb[TranslationResult]):
+class Translate(ReadsModel, ShowsProgress, Verb[TranslationResult]):
     """Translate a file line by line; with a reference, score the result by BLEU and chrF.
 
         foreword.translate("runs/de", "test.en", reference="test.de")
@@ -68,7 +67,6 @@ class Translate(ReadsModel, Verb[TranslationResult]):
         alignment: plot the attention to the source for line N, as a PNG; repeatable.
         layer: with --alignment: decoder layer; default: the last.
         errors: bytes that are not UTF-8: strict stops, replace replaces and counts.
-        progress: whether to show the progress, or what shows it.
     """
 
     source: PathName
@@ -80,7 +78,6 @@ class Translate(ReadsModel, Verb[TranslationResult]):
     alignment: Sequence[Count] = ()
     layer: CountOrZero | None = None
     errors: str | None = None
-    progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = True
 
     def __call__(self) -> TranslationResult:
         from foreword.evaluation import translation
@@ -105,7 +102,7 @@ class Translate(ReadsModel, Verb[TranslationResult]):
         # Translate, score and save.
         with atomic.guarded(model.run):
             outputs: list[str] = []
-            with progress_of(self.progress) as display:
+            with self.display() as display:
                 advance = display.stage("translating")
                 advance(0, len(texts))
                 for output in translation.translate(model, texts, beams):
@@ -125,9 +122,8 @@ class Translate(ReadsModel, Verb[TranslationResult]):
         """Return the lines of the source, and of the reference if there is one."""
         from foreword.data.text_files import ReadCounts, ReadSettings
         from foreword.evaluation import translation
-        from foreword.verbs._arguments import read_as
 
-        read = read_as(ReadSettings(), {} if self.errors is None else {"errors": self.errors})
+        read = ReadsText(errors=self.errors).read_as(ReadSettings())
         counts, references = ReadCounts(), None
         texts = translation.read_lines(self.source, read, counts)
         if self.reference is not None:

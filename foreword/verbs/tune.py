@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.display.progress import ProgressDisplay, progress_of
-from foreword.display.results import Part, Remark, Result, ResultTable, Shown
+from foreword.display.progress import ProgressDisplay
+from foreword.display.results import Part, Remark, Result, ResultTable, remarks
 from foreword.errors import UserError, quoted_command
-from foreword.formatting import quantity
 from foreword.settings.ranges import Temperature
 from foreword.verbs._contract import ARGUMENT, Flag, PathName, Verb
-from foreword.verbs._labelled import Examples, ReadsLabelled
+from foreword.verbs._groups import Examples, ReadsLabelled
 from foreword.verbs._tune_settings import FineTunes
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from foreword.tuning.job import Examples as TuningExamples
     from foreword.tuning.job import TuneJob
     from foreword.tuning.result import TuneResult
-    from foreword.tuning.scores import Scores
     from foreword.tuning.settings import TuneSettings
     from foreword.tuning.tasks._contract import Task
     from foreword.tuning.tuned_model import TunedModel, TunedWriter
@@ -38,18 +36,26 @@ class TuningResult(Result):
     Attributes:
         out: folder of the tuned model.
         evaluation: file of the scores.
-        title: title of the scores.
-        rows: one per variant: mean and standard deviation over seeds, and the majority class's.
         content: the scores as the file has them.
         result: all that fine-tuning returned; None if it was done by an earlier call.
     """
 
     out: Path
     evaluation: Path
-    title: str
-    rows: list[dict[str, Any]]
     content: Mapping[str, Any]
     result: TuneResult | None = None
+
+    @property
+    def title(self) -> str:
+        """The title of the scores."""
+        return str(self.content["title"])
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row per variant: mean and deviation over seeds; and the majority class's."""
+        from foreword.tuning.scores import Scores
+
+        return [Scores.of(row).as_row() for row in self.content["rows"]]
 
     def __fspath__(self) -> str:
         return str(self.out)
@@ -71,46 +77,25 @@ class TuningResult(Result):
 
     def tables(self) -> Sequence[Part]:
         """Return a row for each variant, what a reader of the scores has to know, and the files."""
+        from foreword.tuning.remarks import remarks_on, setting_cells
         from foreword.tuning.scores import Scores, metric_name
 
         scores = [Scores.of(row) for row in self.rows]
-        settings = _setting_cells(scores)
+        settings = setting_cells(scores)
         rows = [
             {"": one.name}
             | {metric_name(m): str(one.metrics.get(m, "–")) for m in scores[0].metrics}
             | one_settings
             for one, one_settings in zip(scores, settings, strict=True)
         ]
-        lines = list(self._remarks(shows_parameters="trained parameters" in settings[0]))
+        lines = remarks_on(
+            self.content, scores, shows_parameters="trained parameters" in settings[0]
+        )
         if self.result is None:
-            lines.append(Remark("done already, with the same model, settings and examples"))
+            lines.append("done already, with the same model, settings and examples")
         files = f"scores: {self.evaluation}", f"tuned model: {self.out}"
         use = f"{quoted_command('predict', self.out, 'FILE')} uses it"
-        return [ResultTable(rows, self.title), *lines, *map(Remark, [*files, use])]
-
-    def _remarks(self, *, shows_parameters: bool) -> Iterator[Remark]:
-        """Return what a reader of the scores has to know, a line each."""
-        from foreword.tuning.margins import lines as margin_lines
-        from foreword.tuning.scores import Scores, train_count
-
-        rows, count, first = self.rows, self.content["examples"], self.rows[0]
-        for scores in map(Scores.of, rows):
-            if layers := _layers(scores):
-                yield Remark(f"{scores.name}: {layers}")
-        trained = None if shows_parameters else first.get("trained_parameters")
-        yield Remark(
-            f"{train_count(count)}, {count['dev']:,} dev examples; "
-            f"{count['cut']:,} cut to {self.content['max_tokens']} tokens, "
-            f"{count['skipped']:,} rows skipped (empty, or without a label); "
-            f"{_count(first['seeds'], 'seed')}, {_scored_when(first)}"
-            + ("" if trained is None else f"; {quantity(trained)} parameters trained")
-            + "; ± is the standard deviation over seeds" * (first["seeds"] > 1)
-        )
-        yield from map(Remark, margin_lines(self.content.get("margins", ())))
-        for note in self.content.get("notes", ()):
-            yield (Shown if note.startswith("warning: ") else Remark)(note)
-        if skipped := sum(row.get("skipped_steps", 0) for row in rows):
-            yield Remark(f"{skipped:,} non-finite steps skipped")
+        return [ResultTable(rows, self.title), *remarks(lines), *map(Remark, [*files, use])]
 
 
 @dataclass(frozen=True)
@@ -169,13 +154,12 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         from foreword.runs.tracking import trackers_of
         from foreword.tuning.fine_tuning import fine_tune
         from foreword.tuning.published_head import with_published_head
-        from foreword.tuning.scores import Scores
         from foreword.verbs._examples import ExampleReader, sources_of
 
         # Check every argument.
         task, settings = self.tuning_task({"kind": self.task})
         variants = self._variants(task, settings)
-        trackers, display = trackers_of(self.track), progress_of(self.progress)
+        trackers, display = trackers_of(self.track), self.display()
         self.require_name()
         reader = ExampleReader(task, self)
         given = {"train": self.train, "dev": self.dev}
@@ -201,8 +185,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
             with display:
                 result, done = fine_tune(trained, job, display, trackers)
         places = self.folder_of(trained, job.name), self._evaluation(trained, job.name)
-        rows = [Scores.of(row).as_row() for row in done["rows"]]
-        return TuningResult(*places, done["title"], rows, done, result)
+        return TuningResult(*places, done, result)
 
     def _variants(self, task: Task, settings: TuneSettings) -> list[TuneSettings]:
         """Return the settings of each variant to fine-tune."""
@@ -270,34 +253,3 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
             display.note(note)
         for warning in filter(None, [*job.examples.warnings, self.emulation_warning(trained)]):
             display.warn(warning)
-
-
-def _setting_cells(rows: Sequence[Scores]) -> list[dict[str, str]]:
-    """Return each row's learning rate, "" if it has none, and its number of trained parameters."""
-    trained = [row.about.get("trained_parameters") for row in rows]
-    cells = [{"lr": f"{row.about['lr']:.2g}" if "lr" in row.about else ""} for row in rows]
-    if len(set(trained) - {None}) > 1:
-        for row_cells, number in zip(cells, trained, strict=True):
-            row_cells["trained parameters"] = "" if number is None else quantity(number)
-    return cells
-
-
-def _layers(scores: Scores) -> str:
-    """Return the learned weights of the scalar mix; "" for a row without one."""
-    learned = {name: score.mean for name, score in scores.layers.items()}
-    gamma = learned.pop("layer_gamma", None)
-    if gamma is None:
-        return ""
-    shares = ", ".join(f"{share:.3f}" for share in learned.values())
-    return f"layer weights, embeddings first: {shares}; gamma {gamma:.3f}"
-
-
-def _scored_when(row: Mapping[str, Any]) -> str:
-    """Return which epoch's scores a row has."""
-    if "kept_epoch" in row:
-        return f"each at its best of at most {_count(row['epochs'], 'epoch')}"
-    return f"scored after {_count(row['epochs'], 'epoch')}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -24,7 +24,6 @@ from foreword.tables.table import labelled
 from foreword.tuning.job import Examples, TuneJob
 from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tuned_model import load_tuned
-from foreword.verbs._load import load
 from tests.train import runs
 
 EXAMPLES = [(f"a {word} film", label) for word, label in (("good", "1"), ("bad", "0"))] * 6
@@ -155,26 +154,6 @@ def test_a_file_in_the_way_of_a_result_must_be_moved_away(run: Path, tmp_path: P
     (copy / "evaluations").write_text("a file", encoding="utf-8")
     with pytest.raises(UserError, match="evaluations: is a file; move it away"):
         evaluate(copy, progress=False)
-
-
-EMPTY: dict[str, Callable[[], Any]] = {
-    "TEXT": lambda: prepare("", "out"),
-    "--out": lambda: prepare("text.txt", ""),
-    "--heldout": lambda: prepare("text.txt", "out", heldout=[""]),
-    "--from": lambda: pretrain("gpt2_tiny", "text.txt", "out", from_="", progress=False),
-    "--tasks": lambda: compare("ladder", "text.txt", tasks="", steps=1),
-    "RUN": lambda: load(""),
-}
-
-
-@pytest.mark.parametrize("name", EMPTY)
-def test_an_empty_path_is_refused(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=f"^{name}: the path is empty"):
-        EMPTY[name]()
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

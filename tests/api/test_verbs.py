@@ -70,10 +70,10 @@ def test_evaluate_returns_the_loss_and_its_baselines(run: Path) -> None:
         ({"rows": 1.5}, "--rows: expected a whole number, got 1.5"),
         ({"rows": "a"}, "--rows: expected a whole number, got 'a'"),
         ({"streams": -3}, "--streams: must be a whole number from 0 to"),
-        ({"memory": []}, "--memory []: expected numbers of tokens, such as 0,64,128"),
-        ({"memory": 64}, "--memory 64: expected numbers of tokens, such as 0,64,128"),
-        ({"memory": [-1]}, "--memory[0]: must be a whole number from 0 to"),
-        ({"memory": [0.5]}, "--memory[0]: must be a whole number from 0 to"),
+        ({"context_lengths": []}, "--context-lengths []: expected numbers"),
+        ({"context_lengths": 64}, "--context-lengths 64: expected numbers"),
+        ({"context_lengths": [-1]}, "--context-lengths[0]: must be a whole number from 0 to"),
+        ({"context_lengths": [0.5]}, "--context-lengths[0]: must be a whole number from 0 to"),
     ],
     ids=str,
 )
@@ -88,7 +88,7 @@ def test_evaluate_refuses_impossible_numbers_and_keeps_the_result(
 
 
 def test_evaluate_takes_lengths_of_memory_as_numbers_or_as_on_the_command_line(run: Path) -> None:
-    given = [evaluate(run, memory=m, progress=False).rows for m in ([0, 8], "0,8")]
+    given = [evaluate(run, context_lengths=m, progress=False).rows for m in ([0, 8], "0,8")]
     assert given[0] == given[1]
     assert [row["memory"] for row in given[0]] == [0, 8]
 
@@ -158,8 +158,8 @@ def test_compare_runs_a_grid_file(shards: Path, tmp_path: Path) -> None:
     )
     planned = compare(grid, shards, tmp_path / "out", steps=2, dry_run=True, progress=False)
     assert planned.forecast is not None and planned.status == 0
-    assert planned.forecast.pieces == 1 and planned.forecast.seconds > 0
-    assert "FLOPs/token" in repr(planned) and "1 piece, " in planned.notes[0]
+    assert planned.forecast.jobs == 1 and planned.forecast.seconds > 0
+    assert "FLOPs/token" in repr(planned) and "1 job, " in planned.notes[0]
     result = compare(grid, shards, tmp_path / "out", steps=2, progress=False)
     assert result.is_done and result.status == 0
     assert not result.failures

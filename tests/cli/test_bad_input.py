@@ -7,9 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
 
 from foreword.cli.main import run
 from foreword.runs.run_folder import read_recipe
@@ -61,44 +59,20 @@ def text(name: str, content: str | bytes, *more: str) -> Mistake:
     return lambda case: case.words(*more, data=case.write(name, content))
 
 
-def empty_folder(case: Case) -> list[str]:
-    (case.folder / "nothing").mkdir()
-    return case.words(data=str(case.folder / "nothing"))
-
-
-def cut_parquet(case: Case) -> list[str]:
-    path = case.folder / "cut.parquet"
-    parquet.write_table(pa.table({"text": ["some words"] * 100}), path)
-    path.write_bytes(path.read_bytes()[:-20])
-    return case.words(data=str(path))
-
-
 LINES = '{"text": "a line."}\n'
-
 TEXTS: dict[str, tuple[Mistake, list[str]]] = {
     "no such file": (
         lambda case: case.words(data=str(case.folder / "nowhere.txt")),
         ["nowhere.txt: there is no such file"],
     ),
-    "empty file": (text("empty.txt", ""), ["empty.txt: contains no text"]),
-    "blank file": (text("blank.txt", "\n \n"), ["blank.txt: contains no text"]),
-    "empty folder": (empty_folder, ["nothing: no text file in it"]),
-    "unknown suffix": (text("a.docx", "x"), ["a.docx: no reader for such files", ".txt"]),
-    "not UTF-8": (
-        text("latin.txt", b"all is well.\ncaf\xe9.\n"),
-        ["latin.txt", "byte 16 (0xe9) is not UTF-8", "use --errors replace"],
-    ),
-    "UTF-16": (text("wide.txt", "text".encode("utf-16")), ["wide.txt", "looks like UTF-16"]),
-    "broken JSON": (
-        text("a.jsonl", LINES * 2 + '{"text": "b\n'),
-        ["a.jsonl:3: not JSON", "fix or delete the line"],
-    ),
     "no text field": (
         text("a.jsonl", LINES + '{"body": "b", "id": 1}\n'),
         ["a.jsonl:2: no field 'text'", "body, id", "with --field NAME"],
     ),
-    "field of numbers": (text("a.jsonl", '{"text": 3}\n'), ["a.jsonl:1", "not text but int"]),
-    "cut Parquet": (cut_parquet, ["cut.parquet: not a Parquet file, or one cut short"]),
+    "not UTF-8": (
+        text("latin.txt", b"all is well.\ncaf\xe9.\n"),
+        ["latin.txt", "byte 16 (0xe9) is not UTF-8", "use --errors replace"],
+    ),
     "too short": (
         text("short.txt", "a b c.\nd e f.\ng h i.\n"),
         [
@@ -109,34 +83,10 @@ TEXTS: dict[str, tuple[Mistake, list[str]]] = {
 }
 
 SETTINGS: dict[str, tuple[list[str], list[str]]] = {
-    "vocabulary too small": (
-        ["--set", "tokenizer.kind=bpe", "--set", "tokenizer.vocab=50"],
-        ["tokenizer.vocab: must be a whole number from ", ", got 50"],
-    ),
-    "typo": (
-        ["--set", "objective.raet=0.2"],
-        ["objective.raet: kind 'masked' has no such setting; did you mean 'rate'?"],
-    ),
-    "kind": (["--set", "objective=maskd"], ["no kind 'maskd'; did you mean 'masked'?"]),
-    "type": (["--set", "train.batch=many"], ["train.batch: expected a whole number, got 'many'"]),
-    "no value": (["--set", "train.batch"], ["--set train.batch: expected key.name=value"]),
-    "heads": (
-        ["--set", "model.heads=3"],
-        ["model.heads: d_model 16 is not divisible by 3 heads", "use 2 heads"],
-    ),
-    "share": (
-        ["--set", "objective.rate=1.5"],
-        ["objective.rate: must be a number above 0 and at most 1, got 1.5"],
-    ),
     "layout": (["--set", "layout=decoder"], ["layout.kind: this objective predicts in place"]),
-    "device": (["--set", "train.device=tpu"], ["train.device", "tpu", "cpu"]),
     "places": (
         ["--set", "model.position.kind=learned", "--set", "model.position.length=8"],
         ["packing.length: rows of 16 tokens", "set model.position.length=16"],
-    ),
-    "spans of words": (
-        ["--set", "objective.kind=span_masked", "--set", "objective.longest=15"],
-        ["objective.longest: a span of 15 words", "not fit in rows of 16 tokens", "longer rows"],
     ),
     "spans of T5": (
         ["--set", "objective.kind=span_corruption", "--set", "objective.mean_span=200"],
@@ -150,25 +100,12 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
         ["--set", "objective.kind=mixture"],
         ["objective.objectives[1].mean_span: spans of 8 tokens", "only 2 of a row of 16"],
     ),
-    "pairs of lone sentences": (
-        ["--set", "objective.kind=next_sentence", "--set", "packing.kind=pairs"],
-        ["documents have one sentence each", "read.documents", "packing.kind = 'documents'"],
-    ),
     "memory": (
         [
             *("--set", "model.memory=8", "--set", "packing.kind=stream"),
             *("--set", "model.position.kind=learned", "--set", "model.position.length=16"),
         ],
         ["model.memory: position 'learned'", "'relative'"],
-    ),
-    "micro-batch": (
-        ["--set", "train.micro_batch=-1"],
-        ["train.micro_batch: must be a whole number from 0"],
-    ),
-    "workers": (["--set", "train.threads=-1"], ["train.threads: must be a whole number from 0"]),
-    "patience": (
-        ["--set", "train.max_nonfinite_steps=0"],
-        ["train.max_nonfinite_steps: must be a whole number from 1"],
     ),
     "two budgets": (["--steps", "5", "--hours", "1"], ["give one budget, not 2: --hours, --steps"]),
     "a budget among the settings": (
@@ -179,9 +116,6 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
         ["--set", "train.tokens=9", "--set", "train.steps=5"],
         ["give one budget, not 2: --set train.steps, --set train.tokens"],
     ),
-    "no steps": (["--set", "train.steps=0"], ["train.steps: must be a whole number from 1"]),
-    "no budget": (["--tokens", "0"], ["--tokens: must be a number above 0"]),
-    "tokenizer": (["--tokenizer", "/nowhere"], ["/nowhere: there is no tokenizer.json"]),
 }
 
 
@@ -194,29 +128,14 @@ def test_bad_text_is_refused_in_one_line(name: str, case: Case) -> None:
         assert words in line
 
 
-@pytest.mark.product(few=3)
 @pytest.mark.parametrize("verb", ["pretrain", "check"])
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (
-            ["model.d_model=18", "model.heads=6", "model.position=rotary"],
-            "model.d_head: rotary positions require an even number, got 3; its default is",
-        ),
-        (
-            ["objective=causal"],
-            "layout.kind: 'encoder' requires an objective that predicts in place",
-        ),
-        (["layout=decoder"], "layout.kind: this objective predicts in place"),
-        (["model.lm_head=adaptive"], "model.lm_head"),
-    ],
-)
 def test_incompatible_settings_are_refused_before_text_is_read(
-    case: Case, verb: str, more: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+    case: Case, verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("foreword.data.text_files.TextFile.open", None)
-    words = case.words(*(word for setting in more for word in ("--set", setting)))
+    words = case.words("--set", "objective=causal")
     words = words if verb == "pretrain" else [verb, *words[1:4], *words[6:]]
+    message = "layout.kind: 'encoder' requires an objective that predicts in place"
     assert message in case.fails(words)
 
 
@@ -261,7 +180,8 @@ def test_options_set_how_text_is_read(case: Case, capsys: pytest.CaptureFixture[
 def test_text_shorter_than_a_row_is_named(case: Case) -> None:
     bert = case.write("bert.toml", runs.recipe("bert").dumps())
     for recipe in (bert, case.recipe):
-        line = case.fails(case.words(recipe=recipe, data=case.write("one.txt", "A cat. It ran.\n")))
+        data = case.write("one.txt", "The cat sat. It ran.\n")
+        line = case.fails(case.words(recipe=recipe, data=data))
         assert f"{case.folder / 'one.txt'}: only" in line
         assert "tokens, but a row needs" in line
 
@@ -276,19 +196,7 @@ def test_text_without_pairs_is_named(case: Case) -> None:
 
 def test_bad_recipes_are_refused_in_one_line(case: Case) -> None:
     line = case.fails(case.words(recipe="bert_tinny"))
-    assert "no recipe 'bert_tinny'" in line
-    assert "did you mean 'bert_tiny'?" in line
-    broken = case.write("broken.toml", "[model\nkind = 1")
-    assert "broken.toml: not valid TOML" in case.fails(case.words(recipe=broken))
-    bare = case.write("bare.toml", 'objective = "masked"')
-    assert f"{bare}: model: Recipe needs this setting" in case.fails(case.words(recipe=bare))
-    case.write("base.toml", 'extends = "bert_tiny"\nmodel.layrs = 3')
-    above = case.write("above.toml", 'extends = "base.toml"\ntrain.batch = 3')
-    line = case.fails(case.words(recipe=above))
-    assert (
-        "base.toml: model.layrs: kind 'transformer' has no such setting; did you mean 'layers'"
-        in line
-    )
+    assert "no recipe 'bert_tinny'" in line and "did you mean 'bert_tiny'?" in line
     line = case.fails(case.words("--set", "model.layrs=3"))
     assert line.startswith("foreword: model.layrs: kind 'transformer' has no such setting")
 

@@ -8,6 +8,7 @@ import pytest
 import foreword
 from foreword.cli.main import run
 from foreword.demonstration import installed, walkthrough
+from tests.cli.conftest import Refused
 from tests.demonstration.packages import SUBJECTS, make
 
 
@@ -63,10 +64,9 @@ def test_a_killed_demo_continues(out: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_mistakes_are_reported_in_one_line(
-    out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], refused: Refused
 ) -> None:
-    assert run(["demo", "--out", str(tmp_path / "lib")]) == 2
-    assert "holds something else than a demo" in capsys.readouterr().err
+    assert "holds something else than a demo" in refused("demo", "--out", str(tmp_path / "lib"))
     walkthrough.Demo(out)
     assert run(["demo", "--quick", "--out", str(out)]) == 2
     error = capsys.readouterr().err
@@ -76,7 +76,7 @@ def test_mistakes_are_reported_in_one_line(
 
 def test_proposed_commands_are_verbs(out: Path) -> None:
     from foreword.cli.main import verbs
-    from foreword.verbs.demo import _next_commands
+    from foreword.demonstration.narration import next_commands
 
-    assert all(command.split()[0] == "foreword" for command in _next_commands(out))
-    assert all(command.split()[1] in verbs() for command in _next_commands(out))
+    assert all(command.split()[0] == "foreword" for command in next_commands(out))
+    assert all(command.split()[1] in verbs() for command in next_commands(out))

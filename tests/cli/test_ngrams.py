@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +14,7 @@ from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.evaluation.scorer import NgramScorer, ScoringItem, scorer_of
 from foreword.models.ngram import table_of
+from tests.cli.conftest import Refused, Told
 
 TEXT = """\
 the price of oil rose
@@ -38,24 +37,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    capsys.readouterr()
-    assert command([*words, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    capsys.readouterr()
-    assert command(list(words)) == 2
-    captured = capsys.readouterr()
-    assert captured.out == "" and captured.err.count("\n") == 1
-    return captured.err
-
-
-def test_evaluate_counts_the_end_of_each_line(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    actual = told(capsys, "evaluate", str(run), "--file", str(run.parent / "test.txt"))
+def test_evaluate_counts_the_end_of_each_line(run: Path, told: Told) -> None:
+    actual = told("evaluate", str(run), "--file", str(run.parent / "test.txt"))
     lines = TEST.splitlines()
     assert actual["rows"][0]["predictions"] == len(TEST.split()) + len(lines)
     loaded = foreword.load(run)
@@ -79,17 +62,15 @@ def neighbours(line: str) -> list[tuple[str, str]]:
     return list(itertools.pairwise(words))
 
 
-def test_ngram_models_score_generate_report_and_resume(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    result = told(capsys, "score", str(run), "the price of oil rose")
+def test_ngram_models_score_generate_report_and_resume(run: Path, told: Told) -> None:
+    result = told("score", str(run), "the price of oil rose")
     assert (result["tokens"], result["ends"]) == (6, 1)
     test = ["--file", str(run.parent / "test.txt")]
-    whole = told(capsys, "score", str(run), *test)
+    whole = told("score", str(run), *test)
     assert (whole["tokens"], whole["ends"]) == (len(TEST.split()) + 2, 2)
-    measured = told(capsys, "evaluate", str(run), *test)["rows"][0]
+    measured = told("evaluate", str(run), *test)["rows"][0]
     assert whole["perplexity"] == pytest.approx(measured["perplexity"])
-    written = told(capsys, "generate", str(run), "today the price of", "--temperature", "0")
+    written = told("generate", str(run), "today the price of", "--temperature", "0")
     assert set(written[0]["text"].split()) <= set(TEXT.split())
     assert foreword.load(run).generate("today the price of")
     assert command(["resume", str(run)]) == 0
@@ -110,15 +91,13 @@ def test_the_scorer_gives_the_log_probabilities_of_the_table(run: Path) -> None:
     assert nats == pytest.approx(loaded.score("the price of oil rose").log_probs)
 
 
-def test_an_untrained_count_based_model_is_refused(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    error = refused(capsys, "probe", str(run), "similarity", "--untrained")
+def test_an_untrained_count_based_model_is_refused(run: Path, refused: Refused) -> None:
+    error = refused("probe", str(run), "similarity", "--untrained")
     assert f"--untrained: {run} is a count-based model" in error
 
 
 def test_an_exported_arpa_file_is_imported_equal(
-    run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    run: Path, told: Told, refused: Refused, tmp_path: Path
 ) -> None:
     file, again, test = tmp_path / "lm.arpa", tmp_path / "again", run.parent / "test.txt"
     assert command(["export", str(run), "--format", "arpa", "--out", str(file)]) == 0
@@ -127,16 +106,14 @@ def test_an_exported_arpa_file_is_imported_equal(
     assert sorted(names) == sorted({*TEXT.split(), "[UNK]", "<s>", "</s>"})
     assert command(["import", str(file), "--format", "arpa", "--out", str(again)]) == 0
     one, other = (
-        told(capsys, "evaluate", str(path), "--file", str(test))["rows"][0] for path in (run, again)
+        told("evaluate", str(path), "--file", str(test))["rows"][0] for path in (run, again)
     )
     assert other["perplexity"] == pytest.approx(one["perplexity"], rel=1e-5)
-    assert "already exists" in refused(
-        capsys, "export", str(run), "--format", "arpa", "--out", str(file)
-    )
+    assert "already exists" in refused("export", str(run), "--format", "arpa", "--out", str(file))
 
 
 def test_an_arpa_file_written_by_hand_is_imported(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    told: Told, refused: Refused, tmp_path: Path
 ) -> None:
     """Written by hand; its `<unk>` is KenLM's unknown word."""
     file = tmp_path / "theirs.arpa"
@@ -148,52 +125,50 @@ def test_an_arpa_file_written_by_hand_is_imported(
     run = tmp_path / "run"
     assert command(["import", str(file), "--format", "arpa", "--out", str(run)]) == 0
     (tmp_path / "text.txt").write_text("a\nnever a\n", encoding="utf-8")
-    actual = told(capsys, "evaluate", str(run), "--file", str(tmp_path / "text.txt"))
+    actual = told("evaluate", str(run), "--file", str(tmp_path / "text.txt"))
     expected = (-0.1 - 0.4) + (-0.5 - 1 - 0.3 - 0.4)  # `never` backs off from <s>
     assert actual["rows"][0]["loss"] == pytest.approx(-expected * math.log(10) / 5)
     text = file.read_text(encoding="utf-8").replace("unk", "UNK")
     file.write_text(
         text.replace("\ta", "\ta\u00a0b").replace("> a", "> a\u00a0b"), encoding="utf-8"
     )
-    actual = told(capsys, "import", str(file), "--format", "arpa", "--out", f"{run}-again")
+    actual = told("import", str(file), "--format", "arpa", "--out", f"{run}-again")
     assert actual["notes"] == [
         "words that never occur, since text is split at white space and normalised to "
         "composed letters (NFC): 1"
     ]
     broken = tmp_path / "broken.arpa"
     broken.write_text(text[:-7], encoding="utf-8")
-    message = refused(capsys, "import", str(broken), "--format", "arpa", "--out", f"{run}2")
+    message = refused("import", str(broken), "--format", "arpa", "--out", f"{run}2")
     assert "cut short" in message
     broken.write_text(
         "\\data\\\nngram 1=2\n\n\\1-grams:\n-1\t<s>\n-1\t</s>\n\n\\end\\\n", encoding="utf-8"
     )
-    message = refused(capsys, "import", str(broken), "--format", "arpa", "--out", f"{run}2")
-    assert message.endswith("broken.arpa: has no words\n")
+    message = refused("import", str(broken), "--format", "arpa", "--out", f"{run}2")
+    assert message.endswith("broken.arpa: has no words")
     assert not Path(f"{run}2").exists()
 
 
 def test_mistakes_are_reported_in_one_line(
-    run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    run: Path, capsys: pytest.CaptureFixture[str], refused: Refused, tmp_path: Path
 ) -> None:
     out = str(tmp_path / "out")
-    assert "did you mean 'arpa'" in refused(
-        capsys, "export", str(run), "--format", "arpb", "--out", out
-    )
+    assert "did you mean 'arpa'" in refused("export", str(run), "--format", "arpb", "--out", out)
     assert "no hidden states" in refused_to_encode(run)
     for asked in (
         ["neighbours", str(run), "oil"],
         ["probe", str(run), "analogies"],
         ["export", str(run), "--format", "word2vec", "--out", out],
     ):
-        assert "an n-gram model has no word vectors; use word2vec" in refused(capsys, *asked)
+        assert "an n-gram model has no word vectors; use word2vec" in refused(*asked)
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("text\tlabel\n" + "a b\tx\nb a\ty\n" * 4, encoding="utf-8")
     tune = ["tune", str(run), "--task", "classify", "--train", str(pairs), "--dev", str(pairs)]
-    assert "no weights to train further" in refused(capsys, *tune)
+    assert "no weights to train further" in refused(*tune)
     start = ["pretrain", "gpt2_tiny", "--from", str(run), "--data", str(run.parent / "text.txt")]
-    assert "no weights to train further" in refused(capsys, *start, "--out", out)
+    assert "no weights to train further" in refused(*start, "--out", out)
     check = ["check", "ngram_tiny", "--data", str(run.parent / "text.txt")]
-    assert "has no steps to estimate by" in refused(capsys, *check)
+    assert "has no steps to estimate by" in refused(*check)
     text = str(run.parent / "text.txt")
     words = ["pretrain", "ngram_ptb", "--set", "model.order=40", "--data", text, "--out", out]
     assert command(words) == 2

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from foreword.cli.main import run
+from tests.cli.conftest import Told
 
 TINY = ["gpt2_tiny", "--set", "tokenizer.vocab=400", "--set", "model.layers=1"]
 
 
-def test_a_plan_is_shown_and_is_data(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_is_shown_and_is_data(capsys: pytest.CaptureFixture[str], told: Told) -> None:
     words = [
         "check",
         *TINY,
@@ -38,8 +37,7 @@ def test_a_plan_is_shown_and_is_data(capsys: pytest.CaptureFixture[str]) -> None
         assert part in shown
     assert max(map(len, shown.partition("best ")[0].splitlines())) <= 80
     best = shown.partition("best ")[2].splitlines()[0].split()
-    assert run([*words, *best, "--json"]) == 0
-    made = json.loads(capsys.readouterr().out)
+    made = told(*words, *best)
     assert made["best"]["fits"]
     memory = made["best"]["memory"]
     assert memory.pop("total") == sum(memory.values())

@@ -8,6 +8,7 @@ import pytest
 from foreword.cli.main import run
 from foreword.data.prepared_text import PreparedText
 from foreword.runs.run import require_free
+from tests.cli.conftest import Refused
 from tests.data.test_prepare import make_texts, write
 
 
@@ -82,13 +83,9 @@ def test_a_given_tokenizer_is_used(
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--documents", "page"], "--documents: file, paragraph or line"),
         (["--errors", "ignore"], "--errors: strict or replace"),
         (["--target", "text"], "--target: must differ from field, 'text'; name both sides"),
-        (["--heldout", "1.5"], "--heldout: must be a number of at least 0 and below 1"),
         (["--heldout", "0.1", "--heldout", "b.txt"], "--heldout: expected one share, or texts"),
-        (["--heldout", "b.txt"], "b.txt: there is no such file"),
-        (["--field", "body"], "its fields are: text"),
         (["--kind", "bpee"], "did you mean 'bpe'"),
         (["--tokenizer", "nowhere"], "nowhere"),
     ],
@@ -104,7 +101,7 @@ def test_mistakes_are_reported_in_one_line(
 
 
 def test_other_files_and_runs_are_not_overwritten(
-    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str], refused: Refused
 ) -> None:
     trained = tmp_path / "run"
     for name in ("recipe.toml", "run.json", "tokenizer/tokenizer.json", "shards/prepared.json"):
@@ -124,14 +121,13 @@ def test_other_files_and_runs_are_not_overwritten(
         (train, "made/tokenizer", "belongs to the token shards"),
         (prepare, "mine", "is not empty; choose another --out"),
     ):
-        assert run([*words, str(tmp_path / out), "--kind", "char"]) == 2
-        assert f"{tmp_path / out}: {message}" in capsys.readouterr().err
+        assert f"{tmp_path / out}: {message}" in refused(
+            *words, str(tmp_path / out), "--kind", "char"
+        )
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
-def test_prepare_can_be_repeated_after_a_failure(
-    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_prepare_can_be_repeated_after_a_failure(tmp_path: Path, text: str) -> None:
     broken, out = tmp_path / "broken.jsonl", str(tmp_path / "out")
     broken.write_text(Path(text).read_text() + "{")
     tokenizer = ["--tokenizer", str(tmp_path / "t")]

@@ -16,7 +16,8 @@ from foreword.runs.run_folder import read_recipe
 from foreword.settings import kinds
 from foreword.train import checkpoint, log
 from foreword.train.settings import TrainSettings
-from foreword.verbs._arguments import budget_of
+from foreword.verbs.compare import Compare
+from tests.cli.conftest import Refused
 from tests.train import runs
 
 
@@ -126,7 +127,7 @@ def test_prepared_shards_and_a_given_tokenizer_are_used(
 
 @pytest.mark.full
 def test_given_held_out_text_is_held_out(
-    text: Path, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    text: Path, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], refused: Refused
 ) -> None:
     apart = tmp_path / "apart.txt"
     apart.write_text("the old cat sat on a red house.\n" * 20)
@@ -152,23 +153,21 @@ def test_given_held_out_text_is_held_out(
         (["--heldout", str(text)], "is in both --data and --heldout"),
         (["--heldout", "1.5"], "--heldout: must be a number of at least 0"),
     ):
-        assert run([*words, str(tmp_path / "wrong"), *more]) == 2
-        assert message in capsys.readouterr().err
+        assert message in refused(*words, str(tmp_path / "wrong"), *more)
         assert not (tmp_path / "wrong").exists()
     words = ["pretrain", recipe, "--data", str(made), "--out", str(tmp_path / "wrong")]
-    assert run([*words, "--heldout", str(apart)]) == 2
-    assert "already has a held-out split" in capsys.readouterr().err
+    assert "already has a held-out split" in refused(*words, "--heldout", str(apart))
 
 
 def _on(recipe: Recipe, **amounts: float) -> TrainSettings:
-    budget = budget_of(**amounts)
+    budget = Compare("ladder", **amounts).budget()
     assert budget is not None
     return budget.applied_to(recipe.train)
 
 
 def test_a_budget_overrides_the_recipe() -> None:
     made = runs.recipe(tokens=5_000, hours=1.0)
-    assert budget_of() is None
+    assert Compare("ladder").budget() is None
     train = _on(made, steps=7)
     assert (train.steps, train.tokens, train.flops, train.hours) == (7, None, None, None)
     train = _on(made, tokens=1e3)

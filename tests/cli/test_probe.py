@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from foreword.cli.main import run as command
+from tests.cli.conftest import Told
 
 from ..probes.conftest import make_run, refused, text, tokenizer  # noqa: F401 - fixtures
 
@@ -19,7 +20,7 @@ def test_several_runs_are_shown_in_one_table(
     make_run: Make,  # noqa: F811
     text: Path,  # noqa: F811
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    told: Told,
 ) -> None:
     names = ["decoder", "lstm", "elmo", "encoder_decoder"]
     runs = [str(make_run(family)) for family in names]
@@ -33,8 +34,7 @@ def test_several_runs_are_shown_in_one_table(
         str(text),
     ]
     out = tmp_path / "out"
-    assert command([*words, "--out", str(out), "--untrained", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = told(*words, "--out", str(out), "--untrained")
     expected = [shown for name in names for shown in (name, f"{name}, untrained")]
     assert [row["run"] for row in told["rows"]] == expected
     assert json.loads((out / "probe-gradient_reach.json").read_text("utf-8")) == told

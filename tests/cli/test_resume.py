@@ -11,6 +11,7 @@ from foreword.cli.main import run
 from foreword.disk import atomic, stored
 from foreword.runs.run_folder import open_run
 from foreword.train import checkpoint
+from tests.cli.conftest import Refused
 from tests.train import runs
 
 
@@ -37,10 +38,11 @@ def test_resume_continues_from_the_last_checkpoint(
 
 @pytest.mark.full
 def test_resume_sets_another_learning_rate(
-    stopped: Path, capsys: pytest.CaptureFixture[str]
+    stopped: Path, capsys: pytest.CaptureFixture[str], refused: Refused
 ) -> None:
-    assert run(["resume", str(stopped), "--set", "model.layers=3"]) == 2
-    assert "to change anything else, start a new run" in capsys.readouterr().err
+    assert "to change anything else, start a new run" in refused(
+        "resume", str(stopped), "--set", "model.layers=3"
+    )
     assert run(["resume", str(stopped), "--set", "optimizer.lr=1e-7", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["last"]["train"]["lr"] <= 1e-7
     assert run(["resume", str(stopped)]) == 0
@@ -74,30 +76,25 @@ def test_a_run_with_only_damaged_checkpoints_is_refused(
     assert error[-1].endswith(f"{what}; restore a copy of it, or make it again")
 
 
-def test_checkpoints_of_another_version_are_refused(
-    stopped: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_checkpoints_of_another_version_are_refused(stopped: Path, refused: Refused) -> None:
     for folder in checkpoint.all_in(stopped):
         manifest = stored.read(folder / "manifest.json")
         stored.write(folder / "manifest.json", manifest | {"foreword_checkpoint": 9})
-    assert run(["resume", str(stopped)]) == 2
-    assert "version 9; this Foreword reads version 1" in capsys.readouterr().err
+    assert "version 9; this Foreword reads version 1" in refused("resume", str(stopped))
 
 
-def test_a_run_in_use_is_refused(stopped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_in_use_is_refused(stopped: Path, refused: Refused) -> None:
     before = {path: path.stat().st_mtime_ns for path in stopped.rglob("*")}
     with atomic.locked(stopped):
         for more in ([], ["--set", "optimizer.lr=1e-7"]):
-            assert run(["resume", str(stopped), *more]) == 2
-            assert f"{stopped}: another process is writing here" in capsys.readouterr().err
+            assert f"{stopped}: another process is writing here" in refused(
+                "resume", str(stopped), *more
+            )
         assert checkpoint.read_state(open_run(stopped).folder)["step"] == 6, "who only reads may"
     del before[stopped / atomic.LOCK]
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-def test_a_folder_without_a_run_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["resume", str(tmp_path)]) == 2
-    assert "not a run folder (no recipe.toml)" in capsys.readouterr().err
+def test_a_folder_without_a_run_is_refused(tmp_path: Path, refused: Refused) -> None:
+    assert "not a run folder (no recipe.toml)" in refused("resume", str(tmp_path))
     assert list(tmp_path.iterdir()) == []

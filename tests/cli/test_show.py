@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,6 +14,7 @@ from foreword.runs.recipe import Recipe
 from foreword.settings import config, describe, kinds
 from foreword.tuning.settings import TuneSettings
 from foreword.verbs._recipe_pages import grouped
+from tests.cli.conftest import Refused, Told
 
 
 @pytest.mark.parametrize(
@@ -42,13 +41,8 @@ def test_grouped_names_expand_to_all_recipes() -> None:
     assert sorted(expanded) == sorted(names)
 
 
-def shown(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    assert run(["show", *words, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def test_a_kind_has_a_page_with_its_settings(capsys: pytest.CaptureFixture[str]) -> None:
-    (page,) = shown(capsys, "masked")
+def test_a_kind_has_a_page_with_its_settings(told: Told) -> None:
+    (page,) = told("show", "masked")
     assert page["folder"] == "objectives"
     assert "objective" in page["set_by"]
     assert "bert_mini" in page["recipes"]
@@ -71,15 +65,13 @@ def test_defaults_are_shown_as_they_are_written(capsys: pytest.CaptureFixture[st
     ("word", "kind"),
     [("rope", "rotary"), ("MLM", "masked"), ("Adam", "adamw"), ("nn/positions/none", "none")],
 )
-def test_a_kind_is_found_by_its_other_names(
-    capsys: pytest.CaptureFixture[str], word: str, kind: str
-) -> None:
-    assert [page["name"] for page in shown(capsys, word)] == [kind]
+def test_a_kind_is_found_by_its_other_names(told: Told, word: str, kind: str) -> None:
+    assert [page["name"] for page in told("show", word)] == [kind]
 
 
 @pytest.mark.parametrize("word", ["objectives", "objective"])
-def test_a_folder_lists_its_kinds(capsys: pytest.CaptureFixture[str], word: str) -> None:
-    page = shown(capsys, word)
+def test_a_folder_lists_its_kinds(told: Told, word: str) -> None:
+    page = told("show", word)
     assert list(page["kinds"]) == kinds.names("objectives")
     assert page["set_by"][0] == "objective"
 
@@ -88,23 +80,18 @@ def test_a_folder_lists_its_kinds(capsys: pytest.CaptureFixture[str], word: str)
     ("section", "some"),
     [("train", {"batch", "hours", "precision"}), ("tune", {"strategy", "keep", "reinit_layers"})],
 )
-def test_a_section_lists_its_settings(
-    capsys: pytest.CaptureFixture[str], section: str, some: set[str]
-) -> None:
-    assert some <= {setting["name"] for setting in shown(capsys, section)["settings"]}
+def test_a_section_lists_its_settings(told: Told, section: str, some: set[str]) -> None:
+    assert some <= {setting["name"] for setting in told("show", section)["settings"]}
 
 
 @pytest.mark.full
-def test_a_family_lists_its_recipes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "gpt2_mini" in [recipe["recipe"] for recipe in shown(capsys, "gpt-2")]
+def test_a_family_lists_its_recipes(told: Told) -> None:
+    assert "gpt2_mini" in [recipe["recipe"] for recipe in told("show", "gpt-2")]
 
 
 @pytest.mark.parametrize(("word", "hint"), [("posicions", "'positions'"), ("zzzz", "lists what")])
-def test_an_unknown_word_is_refused_with_a_hint(
-    capsys: pytest.CaptureFixture[str], word: str, hint: str
-) -> None:
-    assert run(["show", word]) == 2
-    assert hint in capsys.readouterr().err
+def test_an_unknown_word_is_refused_with_a_hint(refused: Refused, word: str, hint: str) -> None:
+    assert hint in refused("show", word)
 
 
 @pytest.mark.full
@@ -147,12 +134,11 @@ def test_every_folder_says_how_its_kinds_are_chosen(
 
 @pytest.mark.parametrize("files", [("run.json", "recipe.toml"), ("grid.toml", "results.json")])
 def test_a_run_or_a_comparison_is_shown_by_report(
-    files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    files: tuple[str, str], tmp_path: Path, refused: Refused
 ) -> None:
     for name in files:
         (tmp_path / name).write_text("")
-    assert run(["show", str(tmp_path)]) == 2
-    assert f"'foreword report {tmp_path}' shows what was trained" in capsys.readouterr().err
+    assert f"'foreword report {tmp_path}' shows what was trained" in refused("show", str(tmp_path))
 
 
 def test_shipped_recipes_are_not_measured_against_the_memory(
@@ -169,10 +155,10 @@ def test_shipped_recipes_are_not_measured_against_the_memory(
     assert len(asked) == 1
 
 
-def test_grids_and_suites_have_pages_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(capsys, "ladder")["budget"] == {"unit": "hours", "amount": 0.1}
-    assert [task["name"] for task in shown(capsys, "glue")["tasks"]][:2] == ["CoLA", "SST-2"]
-    suites = {page["suite"]: page["of"] for page in shown(capsys, "suites")}
+def test_grids_and_suites_have_pages_of_their_own(told: Told) -> None:
+    assert told("show", "ladder")["budget"] == {"unit": "hours", "amount": 0.1}
+    assert [task["name"] for task in told("show", "glue")["tasks"]][:2] == ["CoLA", "SST-2"]
+    suites = {page["suite"]: page["of"] for page in told("show", "suites")}
     assert suites.items() >= {"glue": "tune-suite", "cloze": "probe", "lambada": "probe"}.items()
     assert "tagging" not in suites
 

@@ -6,31 +6,12 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
 
 from foreword.cli.main import run
 from foreword.runs import sizes
-from foreword.runs.dry_run import dummy_vocab, shallow
-from foreword.runs.recipe import load_recipe
-from foreword.runs.sizes import count_by_part, count_parameters, require_memory
 from tests.train import runs
 
 GIGABYTE = 10**9
-
-TOO_LARGE: dict[str, tuple[list[str], str]] = {
-    "layers": (["model.layers=1e9"], "smaller"),
-    "layers of the decoder": (
-        ["model.kind=encoder_decoder", "model.decoder_layers=1e9", "layout=encoder_decoder"],
-        "smaller",
-    ),
-    "width": (["model.d_model=1e9", "model.heads=1"], "a smaller model"),
-    "feed-forward": (["model.d_ff=2e9"], "a smaller model"),
-    "heads": (["model.heads=1e9", "model.d_head=64", "model.position=alibi"], "a smaller model"),
-    "vocabulary": (["tokenizer.vocab=2e9"], "a smaller tokenizer.vocab"),
-    "batch": (["train.batch=2e9"], "a smaller train.batch"),
-    "length": (["packing.length=2e9", "model.position=rotary"], "a smaller train.batch or packing"),
-    "all": (["model.layers=1e9", "model.d_ff=2e9", "tokenizer.vocab=2e9"], "smaller"),
-}
 
 
 @pytest.fixture
@@ -56,11 +37,8 @@ def failed(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return lines[0]
 
 
-@pytest.mark.product(few=6)
 @pytest.mark.parametrize("verb", ["pretrain", "check", "show"])
-@pytest.mark.parametrize("name", TOO_LARGE)
 def test_a_size_beyond_all_memory_is_refused_at_once(
-    name: str,
     verb: str,
     recipe: str,
     text: str,
@@ -69,16 +47,14 @@ def test_a_size_beyond_all_memory_is_refused_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sizes, "memory_of", lambda _: GIGABYTE // 5)
-    settings, remedy = TOO_LARGE[name]
     words = [verb, recipe, *(["--data", text] if verb != "show" else [])]
-    words += ["--set", "tokenizer=wordpiece"] + [w for s in settings for w in ("--set", s)]
+    words += ["--set", "tokenizer=wordpiece", "--set", "model.layers=1e9"]
     words += ["--out", str(tmp_path / "run")] if verb == "pretrain" else []
     began = time.process_time()
     line = failed(words, capsys)
     assert time.process_time() - began < 1.5
     assert line.startswith("foreword: the run needs at least ")
     assert "there is 200.0 MB" in line or "1,000 machines like this one have 200.0 GB" in line
-    assert remedy in line
     assert not (tmp_path / "run").exists()
 
 
@@ -93,38 +69,6 @@ def test_a_comparison_with_a_cell_beyond_all_memory_is_refused(
     line = failed([*words, "--dry-run"], capsys)
     assert line.startswith("foreword: cell 'deep': the run needs at least ")
     assert not (tmp_path / "out" / "data").exists()
-
-
-@pytest.mark.parametrize(
-    "name", ["gpt3_1.3b", "t5_grid_shared_lm", "albert_base", "elmo", "electra_base"]
-)
-def test_layers_are_counted_without_being_built(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = load_recipe(name)
-    with torch.device("meta"):
-        whole = count_by_part(recipe.build(dummy_vocab(recipe.tokenizer)))
-    monkeypatch.setattr("foreword.runs.dry_run.FEW_LAYERS", 1)
-    monkeypatch.setattr(sizes, "FEW_LAYERS", 1)
-    if recipe.model.layers > 2:
-        assert shallow(recipe)[0].model.layers == 1
-    assert count_parameters(recipe) == whole
-
-
-def test_layers_built_to_be_counted_are_not_initialised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without weights that runs in Python, after an import of torch's compiler."""
-
-    def fill(tensor: torch.Tensor, *given: object) -> None:
-        raise AssertionError("a tensor was filled")
-
-    for name in ("normal_", "uniform_"):
-        monkeypatch.setattr(torch.Tensor, name, fill)
-    assert count_parameters(load_recipe("bert_base"))["embedding"] > 1e7
-    assert sum(count_parameters(load_recipe("elmo")).values()) > 1e7
-
-
-def test_recipes_that_fit_are_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sizes, "memory_of", lambda _: 8 * GIGABYTE)
-    for name in ("bert_base", "t5_base", "gpt2_medium", "lstm_medium_ptb", "ngram_5"):
-        require_memory(load_recipe(name))
 
 
 @pytest.mark.full
@@ -202,18 +146,3 @@ def test_an_argument_that_is_not_utf8_is_refused(
     line = failed(words, capsys)
     assert line.startswith(f"foreword: argument {number} (")
     assert "not UTF-8" in line
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("objective=[1]", "objective: expected a kind, got [1]"),
-        ('objective=["masked"]', "objective: expected a kind, got ['masked']"),
-        ("optimizer=[]", "optimizer: expected a kind, got []"),
-        ('model=["transformer"]', "model: expected a kind, got ['transformer']"),
-    ],
-)
-def test_a_list_in_place_of_a_kind_is_refused(
-    setting: str, message: str, recipe: str, text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert message in failed(["check", recipe, "--data", text, "--set", setting], capsys)

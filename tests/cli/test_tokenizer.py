@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import importlib.util
-import json
-
 import pytest
 
 from foreword.cli.main import run
 from foreword.settings import kinds
+from tests.cli.conftest import Refused, Told
 
 TEXT = ["the lowest road, the newest house and the widest [mask] of all"] * 3
 
@@ -17,19 +15,14 @@ def folder(tmp_path):
     return tmp_path / "tokenizer"
 
 
-def _json(capsys, *words: str):
-    assert run(["tokenizer", *words, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def test_trace_shows_the_textbook_example(capsys) -> None:
-    output = _json(capsys, "trace", "low:5", "lower:2", "newest:6", "widest:3")
+def test_trace_shows_the_textbook_example(told: Told) -> None:
+    output = told("tokenizer", "trace", "low:5", "lower:2", "newest:6", "widest:3")
     assert [step["symbol"] for step in output["merges"]] == (
         ["es", "est", "lo", "low", "ne", "new", "newest", "wi", "wid", "widest"]
     )
     assert output["segmented"] == {"lowest": ["low", "est"]}
-    assert _json(capsys, "trace") == output
-    assert _json(capsys, "trace", "low:5 lower:2 newest:6", "widest:3") == output  # in quotes
+    assert told("tokenizer", "trace") == output
+    assert told("tokenizer", "trace", "low:5 lower:2 newest:6", "widest:3") == output  # in quotes
 
 
 def test_trace_prints_merges_and_segments(capsys) -> None:
@@ -41,13 +34,12 @@ def test_trace_prints_merges_and_segments(capsys) -> None:
 
 
 @pytest.mark.parametrize("word", ["low:", ":3", "low:x", "low:0", "low:-1"])
-def test_trace_refuses_words_without_a_count(capsys, word: str) -> None:
-    assert run(["tokenizer", "trace", word]) == 2
-    assert f"'{word}': expected WORD:COUNT" in capsys.readouterr().err
+def test_trace_refuses_words_without_a_count(refused: Refused, word: str) -> None:
+    assert f"'{word}': expected WORD:COUNT" in refused("tokenizer", "trace", word)
 
 
-def test_show_describes_a_tokenizer_as_json(capsys, folder) -> None:
-    output = _json(capsys, "show", str(folder), "--text", "the [MASK] road zebra")
+def test_show_describes_a_tokenizer_as_json(told: Told, folder) -> None:
+    output = told("tokenizer", "show", str(folder), "--text", "the [MASK] road zebra")
     assert output["kind"] == "word"
     assert output["special"]["[MASK]"] == 4
     assert output["sentinels"] == 100
@@ -64,26 +56,23 @@ def test_show_prints_tokens_and_sample(capsys, folder) -> None:
     assert "3 of 3 documents" in output
 
 
-def test_show_refuses_a_folder_without_a_tokenizer(capsys, tmp_path) -> None:
-    assert run(["tokenizer", "show", str(tmp_path)]) == 2
-    assert "there is no tokenizer.json" in capsys.readouterr().err
+def test_show_refuses_a_folder_without_a_tokenizer(refused: Refused, tmp_path) -> None:
+    assert "there is no tokenizer.json" in refused("tokenizer", "show", str(tmp_path))
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("foreword.data.read_documents") is None, reason="needs the data layer"
-)
-def test_train_writes_a_tokenizer_and_refuses_bad_text(capsys, tmp_path) -> None:
+def test_train_writes_a_tokenizer_and_refuses_bad_text(
+    capsys, told: Told, refused: Refused, tmp_path
+) -> None:
     (tmp_path / "text.txt").write_text("\n".join(TEXT), encoding="utf-8")
     out = tmp_path / "out"
     words = ["train", str(tmp_path / "text.txt"), "--out", str(out)]
-    output = _json(capsys, *words, "--kind", "char", "--set", "tokenizer.vocab=112")
+    output = told("tokenizer", *words, "--kind", "char", "--set", "tokenizer.vocab=112")
     assert (output["kind"], output["vocab"], output["folder"]) == ("char", 112, str(out))
     assert (out / "tokenizer.json").is_file()
     (tmp_path / "text.txt").write_bytes(b"caf\xe9 au lait\n\nand the road\n" * 3)
-    assert run(["tokenizer", *words, "--kind", "char"]) == 2
-    assert "--errors replace" in capsys.readouterr().err
+    assert "--errors replace" in refused("tokenizer", *words, "--kind", "char")
     more = ["--kind", "char", "--errors", "replace", "--documents", "line"]
-    output = _json(capsys, *words, *more)
+    output = told("tokenizer", *words, *more)
     assert (output["read"]["replaced_bytes"], output["read"]["empty_documents"]) == (3, 3)
     assert output["sample"]["documents_seen"] == 6
     assert run(["tokenizer", *words, *more]) == 0
@@ -91,7 +80,5 @@ def test_train_writes_a_tokenizer_and_refuses_bad_text(capsys, tmp_path) -> None
     assert run(["tokenizer", *words, "--errors", "replace"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "a vocabulary of 30,522 requested, the text has" in shown
-    assert run(["tokenizer", *words, "--kind", "wordpeice"]) == 2
-    assert "did you mean 'wordpiece'" in capsys.readouterr().err
-    assert run(["tokenizer", *words, "--set", "model.layers=3"]) == 2
-    assert "only tokenizer.*" in capsys.readouterr().err
+    assert "did you mean 'wordpiece'" in refused("tokenizer", *words, "--kind", "wordpeice")
+    assert "only tokenizer.*" in refused("tokenizer", *words, "--set", "model.layers=3")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from foreword.cli.main import run as command
 from foreword.evaluation import alignment, translation
 from foreword.train import log
+from tests.cli.conftest import Refused, Told
 
 WORDS = {"a": "ein", "dog": "Hund", "cat": "Kater", "man": "Mann", "runs": "rennt", "sees": "sieht"}
 SENTENCES = [f"a {x} {verb} a {y}" for x in WORDS for verb in ("runs", "sees") for y in WORDS]
@@ -70,20 +70,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    capsys.readouterr()
-    assert command([*words, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    capsys.readouterr()
-    assert command(list(words)) == 2
-    captured = capsys.readouterr()
-    assert captured.out == "" and captured.err.count("\n") == 1
-    return captured.err
-
-
 @pytest.mark.product(few=1)
 @pytest.mark.parametrize("model", ["seq2seq", "encoder_decoder"])
 def test_pretraining_on_pairs_records_counts_and_samples(made: Path, model: str) -> None:
@@ -99,12 +85,12 @@ def test_pretraining_on_pairs_records_counts_and_samples(made: Path, model: str)
 @pytest.mark.product(few=1)
 @pytest.mark.parametrize("model", ["seq2seq", "encoder_decoder"])
 def test_translate_scores_and_plots_an_alignment(
-    made: Path, model: str, capsys: pytest.CaptureFixture[str]
+    made: Path, model: str, capsys: pytest.CaptureFixture[str], told: Told
 ) -> None:
     run, source = str(made / model), str(made / "valid.en")
     words = ["translate", run, "--source", source, "--beams", "2", "--tokens", "8"]
     scored = ["--reference", str(made / "valid.de.gz"), "--alignment", "3"]
-    result = told(capsys, *words, *scored)
+    result = told(*words, *scored)
     row = result["rows"][0]
     assert row["lines"] == len(result["translations"]) == 12
     assert 0 <= row["bleu"] <= 100 and 0 <= row["chrf"] <= 100
@@ -123,39 +109,39 @@ def test_translate_scores_and_plots_an_alignment(
 
 
 def test_impossible_options_of_translate_are_refused(
-    made: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    made: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, source = str(made / "seq2seq"), str(made / "valid.en")
     (made / "short.de").write_text("ein Hund\n")
     words = ("translate", run, "--source", source)
-    error = refused(capsys, *words, "--reference", str(made / "short.de"))
+    error = refused(*words, "--reference", str(made / "short.de"))
     assert f"{source}:2: there is no line 2 in {made / 'short.de'}" in error
-    assert "has no text in line 99" in refused(capsys, *words, "--alignment", "99")
+    assert "has no text in line 99" in refused(*words, "--alignment", "99")
     monkeypatch.setattr(translation, "translate", None)  # all this is said before
-    error = refused(capsys, *words, "--alignment", "1", "--layer", "4")
+    error = refused(*words, "--alignment", "1", "--layer", "4")
     assert "--layer 4: layers 1 to 1 attend to the source" in error
-    assert "--layer: requires --alignment" in refused(capsys, *words, "--layer", "1")
+    assert "--layer: requires --alignment" in refused(*words, "--layer", "1")
     monkeypatch.setattr(alignment, "_source_attentions", lambda backbone: [])
     assert "has no attention, so there is no alignment; models that can" in refused(
-        capsys, *words, "--alignment", "1"
+        *words, "--alignment", "1"
     )
-    assert "--beams: must be a whole number from 1" in refused(capsys, *words, "--beams", "0")
-    gone = refused(capsys, "translate", run, "--source", str(made / "none.en"))
+    assert "--beams: must be a whole number from 1" in refused(*words, "--beams", "0")
+    gone = refused("translate", run, "--source", str(made / "none.en"))
     assert "No such file" in gone
 
 
 @pytest.mark.full
-def test_empty_lines_stay_empty_lines(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_lines_stay_empty_lines(made: Path, told: Told) -> None:
     (made / "gaps.en").write_text("a dog runs\n\n  \na cat\n")
     run, source = str(made / "seq2seq"), str(made / "gaps.en")
-    result = told(capsys, "translate", run, "--source", source, "--beams", "2")
+    result = told("translate", run, "--source", source, "--beams", "2")
     assert len(result["translations"]) == 4
     assert result["translations"][1:3] == ["", ""]
     assert result["rows"][0]["empty_lines"] == 2
 
 
 def test_bytes_that_are_not_utf8_can_be_replaced(
-    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], refused: Refused
 ) -> None:
     (tmp_path / "odd.en").write_bytes(b"the cat\n\xff dog\n")
     words = [
@@ -166,34 +152,34 @@ def test_bytes_that_are_not_utf8_can_be_replaced(
         "--beams",
         "1",
     ]
-    assert "use --errors replace" in refused(capsys, *words)
+    assert "use --errors replace" in refused(*words)
     assert command([*words, "--errors", "replace"]) == 0
     assert "1 bytes replaced" in capsys.readouterr().err
 
 
-def test_evaluate_and_score_read_pairs(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluate_and_score_read_pairs(made: Path, told: Told) -> None:
     run, data = str(made / "seq2seq"), str(made / "valid.en")
-    result = told(capsys, "evaluate", run, "--file", data)
-    again = told(capsys, "evaluate", run)
+    result = told("evaluate", run, "--file", data)
+    again = told("evaluate", run)
     assert result["rows"][0]["loss"] == pytest.approx(again["rows"][0]["loss"], rel=1e-6)
-    scored = told(capsys, "score", run, "ein Hund rennt", "--source", "a dog runs")
+    scored = told("score", run, "ein Hund rennt", "--source", "a dog runs")
     assert scored["tokens"] == 4
-    both = told(capsys, "score", run, "--file", data)
+    both = told("score", run, "--file", data)
     assert (both["documents"], both["tokens"]) == (12, 12 * 6)
     assert both["nats"] / both["tokens"] == pytest.approx(again["rows"][0]["loss"], rel=1e-5)
-    texts = told(capsys, "generate", run, "a dog runs", "--beams", "3", "--samples", "3")
+    texts = told("generate", run, "a dog runs", "--beams", "3", "--samples", "3")
     assert len({text["text"] for text in texts}) == 3
-    checked = told(capsys, "check", str(made / "seq2seq.toml"), "--data", str(made / "train.en"))
+    checked = told("check", str(made / "seq2seq.toml"), "--data", str(made / "train.en"))
     assert checked["data"]["tokens"] + checked["data"]["heldout_tokens"] == 10 * len(SENTENCES)
     shown = checked["batch"][0]
     assert shown["source"][0]["text"] == "a"
     assert shown["targets"][0]["text"] == "ein"
 
 
-def test_prepared_pairs_are_trained_on(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prepared_pairs_are_trained_on(made: Path, told: Told) -> None:
     out = made / "shards"
     words = ["prepare", str(made / "train.en"), "--field", "en", "--target", "de"]
-    manifest = told(capsys, *words, "--kind", "word", "--heldout", "0.1", "--out", str(out))
+    manifest = told(*words, "--kind", "word", "--heldout", "0.1", "--out", str(out))
     assert manifest["read"]["target"] == "de"
     made_run = ["pretrain", str(made / "seq2seq.toml"), "--data", str(out)]
     assert command([*made_run, "--out", str(made / "of_shards"), "--steps", "1"]) == 0

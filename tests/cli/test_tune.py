@@ -14,6 +14,7 @@ from foreword.tuning.tuned_model import load_tuned
 from foreword.verbs._contract import arguments_of
 from foreword.verbs._tune_settings import FineTunes
 from foreword.verbs.tune import Tune
+from tests.cli.conftest import Refused, Told
 from tests.tuning.runs import make_run, reviews
 
 
@@ -33,11 +34,8 @@ def words(tmp_path: Path) -> list[str]:
     return ["tune", str(folder), "--train", str(train), "--dev", str(dev), *fast]
 
 
-def test_compare_writes_scores_and_a_model(
-    tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run([*words, "--compare", "--json"]) == 0
-    printed = json.loads(capsys.readouterr().out)
+def test_compare_writes_scores_and_a_model(tmp_path: Path, words: list[str], told: Told) -> None:
+    printed = told(*words, "--compare")
     file = tmp_path / "run" / "evaluations" / "tune-classify-reviews.json"
     document = json.loads(file.read_text(encoding="utf-8"))
     del document["checksum"]
@@ -156,14 +154,10 @@ def test_regression_scores_are_shown(
             ["--strategy", "top_layers", "--set", "tune.strategy.layers=9"],
             "tune.strategy.layers: the model has 2 layers, got 9",
         ),
-        (["--strategy", "lora", "--set", "tune.strategy.rank=0"], "tune.strategy.rank: must be a"),
         (
             ["--strategy", "lora", "--set", "tune.strategy.rank=99"],
             "tune.strategy.rank: must be at most 32",
         ),
-        (["--set", "tune.strategy.rank=4"], "tune.strategy.rank: kind 'full' has no such setting"),
-        (["--task", "clasify"], "no kind 'clasify'; did you mean 'classify'?"),
-        (["--seeds", "0"], "--seeds: must be a whole number from 1"),
         (["--compare", "--from-scratch"], "--compare cannot be combined with"),
         (["--name", "a/b"], "a name, not a path"),
         (["--max-length", "100"], "the model has 48 positions"),
@@ -192,22 +186,22 @@ def test_mistakes_are_reported_in_one_line_and_leave_nothing(
 
 
 def test_an_existing_out_is_not_overwritten(
-    tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, words: list[str], refused: Refused
 ) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "mine.txt").write_text("mine", encoding="utf-8")
-    assert run([*words, "--out", str(out)]) == 2
-    assert "is not empty" in capsys.readouterr().err
+    assert "is not empty" in refused(*words, "--out", str(out))
     assert run(words) == 0
-    assert run([*words, "--out", str(tmp_path / "other")]) == 2
-    assert "already exists; choose another --name" in capsys.readouterr().err
+    assert "already exists; choose another --name" in refused(
+        *words, "--out", str(tmp_path / "other")
+    )
     assert (out / "mine.txt").read_text(encoding="utf-8") == "mine"
 
 
 @pytest.mark.full
 def test_several_tasks_are_told_apart_by_prefixes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], refused: Refused
 ) -> None:
     folder = make_run(tmp_path / "run", "encoder_decoder")
     tasks = []
@@ -227,13 +221,12 @@ def test_several_tasks_are_told_apart_by_prefixes(
     assert {"accuracy", "tokens"} <= printed["rows"][0].keys()
     out = printed["out"]
     assert run(["generate", out, "fine film was lovely", "--device", "cpu"]) == 0
-    assert run([*words[:-2], "--name", "odd", *fast]) == 2
-    assert "--prefix: requires one for each --train and each --dev" in capsys.readouterr().err
+    assert "--prefix: requires one for each --train and each --dev" in refused(
+        *words[:-2], "--name", "odd", *fast
+    )
 
 
-def test_an_unknown_precision_or_device_is_refused(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_precision_or_device_is_refused(words: list[str], refused: Refused) -> None:
     for more, message in (
         (
             ["--precision", "fp16"],
@@ -241,14 +234,14 @@ def test_an_unknown_precision_or_device_is_refused(
         ),
         (["--device", "gpu"], "--device: there is no 'gpu'; there is: auto, cpu, cuda, mps"),
     ):
-        assert run([*words, *more]) == 2
-        assert message in capsys.readouterr().err
+        assert message in refused(*words, *more)
 
 
 def test_a_finished_tune_is_not_repeated(
     tmp_path: Path,
     words: list[str],
     capsys: pytest.CaptureFixture[str],
+    refused: Refused,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert run(words) == 0
@@ -261,8 +254,7 @@ def test_a_finished_tune_is_not_repeated(
     captured = capsys.readouterr()
     assert "done already" in captured.err
     assert "majority class" in captured.out
-    assert run([*words, "--epochs", "2"]) == 2
-    assert "already exists; choose another --name" in capsys.readouterr().err
+    assert "already exists; choose another --name" in refused(*words, "--epochs", "2")
     # As after a kill between the model and its scores.
     evaluation.unlink()
     assert run(words) == 0
@@ -274,13 +266,11 @@ def test_a_finished_tune_is_not_repeated(
 
 @pytest.mark.full
 def test_the_best_of_several_rates_is_chosen_and_said(
-    words: list[str], capsys: pytest.CaptureFixture[str]
+    words: list[str], capsys: pytest.CaptureFixture[str], refused: Refused
 ) -> None:
     both = ["--lr", "1e-5", "--lr", "1e-2"]
-    assert run([*words, *both]) == 2
-    assert "64 training examples are too few to choose a learning rate" in capsys.readouterr().err
-    assert run([*words, *both, "--compare"]) == 2
-    assert "--lr: several cannot be combined with --compare" in capsys.readouterr().err
+    assert "64 training examples are too few to choose a learning rate" in refused(*words, *both)
+    assert "--lr: several cannot be combined with --compare" in refused(*words, *both, "--compare")
     assert run([*words, *both, "--choose", "dev"]) == 0
     err = capsys.readouterr().err
     assert "chosen by accuracy on the dev examples themselves" in err

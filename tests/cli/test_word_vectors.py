@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +12,7 @@ import pytest
 from foreword.cli.main import run as command
 from foreword.models.word_vectors import WordVectorsBackbone
 from foreword.runs.run_folder import open_run
+from tests.cli.conftest import Told
 
 Refused = Callable[..., str]
 
@@ -55,12 +54,6 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
     return refuse
 
 
-def asked(capsys: pytest.CaptureFixture[str], *words: object) -> Any:
-    capsys.readouterr()
-    assert command([*map(str, words), "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
 def test_a_run_of_word_vectors_has_one_checkpoint(run: Path) -> None:
     (folder,) = (run / "checkpoints").iterdir()
     assert {"weights.safetensors", "counts.npy"} <= {file.name for file in folder.iterdir()}
@@ -80,8 +73,8 @@ def test_unknown_words_are_counted(run: Path) -> None:
     assert (backbone.counts > 0).sum() == 12
 
 
-def test_neighbours_are_of_the_topic(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result = asked(capsys, "neighbours", run, "River", "queen", "--top", "5")
+def test_neighbours_are_of_the_topic(run: Path, told: Told) -> None:
+    result = told("neighbours", run, "River", "queen", "--top", "5")
     assert {near["word"] for near in result["River"]} == {"lake", "water", "boat", "fish", "shore"}
     assert {near["word"] for near in result["queen"]} == {
         "king",
@@ -118,14 +111,14 @@ def test_word_vectors_generate_but_give_no_text_a_probability(
 
 
 def test_exported_vectors_are_imported_equal(
-    text: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], refused: Refused
+    text: Path, run: Path, tmp_path: Path, told: Told, refused: Refused
 ) -> None:
     path, back = tmp_path / "vectors.bin", tmp_path / "back"
-    facts = asked(capsys, "export", run, "--format", "word2vec", "--binary", "--out", path)
+    facts = told("export", run, "--format", "word2vec", "--binary", "--out", path)
     assert (facts["words"], facts["width"]) == (12, 16)
-    asked(capsys, "import", path, "--format", "word2vec", "--out", back)
-    expected = asked(capsys, "neighbours", run, "boat")
-    assert asked(capsys, "neighbours", back, "boat") == expected
+    told("import", path, "--format", "word2vec", "--out", back)
+    expected = told("neighbours", run, "boat")
+    assert told("neighbours", back, "boat") == expected
     assert "already exists" in refused("export", run, "--format", "word2vec", "--out", path)
     path.write_bytes(path.read_bytes()[:100])
     for verb, *more in (
@@ -136,16 +129,14 @@ def test_exported_vectors_are_imported_equal(
     assert "cut short" in refused("import", path, "--format", "word2vec", "--out", tmp_path / "x")
 
 
-def test_probes_read_lists_of_questions(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_probes_read_lists_of_questions(run: Path, tmp_path: Path, told: Told) -> None:
     pairs, questions = tmp_path / "pairs.txt", tmp_path / "questions.txt"
     pairs.write_text("river lake 9\nriver king 1\nqueen throne 8\nboat pear 5\n")
-    result = asked(capsys, "probe", run, "similarity", "--set", f"file={pairs}")
+    result = told("probe", run, "similarity", "--set", f"file={pairs}")
     (row,) = result["rows"]
     assert row["spearman"] > 0.8 and (row["pairs"], row["left_out"]) == (3, 1)
     questions.write_text(": gram1\nriver lake king queen\nriver pear king queen\n")
-    result = asked(capsys, "probe", run, "analogies", "--set", f"file={questions}")
+    result = told("probe", run, "analogies", "--set", f"file={questions}")
     assert [row["section"] for row in result["rows"]] == ["semantic", "syntactic", "all"]
     assert [row["left_out"] for row in result["rows"]] == [0, 1, 1]
     assert result["rows"][0]["accuracy"] is None
@@ -169,7 +160,7 @@ def test_losses_and_samples_are_printed(text: Path, capsys: pytest.CaptureFixtur
 
 @pytest.mark.full
 def test_lists_of_unknown_words_are_refused(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], refused: Refused
+    run: Path, tmp_path: Path, told: Told, refused: Refused
 ) -> None:
     file, out = tmp_path / "list.txt", tmp_path / "out"
     file.write_text("rome italy paris france\n")
@@ -180,7 +171,7 @@ def test_lists_of_unknown_words_are_refused(
     assert f"no pair could be compared: {message}" in refused(*words, "similarity")
     assert not out.exists()
     file.write_text("river lake 9\nriver king 1\nrome italy 3\n")
-    (row,) = asked(capsys, *words, "similarity")["rows"]
+    (row,) = told(*words, "similarity")["rows"]
     assert row["spearman"] is None and row["pairs"] == 2  # of two it is always 1 or -1
 
 
@@ -204,12 +195,3 @@ def test_impossible_texts_and_budgets_are_refused(
     assert "window: must be a whole number from 1" in refused(
         *pretrain(text, out, "model.window=0")
     )
-
-
-@pytest.mark.parametrize("output", ["hierarchical_softmax", "negative_sampling_gensim"])
-def test_without_gensim_one_line_says_what_to_install(
-    output: str, text: Path, tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "gensim.models", None)
-    line = refused(*pretrain(text, tmp_path / "run", f"model.output={output}"))
-    assert "pip install 'foreword[vectors]'" in line

@@ -24,3 +24,8 @@ def test_each_part_of_a_wide_table_tells_its_rows_apart(
     assert "column 0" in heads[0]
     assert max(map(len, lines)) <= width
     assert sum(line.startswith("├") for line in lines) == len(heads)  # before random weights
+
+
+def test_lines_are_cut_where_the_console_ends() -> None:
+    assert tables._cuts([3, 3, 3, 20, 1], 10) == [(0, 2), (2, 3), (3, 4), (4, 5)]
+    assert tables._cuts([], 10) == []

@@ -79,9 +79,9 @@ def test_models_without_a_memory_read_tokens_again(make_prompted: Make, shards: 
 
 
 def test_impossible_memories_are_refused(make_prompted: Make, shards: Shards) -> None:
-    with pytest.raises(UserError, match="--memory 8: can have at most 7"):
+    with pytest.raises(UserError, match="--context-lengths 8: can have at most 7"):
         by_memory(make_prompted("stream", length=LENGTH), shards, [8], 4.0)
-    with pytest.raises(UserError, match="--memory requires a causal model"):
+    with pytest.raises(UserError, match="--context-lengths requires a causal model"):
         by_memory(make_prompted("encoder"), shards, [0], 4.0)
     with pytest.raises(UserError, match="too few for a memory of 4000"):
         by_memory(make_prompted("transformer_xl", length=LENGTH), shards, [4000], 4.0)
@@ -92,7 +92,7 @@ def test_evaluate_memory_saves_a_table(
 ) -> None:
     run, file = make_run("transformer_xl", length=LENGTH), tmp_path / "text.txt"
     file.write_text("The cat sat on the mat. The dog ran to the cold river.\n" * 8)
-    words = ["evaluate", str(run), "--file", str(file), "--device", "cpu", "--memory"]
+    words = ["evaluate", str(run), "--file", str(file), "--device", "cpu", "--context-lengths"]
     assert main.run([*words, "0,8,0,8,32"]) == 0
     saved = stored.read(run / "evaluations" / "evaluate-text.txt-memory.json")
     assert [row["memory"] for row in saved["rows"]] == [0, 8, 32]

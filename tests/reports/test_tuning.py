@@ -45,7 +45,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[list[Line]]:
     monkeypatch.setattr(
         tuning_curves, "plot_curves", lambda plotted, *_: (lines.append(list(plotted)), "<svg/>")[1]
     )
-    monkeypatch.setattr(tuning_curves, "responsive", lambda draw, **_: draw("half"))
+    monkeypatch.setattr("foreword.reports.fragments.responsive", lambda draw, **_: draw("half"))
     return lines
 
 

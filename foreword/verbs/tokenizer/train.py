@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from foreword.display.progress import ProgressDisplay, progress_of
 from foreword.display.results import Output
 from foreword.errors import UserError
+from foreword.settings import config
 from foreword.settings.ranges import Count
-from foreword.verbs._contract import PYTHON_ONLY, SET, Flag, PathName, Settings
-from foreword.verbs._reading import ReadsText, naming
+from foreword.verbs._arguments import assignments, paths
+from foreword.verbs._contract import SET, Flag, PathName, Paths, Settings
+from foreword.verbs._groups import ReadsText, ShowsProgress, naming
 from foreword.verbs.tokenizer._contract import TokenizerVerb, facts_of, shown_facts
 
 
 @dataclass(frozen=True)
-class Train(ReadsText, TokenizerVerb):
+class Train(ReadsText, ShowsProgress, TokenizerVerb):
     """Train a tokenizer on text, and save it for Foreword and transformers.
 
     Attributes:
@@ -26,23 +26,20 @@ class Train(ReadsText, TokenizerVerb):
         kind: wordpiece, bpe, unigram, word or char.
         vocab: vocabulary size, special tokens included.
         settings: a setting: tokenizer.lowercase=false; repeatable.
-        progress: whether to show the progress, or what shows it.
     """
 
-    files: Annotated[PathName | Sequence[PathName], Flag(is_argument=True, metavar="FILES...")]
+    files: Annotated[Paths, Flag(is_argument=True, metavar="FILES...")]
     out: PathName
     kind: str = "wordpiece"
     vocab: Count | None = None
     settings: Annotated[Settings, SET] = ()
-    progress: Annotated[bool | ProgressDisplay, PYTHON_ONLY] = True
 
     def __call__(self) -> Output:
+        from foreword.data.existing_shards import trainer_of
         from foreword.data.learning import train_tokenizer
         from foreword.data.prepared_text import MANIFEST, data_warnings
         from foreword.data.text_files import ReadCounts, ReadSettings
         from foreword.runs.run import require_not_a_run
-        from foreword.settings import config, kinds
-        from foreword.verbs._arguments import assignments, paths
 
         # Check what is cheap.
         out = Path(self.out)
@@ -53,16 +50,15 @@ class Train(ReadsText, TokenizerVerb):
             )
         options = {"kind": self.kind} | ({} if self.vocab is None else {"vocab": self.vocab})
         table = config.assign({"tokenizer": options}, assignments(self.settings))
-        part = kinds.Part("text/tokenizers", self.kind)
         with naming(kind="--kind", vocab="--vocab"):
-            trainer = config.build_kind(part, table.pop("tokenizer"), "tokenizer")
+            trainer = trainer_of(table.pop("tokenizer"))
         if table:
             raise UserError(f"--set {next(iter(table))}: only tokenizer.* can be set here")
 
         # Train and save.
         counts = ReadCounts()
-        files, read = list(paths(self.files, "FILES")), self.read_as(ReadSettings())
-        with progress_of(self.progress) as display, naming(vocab="--vocab"):
+        files, read = list(paths(self.files)), self.read_as(ReadSettings())
+        with self.display() as display, naming(vocab="--vocab"):
             tokenizer = train_tokenizer(trainer, files, read, display.stage, counts)
         tokenizer.save(out)
         facts = facts_of(tokenizer) | {"folder": str(out)}

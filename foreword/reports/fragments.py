@@ -1,0 +1,42 @@
+"""The pieces that all pages are made of, as HTML; every text is escaped here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from html import escape
+
+from foreword.reports.svg import Size, responsive
+
+
+def note(text: str) -> str:
+    """Return a remark; "" without a text."""
+    return f'<p class="note">{escape(text)}</p>' if text else ""
+
+
+def figure(caption: str, draw: Callable[[Size], str], *, is_large: bool = False) -> str:
+    """Return a plot with its caption; see `responsive`."""
+    plot = responsive(draw, is_large=is_large)
+    return f'<figure class="card"><figcaption>{escape(caption)}</figcaption>{plot}</figure>'
+
+
+def side_by_side(cards: Iterable[str]) -> str:
+    """Return figures in two columns; "" without one."""
+    inner = "".join(cards)
+    return f'<div class="pair">{inner}</div>' if inner else ""
+
+
+def folded(summary: str, content: str, *, is_open: bool = False) -> str:
+    """Return a content that a click unfolds; "" without one."""
+    if not content:
+        return ""
+    opened = " open" if is_open else ""
+    return f"<details{opened}><summary>{escape(summary)}</summary><div>{content}</div></details>"
+
+
+def tiles(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return key numbers, each with its name; "" without one."""
+    cells = "".join(
+        f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
+        for name, value in pairs
+    )
+    return f'<div class="tiles">{cells}</div>' if cells else ""

@@ -1,0 +1,70 @@
+"""What a reader of the scores of fine-tuning has to know, a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from foreword.formatting import quantity
+from foreword.tuning import margins
+from foreword.tuning.scores import Scores, train_count
+
+
+def remarks_on(
+    content: Mapping[str, Any], rows: Sequence[Scores], *, shows_parameters: bool
+) -> list[str]:
+    """Return what the scores were made of, how they differ, and what went wrong.
+
+    Args:
+        content: the scores as in their file.
+        rows: its scores, of each variant and baseline.
+        shows_parameters: whether the table has the number of parameters trained.
+    """
+    count, first = content["examples"], rows[0].about
+    lines = [f"{row.name}: {layers}" for row in rows if (layers := _layers(row))]
+    parts = [
+        train_count(count),
+        f"{count['dev']:,} dev examples; {count['cut']:,} cut to {content['max_tokens']} tokens",
+        f"{count['skipped']:,} rows skipped (empty, or without a label); "
+        f"{_counted(first['seeds'], 'seed')}",
+        _scored_when(first),
+    ]
+    about = ", ".join(parts)
+    trained = None if shows_parameters else first.get("trained_parameters")
+    about += "" if trained is None else f"; {quantity(trained)} parameters trained"
+    about += "; ± is the standard deviation over seeds" if first["seeds"] > 1 else ""
+    lines += [about, *margins.lines(content.get("margins", ())), *content.get("notes", ())]
+    if skipped := sum(row.about.get("skipped_steps", 0) for row in rows):
+        lines.append(f"{skipped:,} non-finite steps skipped")
+    return lines
+
+
+def setting_cells(rows: Sequence[Scores]) -> list[dict[str, str]]:
+    """Return each row's learning rate, "" if it has none, and its number of trained parameters."""
+    trained = [row.about.get("trained_parameters") for row in rows]
+    cells = [{"lr": f"{row.about['lr']:.2g}" if "lr" in row.about else ""} for row in rows]
+    if len(set(trained) - {None}) > 1:
+        for row_cells, number in zip(cells, trained, strict=True):
+            row_cells["trained parameters"] = "" if number is None else quantity(number)
+    return cells
+
+
+def _layers(scores: Scores) -> str:
+    """Return the learned weights of the scalar mix; "" for a row without one."""
+    learned = {name: score.mean for name, score in scores.layers.items()}
+    gamma = learned.pop("layer_gamma", None)
+    if gamma is None:
+        return ""
+    shares = ", ".join(f"{share:.3f}" for share in learned.values())
+    return f"layer weights, embeddings first: {shares}; gamma {gamma:.3f}"
+
+
+def _scored_when(row: Mapping[str, Any]) -> str:
+    """Return which epoch's scores a row has."""
+    if "kept_epoch" in row:
+        return f"each at its best of at most {_counted(row['epochs'], 'epoch')}"
+    return f"scored after {_counted(row['epochs'], 'epoch')}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
