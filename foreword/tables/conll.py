@@ -1,40 +1,29 @@
-"""Sentences of words in columns: CoNLL-U, and the CoNLL columns of shared tasks."""
+"""Tables of sentences: CoNLL-U, and the CoNLL columns of shared tasks.
+
+A row is a sentence, numbered by its first line; each column has a list with an item for each word.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from foreword.errors import UserError
 from foreword.tables.columns import Columns
 from foreword.tables.conllu import NAMES, NONE, word_lines
 from foreword.tables.files import text_lines
-from foreword.tables.table import BadRow, Row
+from foreword.tables.table import BadRow, ExampleTable, Row
 
 SPACE_AFTER = "space_after"  # the column that says whether a space follows each word
+TEXTS = pa.list_(pa.string())
 DOCUMENT = "-DOCSTART-"  # the word of a line that begins a document, which is no sentence
 
 
-@dataclass(frozen=True)
-class SentenceFile:
-    """A file of sentences.
-
-    Attributes:
-        names: names of the columns.
-        usual: its columns of words and labels.
-        sentences: returns an iterator over its sentences: the number of the first line, and a list
-            with an item for each word by column.
-    """
-
-    names: tuple[str, ...]
-    usual: Columns
-    sentences: Callable[[], Iterator[Row]]
-
-
-def conllu_sentences(path: Path) -> SentenceFile:
+def conllu_table(path: Path) -> ExampleTable:
     """Return the sentences of a CoNLL-U file; `_`, where there is no value, is None."""
 
     def sentences() -> Iterator[Row]:
@@ -49,10 +38,11 @@ def conllu_sentences(path: Path) -> SentenceFile:
             columns[SPACE_AFTER] = [not glued for glued in block.is_glued]
             yield block.line, columns
 
-    return SentenceFile((*NAMES, SPACE_AFTER), Columns("form", "upos"), sentences)
+    types = {**dict.fromkeys(NAMES, TEXTS), SPACE_AFTER: pa.list_(pa.bool_())}
+    return ExampleTable(path, tuple(types), sentences, types, usual=Columns("form", "upos"))
 
 
-def conll_sentences(path: Path) -> SentenceFile:
+def conll_table(path: Path) -> ExampleTable:
     """Return the sentences of a file with a word per line, and a blank line between sentences.
 
     Columns are separated by tabs or, in files without any, by spaces, and are named "0", "1", ...;
@@ -85,7 +75,8 @@ def conll_sentences(path: Path) -> SentenceFile:
                 yield start, BadRow(wrong, columns) if wrong else columns
                 words, wrong = [], ""
 
-    return SentenceFile(names, Columns("0", names[-1] if width > 1 else ""), sentences)
+    usual = Columns("0", names[-1] if width > 1 else "")
+    return ExampleTable(path, names, sentences, dict.fromkeys(names, TEXTS), usual=usual)
 
 
 def _cells(path: Path, width: int) -> Iterator[tuple[int, list[str]]]:

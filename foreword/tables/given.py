@@ -149,7 +149,8 @@ def examples_table(items: Sequence[Any], name: str, *, needs_label: bool = True)
         UserError: an item is something else, or only some have a second text.
     """
     if not needs_label and len(items[0]) < 3:
-        return _texts_table(items, name)
+        alone = [i[0] if _is_sequence(i) and len(i) == 1 else i for i in items]
+        return texts_table(alone, name)
     rows = []
     for number, item in enumerate(items):
         where = f"{name}[{number}]"
@@ -173,20 +174,6 @@ def examples_table(items: Sequence[Any], name: str, *, needs_label: bool = True)
             raise UserError(f"{where}: the label is missing (nan)")
         rows.append((text, label, *pair))
     return _table_of_rows([TEXT, LABEL, PAIR][: len(items[0])], rows, name)
-
-
-def _texts_table(items: Sequence[Any], name: str) -> ExampleTable:
-    """Return texts or pairs of texts in tuples of one length as a table."""
-    for number, item in enumerate(items):
-        where = f"{name}[{number}]"
-        if not _is_sequence(item) or len(item) != len(items[0]) or not item:
-            raise UserError(
-                f"{where}: expected (text,), (text, second text) or (text, label, second text), "
-                f"all alike; got {_short(item)}"
-            )
-        for text in item:
-            require_text(text, where)
-    return _table_of_rows([TEXT, PAIR][: len(items[0])], items, name)
 
 
 def _table_of_rows(names: Sequence[str], items: Sequence[Any], name: str) -> ExampleTable:

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from foreword.errors import UserError
 from foreword.tables import race, squad
-from foreword.tables.conll import SPACE_AFTER, conll_sentences, conllu_sentences
+from foreword.tables.conll import conll_table, conllu_table
 from foreword.tables.examples import AT_ONCE
 from foreword.tables.files import (
     SEPARATED,
@@ -77,7 +77,7 @@ def read_table(
     if kind == ".json":
         return _json(path)
     if kind in (".conllu", ".conll"):
-        return _sentences(path, kind)
+        return conllu_table(path) if kind == ".conllu" else conll_table(path)
     lines = partial(tsv_lines if kind == ".tsv" else csv_lines, path)
     return _separated(path, lines, columns, are_numbers=are_numbers, skips_broken=skips_broken)
 
@@ -229,15 +229,6 @@ def _race(path: Path, questions: Callable[[], Iterable[dict[str, Any]]]) -> Exam
     """Return RACE's questions as a table with a row for each."""
     types = dict.fromkeys(race.COLUMNS, pa.string())
     return ExampleTable(path, race.COLUMNS, lambda: enumerate(questions(), 1), types)
-
-
-def _sentences(path: Path, kind: str) -> ExampleTable:
-    """Return a file of sentences as a table, with a row for each and a list in each column."""
-    read = conllu_sentences(path) if kind == ".conllu" else conll_sentences(path)
-
-    types = {name: pa.list_(pa.string()) for name in read.names}
-    types |= {SPACE_AFTER: pa.list_(pa.bool_())} if SPACE_AFTER in types else {}
-    return ExampleTable(path, read.names, read.sentences, types, usual=read.usual)
 
 
 def _parquet(path: Path) -> ExampleTable:

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from foreword import predict, tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.tables.examples import Labelled
 from foreword.tuning.input_template import template_of
 from foreword.tuning.model_settings import has_dropout, with_dropout
@@ -313,7 +313,7 @@ GIVEN = [("a day", "the day"), ("a film", "the film")]
         (GIVEN, [("a day",)], "has no second text, and dev examples are pairs"),
         (GIVEN, [("a", "high", "b")], "the score 'high' is not a number"),
         ([("a", "nan", "b"), ("c", "1", "d")], GIVEN, "the score 'nan' is not a number"),
-        ([("a", "b"), ("c",)], GIVEN, r"train\[1\]: expected \(text,\), \(text, second text\)"),
+        ([("a", "b"), ("c",)], GIVEN, r"train\[1\]: expected two texts, as train\[0\] has"),
         ([()], GIVEN, r"train\[0\]: expected"),
     ],
 )
