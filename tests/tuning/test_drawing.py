@@ -138,7 +138,7 @@ def test_the_bag_of_words_learns_from_what_each_seed_drew(
     result = tune(trained, Classify(), reviews(200, 1), reviews(20, 2), settings)
     assert [len(texts) for texts in fitted] == [12, 12] and fitted[0] != fitted[1]
     row = result.rows[-2]
-    assert row.start == "no network" and row["accuracy_std"] is not None
+    assert row.start == "no network" and row.metrics["accuracy"].std is not None
 
 
 def test_a_bag_of_words_is_fitted_to_one_example_of_each_label() -> None:
