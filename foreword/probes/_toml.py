@@ -22,12 +22,12 @@ from typing import Any, ClassVar, Literal
 
 from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, PassageScore, method_of, score_passages
-from foreword.evaluation.prompting import PromptedModel
 from foreword.probes import _layouts
 from foreword.probes._contract import FilePath
 from foreword.probes._files import evenly
 from foreword.probes._scoring import score_groups, shared_words
 from foreword.probes._suite import Answer, Question, Suite, best
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
 from foreword.settings.ranges import CountOrZero, Share
 from foreword.tables.choice import choice_example
@@ -183,7 +183,7 @@ class TomlSuite(Suite):
         """Return what guessing would reach."""
         return super().chance(questions) if self.file.chance is None else self.file.chance
 
-    def method(self, prompted: PromptedModel) -> str:
+    def method(self, prompted: TrainedModel) -> str:
         """Return how the model scores options.
 
         Raises:
@@ -198,7 +198,7 @@ class TomlSuite(Suite):
             how += ", of the words that a pair has in common"
         return f"{how}; means over {self.unit}s" if self.file.columns.unit else how
 
-    def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
+    def answers(self, prompted: TrainedModel, questions: Sequence[Question]) -> Iterator[Answer]:
         """Yield the likeliest option of each question; none if the right one shares its score."""
         if self.file.predicts:
             yield from _predicted(prompted, questions)
@@ -228,7 +228,7 @@ class TomlSuite(Suite):
                 is_cut=any(score.is_cut for score in every),
             )
 
-    def _passages(self, prompted: PromptedModel, question: Question) -> list[list[Passage]]:
+    def _passages(self, prompted: TrainedModel, question: Question) -> list[list[Passage]]:
         """Return the passages whose probabilities make the score of each option."""
         before = question.details[0]
         if self.file.score == "shared_words" and not prompted.continues:
@@ -255,7 +255,7 @@ class TomlSuite(Suite):
         return extra
 
 
-def _predicted(prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
+def _predicted(prompted: TrainedModel, questions: Sequence[Question]) -> Iterator[Answer]:
     """Yield whether each token of each answer is the likeliest."""
     passages = [Passage(f" {q.answer}", q.details[0]) for q in questions]
     scores = score_passages(prompted, passages, ranks=True)

@@ -12,7 +12,7 @@ import pytest
 from pyarrow import parquet
 
 from foreword.cli.main import run
-from foreword.runs.trained_model import read_recipe
+from foreword.runs.run_folder import read_recipe
 from foreword.text.tokenizer import Engine, Tokenizer
 from tests.train import runs
 

@@ -14,13 +14,13 @@ from scipy.stats import bootstrap, spearmanr
 
 from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, score_passages
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.statistics import SEED
 from foreword.probes._contract import ProbedModel
 from foreword.probes._scoring import shared_words
 from foreword.probes._suite import DRAWS, Answer, Question
 from foreword.probes.winogender import Winogender
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import kinds
 from tests.contracts.test_probes import build
 
@@ -32,10 +32,10 @@ Make = Callable[[str], Path]
 
 
 def model(make_run: Make, family: str = "decoder") -> ProbedModel:
-    return ProbedModel("m", PromptedModel.of(open_run(make_run(family), "cpu")))
+    return ProbedModel("m", open_run(make_run(family), "cpu"))
 
 
-def nats(prompted: PromptedModel, *passages: Passage) -> float:
+def nats(prompted: TrainedModel, *passages: Passage) -> float:
     return sum(score.nats for score in score_passages(prompted, passages))
 
 
