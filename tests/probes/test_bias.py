@@ -50,9 +50,7 @@ def test_the_words_that_two_sentences_share_are_found() -> None:
 
 
 @pytest.mark.parametrize("family", ["decoder", "encoder", "encoder_decoder"])
-def test_the_share_of_stereotypes_is_that_by_hand(
-    family: str, make_run: Make, tmp_path: Path
-) -> None:
+def test_the_share_of_stereotypes_is_that_by_hand(family: str, make_run: Make) -> None:
     one = model(make_run, family)
     suite = build("crows_pairs")
     assert isinstance(suite, CrowsPairs)
@@ -68,7 +66,7 @@ def test_the_share_of_stereotypes_is_that_by_hand(
     assert any("says nothing of other groups" in note for note in found.notes)
 
 
-def test_stereosets_scores_are_combined_as_published(make_run: Make, tmp_path: Path) -> None:
+def test_stereosets_scores_are_combined_as_published(make_run: Make) -> None:
     suite = build("stereoset")
     assert isinstance(suite, Stereoset)
     row = suite.measure([model(make_run)]).rows[-1]
@@ -133,7 +131,7 @@ def test_the_intervals_of_stereosets_scores_are_those_of_questions_drawn_again(
     assert row["language_model_low"] < reads.mean() < row["language_model_high"]
 
 
-def test_winogenders_correlation_is_scipys(make_run: Make, tmp_path: Path) -> None:
+def test_winogenders_correlation_is_scipys(make_run: Make) -> None:
     suite = build("winogender")
     assert isinstance(suite, Winogender)
     found = suite.measure([model(make_run)])
@@ -145,7 +143,7 @@ def test_winogenders_correlation_is_scipys(make_run: Make, tmp_path: Path) -> No
     assert preferred[0] == pytest.approx(nats(causal, hers) - nats(causal, his), abs=1e-4)
 
 
-def test_winobias_pairs_lines_without_brackets(tmp_path: Path) -> None:
+def test_winobias_pairs_lines_without_brackets() -> None:
     suite = build("winobias")
     assert isinstance(suite, Winobias)
     pairs = [question.options for question in suite.questions()]
