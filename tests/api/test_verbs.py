@@ -158,8 +158,8 @@ def test_compare_runs_a_grid_file(shards: Path, tmp_path: Path) -> None:
     )
     planned = compare(grid, shards, tmp_path / "out", steps=2, dry_run=True, progress=False)
     assert planned.forecast is not None and planned.status == 0
-    assert planned.forecast.pieces == 1 and planned.forecast.seconds > 0
-    assert "FLOPs/token" in repr(planned) and "1 piece, " in planned.notes[0]
+    assert planned.forecast.jobs == 1 and planned.forecast.seconds > 0
+    assert "FLOPs/token" in repr(planned) and "1 job, " in planned.notes[0]
     result = compare(grid, shards, tmp_path / "out", steps=2, progress=False)
     assert result.is_done and result.status == 0
     assert not result.failures
