@@ -8,7 +8,7 @@ from typing import Any
 from safetensors.torch import load_file
 from torch.optim import Optimizer
 
-from foreword.nn.sharded import whole
+from foreword.nn.sharded import gather
 from foreword.train import processes, tensor_files
 from foreword.train.hooks import Hook
 from foreword.train.loop import Loop
@@ -33,7 +33,7 @@ class FirstGradient(Hook):
         def write(optimizer: Optimizer, *_: Any) -> None:
             handle.remove()
             gradients = {
-                names[parameter]: whole(parameter.grad)
+                names[parameter]: gather(parameter.grad)
                 for group in optimizer.param_groups
                 for parameter in group["params"]
                 if parameter.grad is not None

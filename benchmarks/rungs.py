@@ -121,7 +121,7 @@ def measure(recipe: Recipe, texts: list[str], tokenizer: Path, folder: Path, tok
     shared = str(tokenizer) if tokenizer.is_dir() else None
     running.start(recipe, running.Inputs(tuple(texts), shared), folder)
     clock = Clock()
-    running.train_run(folder, clock, clock.stage)
+    running.train_run(folder, clock)
     if shared is None:
         (folder / "tokenizer").rename(tokenizer)
         (folder / "tokenizer").symlink_to(tokenizer)

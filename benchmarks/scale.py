@@ -19,7 +19,6 @@ import numpy as np
 
 from foreword.errors import UserError
 from foreword.formatting import byte_size, duration, quantity
-from foreword.planning.failures import simulated_times
 from foreword.planning.gpus import GPU, find_gpu
 from foreword.planning.plan import Assumptions, Plan, plan
 from foreword.runs.recipe import load_recipe
@@ -84,6 +83,50 @@ class Stages:
     trained: np.ndarray
     expected: float
     evaluate: float
+
+
+def simulated_times(
+    work: float,
+    interval: float,
+    save: float,
+    restart: float,
+    between: float,
+    *,
+    runs: int,
+    seed: int,
+    most_failures: int = 10_000_000,
+) -> np.ndarray:
+    """Return the seconds of simulated runs, (runs,); arguments as in `failures.expected_time`.
+
+    Each failure's time is drawn; nothing of the formula is used. The last interval may be shorter.
+
+    Raises:
+        ValueError: more than `most_failures` in all runs: they would hardly get on.
+    """
+    rng = np.random.default_rng(seed)
+    times = np.zeros(runs)
+    failures = 0
+    for run in range(runs):
+        clock, done = 0.0, 0.0
+        failure = rng.exponential(between)
+        while done < work:
+            piece = min(interval, work - done)
+            if clock + piece + save <= failure:
+                clock, done = clock + piece + save, done + piece
+                continue
+            # Lost: the work since the last checkpoint, then restarts until one succeeds.
+            clock = failure
+            failure = clock + rng.exponential(between)
+            failures += 1
+            while clock + restart > failure:
+                clock = failure
+                failure = clock + rng.exponential(between)
+                failures += 1
+            clock += restart
+            if failures > most_failures:
+                raise ValueError(f"more than {most_failures:,} failures")
+        times[run] = clock
+    return times
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -105,7 +105,7 @@ def test_the_hook_of_the_architecture_page_is_called_between_steps(
     hook = runpy.run_path(str(file))["ParameterNorm"]()
     made = runs.recipe("decoder", steps=4)
     run = runs.begin(made, runs.write_text(tmp_path / "text"), tmp_path / "run")
-    assert running.train_run(run, runs.Quiet(), runs.stage, hooks=[hook])
+    assert running.train_run(run, runs.Quiet(), hooks=[hook])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert [int(step) for step, _ in lines] == [1, 2, 3, 4]
     assert all(float(norm) > 0 for _, norm in lines)

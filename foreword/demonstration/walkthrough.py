@@ -33,8 +33,8 @@ from foreword.reports.page import write_page
 from foreword.runs import run as running
 from foreword.runs.provenance import read_state
 from foreword.runs.recipe import Recipe, load_recipe
+from foreword.runs.run_folder import is_finished, open_run
 from foreword.runs.stages import ProgressReporter, Stage, unwatched
-from foreword.runs.trained_model import is_finished, open_run
 from foreword.tables.examples import Labelled
 from foreword.train import log
 from foreword.tuning.job import Examples, TuneJob
@@ -151,7 +151,7 @@ class Demo:
             if self.size.steps is not None:
                 recipe = replace(recipe, train=replace(recipe.train, steps=self.size.steps))
             running.start(recipe, running.Inputs((str(self.text / "documents.jsonl"),)), self.run)
-        return running.train_run(self.run, reporter, reporter.stage, samples)
+        return running.train_run(self.run, reporter, samples)
 
     def _recipe(self, reporter: ProgressReporter) -> Recipe:
         """Return the recipe for this machine."""

@@ -20,8 +20,9 @@ from foreword.nn.model import Model
 from foreword.runs.continued import StartingModel
 from foreword.runs.provenance import make_provenance, read_state, write_files
 from foreword.runs.recipe import Recipe
+from foreword.runs.run_folder import open_run
 from foreword.runs.same_model import differences, resolved
-from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint

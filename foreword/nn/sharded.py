@@ -28,7 +28,7 @@ def is_sharded(tensor: Tensor) -> bool:
     return loaded is not None and isinstance(tensor, loaded.DTensor)
 
 
-def whole(tensor: Tensor) -> Tensor:
+def gather(tensor: Tensor) -> Tensor:
     """Return a sharded tensor whole, in each process; another as it is.
 
     All processes must call it, in the same order.

@@ -123,7 +123,7 @@ class Dial:
 
     Attributes:
         conditions: all that it depends on.
-        size: of the model.
+        size: the size of the model.
         tokens: tokens that the run reads, about.
         choices: the settings.
         expected: what is known of the loss.

@@ -27,7 +27,7 @@ class MeasuredLosses:
     """Held-out losses of a family's dial on Simple English Wikipedia, one run for each budget.
 
     Attributes:
-        unit: of the losses.
+        unit: the unit of the losses.
         vocab: the vocabulary that they hold for; None where the unit does not depend on it.
         by_flops: losses by budget in FLOPs, ascending; three at least.
     """

@@ -29,7 +29,7 @@ class ModelSize:
     Attributes:
         d_model: width.
         layers: number of layers; of the encoder and of the decoder, where there are both.
-        heads: of attention.
+        heads: the number of attention heads.
         d_ff: width of the feed-forward layers.
         vocab: number of tokens.
         length: tokens in a row.
@@ -57,7 +57,7 @@ def sizes(
     Args:
         small: the recipe with the proportions.
         large: the recipe with the largest vocabulary and row length.
-        text_bytes: of the training text, which limits the vocabulary.
+        text_bytes: the size of the training text, which limits the vocabulary.
         vocab: a given vocabulary.
     """
     model = cast(StackSettings, small.model)

@@ -20,7 +20,7 @@ from foreword.planning.memory import (
 )
 from foreword.runs.counted import count_step
 from foreword.runs.setup import TrainingSetup, compile_blocks
-from foreword.runs.sizes import count_by_part, count_parameters
+from foreword.runs.sizes import count_parameters
 from foreword.train import flops
 from foreword.train.budget import Budget
 from foreword.train.device import autocast, matmul_flops_per_second, wait
@@ -76,40 +76,33 @@ def estimate(setup: TrainingSetup, share: float = 1.0) -> Estimate:
         setup: the set-up of training.
         share: share of the text that it holds.
     """
-    recipe, model = setup.recipe, setup.model
-    if next(model.parameters()).is_meta:
-        return _counted(setup, share)
+    recipe = setup.recipe
+    is_small = not next(setup.model.parameters()).is_meta
+    costs = _measured(setup) if is_small else _counted(setup)
+    _, _, tokens, operations, seconds, _ = costs
+    epochs_per_step = share * setup.feed.epochs(1)
+    steps = steps_of(Budget.of(recipe.train), tokens, operations, seconds, epochs_per_step)
+    parameters = count_parameters(recipe, setup.vocab)
+    return Estimate(parameters, *costs, steps, steps * epochs_per_step)
+
+
+Costs = tuple[MemoryUse, float, float, float, float, int]  # fields of `Estimate`
+
+
+def _measured(setup: TrainingSetup) -> Costs:
+    """Take steps, on fewer rows if one would take too long."""
+    recipe, model, loss_fn = setup.recipe, setup.model, setup.loss_fn
     model.train()
-    # FLOPs and activations, on fewer rows if a step would take too long.
-    loss_fn = setup.loss_fn
     rows = _rows_to_time(setup, loss_fn)
     batches = setup.feed.batches(np.arange(rows))
     scale = recipe.rows_per_step / rows
-    flops_per_step = sum(flops.count(model, batch, loss_fn) for batch in batches) * scale
-    activations = _activations(setup)
-    parameters = count_by_part(model)
-    # Time and memory of real training steps.
+    operations = sum(flops.count(model, batch, loss_fn) for batch in batches) * scale
     if recipe.train.compile == "on":
         compile_blocks(model)
     first_loss, seconds = _time(setup, batches, loss_fn)
-    memory = memory_taken(setup, rows, activations, loss_fn)
-    # The whole budget, from the cost of a step.
-    tokens_per_step = sum(map(count_tokens, batches)) * scale
-    epochs_per_step = share * setup.feed.epochs(1)
-    steps = steps_of(
-        Budget.of(recipe.train), tokens_per_step, flops_per_step, seconds, epochs_per_step
-    )
-    return Estimate(
-        parameters,
-        memory,
-        first_loss,
-        tokens_per_step,
-        flops_per_step,
-        seconds,
-        rows,
-        steps,
-        steps * epochs_per_step,
-    )
+    memory = memory_taken(setup, rows, _activations(setup), loss_fn)
+    tokens = sum(map(count_tokens, batches)) * scale
+    return memory, first_loss, tokens, operations, seconds, rows
 
 
 def _activations(setup: TrainingSetup) -> int:
@@ -122,23 +115,15 @@ def _activations(setup: TrainingSetup) -> int:
     return round(fixed + each * train.micro_batch)
 
 
-def _counted(setup: TrainingSetup, share: float) -> Estimate:
-    """Estimate the cost of a model on the meta device: counted, not computed.
-
-    It would run at the speed of this machine's matrix products, with the loss of uniform
-    predictions.
-    """
+def _counted(setup: TrainingSetup) -> Costs:
+    """Count a step, at the speed of this machine's matrix products and the loss of chance."""
     recipe = setup.recipe
-    parameters = count_parameters(recipe, setup.vocab)
-    memory = memory_counted(setup, sum(parameters.values()), _activations(setup))
     counted = count_step(recipe, setup.dtype, setup.vocab)
     tokens = float(sum(map(count_tokens, setup.feed.batches(np.arange(1)))) * recipe.rows_per_step)
     operations = counted.flops_per_row * recipe.rows_per_step
     seconds = operations / matmul_flops_per_second(setup.device, setup.dtype)
-    epochs = share * setup.feed.epochs(1)
-    steps = steps_of(Budget.of(recipe.train), tokens, operations, seconds, epochs)
     loss = chance_loss(recipe.objective, setup.vocab.size)
-    return Estimate(parameters, memory, loss, tokens, operations, seconds, 0, steps, steps * epochs)
+    return memory_counted(setup, _activations(setup)), loss, tokens, operations, seconds, 0
 
 
 def steps_of(

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 # GPU-hours between unexpected interruptions: 419 of 16,384 GPUs in 54 days (Llama Team 2024, "The
 # Llama 3 Herd of Models", section 3.3.4).
 FAILURE_HOURS = 16_384 * 54 * 24 / 419
@@ -52,47 +50,3 @@ def expected_time(
     except OverflowError:
         return math.inf
     return work / interval * between * piece
-
-
-def simulated_times(
-    work: float,
-    interval: float,
-    save: float,
-    restart: float,
-    between: float,
-    *,
-    runs: int,
-    seed: int,
-    most_failures: int = 10_000_000,
-) -> np.ndarray:
-    """Return the seconds of simulated runs, (runs,); arguments as in `expected_time`.
-
-    Each failure's time is drawn; nothing of the formula is used. The last interval may be shorter.
-
-    Raises:
-        ValueError: more than `most_failures` in all runs: they would hardly get on.
-    """
-    rng = np.random.default_rng(seed)
-    times = np.zeros(runs)
-    failures = 0
-    for run in range(runs):
-        clock, done = 0.0, 0.0
-        failure = rng.exponential(between)
-        while done < work:
-            piece = min(interval, work - done)
-            if clock + piece + save <= failure:
-                clock, done = clock + piece + save, done + piece
-                continue
-            # Lost: the work since the last checkpoint, then restarts until one succeeds.
-            clock = failure
-            failure = clock + rng.exponential(between)
-            failures += 1
-            while clock + restart > failure:
-                clock = failure
-                failure = clock + rng.exponential(between)
-                failures += 1
-            clock += restart
-            if failures > most_failures:
-                raise ValueError(f"more than {most_failures:,} failures")
-        times[run] = clock
-    return times

@@ -28,8 +28,8 @@ class GPU(Ranged):
             has no bf16, and training is in float32.
         fp32_tflops: the same in float32.
         bandwidth_gb_s: memory bandwidth, in 10^9 bytes a second.
-        link_gb_s: to other GPUs of the node, in one direction.
-        network_gb_s: to other nodes, for one GPU, in one direction.
+        link_gb_s: rate to other GPUs of the node, in one direction.
+        network_gb_s: rate to other nodes, for one GPU, in one direction.
         per_node: GPUs of a node.
         source: where the numbers are from.
     """

@@ -6,23 +6,17 @@ MB, and the heap of each worker's thread keeps what was freed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from torch.optim import Optimizer
 
 from foreword.planning.resident import Peak
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import TrainingSetup
-from foreword.runs.sizes import (
-    POSITION_BYTES,
-    count_state,
-    memory_of,
-    state_numbers,
-)
+from foreword.runs.sizes import count_parameters, count_state, memory_of
 from foreword.train import flops
 from foreword.train.device import wait
 from foreword.train.feed import DEPTH, HELDOUT_SEED
@@ -75,6 +69,29 @@ class MemoryUse:
         return sum(self.parts.values())
 
 
+def memory_counted(setup: TrainingSetup, activations: int) -> MemoryUse:
+    """Return the memory of a run, of which nothing is measured.
+
+    Args:
+        setup: the set-up of training; its model may be without weights.
+        activations: bytes of a micro-batch.
+    """
+    recipe = setup.recipe
+    weights = 4 * sum(count_parameters(recipe, setup.vocab).values())
+    rows = STEPS_OF_ROWS * recipe.rows_per_step
+    return MemoryUse(
+        program=PROGRAM,
+        rows=rows * nbytes(setup.feed.batch(np.arange(1), recipe.train.seed)),
+        weights=weights,
+        gradients=weights * gradient_copies(recipe),
+        optimizer=4 * count_state(recipe, setup.vocab),
+        average=weights if recipe.train.average else 0,
+        activations=activations,
+        allocator=0,
+        available=memory_of(setup.device),
+    )
+
+
 def memory_taken(
     setup: TrainingSetup, rows: int, activations: int, loss_fn: Callable[[Batch], Loss]
 ) -> MemoryUse:
@@ -86,10 +103,7 @@ def memory_taken(
         activations: bytes of a micro-batch.
         loss_fn: returns the sum and count of a batch.
     """
-    recipe, train = setup.recipe, setup.recipe.train
-    # Weights and optimizer state are known before any step.
-    weights = _bytes(setup.model.parameters())
-    state = 4 * state_numbers(recipe.optimizer, setup.model)  # by a step, which loads all code
+    train, counted = setup.recipe.train, memory_counted(setup, activations)
     # Peaks at one or two numbers of rows, and their memory besides weights and state.
     most = min(train.micro_batch, max(rows, 2 * train.threads))
     if train.micro_batch <= 2 * most:  # two smaller ones would take as long and be less exact
@@ -99,26 +113,20 @@ def memory_taken(
     start = peaks[-1].start
     program, others = PROGRAM, [activations]
     if start is not None:
-        program = start - weights
+        program = start - counted.weights
         others = [
-            peak.rise - state - weights * min(train.threads, count)
+            peak.rise - counted.optimizer - counted.weights * min(train.threads, count)
             for peak, count in zip(peaks, counts, strict=True)
         ]
     # Extrapolated to a whole micro-batch.
     all_others = extrapolate(others, counts, train.micro_batch)
     activations = min(activations, max(all_others, 0))  # not all are held at the peak
-    batch = setup.feed.batch(np.arange(1), train.seed)
-    on_cpu = setup.device.type == "cpu"
-    return MemoryUse(
+    return replace(
+        counted,
         program=max(program, 0),
-        rows=STEPS_OF_ROWS * nbytes(batch) * recipe.rows_per_step if on_cpu else 0,
-        weights=weights,
-        gradients=weights * gradient_copies(recipe),
-        optimizer=state,
-        average=weights if train.average else 0,
+        rows=counted.rows if setup.device.type == "cpu" else 0,
         activations=activations,
         allocator=max(0, all_others - activations),
-        available=memory_of(setup.device),
     )
 
 
@@ -189,29 +197,6 @@ def take_step(
     return result.loss
 
 
-def memory_counted(setup: TrainingSetup, parameters: int, activations: int) -> MemoryUse:
-    """Return the memory of a run that is not measured, for a model too large for this machine.
-
-    Args:
-        setup: the set-up of training, without weights.
-        parameters: their number.
-        activations: bytes of a micro-batch.
-    """
-    recipe = setup.recipe
-    length, weights = recipe.packing.length, 4 * parameters
-    return MemoryUse(
-        program=PROGRAM,
-        rows=STEPS_OF_ROWS * recipe.rows_per_step * length * POSITION_BYTES,
-        weights=weights,
-        gradients=weights * gradient_copies(recipe),
-        optimizer=4 * count_state(recipe, setup.vocab),
-        average=weights if recipe.train.average else 0,
-        activations=activations,
-        allocator=0,
-        available=memory_of(setup.device),
-    )
-
-
 def nbytes(record: Any) -> int:
     """Return the bytes of the arrays in a record, nested ones included, each array once."""
     sizes: dict[int, int] = {}
@@ -228,7 +213,3 @@ def nbytes(record: Any) -> int:
 
     visit(record)
     return sum(sizes.values())
-
-
-def _bytes(tensors: Iterable[torch.Tensor]) -> int:
-    return sum(tensor.nbytes for tensor in tensors)

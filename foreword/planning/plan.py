@@ -23,7 +23,7 @@ from foreword.nn.stack_settings import StackSettings
 from foreword.planning.estimate import steps_of
 from foreword.planning.failures import FAILURE_HOURS, best_interval, expected_time
 from foreword.planning.gpus import GPU
-from foreword.runs.counted import Counted, count_step
+from foreword.runs.counted import CountedStep, count_step
 from foreword.runs.recipe import Recipe
 from foreword.runs.sizes import count_parameters, count_state
 from foreword.settings import kinds
@@ -52,7 +52,7 @@ class Assumptions(Ranged):
         storage_gb_s: 10^9 bytes a second to where checkpoints are written.
         failure_hours: mean GPU-hours between failures of a run.
         restart_minutes: from a failure to the next step, without the work that is repeated.
-        price: of an hour of a GPU, in dollars; 0 for unknown.
+        price: the price of an hour of a GPU, in dollars; 0 for unknown.
     """
 
     utilisation: PositiveShare = 0.4
@@ -67,8 +67,8 @@ class GpuMemory:
     """Bytes on each GPU at the peak of a step.
 
     Attributes:
-        weights: in float32.
-        gradients: in float32; with `ddp` twice where several micro-batches are added, its buckets
+        weights: the weights, in float32.
+        gradients: float32; with `ddp` twice where several micro-batches are added, its buckets
             and their sum.
         optimizer: state of the optimizer.
         average: the second weights of a run that averages them.
@@ -105,15 +105,15 @@ class Division:
     """One way to divide a run.
 
     Attributes:
-        kind: of parallelism: one GPU (`none`), whole copies (`ddp`), shards over all GPUs
+        kind: the kind of parallelism: one GPU (`none`), whole copies (`ddp`), shards over all GPUs
             (`fsdp`), or over those of each node (`hsdp`).
         checkpointing: what is computed again in the backward pass instead of kept.
         micro_batch: rows computed at once, the most that fit; 1 if none do.
-        memory: of each GPU.
+        memory: the memory of each GPU.
         fits: whether it is within the GPU's memory.
-        compute_seconds: of a step's products.
-        network_seconds: of a step's communication, if nothing slowed it.
-        update_seconds: of the optimizer's update.
+        compute_seconds: the time of a step's products.
+        network_seconds: the time of a step's communication, if nothing slowed it.
+        update_seconds: the time of the optimizer's update.
     """
 
     kind: Kind
@@ -136,17 +136,17 @@ class Plan:
     """A run on GPUs.
 
     Attributes:
-        parameters: by part of the model.
-        rows_per_step: of all GPUs.
+        parameters: their number, by part of the model.
+        rows_per_step: the rows of a step, over all GPUs.
         tokens_per_step: source and target.
         flops_per_step: forward and backward, nothing computed twice.
-        steps: of the whole budget, at the speed of the best setting.
+        steps: the number of steps in the budget, at the speed of the best setting.
         settings: the ways to divide it.
         best: the fastest that fits, the simplest of equals; the one of least memory if none does.
         fits_on: if none fits, the least power of two of GPUs on which one does; None if there is
             none up to the rows of a step.
         checkpoint_bytes: weights, optimizer and average.
-        checkpoint_seconds: to write it.
+        checkpoint_seconds: the time to write it.
         copy_bytes: memory of a node, most of all, for the copy that is written as training goes on.
         hours_between_failures: expected, of all GPUs.
         checkpoint_interval: seconds of work between checkpoints that lose the least time.
@@ -258,7 +258,7 @@ class _Planner:
     assumptions: Assumptions
     parameters: Mapping[str, int]
     state: int
-    counted: Counted
+    counted: CountedStep
 
     @property
     def total(self) -> int:
@@ -344,8 +344,8 @@ class _Planner:
         """Return the memory of each GPU with this many rows at once.
 
         Args:
-            kind: of parallelism.
-            mode: of checkpointing.
+            kind: the kind of parallelism.
+            mode: the amount of checkpointing.
             rows: at once.
             adds_up: whether a step adds up several micro-batches.
         """

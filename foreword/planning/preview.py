@@ -55,8 +55,8 @@ def preview(feed: Feed, tokenizer: Tokenizer, rows: int, tokens: int) -> list[Pr
     """Decode the first rows of the first step, exactly as training will see them.
 
     Args:
-        feed: of the run.
-        tokenizer: of the run.
+        feed: the batches of the run.
+        tokenizer: the tokenizer of the run.
         rows: how many to show.
         tokens: maximum positions of each.
     """

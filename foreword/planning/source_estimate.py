@@ -18,9 +18,9 @@ class SourceEstimate:
     """What training reads of a source.
 
     Attributes:
-        name: of the source.
+        name: the name of the source.
         tokens: its training tokens, estimated if it is long.
-        share: of the rows of training.
+        share: the share of the rows of training.
         stage: when it is read; "" for always.
         epochs: how many times it is read.
         worth: how many epochs of new text that is worth.
@@ -48,7 +48,7 @@ def estimate_sources(
     """Return what training reads of each source; nothing without a mixture.
 
     Args:
-        recipe: of the run, with its limits of epochs.
+        recipe: the recipe of the run, with its limits of epochs.
         setup: the set-up on the sample.
         prepared: the shards of the sample.
         sampled: share of each source that the sample is.

@@ -45,7 +45,7 @@ def sampled(request: RunRequest, folder: Path, most: int) -> SampledRun:
 
     Args:
         request: the run.
-        folder: for the samples.
+        folder: the folder for the samples.
         most: characters.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Protocol
 
 from foreword.data.shards import Shards
 from foreword.evaluation import heldout
-from foreword.evaluation.prompting import PromptedModel
+from foreword.runs.trained_model import TrainedModel
 
 Row = Mapping[str, Any]  # flat: texts, numbers and None
 PATH = "path"
@@ -28,7 +28,7 @@ class ProbedModel:
     """
 
     label: str
-    trained: PromptedModel
+    trained: TrainedModel
     texts: tuple[str, ...] = ()
     progress: Callable[[int, int], object] = lambda done, total: None
 

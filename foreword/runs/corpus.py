@@ -127,7 +127,7 @@ class _Part:
     """The text of one source, or all of a run's text; its shards are its own or given.
 
     Attributes:
-        name: of the source; "" for all of the text.
+        name: the name of the source; "" for all of the text.
         texts: files, folders, globs; or a folder of shards.
         own: where the run puts shards of it.
     """

@@ -26,9 +26,9 @@ from foreword.nn.checkpointing import AMOUNTS, Checkpointing
 from foreword.nn.init import shapes_only
 from foreword.nn.stack_settings import StackSettings
 from foreword.objectives._contract import ModelWithLoss
+from foreword.runs.activation_bytes import ActivationBytes, ActivationCounter
 from foreword.runs.dry_run import dummy_example, dummy_vocab, shallow
 from foreword.runs.gpu_kernels import gpu_kernels
-from foreword.runs.kept_bytes import Kept, KeptBytes
 from foreword.runs.recipe import Recipe
 from foreword.train import flops
 from foreword.train.device import autocast
@@ -49,7 +49,7 @@ INDEXING = (
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedStep:
     """A step, counted. The lines are in rows: a constant, and what each row adds.
 
     Attributes:
@@ -60,7 +60,7 @@ class Counted:
         flops_per_row: forward and backward, nothing recomputed.
     """
 
-    kept: dict[Checkpointing, tuple[Kept, Kept]]
+    kept: dict[Checkpointing, tuple[ActivationBytes, ActivationBytes]]
     tokens_per_row: float
     predictions_per_row: float
     flops_per_row: float
@@ -72,15 +72,15 @@ def count_step(
     vocab: Vocab | None = None,
     *,
     on_gpu: bool = True,
-) -> Counted:
+) -> CountedStep:
     """Count a step of a recipe.
 
     Deep models are counted with few layers; what another period of layers adds is multiplied.
 
     Args:
-        recipe: of a neural model.
-        dtype: to compute in.
-        vocab: of its tokenizer, if it exists.
+        recipe: the recipe of a neural model.
+        dtype: the precision to compute in.
+        vocab: the vocabulary of its tokenizer, if it exists.
         on_gpu: whether attention and dropout keep what they keep on a GPU, else as on the CPU.
     """
     vocab = vocab or dummy_vocab(recipe.tokenizer)
@@ -97,9 +97,12 @@ def count_step(
     kept_by_mode = {}
     for n, mode in enumerate(AMOUNTS):
         part = slice(2 * n, 2 * n + 2)
-        kept_by_mode[mode] = (Kept(*(first - per_row)[part]), Kept(*per_row[part]))
+        kept_by_mode[mode] = (
+            ActivationBytes(*(first - per_row)[part]),
+            ActivationBytes(*per_row[part]),
+        )
     tokens, predictions, operations = totals[0][-3:]
-    return Counted(kept_by_mode, float(tokens), float(predictions), float(operations))
+    return CountedStep(kept_by_mode, float(tokens), float(predictions), float(operations))
 
 
 def row_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
@@ -109,8 +112,8 @@ def row_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
     such as a plug-in's, nothing is known: 0.
 
     Args:
-        recipe: of the run, whose tokenizer has as many tokens as it may.
-        dtype: to compute in.
+        recipe: the recipe of the run, whose tokenizer has as many tokens as it may.
+        dtype: the precision to compute in.
     """
     train = TrainSettings(activation_checkpointing=recipe.train.activation_checkpointing)
     parts = (recipe.model, recipe.objective, recipe.layout)
@@ -166,7 +169,7 @@ def _counts(
         with shapes_only(device="cpu"):
             model = recipe.build(vocab).train()
         loss_fn = ModelWithLoss(model, recipe.objective)
-        tracker = KeptBytes(model, amounts)
+        tracker = ActivationCounter(model, amounts)
 
         def tracked(inputs: Batch) -> Loss:
             with ExitStack() as stack:

@@ -27,7 +27,7 @@ def dry_run(recipe: Recipe, vocab: Vocab | None = None, *, is_new: bool = True) 
 
     Args:
         recipe: the recipe to check.
-        vocab: of the run's tokenizer, if it exists.
+        vocab: the vocabulary of the run's tokenizer, if it exists.
         is_new: whether no trained weights replace the first embeddings.
 
     Raises:

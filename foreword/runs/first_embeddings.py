@@ -40,7 +40,7 @@ def learn(run: Run, setup: TrainingSetup, prepared: PreparedText, stage: Stage) 
 
     Args:
         run: the run.
-        setup: of its training.
+        setup: the set-up of its training.
         prepared: its text.
         stage: called with the name of the stage.
 
@@ -127,7 +127,7 @@ def load(run: Run, setup: TrainingSetup) -> Progress:
 
     Args:
         run: the run.
-        setup: of its training, with the model's first weights.
+        setup: the set-up of its training, with the model's first weights.
 
     Returns:
         The part of the budget that learning them has used.

@@ -20,7 +20,7 @@ from torch.utils.flop_counter import register_flop_formula
 
 from foreword.nn.attention import FlexMask, flex_masks
 from foreword.nn.masks import Mask
-from foreword.train.flops import attention_backward_flops, attention_flops
+from foreword.train.flops import attention_flops
 
 
 @contextmanager
@@ -84,24 +84,13 @@ def _fused_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return out, q.new_empty(batch, heads, length, dtype=torch.float32)
 
 
-@torch.library.custom_op(
-    "foreword::fused_attention_backward",
-    mutates_args=(),
-    schema="(Tensor grad, Tensor q, Tensor k, Tensor v) -> (Tensor, Tensor, Tensor)",
-)
-def _fused_attention_backward(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return gradients without values, as one operation."""
-    return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+_fused_attention.register_fake(_fused_attention._init_fn)  # the same: it has no values
 
 
-for _operation in (_fused_attention, _fused_attention_backward):
-    _operation.register_fake(_operation._init_fn)  # the same: it has no values
-register_flop_formula(torch.ops.foreword.fused_attention, get_raw=True)(attention_flops)
-register_flop_formula(torch.ops.foreword.fused_attention_backward, get_raw=True)(
-    attention_backward_flops
-)
+@register_flop_formula(torch.ops.foreword.fused_attention, get_raw=True)
+def _fused_flops(*tensors: Tensor, **_: Any) -> int:
+    """Return the FLOPs of forward and backward, which has no operation of its own here."""
+    return 3 * attention_flops(*tensors)
 
 
 class _FusedAttention(torch.autograd.Function):
@@ -115,8 +104,7 @@ class _FusedAttention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v, _, _ = ctx.saved_tensors
-        gradients: tuple[Tensor, Tensor, Tensor] = _fused_attention_backward(grads[0], q, k, v)
-        return gradients
+        return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
 
 
 def _dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -131,7 +119,7 @@ def _recurrence(gates: int, data: Tensor, *others: Any) -> tuple[Tensor, ...]:
     keeps in a reserve of about this size.
 
     Args:
-        gates: of a cell.
+        gates: the number of gates of a cell.
         data: the input, (batch, length, width), or packed.
         others: as torch's recurrent functions take them.
     """

@@ -16,13 +16,13 @@ import torch
 from foreword.errors import UserError
 from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.model import Model
+from foreword.runs.gathered_model import GatheredModel
 from foreword.runs.measure import Measure, heldout_record, measure_rows, measure_sources
 from foreword.runs.provenance import require_own_files
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import TrainingSetup
-from foreword.runs.stages import EVALUATING, SAVING, TRAINING, ProgressReporter, Stage, unwatched
+from foreword.runs.stages import EVALUATING, SAVING, TRAINING, ProgressReporter
 from foreword.runs.trained_model import TrainedModel
-from foreword.runs.whole_model import WholeModel
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log, processes
 from foreword.train.budget import Progress
@@ -50,21 +50,19 @@ class RunLog:
 
     Attributes:
         run: the run folder.
-        reporter: receives every record.
-        stage: shows the work between steps.
+        reporter: receives every record, and shows the work between steps.
     """
 
     run: Path
     reporter: ProgressReporter
-    stage: Stage = unwatched
 
     @contextmanager
     def between_steps(self, name: str) -> Iterator[Callable[..., None]]:
         """Show a stage in place of training; yield its progress callback, of (done, total)."""
         try:
-            yield self.stage(name)
+            yield self.reporter.stage(name)
         finally:
-            self.stage(TRAINING)
+            self.reporter.stage(TRAINING)
 
     def write(self, record: dict[str, Any], loop: Loop) -> None:
         """Append a record to `metrics.jsonl`; of several processes the first does."""
@@ -187,7 +185,15 @@ class SaveCheckpoints(Hook):
             self._saver.wait()
 
 
-class MeasureHeldOut(Hook):
+class _Evaluation(Hook):
+    """What is done `train.evaluations` times, and always at the end."""
+
+    def is_due(self, before: float, after: float, loop: Loop) -> bool:
+        """Return whether a measurement is due."""
+        return after >= 1 or super().is_due(before, after, loop)
+
+
+class MeasureHeldOut(_Evaluation):
     """Measure the held-out loss `train.evaluations` times and at the end; save the best.
 
     Args:
@@ -207,10 +213,6 @@ class MeasureHeldOut(Hook):
         self.times = setup.recipe.train.evaluations
         self._log, self._setup, self._checkpoints = run_log, setup, checkpoints
         self._bytes_per_token = bytes_per_token
-
-    def is_due(self, before: float, after: float, loop: Loop) -> bool:
-        """Return whether a measurement is due; one always is at the end."""
-        return after >= 1 or super().is_due(before, after, loop)
 
     def run(self, loop: Loop) -> None:
         """Log the held-out loss; save a checkpoint if it is the lowest."""
@@ -242,7 +244,7 @@ class MeasureHeldOut(Hook):
             self._checkpoints.run(loop)
 
 
-class MeasureProbes(Hook):
+class MeasureProbes(_Evaluation):
     """Probe the model before its first step, and as often as the held-out loss is measured.
 
     Args:
@@ -251,7 +253,7 @@ class MeasureProbes(Hook):
         probing: measures it.
     """
 
-    def __init__(self, run_log: RunLog, model: WholeModel, probing: Probing) -> None:
+    def __init__(self, run_log: RunLog, model: GatheredModel, probing: Probing) -> None:
         self.times = model.setup.recipe.train.evaluations
         self._log, self._model, self._setup = run_log, model, model.setup
         self._probing: Probing | None = probing
@@ -264,10 +266,6 @@ class MeasureProbes(Hook):
         """
         if not loop.state.spent.steps:
             self._measure(loop)
-
-    def is_due(self, before: float, after: float, loop: Loop) -> bool:
-        """Return whether a measurement is due, as at the end."""
-        return after >= 1 or super().is_due(before, after, loop)
 
     def run(self, loop: Loop) -> None:
         """Write the record of all probes; one that fails now ends them, and training continues."""
@@ -308,7 +306,7 @@ def probe_record(spent: Progress, figures: Mapping[str, float | None]) -> dict[s
     }
 
 
-class ShowSamples(Hook):
+class ShowSamples(_Evaluation):
     """Show samples from a few held-out rows, as often as the held-out loss is measured.
 
     Args:
@@ -317,13 +315,9 @@ class ShowSamples(Hook):
         samples: makes the samples.
     """
 
-    def __init__(self, run_log: RunLog, model: WholeModel, samples: Samples) -> None:
+    def __init__(self, run_log: RunLog, model: GatheredModel, samples: Samples) -> None:
         self.times = model.setup.recipe.train.evaluations
         self._log, self._model, self._samples = run_log, model, samples
-
-    def is_due(self, before: float, after: float, loop: Loop) -> bool:
-        """Return whether a measurement is due; one always is at the end."""
-        return after >= 1 or super().is_due(before, after, loop)
 
     def run(self, loop: Loop) -> None:
         """Write samples from the first rows."""

@@ -82,7 +82,7 @@ def measure(
         recipe: recipe of the model.
         model: the model, on its device.
         shards: the text.
-        vocab: of the tokenizer.
+        vocab: the vocabulary of the tokenizer.
         rows: maximum rows, or as many tokens for a count-based model; default
             `train.heldout_rows`, or the whole text.
         streams: number of streams that a model with memory reads in parallel; 0 for that of
@@ -189,7 +189,7 @@ def heldout_record(spent: Progress, measured: Measure, bytes_per_token: float) -
     Args:
         spent: what the run has used so far.
         measured: the measurement.
-        bytes_per_token: of the text.
+        bytes_per_token: of the text, on average.
     """
     return {
         "kind": "heldout",

@@ -18,7 +18,7 @@ def non_finite_error(
 
     Args:
         run: the run folder.
-        recipe: of the run.
+        recipe: the recipe of the run.
         why: what was not finite.
         last_finite_step: the last step whose weights gave a finite loss.
         begun_step: the step that this process began from; -1 for a new run.

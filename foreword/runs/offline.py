@@ -31,10 +31,10 @@ from foreword.runs.hooks import Probing, Samples, probe_record
 from foreword.runs.measure import Watch, heldout_record, measure
 from foreword.runs.not_finite import non_finite_error
 from foreword.runs.recipe import Recipe
-from foreword.runs.run_folder import Run
+from foreword.runs.run_folder import Run, is_finished
 from foreword.runs.setup import heldout_feed, on_cpu_in_fp32
-from foreword.runs.stages import EVALUATING, ProgressReporter, Stage
-from foreword.runs.trained_model import TrainedModel, is_finished
+from foreword.runs.stages import EVALUATING, ProgressReporter
+from foreword.runs.trained_model import TrainedModel
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log
 from foreword.train.budget import Budget, Progress
@@ -51,7 +51,6 @@ def train_offline(
     tokenizer: Tokenizer,
     prepared: PreparedText,
     reporter: ProgressReporter,
-    stage: Stage,
     samples: Samples | None = None,
     probing: Probing | None = None,
 ) -> None:
@@ -74,7 +73,8 @@ def train_offline(
         reporter.note(line)
     with _scratch(run.folder / FOLDER) as folder:
         # Train on the whole text.
-        inputs = offline_inputs(recipe, prepared.train, vocab, folder, stage("offline training"))
+        watch = reporter.stage("offline training")
+        inputs = offline_inputs(recipe, prepared.train, vocab, folder, watch)
         _note_budget(recipe, inputs.epochs, reporter)
         run.set_recipe(recipe)
         model, began = recipe.build(vocab), time.monotonic()
@@ -89,7 +89,7 @@ def train_offline(
         for note in (*fitted.notes, f"{_rate(spent):,.0f} tokens/s in {seconds:.1f} s"):
             reporter.note(note)
         run.note(**provenance.set_up(prepared, model, torch.device("cpu"), recipe.train.precision))
-        watch = stage(EVALUATING)
+        watch = reporter.stage(EVALUATING)
         records = list(_records(recipe, model, tokenizer, prepared, spent, samples, watch))
         if probing is not None:
             trained = TrainedModel(model.eval(), recipe, tokenizer, source=run.folder)

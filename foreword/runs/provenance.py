@@ -178,7 +178,7 @@ def set_up(
         model: the model.
         device: it is computed on.
         precision: it is computed in.
-        sources: of a mixture, the share and the epochs of each source.
+        sources: the share and the epochs of each source of a mixture.
     """
     data = {
         "shards": str(prepared.folder),

@@ -34,6 +34,7 @@ from foreword.runs.corpus import (
     require_text,
 )
 from foreword.runs.dry_run import dry_run
+from foreword.runs.gathered_model import gathered_model
 from foreword.runs.hooks import (
     LogMetrics,
     MeasureHeldOut,
@@ -67,7 +68,6 @@ from foreword.runs.setup import (
 from foreword.runs.sizes import require_memory, require_room_for_a_row
 from foreword.runs.sources import given_tokenizer, mean_bytes_per_token
 from foreword.runs.stages import TRAINING, ProgressReporter, Stage
-from foreword.runs.whole_model import whole_model
 from foreword.settings import plugins
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log, processes
@@ -268,7 +268,6 @@ def undo_start(run: Path, before: frozenset[str] | None) -> None:
 def train_run(
     folder: Path,
     reporter: ProgressReporter,
-    stage: Stage,
     samples: Samples | None = None,
     hooks: Sequence[Hook] = (),
     probing_of: ProbingOf = lambda tables: None,
@@ -277,8 +276,7 @@ def train_run(
 
     Args:
         folder: the run folder.
-        reporter: receives messages and records.
-        stage: called with the name of each stage.
+        reporter: receives messages, stages and records.
         samples: makes samples; None for no samples.
         hooks: called between steps, after the run's own.
         probing_of: returns what measures the model by the probes of these tables.
@@ -299,24 +297,22 @@ def train_run(
 
         # Text: a tokenizer and token shards, made if they do not exist.
         with first_alone():
-            tokenizer, prepared = corpus(run, stage)
+            tokenizer, prepared = corpus(run, reporter.stage)
         if has_begun:
             _require_same_text(run, prepared)
         if run.recipe.model.trains_offline:
             require_one_process()
-            train_offline(run, tokenizer, prepared, reporter, stage, samples, probing)
+            train_offline(run, tokenizer, prepared, reporter, samples, probing)
             return True
 
         # Model and batches; then the loop, from the start or from the newest checkpoint.
-        setup = _set_up(run, tokenizer, prepared, stage, learns=not has_begun)
+        setup = _set_up(run, tokenizer, prepared, reporter.stage, learns=not has_begun)
         _tell(run, setup, prepared, reporter)
         saver = Saver()
-        run_hooks = _hooks(
-            RunLog(folder, reporter, stage), setup, prepared, samples, probing, saver
-        )
+        run_hooks = _hooks(RunLog(folder, reporter), setup, prepared, samples, probing, saver)
         loop = training_loop(setup, [*run_hooks, *hooks], reporter.note, reporter.warn)
         _begin(run, loop, setup, reporter, has_begun=has_begun)
-        stage(TRAINING)
+        reporter.stage(TRAINING)
         with _stopping_in_one_line(folder, loop, setup), saver, stops_on_signals(loop):
             return loop.train()
 
@@ -328,7 +324,7 @@ def _set_up(
 
     Args:
         run: the run.
-        tokenizer: of the run.
+        tokenizer: the tokenizer of the run.
         prepared: its text.
         stage: called with the name of each stage.
         learns: whether to learn first embeddings.
@@ -403,7 +399,7 @@ def _hooks(
     measure = MeasureHeldOut(run_log, setup, bytes_per_token, checkpoints)
     if not processes.is_first() and setup.sharded is None:
         return [measure, checkpoints]
-    whole = whole_model(setup)
+    whole = gathered_model(setup)
     if whole is None:
         run_log.reporter.note("no samples: no process has memory for the whole model")
         if probing is not None:

@@ -45,8 +45,8 @@ class SourceFeed:
     """The held-out text of a source in a mixture.
 
     Attributes:
-        name: of the source.
-        share: of the training rows.
+        name: the name of the source.
+        share: the share of the training rows.
         epochs: how many times training reads it.
         heldout: batches of its held-out text; None if it is shorter than a row.
     """
@@ -64,13 +64,13 @@ class TrainingSetup:
     Attributes:
         recipe: recipe of the run, with every `auto` resolved.
         tokenizer: tokenizer of the run.
-        vocab: of the tokenizer.
+        vocab: the vocabulary of the tokenizer.
         model: initialised, on its device.
         feed: batches of the training text.
         heldout: batches of the held-out text; None if it is shorter than a row.
         device: device of the model.
         dtype: precision of the computation.
-        sources: of a mixture, the held-out text of each.
+        sources: the held-out text of each source of a mixture.
         sharded: the model with its objective, if this process holds only a part of it.
     """
 
@@ -112,8 +112,8 @@ def set_up_training(
     """Build model and feeds, make a batch of one row, and resolve every `auto`.
 
     Args:
-        recipe: of the run.
-        tokenizer: of the run.
+        recipe: the recipe of the run.
+        tokenizer: the tokenizer of the run.
         prepared: its text.
         or_shape: whether to build a model too large for this machine in part, without weights: a
             few layers on torch's meta device.
@@ -168,8 +168,8 @@ def build_model(
     """Return the model with its objective and first weights, the same on any number of processes.
 
     Args:
-        recipe: of the run.
-        vocab: of its tokenizer.
+        recipe: the recipe of the run.
+        vocab: the vocabulary of its tokenizer.
         device: where it is computed.
         division: divides it among the processes, so that each never holds more than its share of
             the weights and one parameter; None if each holds the whole.
@@ -229,7 +229,7 @@ def heldout_feed(recipe: Recipe, shards: Shards, vocab: Vocab, streams: int = 0)
     Args:
         recipe: packing, objective, layout and seed.
         shards: the documents.
-        vocab: of the tokenizer.
+        vocab: the vocabulary of the tokenizer.
         streams: maximum rows read side by side, fewer if the text does not fill them; 0 for as
             many as in training.
 
@@ -363,7 +363,7 @@ def rows_that_fit(memory: int, each: int) -> int:
     Gradients and slack take as much again.
 
     Args:
-        memory: of the device, or of a process's share of it.
+        memory: the memory of the device, or of a process's share of it.
         each: bytes of the activations of a row.
     """
     rows = max(1, memory // 8 // max(1, each))

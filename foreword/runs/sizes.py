@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,19 +40,6 @@ SMALLER = {
 }
 
 
-@dataclass(frozen=True)
-class MemoryNeed:
-    """The least bytes of a run, by part.
-
-    Attributes:
-        ahead: for text and tokenizer, on each machine.
-        training: for training, on one machine or shared by several.
-    """
-
-    ahead: Mapping[str, int]
-    training: Mapping[str, int]
-
-
 def memory_of(device: torch.device) -> int:
     """Return the bytes of memory of the device; for a CPU, those that this process may use."""
     if device.type == "cuda":
@@ -69,22 +56,20 @@ def require_memory(recipe: Recipe, vocab: Vocab | None = None, machines: int = 1
 
     Args:
         recipe: recipe of the run.
-        vocab: of its tokenizer, if it exists.
+        vocab: the vocabulary of its tokenizer, if it exists.
         machines: number of machines like this one that share the training.
 
     Raises:
         UserError: it needs more; the message names both sizes and what to reduce.
     """
-    available = memory_of(choose_device(recipe.train.device, "train.device"))
     ahead = _ahead(recipe, recipe.tokenizer.vocab if vocab is None else vocab.size)
-    attention = {"attention": 4 * _attention_numbers(recipe.model)}
     # First without the layers, so that the count below stays fast.
-    _require_fits(MemoryNeed(ahead, attention), available, machines)
+    _require_fits(recipe, {**ahead, "attention": 4 * _attention_numbers(recipe.model)}, machines)
     try:
         numbers = sum(count_parameters(recipe, vocab).values())
     except OverflowError:
         numbers = MOST_BYTES // 4
-    _require_fits(MemoryNeed(ahead, _training(recipe, numbers)), available, machines)
+    _require_fits(recipe, ahead | _training(recipe, numbers), machines)
 
 
 def require_room_for_a_row(recipe: Recipe, vocab: Vocab | None = None, machines: int = 1) -> None:
@@ -93,10 +78,7 @@ def require_room_for_a_row(recipe: Recipe, vocab: Vocab | None = None, machines:
     Raises:
         UserError: it needs more; the message names both sizes and what to reduce.
     """
-    available = memory_of(choose_device(recipe.train.device, "train.device"))
-    least = least_memory(recipe, vocab)
-    ahead = {name: least.pop(name) for name in AHEAD}
-    _require_fits(MemoryNeed(ahead, least), available, machines)
+    _require_fits(recipe, least_memory(recipe, vocab), machines)
 
 
 def least_memory(recipe: Recipe, vocab: Vocab | None = None) -> dict[str, int]:
@@ -119,18 +101,17 @@ def fits(recipe: Recipe, vocab: Vocab) -> bool:
     return True
 
 
-def _require_fits(need: MemoryNeed, available: int, machines: int) -> None:
-    """Raise a UserError if `need` is more than there is."""
-    ahead = sum(need.ahead.values())
-    total = ahead + sum(need.training.values())
-    if ahead > available:
-        components, has = need.ahead, f"there is {byte_size(available)}"
-    elif total > available * machines:
-        components, has = {**need.ahead, **need.training}, f"there is {byte_size(available)}"
-        if machines > 1:
-            has = f"{machines:,} machines like this one have {byte_size(available * machines)}"
-    else:
+def _require_fits(recipe: Recipe, components: Mapping[str, int], machines: int) -> None:
+    """Raise a UserError if a run needs more bytes than there are; those ahead on each machine."""
+    available = memory_of(choose_device(recipe.train.device, "train.device"))
+    has = f"there is {byte_size(available)}"
+    ahead = {name: components[name] for name in AHEAD}
+    if sum(ahead.values()) > available:
+        components = ahead
+    elif sum(components.values()) <= available * machines:
         return
+    elif machines > 1:
+        has = f"{machines:,} machines like this one have {byte_size(available * machines)}"
     needed = sum(components.values())
     falling = sorted(components.items(), key=lambda part: -part[1])
     listed = ", ".join(

@@ -154,7 +154,7 @@ def mixed_rows(recipe: Recipe, prepared: PreparedText, vocab: Vocab) -> MixedRow
     Args:
         recipe: sources and packing.
         prepared: the shards of the sources.
-        vocab: of the tokenizer.
+        vocab: the vocabulary of the tokenizer.
 
     Raises:
         UserError: a source is shorter than a row, or none is left before training ends.

@@ -12,8 +12,8 @@ from typing import Any
 
 from foreword.disk import stored
 from foreword.errors import DamagedError, UserError
+from foreword.runs.run_folder import read_recipe
 from foreword.runs.stages import ProgressReporter
-from foreword.runs.trained_model import read_recipe
 from foreword.settings import config, kinds
 from foreword.trackers._contract import TrackedRun, Tracker
 from foreword.train import log
@@ -53,7 +53,7 @@ class _Seen:
     """What a tracker knows of a run; stored by `Tracking`.
 
     Attributes:
-        identity: of the run.
+        identity: the identity of the run.
         steps: the last step of each kind of record.
     """
 
@@ -69,7 +69,7 @@ class Tracking:
 
     Args:
         folder: what is tracked: a run folder.
-        name: for display.
+        name: the name to display.
         note: called with a line when a tracker fails.
         config_of: returns the table to configure trackers with, at the first record.
         earlier: returns all records so far, at the first record and at the end.

@@ -106,7 +106,7 @@ def contents_of(
 
     Args:
         model: its weights are what readers of the checkpoint load.
-        optimizer: of the training; None for a model that is not trained further.
+        optimizer: the optimizer of the training; None for a model that is not trained further.
         state: the counters, as JSON.
         memory: what each micro-batch left for the next step.
         unaveraged: the weights to train further, by parameter, if the model's are their average.

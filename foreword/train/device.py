@@ -81,7 +81,7 @@ def autocast(
 
     Args:
         device: where it runs.
-        dtype: to compute in.
+        dtype: the precision to compute in.
         keeps_casts: cast a weight that is used twice only once. Not for parallel threads: they
             share the cache, and the first to leave its context empties it.
     """

@@ -29,11 +29,11 @@ class Feed:
         packed: the corpus as rows.
         objective: what to predict.
         layout: how an example is arranged for the model.
-        vocab: of the tokenizer, with the text's counts if the objective needs them.
+        vocab: the vocabulary of the tokenizer, with the text's counts if the objective needs them.
         rows_per_step: sequences of a step.
         micro_batch: sequences computed at once.
         workers: threads that share a micro-batch.
-        seed: of corruption.
+        seed: the seed of corruption.
         rank: number of this process among those that share a step.
         processes: how many there are.
     """

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from foreword.errors import NotFiniteError
-from foreword.nn.sharded import is_sharded, whole
+from foreword.nn.sharded import gather, is_sharded
 
 
 def require_finite(tensors: Mapping[str, Tensor], what: str = "weights") -> None:
@@ -27,8 +27,8 @@ def require_finite(tensors: Mapping[str, Tensor], what: str = "weights") -> None
     # A finite sum of squares proves it; an infinite one may come from large values.
     sharded = [tensor for tensor in floating.values() if is_sharded(tensor)]
     plain = [tensor for tensor in floating.values() if not is_sharded(tensor)]
-    if all(whole(torch.nn.utils.get_total_norm(group)).isfinite() for group in (sharded, plain)):
+    if all(gather(torch.nn.utils.get_total_norm(group)).isfinite() for group in (sharded, plain)):
         return
     for name, tensor in floating.items():
-        if not whole(tensor).isfinite().all():
+        if not gather(tensor).isfinite().all():
             raise NotFiniteError(f"{what}: {name} is not finite (nan or infinity)")

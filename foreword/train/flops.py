@@ -100,7 +100,7 @@ def attention_flops(q: Any, k: Any, v: Any, *_: Any, **__: Any) -> int:
     return 2 * int(batch * heads * queries * k.shape[2] * (width + v.shape[3]))
 
 
-def attention_backward_flops(_: Any, q: Any, k: Any, v: Any, *__: Any, **___: Any) -> int:
+def _attention_backward(_: Any, q: Any, k: Any, v: Any, *__: Any, **___: Any) -> int:
     """Return the FLOPs of the backward pass: two products for each; none for recomputing scores."""
     return 2 * attention_flops(q, k, v)
 
@@ -108,5 +108,5 @@ def attention_backward_flops(_: Any, q: Any, k: Any, v: Any, *__: Any, **___: An
 # Operations that torch's counter does not know: the CPU's fused attention.
 UNKNOWN = {
     aten._scaled_dot_product_flash_attention_for_cpu: attention_flops,
-    aten._scaled_dot_product_flash_attention_for_cpu_backward: attention_backward_flops,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
 }

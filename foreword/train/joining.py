@@ -67,7 +67,7 @@ class _Group:
         store: what the processes tell each other outside of training.
         ahead: where the first process notes what it has done ahead of the others.
         turns: how many times it has.
-        boards: how many boards the processes have had.
+        exchanges: how many places for notes the processes have had.
     """
 
     def __init__(self) -> None:
@@ -90,8 +90,8 @@ class _Group:
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         self._store, self._prefix = store, f"foreword/{attempt}"
         self.store = PrefixStore(self._prefix, store)
-        self.ahead = Board(self.store, "turn")
-        self.turns = self.boards = 0
+        self.ahead = Notes(self.store, "turn")
+        self.turns = self.exchanges = 0
         self._says_why: bool | None = None
         self._options = {"store": PrefixStore(f"torch/{attempt}", store), "rank": rank}
         self._options |= {"world_size": count, "timeout": SILENCE}
@@ -227,7 +227,7 @@ def first_alone() -> Iterator[None]:
         _group.ahead.post(f"{_group.turns}")
 
 
-class Board:
+class Notes:
     """Where threads of the processes leave notes for each other, while training goes on.
 
     Args:
@@ -266,9 +266,9 @@ class Board:
         self._store.delete_key(f"{self._name}/{note}")
 
 
-def new_board() -> Board | None:
-    """Return a new board, which all processes ask for together; None for a process alone."""
+def new_notes() -> Notes | None:
+    """Return a new place for notes, for which all processes ask together; None for one alone."""
     if _group is None:
         return None
-    _group.boards += 1
-    return Board(_group.connection(), f"board/{_group.boards}")
+    _group.exchanges += 1
+    return Notes(_group.connection(), f"notes/{_group.exchanges}")

@@ -82,10 +82,10 @@ class StepOptions:
 
     Attributes:
         clip: greatest norm of the gradient; 0 for none.
-        dtype: to compute in.
+        dtype: the precision to compute in.
         dropout_seed: the run's seed of dropout.
         max_nonfinite_steps: number of non-finite steps in a row that ends the training.
-        flops: of one step; 0 if they are not counted.
+        flops: the FLOPs of one step; 0 if they are not counted.
         accumulate: how gradients are added over micro-batches.
         average: the last share of the budget, over which weights are averaged; 0 for none.
     """
@@ -107,7 +107,7 @@ class Loop:
         loss_fn: the sum and count of a micro-batch.
         batches: the data to train on.
         optimizer: over the model's parameters; the learning rate of each group is its peak.
-        schedule: of the learning rate.
+        schedule: the schedule of the learning rate.
         budget: when to stop.
         options: the settings of a step.
         hooks: called after the steps at which they are due, in this order.

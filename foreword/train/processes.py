@@ -96,7 +96,7 @@ def redivide(memory: tuple[Memory, ...], first: int, sizes: tuple[int, ...]) -> 
     """Return the memory of this process's micro-batches, from that of all rows in any division.
 
     Args:
-        memory: of the micro-batches of a whole step, in the order of its rows.
+        memory: the memory of the micro-batches of a whole step, in the order of its rows.
         first: the first row of this process.
         sizes: rows of each of its micro-batches.
     """

@@ -20,7 +20,7 @@ from foreword.disk import atomic, stored
 from foreword.errors import NotFiniteError, UserError
 from foreword.train import checkpoint, joining, processes
 from foreword.train.checkpoint import Contents
-from foreword.train.joining import Board
+from foreword.train.joining import Notes
 
 LEAVING = 5.0  # seconds that a thread has to end, once it is not waited for
 
@@ -33,7 +33,7 @@ class Saver:
     """
 
     def __init__(self) -> None:
-        self._board = joining.new_board()
+        self._notes = joining.new_notes()
         self._number = 0
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -52,7 +52,7 @@ class Saver:
         """
         self.wait()
         self._number += 1
-        writing = _Writing(folder, contents, then, self._goes_on, self._board, self._number)
+        writing = _Writing(folder, contents, then, self._goes_on, self._notes, self._number)
         if contents.is_on_cpu and contents.share.count == 1:
             writing.run()
         else:
@@ -127,39 +127,39 @@ class _Writing:
         contents: Contents,
         then: Callable[[], None],
         goes_on: Callable[[], None],
-        board: Board | None,
+        notes: Notes | None,
         number: int,
     ) -> None:
         self.contents = contents
         self._folder, self._then, self._goes_on = folder, then, goes_on
-        self._board, self._number = board, number
+        self._notes, self._number = notes, number
 
     def run(self) -> None:
         """Write what this process has to; of the first process, the checkpoint."""
         share = self.contents.share
         if processes.is_first():
-            others = self if share.count > 1 and self._board is not None else None
+            others = self if share.count > 1 and self._notes is not None else None
             checkpoint.publish(self._folder, self.contents, self._goes_on, others)
             self._then()
         elif self.contents.files:
-            assert self._board is not None
-            self._board.read(f"{self._number}/begun", self._goes_on)
+            assert self._notes is not None
+            self._notes.read(f"{self._number}/begun", self._goes_on)
             with atomic.user_errors(self._folder):
                 files = self.contents.write(atomic.part_of(self._folder), self._goes_on)
-            self._board.post(f"{self._number}/{share.number}", stored.to_json(files))
+            self._notes.post(f"{self._number}/{share.number}", stored.to_json(files))
 
     def begin(self) -> None:
         """Tell the other processes that the folder exists (`checkpoint.Others`)."""
-        assert self._board is not None
-        self._board.post(f"{self._number}/begun")
+        assert self._notes is not None
+        self._notes.post(f"{self._number}/begun")
 
     def finished(self) -> dict[str, dict[str, Any]]:
         """Wait for the others; return sizes and checksums of their files (`checkpoint.Others`)."""
-        assert self._board is not None
+        assert self._notes is not None
         files: dict[str, dict[str, Any]] = {}
         for number in range(1, self.contents.share.count):
             note = f"{self._number}/{number}"
-            files |= json.loads(self._board.read(note, self._goes_on))
-            self._board.remove(note)
-        self._board.remove(f"{self._number}/begun")
+            files |= json.loads(self._notes.read(note, self._goes_on))
+            self._notes.remove(note)
+        self._notes.remove(f"{self._number}/begun")
         return files

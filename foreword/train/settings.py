@@ -47,7 +47,7 @@ class TrainSettings(Ranged):
         flops: budget in floating-point operations.
         hours: budget in hours of wall-clock time, evaluation included.
         clip: greatest norm of the gradient; 0 for none.
-        seed: of weights, order, corruption and dropout.
+        seed: the seed of weights, order, corruption and dropout.
         precision: `auto` is bf16 where the hardware multiplies it faster, else fp32.
         device: `auto` is CUDA where there is one, else the CPU; `mps` is untried.
         compile: compile the blocks with torch.compile; `auto` on CUDA.

@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 from foreword.nn.dropout import seeded
 from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.precision import widest
-from foreword.nn.sharded import is_sharded, keep_shards, whole
+from foreword.nn.sharded import gather, is_sharded, keep_shards
 from foreword.train import processes
 from foreword.train.device import autocast
 from foreword.train.processes import Memory
@@ -33,7 +33,7 @@ class StepResult:
     Attributes:
         loss: nats per prediction; nan without predictions.
         count: number of predictions; without any the step is skipped.
-        grad_norm: of the mean gradient, before clipping.
+        grad_norm: the norm of the mean gradient, before clipping.
         is_finite: False if the step was skipped.
         components: nats per prediction of each named term.
         memory: what each micro-batch leaves for the same streams of the next step.
@@ -55,7 +55,7 @@ class MicroBatch:
         batch: numpy or torch.
         loss_fn: the sum and count of a batch.
         device: the model's device.
-        dtype: to compute in.
+        dtype: the precision to compute in.
         seed: the seed of dropout.
     """
 
@@ -132,8 +132,8 @@ def train_step(
         loss_fn: the sum and count of a micro-batch; a module, perhaps wrapped in
             `DistributedDataParallel`, or a function.
         clip: greatest norm of the mean gradient; 0 for none.
-        dtype: to compute in.
-        seeds: of dropout, one per micro-batch; they should differ between processes.
+        dtype: the precision to compute in.
+        seeds: the seeds of dropout, one per micro-batch; they should differ between processes.
         accumulate: how gradients are added over micro-batches.
 
     Raises:
@@ -159,7 +159,7 @@ def train_step(
     sums.reduce()
     averaged_over = processes.count()
     grads = [p.grad for p in parameters if p.grad is not None]
-    norm = whole(torch.nn.utils.get_total_norm(grads)) * averaged_over
+    norm = gather(torch.nn.utils.get_total_norm(grads)) * averaged_over
 
     # Divide once. All values are read together, since each read waits for the device.
     total, count, norm_of_sum, *components = sums.read(norm)

@@ -78,8 +78,8 @@ class StoredTensor:
         parts: its places in the files.
 
     Attributes:
-        dtype: of its values.
-        shape: of the whole.
+        dtype: the precision of its values.
+        shape: its shape in all processes together.
     """
 
     def __init__(self, parts: Sequence[Any]) -> None:
@@ -123,7 +123,7 @@ def write(
 
     Args:
         file: the file.
-        tensors: by name; one at a time is copied, if it is not on the CPU or not contiguous.
+        tensors: tensors by name; one at a time is copied, if it is not on the CPU or contiguous.
         goes_on: called before each tensor; it may raise an error to end the writing.
     """
     header, end = {}, 0

@@ -7,19 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from foreword.disk import atomic
 from foreword.errors import UserError
-from foreword.interop import exporting, files, tensors, tokens
+from foreword.interop import exporting, tensors
 from foreword.interop.hf._contract import Design, Family, PublishedHead, Table, published_head
-from foreword.interop.hf_config import FILE as CONFIG
-from foreword.interop.importing import RECIPE
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import kinds
 from foreword.tuning import sentence_export
-from foreword.tuning.export_check import check, exports_of
+from foreword.tuning.export_folder import check, exports_of, write
 from foreword.tuning.published_head import current_settings, head_settings
 from foreword.tuning.tasks._headed import hidden_layer_of
 from foreword.tuning.tasks.regress import Scale
@@ -90,24 +87,12 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExportedClass
         weights = _renamed(weights, classifier.backbone)
     weights |= _head_weights(tuned, classifier, weights)
     weights |= {name: torch.zeros(shape) for name, shape in classifier.unread.items()}
-    template = tuned.template
-    segments = 2 if template.has_segments else 1
-    use = tokens.TokenizerUse(("", ""), "", segments, template.length, classifier.padding_side)
     with atomic.folder(out) as part:
-        save_file(
-            {name: tensor.contiguous() for name, tensor in weights.items()},
-            part / files.WEIGHTS,
-            metadata={"format": "pt"},
-        )
-        tokens.write(tuned.tokenizer, use, part)
-        tokens.write_template(
-            tuned.tokenizer, template.prefix, template.separator, template.suffix, part
-        )
-        table = exporting.hf_config(design, vocab, family, "") | _config(tuned, classifier)
-        exporting.write_json(part / CONFIG, table)
-        (part / RECIPE).write_text(trained.recipe.dumps(), encoding="utf-8")
-        longest = family.differences(design).max_length or template.length
-        difference = check(tuned, part, min(longest, template.length))
+        table = _config(tuned, classifier)
+        write(tuned, trained, family, weights, table, part, classifier.padding_side)
+        length = tuned.template.length
+        longest = family.differences(design).max_length or length
+        difference = check(tuned, part, min(longest, length))
     return ExportedClassifier(classifier.architecture, difference, _notes(tuned, family, design))
 
 

@@ -54,7 +54,7 @@ def tune_at_best_rate(
     for number, rate in enumerate(job.rates, 1):
         report = stage(f"learning rate {rate:.2g}, {number} of {len(job.rates)}")
         try:
-            results.append(tune(trial.with_settings(with_rate(trial_settings, rate)), report))
+            results.append(tune(trial.with_settings(_with_rate(trial_settings, rate)), report))
         except TrainingStoppedError:
             results.append(None)
     # Choose; of equal ones the first.
@@ -79,11 +79,11 @@ def tune_at_best_rate(
     }
     result = results[best]
     if not on_dev or result is None:
-        result = tune(job.with_settings(with_rate(settings, job.rates[best])), stage("tuning"))
-    return replace(result, rate=choice, notes=(*result.notes, note_of(choice)))
+        result = tune(job.with_settings(_with_rate(settings, job.rates[best])), stage("tuning"))
+    return replace(result, rate=choice, notes=(*result.notes, _note_of(choice)))
 
 
-def note_of(choice: Mapping[str, Any]) -> str:
+def _note_of(choice: Mapping[str, Any]) -> str:
     """Return what a reader of the scores has to know of the choice, in a line."""
     trials = [(trial["lr"], trial["score"]) for trial in choice["trials"]]
     tried = ", ".join(
@@ -99,7 +99,7 @@ def note_of(choice: Mapping[str, Any]) -> str:
     return f"{chosen} {choice['held_out']:,} training examples held out: {tried}"
 
 
-def with_rate(settings: TuneSettings, rate: float) -> TuneSettings:
+def _with_rate(settings: TuneSettings, rate: float) -> TuneSettings:
     """Return the settings with another learning rate."""
     table = config.to_table(settings)
     return config.build(

@@ -5,16 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from safetensors.torch import save_file
-
 from foreword.disk import atomic
-from foreword.interop import exporting, files, tensors, tokens
+from foreword.interop import exporting, tensors
 from foreword.interop.hf._contract import Family, Table
-from foreword.interop.hf_config import FILE as CONFIG
-from foreword.interop.importing import RECIPE
 from foreword.runs.trained_model import TrainedModel
 from foreword.text.tokenizer import CONFIG as TOKENIZER_CONFIG
-from foreword.tuning.export_check import check
+from foreword.tuning import export_folder
 from foreword.tuning.tuned_model import TunedModel
 
 POOLING = "1_Pooling"
@@ -44,23 +40,11 @@ def write(
     weights = tensors.to_hf(submodel, design, vocab, family, "backbone.")
     is_encoder = architecture.endswith("EncoderModel")
     weights = {k: w for k, w in weights.items() if not (is_encoder and k.startswith("decoder."))}
-    segments = 2 if template.has_segments else 1
-    use = tokens.TokenizerUse(("", ""), "", segments, template.length)
     with atomic.folder(out) as part:
-        # The model and its tokenizer, as transformers reads them.
-        save_file(
-            {name: tensor.contiguous() for name, tensor in weights.items()},
-            part / files.WEIGHTS,
-            metadata={"format": "pt"},
-        )
-        tokens.write(tuned.tokenizer, use, part)
-        tokens.write_template(
-            tuned.tokenizer, template.prefix, template.separator, template.suffix, part
+        export_folder.write(
+            tuned, trained, family, weights, {"architectures": [architecture]}, part
         )
         _require_padding(part)
-        table = exporting.hf_config(design, vocab, family, "")
-        exporting.write_json(part / CONFIG, table | {"architectures": [architecture]})
-        (part / RECIPE).write_text(trained.recipe.dumps(), encoding="utf-8")
         # What sentence_transformers does with it.
         modules: list[Table] = [
             {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
@@ -83,7 +67,7 @@ def write(
         (part / POOLING).mkdir()
         exporting.write_json(part / POOLING / "config.json", _pooling(tuned))
         longest = family.differences(design).max_length or template.length
-        difference = check(tuned, part, min(longest, template.length))
+        difference = export_folder.check(tuned, part, min(longest, template.length))
     return architecture, difference
 
 

@@ -158,5 +158,5 @@ class TrainsRun(Tracks, Verb[PretrainingResult], ABC):
             track, progress = (), Quiet(warns=False)
         run = self.folder
         with tracked(run, trackers_of(track), progress) as reporter, progress:
-            is_done = train_run(run, reporter, progress.stage, samples, self.hooks, probing)
+            is_done = train_run(run, reporter, samples, self.hooks, probing)
         return PretrainingResult(run, is_done, {r["kind"]: r for r in log.read(run)})

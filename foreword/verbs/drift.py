@@ -136,7 +136,7 @@ class Drift(Verb[DriftResult]):
         Raises:
             UserError: it is not known.
         """
-        from foreword.runs.trained_model import is_run
+        from foreword.runs.run_folder import is_run
 
         if self.run is not None:
             return Path(self.run)

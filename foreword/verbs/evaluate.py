@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from foreword.data.shards import Shards
     from foreword.evaluation.context import MemoryLoss
     from foreword.evaluation.heldout import HeldOut
-    from foreword.evaluation.prompting import PromptedModel
+    from foreword.runs.trained_model import TrainedModel
 
 
 @dataclass(frozen=True, repr=False)
@@ -124,7 +124,7 @@ class Evaluate(ReadsText, ReadsModel, Verb[EvaluationResult]):
                 _save(run, orders)
         return EvaluationResult(file, content, orders)
 
-    def _prompted(self, display: ProgressDisplay) -> PromptedModel:
+    def _prompted(self, display: ProgressDisplay) -> TrainedModel:
         """Return the model with a recipe that reads text as is given.
 
         Raises:
@@ -150,7 +150,7 @@ class Evaluate(ReadsText, ReadsModel, Verb[EvaluationResult]):
 
     def _losses(
         self,
-        prompted: PromptedModel,
+        prompted: TrainedModel,
         text: PreparedText | None,
         shards: tuple[Shards, float],
         memories: Sequence[int] | None,
@@ -169,7 +169,7 @@ class Evaluate(ReadsText, ReadsModel, Verb[EvaluationResult]):
 
     def _content(
         self,
-        prompted: PromptedModel,
+        prompted: TrainedModel,
         files: Sequence[str],
         losses: Sequence[HeldOut | MemoryLoss],
     ) -> dict[str, Any]:
@@ -232,7 +232,7 @@ def _notes(losses: Sequence[HeldOut | MemoryLoss]) -> list[str]:
 
 
 def _by_order(
-    prompted: PromptedModel, shards: Shards, content: Mapping[str, Any], display: ProgressDisplay
+    prompted: TrainedModel, shards: Shards, content: Mapping[str, Any], display: ProgressDisplay
 ) -> dict[str, Any]:
     """Return the n-grams of each order seen and never seen, as a result to save."""
     from foreword.evaluation import sparsity
@@ -254,7 +254,7 @@ def _save(run: Path, content: Mapping[str, Any]) -> Path:
 
 @contextmanager
 def _opened(
-    prompted: PromptedModel, files: Sequence[str], display: ProgressDisplay
+    prompted: TrainedModel, files: Sequence[str], display: ProgressDisplay
 ) -> Iterator[tuple[PreparedText | None, tuple[Shards, float]]]:
     """Yield the run's text if no other is named, and the shards with their bytes per token."""
     from foreword.evaluation import heldout

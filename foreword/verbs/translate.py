@@ -17,7 +17,7 @@ from foreword.verbs._contract import PYTHON_ONLY, PathName, Verb
 from foreword.verbs._model import ReadsModel
 
 if TYPE_CHECKING:
-    from foreword.evaluation.prompting import PromptedModel
+    from foreword.runs.trained_model import TrainedModel
 
 
 @dataclass(frozen=True, repr=False)
@@ -139,7 +139,7 @@ class Translate(ReadsModel, Verb[TranslationResult]):
 
 
 def _plots(
-    model: PromptedModel, stem: Path, pairs: dict[int, tuple[str, str]], layer: int | None
+    model: TrainedModel, stem: Path, pairs: dict[int, tuple[str, str]], layer: int | None
 ) -> tuple[list[Path], list[str]]:
     """Plot the attention to the source for some lines; return the files, and what was not drawn."""
     from foreword.evaluation.alignment import align

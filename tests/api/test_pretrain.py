@@ -11,7 +11,7 @@ import pytest
 from foreword import pretrain, resume
 from foreword.errors import UserError
 from foreword.runs.recipe import load_recipe
-from foreword.runs.trained_model import read_recipe
+from foreword.runs.run_folder import read_recipe
 from foreword.train import joining
 
 TEXTS = [f"The cat number {n} sat on the mat and looked at dog number {n + 1}." for n in range(200)]
@@ -122,6 +122,6 @@ def test_a_process_says_why_before_it_undoes_the_run_that_others_read(
     run, there = tmp_path / "run", []
     monkeypatch.setattr(joining, "fail_first", lambda: there.append((run / "recipe.toml").exists()))
     with pytest.raises(UserError, match="but a row needs 16"):
-        pretrain("gpt2_tiny", texts=["A cat."], out=run, settings=SMALL, progress=False)
+        pretrain("gpt2_tiny", texts=["A cat.", "A dog."], out=run, settings=SMALL, progress=False)
     assert there == [True]
     assert not run.exists()

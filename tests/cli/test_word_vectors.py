@@ -13,7 +13,7 @@ import pytest
 
 from foreword.cli.main import run as command
 from foreword.models.word_vectors import WordVectorsBackbone
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 
 Refused = Callable[..., str]
 

@@ -8,11 +8,15 @@ import pytest
 import foreword
 from foreword.data.holdout import SplitFiles
 from foreword.data.write_shards import PrepareSettings, prepare
-from foreword.errors import UserError
+from foreword.errors import DamagedError, UserError
 from foreword.evaluation import heldout
 from foreword.evaluation.sampling import GREEDY
+from foreword.runs.run_folder import open_run
 from foreword.text.tokenizer import Tokenizer
+from foreword.train import checkpoint
+from tests.damage import flip
 from tests.evaluation.conftest import Make
+from tests.train import runs
 
 
 def test_a_loaded_model_fills_generates_and_scores(make_run: Callable[..., Path]) -> None:
@@ -52,6 +56,18 @@ def test_a_checkpoint_folder_loads_like_its_run(make_run: Callable[..., Path]) -
     )
     with pytest.raises(UserError, match="no such folder"):
         foreword.load(folder / "nowhere")
+
+
+def test_a_damaged_training_state_does_not_keep_a_model_from_being_read(tmp_path: Path) -> None:
+    text = runs.write_text(tmp_path / "text")
+    run = runs.whole(runs.recipe(steps=2), text, tmp_path / "run")
+    newest = checkpoint.newest(run)
+    file = newest / "optimizer.safetensors"
+    file.write_bytes(flip(file.read_bytes(), -1))
+    for path in (run, newest):
+        assert open_run(path, "cpu").notes == ()
+    with pytest.raises(DamagedError):
+        checkpoint.verify(newest)
 
 
 def test_the_held_out_loss_of_a_run_has_count_based_baselines(

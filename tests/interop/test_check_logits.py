@@ -16,7 +16,8 @@ from foreword.layouts.encoder_decoder import EncoderDecoder
 from foreword.nn.attentions.bigbird import BigBird
 from foreword.nn.attentions.window import Window
 from foreword.runs.recipe import load_recipe
-from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 
 from . import theirs
 

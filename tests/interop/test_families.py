@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from foreword.interop import exporting, importing
 from foreword.interop.check_logits import difference
 from foreword.nn.masks import CausalMask, DocumentMask, FullMask
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.settings import kinds
 from foreword.train import checkpoint
 from foreword.types import Batch

@@ -10,8 +10,8 @@ import torch
 
 from foreword.errors import UserError
 from foreword.nn.checkpointing import Checkpointing, checkpoint_blocks
+from foreword.runs.activation_bytes import ActivationCounter
 from foreword.runs.corpus import corpus
-from foreword.runs.kept_bytes import KeptBytes
 from foreword.runs.run_folder import Run
 from foreword.runs.setup import TrainingSetup, set_up_training, step_flops
 from tests.train import runs
@@ -30,7 +30,7 @@ def set_up(family: str, folder: Path, checkpointing: str = "none") -> TrainingSe
 
 def kept(setup: TrainingSetup, amount: Checkpointing) -> float:
     """Return the bytes of activations that backward needs."""
-    tracker = KeptBytes(setup.model, [amount])
+    tracker = ActivationCounter(setup.model, [amount])
     with tracker:
         setup.loss_fn(setup.feed.micro_batches(0)[0].to("cpu"))
     return tracker.kept(amount).activations

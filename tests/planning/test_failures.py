@@ -6,12 +6,8 @@ import math
 
 import pytest
 
-from foreword.planning.failures import (
-    FAILURE_HOURS,
-    best_interval,
-    expected_time,
-    simulated_times,
-)
+from benchmarks.scale import simulated_times
+from foreword.planning.failures import FAILURE_HOURS, best_interval, expected_time
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from foreword.planning.memory import MemoryUse, extrapolate, nbytes
+from foreword.runs.activation_bytes import ActivationCounter
 from foreword.runs.counted import row_bytes
-from foreword.runs.kept_bytes import KeptBytes
 from foreword.runs.recipe import load_recipe
 from foreword.runs.setup import rows_that_fit
 from foreword.settings import config
@@ -61,7 +61,7 @@ def test_counting_what_is_kept_frees_the_graph() -> None:
             return y
 
     model = torch.nn.Linear(2, 2)
-    with KeptBytes(model):
+    with ActivationCounter(model):
         Witness.apply(model(torch.zeros(1, 2)).sum())  # type: ignore[no-untyped-call]
     assert freed == [True]
 

@@ -17,7 +17,7 @@ from foreword.runs import continued
 from foreword.runs import run as running
 from foreword.runs.provenance import read_state
 from foreword.runs.recipe import Recipe
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.settings import config
 from foreword.text import extended
 from foreword.train import checkpoint
@@ -147,7 +147,7 @@ def test_a_hugging_face_folder_is_extended_by_means_of_pieces(
 ) -> None:
     pytest.importorskip("transformers")
     theirs.write(family, tmp_path)
-    roles = theirs.FAMILIES[family][1]
+    roles = theirs.FAMILIES[family][2]
     letters = "abcdefghijklmnopqrstuvwxyz."
     words = [*roles.values(), *letters, *(f"##{letter}" for letter in letters), *theirs.WORDS]
     numbers = {word: n for n, word in enumerate(words[: theirs.SIZE - padded])}

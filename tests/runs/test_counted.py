@@ -19,10 +19,10 @@ from foreword.nn.checkpointing import AMOUNTS, Checkpointing
 from foreword.nn.init import initialise, shapes_only
 from foreword.nn.positions._contract import AttentionPositions
 from foreword.objectives._contract import ModelWithLoss
+from foreword.runs.activation_bytes import ActivationCounter
 from foreword.runs.counted import count_step, fake_tensors
 from foreword.runs.dry_run import dummy_example, dummy_vocab
 from foreword.runs.gpu_kernels import gpu_kernels
-from foreword.runs.kept_bytes import KeptBytes
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.runs.setup import build_model
 from foreword.train import flops
@@ -52,7 +52,7 @@ def test_counted_bytes_and_flops_are_those_of_real_tensors(family: str) -> None:
     )
     model = recipe.build(dummy_vocab(recipe.tokenizer)).train()
     initialise(model, 1)
-    loss_fn, tracker = ModelWithLoss(model, recipe.objective), KeptBytes(model)
+    loss_fn, tracker = ModelWithLoss(model, recipe.objective), ActivationCounter(model)
     batch = dummy_batch(recipe, ROWS).to("cpu")
     with recurrences_without_onednn():  # its LSTM keeps a work space of its own
         for _ in range(2):  # the second time with a memory, if there is one
@@ -86,7 +86,7 @@ def test_counted_bytes_are_those_held_between_forward_and_backward(
     recipe = load_recipe(f"{family}_tiny", [*SMALL, f"train.activation_checkpointing={amount}"])
     batch = dummy_batch(recipe, ROWS).to("cpu")
     loss_fn = build_model(recipe, dummy_vocab(recipe.tokenizer), CPU).train()
-    tracker = KeptBytes(loss_fn.model, [amount])
+    tracker = ActivationCounter(loss_fn.model, [amount])
     with tracker, autocast(CPU, torch.bfloat16):
         loss_fn(batch)
     gc.collect()
@@ -131,7 +131,7 @@ def test_a_layer_keeps_what_the_formula_of_megatron_says(mode: Checkpointing) ->
         )  # type: ignore[arg-type]
         kept = []
         for count in (2, 3):  # the third layer alone, without a recomputed one's interior
-            tracker = KeptBytes(nn.ModuleList([*blocks, inputs.mechanism]))
+            tracker = ActivationCounter(nn.ModuleList([*blocks, inputs.mechanism]))
             x = torch.empty(b, s, h, dtype=torch.bfloat16, requires_grad=True)
             with tracker:
                 for block in blocks[:count]:

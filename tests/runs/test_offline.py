@@ -21,7 +21,8 @@ from foreword.runs import run as running
 from foreword.runs.continued import START
 from foreword.runs.recipe import Recipe
 from foreword.runs.run import Inputs
-from foreword.runs.trained_model import TrainedModel, is_finished, open_run, read_recipe
+from foreword.runs.run_folder import is_finished, open_run, read_recipe
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config
 from foreword.train import checkpoint, log
 from tests.train.runs import Killed, Quiet, kill, write_text
@@ -82,17 +83,18 @@ def begin(folder: Path, given: Recipe | None = None, text: str | None = None) ->
 
 
 def finish(run: Path, reporter: Quiet | None = None) -> TrainedModel:
-    assert running.train_run(run, reporter or Quiet(), stage, samples)
+    assert running.train_run(run, reporter or Quiet(), samples)
     return open_run(run, "cpu")
 
 
 def test_the_evaluation_after_training_shows_its_progress(tmp_path: Path) -> None:
     shown: dict[str, list[tuple[float, ...]]] = {}
 
-    def stage(name: str) -> Any:
-        return lambda *progress: shown.setdefault(name, []).append(progress)
+    class Shown(Quiet):
+        def stage(self, name: str) -> Any:
+            return lambda *progress: shown.setdefault(name, []).append(progress)
 
-    assert running.train_run(begin(tmp_path, recipe("word_vectors")), Quiet(), stage, samples)
+    assert running.train_run(begin(tmp_path, recipe("word_vectors")), Shown(), samples)
     assert any(done == total for done, total, *_ in shown["evaluating"])
 
 
@@ -225,15 +227,17 @@ def test_a_killed_offline_run_starts_again(
 ) -> None:
     run = begin(tmp_path, recipe(kind))
 
-    def dying(name: str) -> Any:
-        return (lambda *_: kill()) if (name, where) == ("offline training", "fit") else stage(name)
+    class Dying(Quiet):
+        def stage(self, name: str) -> Any:
+            dies = (name, where) == ("offline training", "fit")
+            return (lambda *_: kill()) if dies else super().stage(name)
 
     with monkeypatch.context() as broken:
         if where == "save":
             broken.setattr(checkpoint, "save", lambda *_, **__: kill())
         broken.setattr(offline.shutil, "rmtree", lambda *_, **__: None)  # as a kill would leave it
         with pytest.raises(Killed):
-            running.train_run(run, Quiet(), dying)
+            running.train_run(run, Dying())
     assert (run / offline.FOLDER).is_dir()
     assert bool(log.read(run)) == (where == "save")
     assert not is_finished(run)
@@ -328,7 +332,7 @@ def test_scores_without_normalisation_have_no_perplexity(tmp_path: Path) -> None
 
 def test_too_little_text_for_discounts_is_noted(tmp_path: Path) -> None:
     run, reporter = begin(tmp_path, text="a b a b\nb a c\nc a b\na a\n"), Quiet()
-    running.train_run(run, reporter, stage)
+    running.train_run(run, reporter)
     assert any("too few 3-grams to estimate discounts from" in note for note in reporter.notes)
 
 
@@ -355,6 +359,6 @@ def test_text_that_a_model_cannot_be_trained_on_is_refused_in_one_line(
 ) -> None:
     run = begin(tmp_path, base, text)
     with pytest.raises(UserError, match=message) as caught:
-        running.train_run(run, Quiet(), stage)
+        running.train_run(run, Quiet())
     assert "\n" not in str(caught.value)
     assert not (run / offline.FOLDER).exists()

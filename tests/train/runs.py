@@ -256,7 +256,7 @@ def begin(made: Recipe, text: Path, run: Path, probes: Sequence[Mapping[str, Any
 
 def train_run(run: Path, reporter: Quiet | None = None) -> bool:
     """Train to the end; return whether the run is done."""
-    return running.train_run(run, reporter or Quiet(), stage)
+    return running.train_run(run, reporter or Quiet())
 
 
 def whole(made: Recipe, text: Path, run: Path) -> Path:

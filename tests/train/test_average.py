@@ -12,9 +12,8 @@ from torch import nn
 from foreword.runs.corpus import corpus
 from foreword.runs.measure import measure_rows
 from foreword.runs.run import train_run
-from foreword.runs.run_folder import Run
+from foreword.runs.run_folder import Run, open_run
 from foreword.runs.setup import heldout_feed
-from foreword.runs.trained_model import open_run
 from foreword.train import checkpoint
 from foreword.train.average import WeightAverage
 from foreword.train.hooks import Hook
@@ -55,7 +54,7 @@ def test_the_saved_model_is_the_mean_of_the_weights_after_the_last_steps(
     text: Path, tmp_path: Path
 ) -> None:
     run, collect = averaged(text, tmp_path / "run"), Collect()
-    assert train_run(run, runs.Quiet(), runs.stage, hooks=[collect])
+    assert train_run(run, runs.Quiet(), hooks=[collect])
     folder = checkpoint.newest(run)
     saved, unaveraged = (load_file(folder / f"{n}.safetensors") for n in ("weights", "unaveraged"))
     for name, value in saved.items():

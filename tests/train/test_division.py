@@ -21,7 +21,7 @@ from foreword.nn.block import Block
 from foreword.nn.init import without_weights
 from foreword.nn.model import ModelSettings
 from foreword.nn.sharded import is_sharded, own_part, own_rows, placed_like
-from foreword.runs import whole_model as whole_models
+from foreword.runs import gathered_model as gathered_models
 from foreword.runs.dry_run import dummy_example, dummy_vocab
 from foreword.runs.recipe import load_recipe
 from foreword.runs.setup import TrainingSetup, build_model
@@ -172,8 +172,10 @@ def test_a_model_is_gathered_where_there_is_room(monkeypatch: pytest.MonkeyPatch
         needed = sum(least_memory(recipe, words).values()) // 4 + weights
         rooms = {}
         for bytes_of_process in (0, needed, 2 * needed):
-            monkeypatch.setattr(whole_models, "memory_of", lambda _, own=bytes_of_process: 4 * own)
-            rooms[bytes_of_process // needed] = whole_models.whole_model(setup)
+            monkeypatch.setattr(
+                gathered_models, "memory_of", lambda _, own=bytes_of_process: 4 * own
+            )
+            rooms[bytes_of_process // needed] = gathered_models.gathered_model(setup)
     assert (rooms[0], rooms[1]) == (None, None)
     assert rooms[2] is not None
     assert rooms[2].device == CPU

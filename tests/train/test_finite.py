@@ -144,7 +144,7 @@ def test_vectors_that_are_not_finite_are_not_saved(
     monkeypatch.setattr(WordVectorsBackbone, "fit", fit)
     run = test_offline.begin(tmp_path, test_offline.recipe("word_vectors"))
     with pytest.raises(TrainingStoppedError, match=r"training: weights: .*; no checkpoint yet; "):
-        train_run(run, test_offline.Recorder(), test_offline.stage)
+        train_run(run, test_offline.Recorder())
     assert checkpoint.all_in(run) == []
 
 

@@ -15,7 +15,7 @@ from foreword.errors import PeerError, UserError
 from foreword.nn.sharded import Share
 from foreword.train import checkpoint, joining, tensor_files
 from foreword.train.checkpoint import Contents
-from foreword.train.joining import FAILED, Board
+from foreword.train.joining import FAILED, Notes
 from foreword.train.saving import Saver
 
 NAMES = [tensor_files.name_of("weights", number, 2) for number in range(2)]
@@ -25,7 +25,7 @@ NAMES = [tensor_files.name_of("weights", number, 2) for number in range(2)]
 def store(monkeypatch: pytest.MonkeyPatch) -> torch.distributed.Store:
     """The store through which a second process, the test, talks to this one."""
     store = torch.distributed.HashStore()
-    monkeypatch.setattr(joining, "new_board", lambda: Board(store, "board"))
+    monkeypatch.setattr(joining, "new_notes", lambda: Notes(store, "notes"))
     return store
 
 
@@ -39,7 +39,7 @@ def contents(values: torch.Tensor) -> Contents:
 def test_a_checkpoint_has_its_name_when_every_process_has_written(
     store: torch.distributed.Store, tmp_path: Path
 ) -> None:
-    folder, other, values = tmp_path / "step", Board(store, "board"), torch.zeros(3, 2)
+    folder, other, values = tmp_path / "step", Notes(store, "notes"), torch.zeros(3, 2)
     named: list[bool] = []
     with Saver() as saver:
         saver.save(folder, contents(values), lambda: named.append(folder.is_dir()))
@@ -73,7 +73,7 @@ def test_a_checkpoint_is_given_up_when_training_fails(
     begin = time.monotonic()
     with pytest.raises(RuntimeError, match="of training"), Saver() as saver:
         saver.save(tmp_path / "step", contents(torch.zeros(1)), lambda: None)
-        Board(store, "board").read("1/begun", lambda: None)
+        Notes(store, "notes").read("1/begun", lambda: None)
         raise RuntimeError("an error of training")
     assert not list(tmp_path.iterdir())
     assert time.monotonic() - begin < joining.LEAVING

@@ -85,7 +85,7 @@ def train_run(run: Path, stop: str = "0") -> bool:
     if stop == "0":
         hooks.append(FirstGradient(run / GRADIENT))
     shows = samples if run.name in SHOWN else None
-    return running.train_run(run, runs.Quiet(), runs.stage, shows, hooks, probing_of)
+    return running.train_run(run, runs.Quiet(), shows, hooks, probing_of)
 
 
 def train_together(

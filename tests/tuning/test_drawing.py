@@ -12,7 +12,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from foreword.cli.main import run as command
 from foreword.errors import UserError
-from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled
 from foreword.tuning.bag_of_words import bag_of_words, words_of
 from foreword.tuning.drawing import draw

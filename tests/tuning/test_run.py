@@ -13,7 +13,8 @@ import torch
 
 from foreword.errors import NotFiniteError, TrainingStoppedError, UserError
 from foreword.models.word_vectors import WordVectors
-from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled
 from foreword.tuning.epochs import ExampleBatches
 from foreword.tuning.input_template import template_of

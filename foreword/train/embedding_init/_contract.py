@@ -51,7 +51,7 @@ class EmbeddingInit(Ranged, ABC):
         Either the number of `tokens` of the text, or a `file` with its checksum.
 
         Args:
-            text: of the run.
+            text: the text of the run.
 
         Raises:
             UserError: the file cannot be read.
@@ -64,17 +64,17 @@ class EmbeddingInit(Ranged, ABC):
         """Return the vectors; None if there are too few words for any.
 
         Args:
-            text: of the run.
-            tokenizer: of the run.
+            text: the text of the run.
+            tokenizer: the tokenizer of the run.
             width: columns of the vectors.
-            seed: of the run.
+            seed: the seed of the run.
         """
 
     def require_fit(self, widths: Sequence[int]) -> None:
         """Check that a model can begin so, before text is read.
 
         Args:
-            widths: of the model's tables of embeddings of tokens.
+            widths: the widths of the model's tables of embeddings of tokens.
 
         Raises:
             UserError: it has none, or what the vectors are read from does not fit them.

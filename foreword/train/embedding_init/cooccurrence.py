@@ -23,7 +23,7 @@ class Cooccurrence(EmbeddingInit):
     Reference: Bullinaria & Levy 2007; Levy et al. 2015.
 
     Attributes:
-        tokens: of the text that are counted, of a mixture's sources by their shares.
+        tokens: the tokens of the text to count, of a mixture's sources by their shares.
     """
 
     stage: ClassVar[str] = "counting neighbours, for the first embeddings"

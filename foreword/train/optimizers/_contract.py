@@ -35,5 +35,5 @@ class OptimizerSettings(Ranged, ABC):
 
         Args:
             model: whose parameters with `requires_grad` are trained.
-            factors: of the learning rate of some parameters, as in layer-wise decay.
+            factors: the factors of the learning rate of some parameters, as in layer-wise decay.
         """

@@ -13,7 +13,7 @@ from annotated_types import Interval
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from foreword.nn.sharded import is_sharded, own_part, own_rows, whole
+from foreword.nn.sharded import gather, is_sharded, own_part, own_rows
 from foreword.settings.ranges import Decay, Epsilon, LearningRate, ShareBelowOne
 from foreword.train.device import choose_precision
 from foreword.train.optimizers._contract import ONE_RATE, OptimizerSettings, RateFactors
@@ -109,7 +109,7 @@ class OrthogonalMomentum(Optimizer):
         lr: learning rate.
         weight_decay: share of the rate by which weights shrink.
         momentum: decay rate of the mean of gradients.
-        iterations: of `orthogonalise`.
+        iterations: the iterations of `orthogonalise`.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class OrthogonalMomentum(Optimizer):
             state["momentum_buffer"] = torch.zeros_like(grad)
         mean = state["momentum_buffer"].lerp_(grad, 1 - momentum)
         # What it would move by with Nesterov's look-ahead, whole in each process.
-        ahead = whole(grad.lerp(mean, momentum).to(dtype))
+        ahead = gather(grad.lerp(mean, momentum).to(dtype))
         move = orthogonalise(ahead, group["iterations"])[own_rows(matrix)]
         scale = RMS * math.sqrt(max(ahead.shape))
         own_part(matrix).mul_(1 - lr * group["weight_decay"]).add_(move, alpha=-lr * scale)

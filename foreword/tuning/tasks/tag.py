@@ -173,7 +173,8 @@ class Tag(HeadedTask):
     CoNLL-2003's conlleval do, others by accuracy over words.
 
     Attributes:
-        weights: weight of each label in the loss, as in `classify`.
+        weights: weight of each label in the loss: `balanced` for weights in inverse proportion to
+            how frequent they are, or `label=weight` each ("NOUN=5"), 1 for the others.
 
     Also called: token classification, sequence labelling, part-of-speech tagging, NER.
     Reference: Devlin et al. 2019, section 5.3; Ramshaw & Marcus 1995 for B, I and O.

@@ -18,19 +18,19 @@ from foreword.nn.heads import VocabularyHead
 
 
 @dataclass(frozen=True)
-class Kept:
+class ActivationBytes:
     """Bytes that the forward pass of some rows keeps for backward.
 
     Attributes:
         activations: of the network; with checkpointing, also what one block computes again.
-        head: of the heads that predict tokens, with the gradient of the output layer.
+        head: the bytes of the heads that predict tokens, with the gradient of the output layer.
     """
 
     activations: float
     head: float
 
 
-class KeptBytes:
+class ActivationCounter:
     """A context that counts the bytes kept for backward, each storage once.
 
     Blocks compute once within it, whatever their checkpointing, and what each amount of it would
@@ -38,7 +38,7 @@ class KeptBytes:
 
     Args:
         model: whose parameters are not counted.
-        amounts: of checkpointing to count.
+        amounts: the amounts of checkpointing to count.
     """
 
     def __init__(self, model: nn.Module, amounts: Sequence[Checkpointing] = AMOUNTS) -> None:
@@ -66,10 +66,12 @@ class KeptBytes:
         self._stack.close()
         self._alive.clear()
 
-    def kept(self, amount: Checkpointing) -> Kept:
+    def kept(self, amount: Checkpointing) -> ActivationBytes:
         """Return the bytes kept."""
         store = self._stores[amount]
-        return Kept(sum(store.outside.values()) + store.most_inside, sum(store.head.values()))
+        return ActivationBytes(
+            sum(store.outside.values()) + store.most_inside, sum(store.head.values())
+        )
 
     def _keep(self, tensor: Tensor) -> Tensor:
         """Count a tensor that an operation keeps."""

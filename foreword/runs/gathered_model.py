@@ -8,7 +8,7 @@ import torch
 
 from foreword.nn.init import shapes_only
 from foreword.nn.model import Model
-from foreword.nn.sharded import own_share, set_values, whole
+from foreword.nn.sharded import gather, own_share, set_values
 from foreword.runs.setup import TrainingSetup
 from foreword.runs.sizes import least_memory, memory_of
 from foreword.train import processes
@@ -19,11 +19,11 @@ CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
-class WholeModel:
+class GatheredModel:
     """Gathers the model of a training in the first process, where it is not whole in each.
 
     Attributes:
-        setup: of the training.
+        setup: the set-up of the training.
         device: where it is gathered.
     """
 
@@ -52,20 +52,20 @@ class WholeModel:
             model = model.to(self.device)
             copied = stored_tensors(model)
         for name, tensor in stored_tensors(setup.model).items():
-            values = whole(tensor.detach())
+            values = gather(tensor.detach())
             if copied:
                 set_values(copied[name], values)
         return model
 
 
-def whole_model(setup: TrainingSetup) -> WholeModel | None:
+def gathered_model(setup: TrainingSetup) -> GatheredModel | None:
     """Return what gathers the model; None if the first process has no room for it.
 
     It is gathered on the device of the training, beside the process's share, or else on the CPU.
     All processes call it together.
     """
     if setup.sharded is None:
-        return WholeModel(setup, setup.device)
+        return GatheredModel(setup, setup.device)
     weights = 4 * setup.model.count_parameters()
     shards = own_share(next(setup.model.parameters())).count
     share = sum(least_memory(setup.recipe, setup.vocab).values()) // shards
@@ -73,7 +73,7 @@ def whole_model(setup: TrainingSetup) -> WholeModel | None:
     held = (share, share if setup.device == CPU else 0)
     fitting = [n for n, place in enumerate(places) if held[n] + weights <= MOST * memory_for(place)]
     place = int(processes.of_first(fitting[0] if fitting else -1))
-    return None if place < 0 else WholeModel(setup, places[place])
+    return None if place < 0 else GatheredModel(setup, places[place])
 
 
 def memory_for(device: torch.device) -> int:

@@ -1,23 +1,63 @@
-"""Comparing the outputs of a tuned model with those of the exported folder in `transformers`."""
+"""The folder of an exported model: written, and compared with the model in `transformers`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import save_file
+from torch import Tensor
 
 from foreword.errors import UserError
-from foreword.interop import check_logits
+from foreword.interop import check_logits, exporting, files, tokens
+from foreword.interop.hf._contract import Family, Table
+from foreword.interop.hf_config import FILE as CONFIG
+from foreword.interop.importing import RECIPE
+from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import LabelledTexts
 from foreword.tuning.tasks._contract import ExampleOutputs, Exports
 from foreword.tuning.tuned_model import TunedModel
 from foreword.types import Array
 
 SHORT = (1, 7)  # tokens of texts that are compared, besides one that is cut
+
+
+def write(
+    tuned: TunedModel,
+    trained: TrainedModel,
+    family: Family,
+    weights: Mapping[str, Tensor],
+    table: Table,
+    folder: Path,
+    padding_side: str = "right",
+) -> None:
+    """Write weights, tokenizer and config.
+
+    Args:
+        tuned: the model.
+        trained: its backbone, as if it still had the heads of pretraining.
+        family: its family.
+        weights: the weights by their names in `transformers`.
+        table: what the config has besides the backbone.
+        folder: the folder.
+        padding_side: where short texts are padded.
+    """
+    template, vocab = tuned.template, tuned.tokenizer.vocab
+    _, design = family.folders(trained.model, trained.recipe)[""]
+    contiguous = {name: tensor.contiguous() for name, tensor in weights.items()}
+    save_file(contiguous, folder / files.WEIGHTS, metadata={"format": "pt"})
+    segments = 2 if template.has_segments else 1
+    use = tokens.TokenizerUse(("", ""), "", segments, template.length, padding_side)
+    tokens.write(tuned.tokenizer, use, folder)
+    around = template.prefix, template.separator, template.suffix
+    tokens.write_template(tuned.tokenizer, *around, folder)
+    config = exporting.hf_config(design, vocab, family, "")
+    exporting.write_json(folder / CONFIG, config | table)
+    (folder / RECIPE).write_text(trained.recipe.dumps(), encoding="utf-8")
 
 
 def check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
