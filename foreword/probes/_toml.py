@@ -122,6 +122,7 @@ class TomlSuite(Suite):
     file: ClassVar[SuiteFile]
 
     files: FilePath
+    limit: CountOrZero = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
         table = {"kind": kinds.name_of(self), **config.to_table(self)}
@@ -141,8 +142,7 @@ class TomlSuite(Suite):
             subsets.setdefault(question.subset, []).append(question)
         if not subsets:
             raise UserError(f"probe.files: {self.files}: no questions in it")
-        limit = getattr(self, "limit")  # noqa: B009 - a field of each suite, with its own default
-        return [question for of_one in subsets.values() for question in evenly(of_one, limit)]
+        return [q for of_one in subsets.values() for q in evenly(of_one, self.limit)]
 
     def _question(self, item: _layouts.Item, ask: str) -> Question:
         columns, row, where = self.file.columns, item.row, item.where
@@ -151,19 +151,21 @@ class TomlSuite(Suite):
             return text_of(row.get(column), where).strip() if column else ""
 
         if len(columns.options) == 1 and not self.file.predicts:
-            listed = row[columns.options[0]]
+            listed = row.get(columns.options[0])
             if not isinstance(listed, list):
                 raise UserError(f"{where}: '{columns.options[0]}' is not a list of options")
             options = [text_of(option, where).strip() for option in listed]
         else:
             options = [text(column) for column in columns.options]
-        if not all(options):
+        unrelated = [text(columns.unrelated)] * bool(columns.unrelated)
+        if not all([*options, *unrelated]):
             raise UserError(f"{where}: no sentence in {' or in '.join(columns.options)}")
+        if len(options) < 2 - self.file.predicts:
+            raise UserError(f"{where}: expected at least two options, got {len(options)}")
         before = COLUMN.sub(lambda match: text(match[1]), ask).strip()
         right = 0
         if columns.answer:
-            right = _number_of(row[columns.answer], options, where)
-        unrelated = [text(columns.unrelated)] * bool(columns.unrelated)
+            right = _number_of(row.get(columns.answer), options, where)
         answer = options[right]
         is_before = columns.answer or self.file.predicts
         return Question(
@@ -290,7 +292,7 @@ def _kind_of(file: Path, module: str, changed: int) -> type[TomlSuite]:
         "heading": suite.heading or first_line,
         **{key: getattr(suite, key) for key in ("measured", "subset", "unit", "caution")},
     }
-    settings: list[Any] = [*ask, ("limit", CountOrZero, suite.limit)]
+    settings: list[Any] = [("limit", CountOrZero, suite.limit), *ask]
     return make_dataclass(name, settings, bases=(TomlSuite,), namespace=namespace, frozen=True)
 
 

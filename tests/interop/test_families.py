@@ -194,10 +194,12 @@ def test_export_then_import_gives_the_same_bytes(folder: Path, run: Path) -> Non
 def test_the_logit_check_finds_a_wrong_weight(folder: Path) -> None:
     imported = importing.read(folder)
     exact, greatest = difference(
-        imported.model, imported.recipe, imported.vocab, imported.family, folder
+        imported.model, imported.recipe, imported.vocab, importing.family_in(folder), folder
     )
     assert exact < 3e-5 * greatest
     with torch.no_grad():
         next(iter(imported.model.backbone.parameters()))[9:].mul_(1.1)
-    wrong = difference(imported.model, imported.recipe, imported.vocab, imported.family, folder)[0]
+    wrong = difference(
+        imported.model, imported.recipe, imported.vocab, importing.family_in(folder), folder
+    )[0]
     assert wrong > 1e-3

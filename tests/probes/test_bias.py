@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ def test_the_share_of_stereotypes_is_that_by_hand(
     family: str, make_run: Make, tmp_path: Path
 ) -> None:
     one = model(make_run, family)
-    suite = build("crows_pairs", tmp_path)
+    suite = build("crows_pairs")
     assert isinstance(suite, CrowsPairs)
     found = suite.measure([one])
     expected = []
@@ -68,7 +69,7 @@ def test_the_share_of_stereotypes_is_that_by_hand(
 
 
 def test_stereosets_scores_are_combined_as_published(make_run: Make, tmp_path: Path) -> None:
-    suite = build("stereoset", tmp_path)
+    suite = build("stereoset")
     assert isinstance(suite, Stereoset)
     row = suite.measure([model(make_run)]).rows[-1]
     expected = row["language_model"] * min(row["stereotype"], 1 - row["stereotype"]) / 0.5
@@ -133,7 +134,7 @@ def test_the_intervals_of_stereosets_scores_are_those_of_questions_drawn_again(
 
 
 def test_winogenders_correlation_is_scipys(make_run: Make, tmp_path: Path) -> None:
-    suite = build("winogender", tmp_path)
+    suite = build("winogender")
     assert isinstance(suite, Winogender)
     found = suite.measure([model(make_run)])
     preferred = [answer["scores"][0] for answer in found.predictions]
@@ -145,15 +146,15 @@ def test_winogenders_correlation_is_scipys(make_run: Make, tmp_path: Path) -> No
 
 
 def test_winobias_pairs_lines_without_brackets(tmp_path: Path) -> None:
-    suite = build("winobias", tmp_path)
+    suite = build("winobias")
     assert isinstance(suite, Winobias)
     pairs = [question.options for question in suite.questions()]
     assert pairs[0] == ("the bank sat by the river", "the river sat by the river")
 
 
 def test_bad_files_are_refused_in_one_line(tmp_path: Path) -> None:
-    suite = build("winobias", tmp_path)
-    folder = Path(suite.files)
+    folder = shutil.copytree(build("winobias").files, tmp_path / "winobias")
+    suite = Winobias(str(folder))
     (folder / "anti_stereotyped_type1.txt").write_text("1 one\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"1 sentences, but pro_stereotyped_type1.txt has 2"):
         suite.questions()

@@ -415,14 +415,16 @@ def test_the_right_option_is_the_first_or_the_one_that_a_column_names(
         ("columns = { options = [] }", "columns.options: expected the columns"),
         ('scores = "sum"\n[columns]\noptions = ["a"]', "did you mean 'score'"),
         ("columns = [", "not valid TOML"),
-        ('[columns]\noptions = ["c"]', "no column 'c'; its columns: a"),
+        ('[columns]\noptions = ["c"]', "no column 'c'; its columns: a, b"),
         ('[columns]\noptions = ["a"]', "rows.jsonl:1: 'a' is not a list of options"),
+        ('[columns]\noptions = ["b"]', "rows.jsonl:1: expected at least two options, got 0"),
+        ('score = "likeliest"\n[columns]\noptions = ["a", "b"]', "expected one column with"),
     ],
 )
 def test_mistakes_in_a_suite_of_ones_own_are_one_line(
     content: str, message: str, make_run: Make, refused: Callable[..., str], tmp_path: Path
 ) -> None:
-    file, data = tmp_path / "mine.toml", lines(tmp_path / "rows.jsonl", {"a": "x"})
+    file, data = tmp_path / "mine.toml", lines(tmp_path / "rows.jsonl", {"a": "x", "b": []})
     file.write_text(content)
     assert message in refused("probe", make_run("decoder"), file, "--data", data)
     assert "cannot be read" in refused("probe", make_run("lstm"), tmp_path / "no.toml")
