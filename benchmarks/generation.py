@@ -31,11 +31,11 @@ import torch
 from foreword.cli._process import configure_process
 from foreword.data.read_documents import read_documents
 from foreword.evaluation.decoding import decode, stops_of
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import GREEDY, Sampling
 from foreword.evaluation.starts import GeneratedTokens, Start
 from foreword.interop.exporting import export
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.train.device import choose_device, multiplies_bf16
 from foreword.types import Array
 
@@ -43,7 +43,7 @@ PROMPT = 16  # tokens of a prompt, besides the one that begins a document
 TARGETS = {1: 2.5, 16: 2.0}
 
 
-def prompts_of(prompted: PromptedModel, file: Path, count: int) -> list[Array]:
+def prompts_of(prompted: TrainedModel, file: Path, count: int) -> list[Array]:
     """Return the first tokens of documents of a file."""
     found: list[Array] = []
     for document in read_documents([file]):
@@ -73,7 +73,7 @@ def measure(run: str, arguments: argparse.Namespace) -> None:
     import transformers
 
     transformers.logging.set_verbosity_error()
-    prompted = PromptedModel.of(open_run(run))
+    prompted = open_run(run)
     stops = stops_of(prompted)
     with tempfile.TemporaryDirectory() as folder:
         export(prompted, Path(folder) / "model")

@@ -32,7 +32,8 @@ from foreword.disk import atomic, stored
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.probes._files import evenly
 from foreword.process import allocator
-from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
 from foreword.tables.examples import Labelled
 from foreword.train import tensor_files

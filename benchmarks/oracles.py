@@ -36,9 +36,8 @@ import torch
 import foreword
 from foreword.cli.main import run as command
 from foreword.evaluation.passages import Passage, score_passages
-from foreword.evaluation.prompting import PromptedModel
 from foreword.nn.masks import CausalMask
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.tuning.entities import entity_scores
 from foreword.tuning.text_metrics import text_scores
 from foreword.tuning.tuned_model import load_tuned
@@ -88,9 +87,7 @@ def sentences(decoder: str, encoder: str, work: Path) -> Iterator[Line]:
             texts, reduction=lambda scores: scores.sum().item(), **options
         )
         passages = [Passage(text) for text in texts]
-        ours = [
-            score.nats for score in score_passages(PromptedModel.of(open_run(run, "cpu")), passages)
-        ]
+        ours = [score.nats for score in score_passages(open_run(run, "cpu"), passages)]
         distance = float(np.abs(np.subtract(theirs, ours)).max())
         yield f"minicons: {name}, sum of 200 sentences", sum(theirs), sum(ours), distance
 
@@ -208,7 +205,7 @@ def adapters(run: str, task: str, work: Path) -> Iterator[Line]:
 
 def next_logits(run: Path, ids: torch.Tensor) -> Any:
     """Return the logits of a causal model, (length, vocab) float32."""
-    prompted = PromptedModel.of(open_run(run, "cpu"))
+    prompted = open_run(run, "cpu")
     batch = Batch(ids, torch.arange(ids.shape[1])[None], CausalMask())
     return prompted.logits(prompted.run_backbone(batch).states)[0].numpy()
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from foreword.formatting import quantity
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
 from foreword.tables.read import read_table

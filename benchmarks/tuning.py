@@ -33,7 +33,7 @@ import torch
 import foreword
 from foreword.cli._process import configure_process
 from foreword.interop.exporting import export
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.train.device import choose_device, multiplies_bf16
 from foreword.train.loop import Loop
 

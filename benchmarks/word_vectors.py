@@ -30,7 +30,6 @@ from foreword.data.holdout import SplitFiles
 from foreword.data.read_documents import read_documents
 from foreword.data.shards import Shards
 from foreword.data.write_shards import PrepareSettings, prepare
-from foreword.evaluation.prompting import PromptedModel
 from foreword.models.word_vectors import WordVectorsBackbone
 from foreword.nn.model import Model
 from foreword.nn.offline_training import OfflineInputs
@@ -39,6 +38,7 @@ from foreword.probes.analogies import Analogies
 from foreword.probes.similarity import Similarity
 from foreword.runs.offline import offline_inputs
 from foreword.runs.recipe import Recipe, load_recipe
+from foreword.runs.trained_model import TrainedModel
 from foreword.text.tokenizer import Tokenizer
 from foreword.vectors.corpus import WordCorpus
 from foreword.vectors.through_gensim import LONGEST
@@ -172,7 +172,7 @@ def evaluate(
     arguments: argparse.Namespace,
 ) -> LearningResult:
     """Return the quality of the vectors, with the times of learning."""
-    prompted = PromptedModel(model.eval(), recipe, tokenizer, torch.device("cpu"))
+    prompted = TrainedModel(model.eval(), recipe, tokenizer, torch.device("cpu"))
     models = [ProbedModel("it", prompted)]
     near = Similarity(arguments.similarity).measure(models).rows[0]["spearman"]
     rows = Analogies(arguments.analogies).measure(models).rows

@@ -105,7 +105,7 @@ WHOLE: list[tuple[str, str, bytes, str]] = [
     ("classify", ".tsv", b"text\tlabel\n", "no row has both a text and a label"),
     ("classify", ".tsv", b"text\tlabel\na\t1\nb\t1\n", "at least two labels"),
     ("classify", ".jsonl", b"\n\n", "is empty"),
-    ("classify", ".json", b'{"a": 1}', "neither a list of objects nor in SQuAD's layout"),
+    ("classify", ".json", b'{"a": 1}', "JSON, but not a list of objects"),
     ("classify", ".json", b"[", "not JSON"),
     ("classify", ".json", b"[]", "is empty"),
     ("classify", ".json", b"[" * 9_000, "not JSON"),

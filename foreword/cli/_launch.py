@@ -15,6 +15,7 @@ from foreword.disk import atomic
 from foreword.display import lines, results
 from foreword.errors import UserError, quoted_command
 from foreword.formatting import byte_size
+from foreword.process.cluster import cores
 from foreword.verbs._run import PretrainingResult, TrainsRun
 
 INTERRUPTION = "FOREWORD_INTERRUPTION"  # names the file that tells the launcher of one
@@ -92,7 +93,7 @@ def launch(verb: TrainsRun) -> int:
     logging.disable()  # the launcher's account of it
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # of the processes
     if "OMP_NUM_THREADS" not in os.environ:
-        os.environ["OMP_NUM_THREADS"] = str(max(1, _cores() // verb.processes))
+        os.environ["OMP_NUM_THREADS"] = str(max(1, cores() // verb.processes))
     is_script = Path(sys.argv[0]).name == "foreword" and Path(sys.argv[0]).is_file()
     program = [sys.argv[0]] if is_script else ["-m", "foreword"]
     # PyTorch's store would listen on all interfaces, and Gloo on that of the machine's name.
@@ -155,10 +156,6 @@ def _require_room(processes: int) -> None:
         why = f"each takes {byte_size(PROGRAM)} and more, and there is {byte_size(available)}"
     if processes > most:
         raise UserError(f"--processes {processes:,}: {why}; start at most {most:,}")
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def status_of(failures: dict[int, Any], run: Path) -> int:

@@ -22,8 +22,9 @@ from foreword.evaluation.samples import samples
 from foreword.probes._while_training import probing, tables_of
 from foreword.runs import run as running
 from foreword.runs.recipe import Recipe
+from foreword.runs.run_folder import open_run
 from foreword.runs.stages import TRAINING, ProgressReporter, Silent
-from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.train import log
 from foreword.tuning.bag_of_words import bags_of_words
 from foreword.tuning.drawing import draw

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from foreword.data.prepared_text import PreparedText
 from foreword.errors import UserError
 from foreword.evaluation.heldout import on_shards
-from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import Probe, ProbedModel
 from foreword.probes._random_weights import with_random_weights
 from foreword.runs.trained_model import TrainedModel
@@ -76,10 +75,9 @@ def measure_loss(text: GridText, shards: str, trained: TrainedModel) -> dict[str
     Raises:
         UserError: too little of the source is held out for a row.
     """
-    prompted = PromptedModel.of(trained)
     prepared, rows = PreparedText.load(shards, verify=False), trained.recipe.train.heldout_rows
     per_token = prepared.bytes_per_token(ends=trained.recipe.ends_texts)
-    heldout = on_shards(prompted, (prepared.heldout, per_token), rows)
+    heldout = on_shards(trained, (prepared.heldout, per_token), rows)
     return {
         "name": text.name,
         "runs": {MODEL: str(trained.source)},
@@ -101,15 +99,14 @@ def measure(probe: GridProbe, trained: TrainedModel) -> dict[str, Any]:
         UserError: a network does not support the probe, its files cannot be read, or it has no
             single figure.
     """
-    prompted = PromptedModel.of(trained)
-    models = [ProbedModel(MODEL, prompted)]
-    if not prompted.is_count_based:
-        models.append(ProbedModel(RANDOM, with_random_weights(prompted)))
+    models = [ProbedModel(MODEL, trained)]
+    if not trained.is_count_based:
+        models.append(ProbedModel(RANDOM, with_random_weights(trained)))
     content = {"name": probe.name, "runs": {MODEL: str(trained.source)}, "command": ""}
     try:
         finding = probe.probe.measure(models)
     except UserError as error:
-        if not prompted.is_count_based:
+        if not trained.is_count_based:
             raise
         empty: dict[str, Any] = {"task": probe.name, "rows": [], "details": [], "scores": {}}
         return {**content, **empty, "measure": "", "notes": [f"not applicable: {error}"]}

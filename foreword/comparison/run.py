@@ -41,10 +41,10 @@ from foreword.runs.corpus import is_prepared, require_form, require_sentences, r
 from foreword.runs.dry_run import dry_run
 from foreword.runs.provenance import make_provenance
 from foreword.runs.recipe import Recipe
+from foreword.runs.run_folder import is_finished
 from foreword.runs.sizes import MACHINES, require_memory
 from foreword.runs.sources import require_one_tokenizer, source_texts
 from foreword.runs.stages import ProgressReporter
-from foreword.runs.trained_model import is_finished
 from foreword.settings import config, kinds
 from foreword.tables.examples import overlap_note
 from foreword.train import checkpoint

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -26,7 +25,7 @@ from foreword.data.tokenize_documents import (
     encoder_pool,
 )
 from foreword.errors import UserError
-from foreword.process.cluster import Cluster
+from foreword.process.cluster import Cluster, cores
 from foreword.text.special import UNK
 from foreword.text.tokenizer import Tokenizer
 from foreword.types import Array
@@ -82,7 +81,7 @@ class ShardBuilder:
         """
         # Writers for both sides, and the pool of encoders; starting processes pays for large text.
         cluster = self.cluster
-        workers = max(1, cluster.total("CPU")) if cluster else self.workers or _cores()
+        workers = max(1, cluster.total("CPU")) if cluster else self.workers or cores()
         under_way: deque[tuple[str, int, Future[Encoded]]] = deque()
         with ExitStack() as stack:
             writers = {name: stack.enter_context(self._writer(name)) for name in self.counts}
@@ -176,13 +175,6 @@ class ShardBuilder:
 
     def _writer(self, name: str) -> ShardWriter:
         return ShardWriter(self.part / name, self.tokenizer.vocab.size)
-
-
-def _cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _count(shards: Shards, size: int, unknown: int) -> Split:

@@ -33,8 +33,8 @@ from foreword.reports.page import write_page
 from foreword.runs import run as running
 from foreword.runs.provenance import read_state
 from foreword.runs.recipe import Recipe, load_recipe
+from foreword.runs.run_folder import is_finished, open_run
 from foreword.runs.stages import ProgressReporter, Stage, unwatched
-from foreword.runs.trained_model import is_finished, open_run
 from foreword.tables.examples import Labelled
 from foreword.train import log
 from foreword.tuning.job import Examples, TuneJob

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from foreword.errors import UserError
 from foreword.evaluation.decoding import starts_of
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.scorer import padded
 from foreword.nn.attention import Attention
 from foreword.nn.block import Block
 from foreword.nn.source_attentions._contract import SourceAttention
+from foreword.runs.trained_model import TrainedModel
 from foreword.types import Array, Example
 
 
@@ -38,7 +38,7 @@ class Alignment:
     what: str
 
 
-def align(prompted: PromptedModel, source: str, target: str, layer: int | None = None) -> Alignment:
+def align(prompted: TrainedModel, source: str, target: str, layer: int | None = None) -> Alignment:
     """Return the attention to `source` when the model predicts `target`.
 
     For a Transformer it is the cross-attention of one layer, the mean of its heads. The weights of
@@ -76,7 +76,7 @@ def align(prompted: PromptedModel, source: str, target: str, layer: int | None =
     return Alignment(source_words, target_words, by_word / counts, what)
 
 
-def layer_of(prompted: PromptedModel, layer: int | None = None) -> int:
+def layer_of(prompted: TrainedModel, layer: int | None = None) -> int:
     """Return the number of the layer that `align` uses, from 1; default the last.
 
     Raises:
@@ -136,7 +136,7 @@ def _recorded_weights(backbone: nn.Module) -> Iterator[dict[nn.Module, list[Tens
             hook.remove()
 
 
-def _words(prompted: PromptedModel, ids: Array) -> tuple[tuple[str, ...], Array]:
+def _words(prompted: TrainedModel, ids: Array) -> tuple[tuple[str, ...], Array]:
     """Return the words of a text, and the index of each token's word, (tokens,) int64."""
     vocab = prompted.vocab
     starts_word = vocab.starts_word[ids] | vocab.is_special[ids]

@@ -8,12 +8,12 @@ from typing import Any, cast
 from torch import Tensor
 
 from foreword.errors import UserError
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.scorer import padded
 from foreword.nn.attention import Attention, dense_only
 from foreword.nn.attentions._contract import AttentionMechanism
 from foreword.nn.block import Block
 from foreword.nn.stack import Stack
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import kinds
 from foreword.types import Array
 
@@ -34,7 +34,7 @@ class AttentionWeights:
     layers: tuple[Array, ...]
 
 
-def attention_weights(prompted: PromptedModel, text: str) -> AttentionWeights:
+def attention_weights(prompted: TrainedModel, text: str) -> AttentionWeights:
     """Return the weights of a model's self-attention, of its encoder if it has one.
 
     Raises:
@@ -61,7 +61,7 @@ def attention_weights(prompted: PromptedModel, text: str) -> AttentionWeights:
     return AttentionWeights(tokens, prompted.vocab.is_special[ids], layers)
 
 
-def _self_attentions(prompted: PromptedModel) -> list[Attention]:
+def _self_attentions(prompted: TrainedModel) -> list[Attention]:
     """Return the modules of self-attention; layers may share one."""
     stacks = [module for module in prompted.model.backbone.modules() if isinstance(module, Stack)]
     if not stacks:
@@ -80,7 +80,7 @@ def _self_attentions(prompted: PromptedModel) -> list[Attention]:
     return list(dict.fromkeys(block.attention for block in blocks))
 
 
-def _written(prompted: PromptedModel, ids: Array, n: int) -> str:
+def _written(prompted: TrainedModel, ids: Array, n: int) -> str:
     """Return a token as written; a piece within a word as the tokenizer spells it."""
     text = prompted.tokenizer.decode(ids[n : n + 1], skip_special=False).strip()
     return text or prompted.tokenizer.token(int(ids[n]))

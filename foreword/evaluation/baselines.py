@@ -15,10 +15,10 @@ import numpy as np
 
 from foreword.data.prepared_text import PreparedText
 from foreword.data.shards import Shards
-from foreword.evaluation.prompting import PromptedModel
 from foreword.ngrams.texts import NgramTexts
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import heldout_feed, training_feed
+from foreword.runs.trained_model import TrainedModel
 from foreword.types import Array, Backward, Batch, Vocab
 
 MAX_COUNTED = 50_000_000  # tokens of training text read; less than a minute
@@ -108,7 +108,7 @@ def prediction_name(recipe: Recipe) -> str:
 
 
 def of_counts(
-    prompted: PromptedModel,
+    prompted: TrainedModel,
     prepared: PreparedText,
     rows: int,
     streams: int,

@@ -13,7 +13,6 @@ from torch import Tensor
 from foreword.errors import UserError
 from foreword.evaluation.decoding import Generation, generation, starts_of, stops_of
 from foreword.evaluation.memory_check import require_memory_to_search
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.starts import (
     GeneratedTokens,
     Start,
@@ -25,6 +24,7 @@ from foreword.evaluation.starts import (
 from foreword.nn.cache import select
 from foreword.nn.masks import CausalMask, FullMask
 from foreword.nn.precision import widest
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import Count, LengthPenalty, Ranged
 from foreword.types import Array, Batch
 
@@ -56,7 +56,7 @@ class Beams(Ranged):
 
 
 def generate(
-    prompted: PromptedModel, prompts: Sequence[str], beams: Beams, samples: int = 1
+    prompted: TrainedModel, prompts: Sequence[str], beams: Beams, samples: int = 1
 ) -> list[Generation]:
     """Return the `samples` likeliest texts that continue, or answer, each prompt, best first.
 
@@ -78,7 +78,7 @@ def generate(
 
 
 def search(
-    prompted: PromptedModel,
+    prompted: TrainedModel,
     starts: Sequence[Start],
     beams: Beams,
     stops: Array,
@@ -114,7 +114,7 @@ class _Search:
 
     def __init__(
         self,
-        prompted: PromptedModel,
+        prompted: TrainedModel,
         starts: Sequence[Start],
         beams: Beams,
         stops: Array,

@@ -14,10 +14,10 @@ from foreword.data.packing.stream import Stream
 from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.evaluation.heldout import ALL, unknown_in
-from foreword.evaluation.prompting import PromptedModel
 from foreword.nn.masks import CausalMask
 from foreword.nn.model import MemoryBackbone
 from foreword.runs.measure import bits_per_byte
+from foreword.runs.trained_model import TrainedModel
 from foreword.train.step import evaluate
 from foreword.types import Array, Batch
 
@@ -55,7 +55,7 @@ class MemoryLoss:
 
 
 def by_memory(
-    prompted: PromptedModel,
+    prompted: TrainedModel,
     shards: Shards,
     memories: Sequence[int],
     bytes_per_token: float,
@@ -114,7 +114,7 @@ def by_memory(
     return losses
 
 
-def _as_streams(prompted: PromptedModel, shards: Shards, visible: int, rows: int) -> Array:
+def _as_streams(prompted: TrainedModel, shards: Shards, visible: int, rows: int) -> Array:
     """Return the text as streams far longer than the `visible` tokens, (streams, tokens)."""
     length = prompted.recipe.packing.length
     if shards.tokens_total < visible:
@@ -143,7 +143,7 @@ def _windows(text: Array, new: int, repeated: int) -> Iterator[Batch]:
 
 
 @contextmanager
-def _memory_length(prompted: PromptedModel, memory: int) -> Iterator[None]:
+def _memory_length(prompted: TrainedModel, memory: int) -> Iterator[None]:
     """Set the length of the model's memory, if it has one, within the context."""
     trained, backbone = prompted.recipe.model.memory, prompted.model.backbone
     if not trained:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from foreword.evaluation.prompting import PromptedModel
 from foreword.nn.cache import GrowingCache, select
 from foreword.nn.masks import CausalMask, FullMask, Mask, RaggedCausalMask
+from foreword.runs.trained_model import TrainedModel
 from foreword.types import Array, Batch
 
 
@@ -27,7 +27,7 @@ class Continuation:
         positions: of the last token of each row, (rows,) int64.
     """
 
-    def __init__(self, prompted: PromptedModel, batches: Sequence[Batch]) -> None:
+    def __init__(self, prompted: TrainedModel, batches: Sequence[Batch]) -> None:
         self._prompted = prompted
         hidden = [prompted.run_backbone(batch) for batch in batches]
         self.states = torch.cat([part.states[:, -1:] for part in hidden])

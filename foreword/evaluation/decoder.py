@@ -14,7 +14,6 @@ from foreword.data.rng import RowRng
 from foreword.errors import UserError
 from foreword.evaluation.continuation import Continuation
 from foreword.evaluation.drafts import Drafts
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import Sampling, sample_tokens
 from foreword.evaluation.starts import (
     GeneratedTokens,
@@ -25,6 +24,7 @@ from foreword.evaluation.starts import (
     next_token_batch,
 )
 from foreword.nn.precision import widest
+from foreword.runs.trained_model import TrainedModel
 from foreword.types import Array
 
 AHEAD, AT_ONCE = 8, 64  # the most tokens to read at once, of a text and of all
@@ -32,7 +32,7 @@ ONE_THREAD = 1 << 28  # multiplications of a step that are not worth a second th
 
 
 @contextmanager
-def threads_for(prompted: PromptedModel, rows: int) -> Iterator[None]:
+def threads_for(prompted: TrainedModel, rows: int) -> Iterator[None]:
     """Use one CPU thread where a step ends before a second thread has woken."""
     threads = torch.get_num_threads()
     is_small = rows * prompted.model.count_parameters() < ONE_THREAD
@@ -76,9 +76,7 @@ class Decoder:
         limits: how the texts go on and end.
     """
 
-    def __init__(
-        self, prompted: PromptedModel, starts: Sequence[Start], limits: TextLimits
-    ) -> None:
+    def __init__(self, prompted: TrainedModel, starts: Sequence[Start], limits: TextLimits) -> None:
         self.prompted, self.limits = prompted, limits
         # Read the starts, those of equal length together: rows are in the order of the groups.
         groups = list(groups_of_equal_length(starts, len(starts)))
@@ -207,7 +205,7 @@ def _read(start: Start) -> list[int]:
 class _Forbidden:
     """The tokens that no text, or not the text of every start, may have."""
 
-    def __init__(self, prompted: PromptedModel, starts: Sequence[Start], stops: Array) -> None:
+    def __init__(self, prompted: TrainedModel, starts: Sequence[Start], stops: Array) -> None:
         forbidden = forbidden_tokens(prompted, starts, stops)
         self.everywhere = forbidden.all(0).nonzero()[:, 0]
         self.elsewhere = forbidden.index_fill(1, self.everywhere, False)

@@ -11,10 +11,10 @@ import torch
 from foreword.errors import UserError
 from foreword.evaluation.decoder import Decoder, TextLimits, threads_for
 from foreword.evaluation.memory_check import require_memory_to_sample
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import Sampling
 from foreword.evaluation.starts import GeneratedTokens, Start, Stopped, groups_of_equal_length
 from foreword.nn.linear import packed_weights
+from foreword.runs.trained_model import TrainedModel
 from foreword.types import Array
 
 TOGETHER = 64  # the most texts that are computed together
@@ -38,7 +38,7 @@ class Generation:
 
 
 def generate(
-    prompted: PromptedModel, prompts: Sequence[str], sampling: Sampling, samples: int = 1
+    prompted: TrainedModel, prompts: Sequence[str], sampling: Sampling, samples: int = 1
 ) -> list[Generation]:
     """Return `samples` texts that continue, or answer, each prompt, prompt by prompt.
 
@@ -62,13 +62,13 @@ def generate(
 
 
 def generation(
-    prompted: PromptedModel, prompt: str, start: Start, new: GeneratedTokens
+    prompted: TrainedModel, prompt: str, start: Start, new: GeneratedTokens
 ) -> Generation:
     """Return the tokens generated after a prompt as text."""
     return Generation(prompt, text_of(prompted, start, new.ids), len(new.ids), new.stopped)
 
 
-def starts_of(prompted: PromptedModel, prompts: Sequence[str]) -> list[Start]:
+def starts_of(prompted: TrainedModel, prompts: Sequence[str]) -> list[Start]:
     """Return the start of each prompt's text; see `generate`.
 
     Raises:
@@ -85,7 +85,7 @@ def starts_of(prompted: PromptedModel, prompts: Sequence[str]) -> list[Start]:
     return [start_of(prompted, prompt) for prompt in prompts]
 
 
-def start_of(prompted: PromptedModel, prompt: str) -> Start:
+def start_of(prompted: TrainedModel, prompt: str) -> Start:
     """Return the start of a prompt's text; see `generate`.
 
     Raises:
@@ -106,13 +106,13 @@ def start_of(prompted: PromptedModel, prompt: str) -> Start:
     return Start(prompted.source_of(np.concatenate([ids, sentinel])), sentinel)
 
 
-def stops_of(prompted: PromptedModel) -> Array:
+def stops_of(prompted: TrainedModel) -> Array:
     """Return the tokens that end a text."""
     special = [prompted.vocab.special[n] for n in ("</s>",) if n in prompted.vocab.special]
     return np.unique([*special, *prompted.eos, *prompted.end_token]).astype(np.int64)
 
 
-def text_of(prompted: PromptedModel, start: Start, ids: Array) -> str:
+def text_of(prompted: TrainedModel, start: Start, ids: Array) -> str:
     """Return new tokens as the text that follows the start's."""
     to_text = prompted.tokenizer.decode
     if start.source is not None and not len(start.target):
@@ -124,7 +124,7 @@ def text_of(prompted: PromptedModel, start: Start, ids: Array) -> str:
 
 
 def decode(
-    prompted: PromptedModel,
+    prompted: TrainedModel,
     starts: Sequence[Start],
     sampling: Sampling,
     stops: Array,

@@ -10,9 +10,9 @@ from foreword.errors import UserError
 from foreword.evaluation.beam import Beams, search
 from foreword.evaluation.decoding import stops_of
 from foreword.evaluation.memory_check import require_memory_to_search
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.scorer import padded
 from foreword.evaluation.starts import Start
+from foreword.runs.trained_model import TrainedModel
 from foreword.types import Array
 
 LONGEST = 20  # the most tokens in one blank, for models that decide how many
@@ -40,7 +40,7 @@ class FilledText:
     blanks: tuple[tuple[Candidate, ...], ...]
 
 
-def fill(prompted: PromptedModel, text: str, top: int = 5) -> FilledText:
+def fill(prompted: TrainedModel, text: str, top: int = 5) -> FilledText:
     """Fill each blank of `text`: [MASK], or a sentinel as in T5 (`<extra_id_0>`).
 
     A model that predicts in place gives the `top` likeliest tokens of each blank, for all blanks at
@@ -63,7 +63,7 @@ def fill(prompted: PromptedModel, text: str, top: int = 5) -> FilledText:
     return FilledText(filled + text[start:], blanks)
 
 
-def candidates(prompted: PromptedModel, ids: Array, top: int) -> tuple[tuple[Candidate, ...], ...]:
+def candidates(prompted: TrainedModel, ids: Array, top: int) -> tuple[tuple[Candidate, ...], ...]:
     """Return the candidates for each blank in `ids` (length,), likeliest first.
 
     Raises:
@@ -86,7 +86,7 @@ def candidates(prompted: PromptedModel, ids: Array, top: int) -> tuple[tuple[Can
     return _by_sentinels(prompted, ids, where, top)
 
 
-def blanks_in(prompted: PromptedModel, ids: Array) -> Array:
+def blanks_in(prompted: TrainedModel, ids: Array) -> Array:
     """Return the positions of blanks, (blanks,) int64: masks, and sentinels except a mode's."""
     names = [prompted.vocab.special.get("[MASK]", -1), *prompted.vocab.sentinels]
     mode = prompted.modes(ids)
@@ -94,7 +94,7 @@ def blanks_in(prompted: PromptedModel, ids: Array) -> Array:
 
 
 def _in_place(
-    prompted: PromptedModel, ids: Array, where: Array, top: int
+    prompted: TrainedModel, ids: Array, where: Array, top: int
 ) -> tuple[tuple[Candidate, ...], ...]:
     masked = ids.copy()
     masked[where] = prompted.vocab.id("[MASK]")
@@ -117,7 +117,7 @@ def _in_place(
 
 
 def _by_sentinels(
-    prompted: PromptedModel, ids: Array, where: Array, top: int
+    prompted: TrainedModel, ids: Array, where: Array, top: int
 ) -> tuple[tuple[Candidate, ...], ...]:
     sentinels = prompted.vocab.sentinels
     if len(where) > len(sentinels):
@@ -144,14 +144,14 @@ def _by_sentinels(
     return tuple(blanks)
 
 
-def _readable(prompted: PromptedModel, ids: tuple[int, ...]) -> str:
+def _readable(prompted: TrainedModel, ids: tuple[int, ...]) -> str:
     """Return a filling as text, or the names of its tokens if it has none ([UNK])."""
     text = prompted.tokenizer.decode(ids).strip()
     return text or " ".join(prompted.tokenizer.token(i) for i in ids)
 
 
 def insert_candidates(
-    prompted: PromptedModel, ids: Array, blanks: tuple[tuple[Candidate, ...], ...]
+    prompted: TrainedModel, ids: Array, blanks: tuple[tuple[Candidate, ...], ...]
 ) -> FilledText:
     """Return the text of `ids` with the first candidate in each blank, as `«word»`."""
     parts = np.split(ids, blanks_in(prompted, ids))

@@ -16,10 +16,10 @@ from foreword.disk import atomic
 from foreword.errors import UserError
 from foreword.evaluation import baselines
 from foreword.evaluation.baselines import Baseline
-from foreword.evaluation.prompting import PromptedModel
 from foreword.runs.corpus import run_shards
 from foreword.runs.measure import bits_per_byte, measure, perplexity_of
 from foreword.runs.stages import Stage, unwatched
+from foreword.runs.trained_model import TrainedModel
 from foreword.types import Vocab
 
 ALL = 1 << 62  # rows
@@ -68,7 +68,7 @@ class HeldOut:
         }
 
 
-def shards_of(prompted: PromptedModel, run: Path) -> PreparedText:
+def shards_of(prompted: TrainedModel, run: Path) -> PreparedText:
     """Return the token shards of a run, checked against the model's tokenizer.
 
     Raises:
@@ -81,7 +81,7 @@ def shards_of(prompted: PromptedModel, run: Path) -> PreparedText:
 
 
 def on_prepared(
-    prompted: PromptedModel,
+    prompted: TrainedModel,
     prepared: PreparedText,
     rows: int = ALL,
     streams: int = 0,
@@ -123,7 +123,7 @@ def on_prepared(
 
 
 def _by_source(
-    prompted: PromptedModel, prepared: PreparedText, rows: int, streams: int, stage: Stage
+    prompted: TrainedModel, prepared: PreparedText, rows: int, streams: int, stage: Stage
 ) -> Iterator[HeldOut]:
     """Yield the loss on each source of a mixture that holds out a row or more."""
     for name, source in prepared.sources.items():
@@ -135,7 +135,7 @@ def _by_source(
 
 
 def _token_loss(
-    prompted: PromptedModel, whole: HeldOut, counts: Sequence[Baseline]
+    prompted: TrainedModel, whole: HeldOut, counts: Sequence[Baseline]
 ) -> list[HeldOut]:
     """Return the part of a sum of losses that compares with counts of tokens; none otherwise."""
     name = prompted.recipe.objective.predicts.component
@@ -148,7 +148,7 @@ def _token_loss(
 
 
 def on_shards(
-    prompted: PromptedModel,
+    prompted: TrainedModel,
     shards: tuple[Shards, float],
     rows: int = ALL,
     streams: int = 0,
@@ -174,7 +174,7 @@ def on_shards(
             else "there is no held-out text; name a text with --data"
         )
     return HeldOut(
-        prompted.family,
+        prompted.description,
         measured.loss,
         measured.predictions,
         measured.bits_per_byte(bytes_per_token),
@@ -186,7 +186,7 @@ def on_shards(
 
 @contextmanager
 def shards_of_texts(
-    prompted: PromptedModel,
+    prompted: TrainedModel,
     texts: Sequence[str],
     note: Callable[[str], None] | None = None,
     stage: Stage = unwatched,

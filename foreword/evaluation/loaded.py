@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import overload
 
 from foreword.evaluation import decoding, filling, scoring
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import Sampling
 from foreword.evaluation.scorer import padded
 from foreword.nn.model import Model
 from foreword.runs.recipe import Recipe
-from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config
 from foreword.tables.given import require_text, texts_of
 from foreword.text.tokenizer import Tokenizer
@@ -31,10 +31,10 @@ class LoadedModel:
     """
 
     def __init__(self, trained: TrainedModel) -> None:
-        self.trained = PromptedModel.of(trained)
+        self.trained = trained
 
     def __repr__(self) -> str:
-        return f"<{self.trained.family}, {self.trained.folder}>"
+        return f"<{self.trained.description}, {self.trained.folder}>"
 
     @property
     def module(self) -> Model:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from foreword.errors import UserError
-from foreword.evaluation.prompting import PromptedModel
 from foreword.formatting import byte_size
 from foreword.runs.sizes import memory_of
+from foreword.runs.trained_model import TrainedModel
 
 TEXT_BYTES = 500  # of a generated text: its start, ids and log-probabilities
 STEP_BYTES = 1_000  # of a decoding step, for any number of texts
 SCORE_BYTES = 32  # of a candidate token of a beam: its logit, and scores computed from it
 
 
-def require_memory_to_sample(prompted: PromptedModel, texts: int, tokens: int) -> None:
+def require_memory_to_sample(prompted: TrainedModel, texts: int, tokens: int) -> None:
     """Check that `texts` texts of `tokens` tokens fit into memory.
 
     Raises:
@@ -26,7 +26,7 @@ def require_memory_to_sample(prompted: PromptedModel, texts: int, tokens: int) -
     _require(needed, prompted, f"texts of {tokens:,} tokens", "--tokens")
 
 
-def require_memory_to_search(prompted: PromptedModel, beams: int, tokens: int, option: str) -> None:
+def require_memory_to_search(prompted: TrainedModel, beams: int, tokens: int, option: str) -> None:
     """Check that `beams` beams fit into memory.
 
     Args:
@@ -46,12 +46,12 @@ def require_memory_to_search(prompted: PromptedModel, beams: int, tokens: int, o
     _require(needed, prompted, f"{beams:,} beams of {tokens:,} tokens", "--tokens")
 
 
-def _cache_bytes(prompted: PromptedModel) -> int:
+def _cache_bytes(prompted: TrainedModel) -> int:
     """Return the bytes of the float32 key-value cache per token."""
     return 4 * prompted.recipe.model.cache_width
 
 
-def _require(needed: int, prompted: PromptedModel, what: str, option: str) -> None:
+def _require(needed: int, prompted: TrainedModel, what: str, option: str) -> None:
     available = memory_of(prompted.device)
     if needed > available:
         raise UserError(

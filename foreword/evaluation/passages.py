@@ -11,8 +11,8 @@ import numpy as np
 
 from foreword.errors import UserError
 from foreword.evaluation.perplexity import scoring_windows
-from foreword.evaluation.prompting import PREDICTORS, PromptedModel
 from foreword.evaluation.scorer import DetectionScorer, Scorer, ScoringItem, scorer_of
+from foreword.runs.trained_model import PREDICTORS, TrainedModel
 from foreword.types import Array
 
 LIKELIHOOD = "log-likelihood"
@@ -88,7 +88,7 @@ class _Plan(NamedTuple):
     is_cut: bool
 
 
-def method_of(prompted: PromptedModel, *, ranks: bool = False) -> str:
+def method_of(prompted: TrainedModel, *, ranks: bool = False) -> str:
     """Return how a model scores passages.
 
     Args:
@@ -117,13 +117,13 @@ def method_of(prompted: PromptedModel, *, ranks: bool = False) -> str:
     return BLANKS if prompted.uses_sentinels else CONDITIONAL
 
 
-def room_of(prompted: PromptedModel) -> int | None:
+def room_of(prompted: TrainedModel) -> int | None:
     """Return the number of tokens, special ones included, that a model reads of a text at once."""
     return prompted.limit if prompted.answers else prompted.max_context
 
 
 def score_passages(
-    prompted: PromptedModel, passages: Iterable[Passage], *, ranks: bool = False
+    prompted: TrainedModel, passages: Iterable[Passage], *, ranks: bool = False
 ) -> Iterator[PassageScore]:
     """Yield the score of each passage given the text around it.
 
@@ -184,7 +184,7 @@ def _by_plan(plans: deque[_Plan], results: Iterator[Array]) -> Iterator[tuple[_P
         yield plan, np.concatenate(parts)
 
 
-def tokens_of(prompted: PromptedModel, passage: Passage) -> tuple[int, ...]:
+def tokens_of(prompted: TrainedModel, passage: Passage) -> tuple[int, ...]:
     """Return the tokens of a passage in its text.
 
     Raises:
@@ -194,7 +194,7 @@ def tokens_of(prompted: PromptedModel, passage: Passage) -> tuple[int, ...]:
     return tuple(ids[first:stop].tolist())
 
 
-def _encoded(prompted: PromptedModel, passage: Passage) -> tuple[Array, int, int]:
+def _encoded(prompted: TrainedModel, passage: Passage) -> tuple[Array, int, int]:
     """Return the tokens of the whole text, the passage's first, and the one after its last.
 
     A space before the passage may be a token of its own. It is the passage's, as it is part of the
@@ -211,7 +211,7 @@ def _encoded(prompted: PromptedModel, passage: Passage) -> tuple[Array, int, int
     return ids, first, int(where[-1]) + 1
 
 
-def _plan(prompted: PromptedModel, passage: Passage) -> _Plan:
+def _plan(prompted: TrainedModel, passage: Passage) -> _Plan:
     ids, first, stop = _encoded(prompted, passage)
     most = len(ids) + 1  # tokens that count in an item
     if prompted.detects_replacements:
@@ -231,8 +231,8 @@ def _plan(prompted: PromptedModel, passage: Passage) -> _Plan:
     counts = [min(most, int(item.is_scored.sum())) for item in items]
     if not sum(counts):
         raise UserError(
-            f"{prompted.name}: {passage.text!r:.60}: this {prompted.family} cannot score the first "
-            "token of a text; give a longer one"
+            f"{prompted.name}: {passage.text!r:.60}: this {prompted.description} cannot score the "
+            "first token of a text; give a longer one"
         )
     unknown = prompted.vocab.unknown
     return _Plan(items, counts, int((ids[first:stop] == unknown).sum()), is_cut)
@@ -241,7 +241,7 @@ def _plan(prompted: PromptedModel, passage: Passage) -> _Plan:
 # Each of these returns the items, and whether the model has no room for all of the text.
 
 
-def _causal(prompted: PromptedModel, ids: Array, first: int) -> tuple[list[ScoringItem], bool]:
+def _causal(prompted: TrainedModel, ids: Array, first: int) -> tuple[list[ScoringItem], bool]:
     """Return items that score the tokens from `first` on, given those before them."""
     whole = np.concatenate([prompted.prompt_prefix, ids])
     first = max(1, first + len(prompted.prompt_prefix))
@@ -261,7 +261,7 @@ def _causal(prompted: PromptedModel, ids: Array, first: int) -> tuple[list[Scori
 
 
 def _masked(
-    prompted: PromptedModel, ids: Array, first: int, stop: int
+    prompted: TrainedModel, ids: Array, first: int, stop: int
 ) -> tuple[list[ScoringItem], bool]:
     """Return an item for each token, in which it and the rest of its word are masked.
 
@@ -283,7 +283,7 @@ def _masked(
 
 
 def _genuine(
-    prompted: PromptedModel, ids: Array, first: int, stop: int
+    prompted: TrainedModel, ids: Array, first: int, stop: int
 ) -> tuple[list[ScoringItem], bool]:
     """Return items that score tokens as genuine."""
     whole = np.concatenate([prompted.bos, ids, prompted.eos])
@@ -300,7 +300,7 @@ def _genuine(
 
 
 def _blanks(
-    prompted: PromptedModel, ids: Array, first: int, stop: int, *, has_context: bool
+    prompted: TrainedModel, ids: Array, first: int, stop: int, *, has_context: bool
 ) -> tuple[list[ScoringItem], bool]:
     """Return items in which a sentinel stands for the part, or for each of its words in turn."""
     sentinel = prompted.vocab.sentinels[:1]
@@ -321,7 +321,7 @@ def _blanks(
     return items, is_cut
 
 
-def _answer(prompted: PromptedModel, ids: Array, first: int) -> tuple[list[ScoringItem], bool]:
+def _answer(prompted: TrainedModel, ids: Array, first: int) -> tuple[list[ScoringItem], bool]:
     """Return the item that scores the tokens from `first` on as the answer to those before."""
     first = max(1, first)
     before, target = ids[:first], ids[first:]
@@ -331,7 +331,7 @@ def _answer(prompted: PromptedModel, ids: Array, first: int) -> tuple[list[Scori
     return items, len(source) < len(prompted.source_of(before))
 
 
-def _source(prompted: PromptedModel, ids: Array, before: int, target: int) -> Array:
+def _source(prompted: TrainedModel, ids: Array, before: int, target: int) -> Array:
     """Return the source of a target, cut if the model has no room for both."""
     whole = prompted.source_of(ids)
     if prompted.limit is None:
@@ -343,7 +343,7 @@ def _source(prompted: PromptedModel, ids: Array, before: int, target: int) -> Ar
     return source
 
 
-def _end_of_word(prompted: PromptedModel, ids: Array, position: int, stop: int) -> int:
+def _end_of_word(prompted: TrainedModel, ids: Array, position: int, stop: int) -> int:
     """Return the position after the word of a token, at most `stop`."""
     after = np.flatnonzero(prompted.vocab.starts_word[ids[position + 1 : stop]])
     return position + 1 + int(after[0]) if len(after) else stop

@@ -14,10 +14,10 @@ from foreword.evaluation import context, heldout, sparsity
 from foreword.evaluation.baselines import prediction_name
 from foreword.evaluation.context import MemoryLoss
 from foreword.evaluation.heldout import HeldOut
-from foreword.evaluation.prompting import PromptedModel
 from foreword.formatting import unknown_share_note
 from foreword.runs.provenance import command
 from foreword.runs.stages import Stage
+from foreword.runs.trained_model import TrainedModel
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class TextToEvaluate:
     Attributes:
         files: text files, folders, globs; none for the run's held-out text.
         rows: maximum number of rows; None for all.
-        streams: parallel streams of a model with a memory; see `heldout.on_run`.
+        streams: parallel streams of a model with a memory; see `heldout.on_shards`.
         lengths: lengths of the context to measure it by; None for the loss next to counts.
     """
 
@@ -38,7 +38,7 @@ class TextToEvaluate:
 
 
 def run_loss(
-    prompted: PromptedModel, text: TextToEvaluate, note: Callable[[str], None], stage: Stage
+    prompted: TrainedModel, text: TextToEvaluate, note: Callable[[str], None], stage: Stage
 ) -> list[dict[str, Any]]:
     """Return the results to save: the losses, then of a count-based model its n-grams by order.
 
@@ -57,7 +57,7 @@ def run_loss(
 
 
 def _losses(
-    prompted: PromptedModel,
+    prompted: TrainedModel,
     text: TextToEvaluate,
     prepared: PreparedText | None,
     shards: tuple[Shards, float],
@@ -73,7 +73,7 @@ def _losses(
 
 
 def _content(
-    prompted: PromptedModel, text: TextToEvaluate, losses: Sequence[HeldOut | MemoryLoss]
+    prompted: TrainedModel, text: TextToEvaluate, losses: Sequence[HeldOut | MemoryLoss]
 ) -> dict[str, Any]:
     files, by_length = list(text.files), text.lengths is not None
     name = f"evaluate-{Path(files[0]).name if files else 'heldout'}"
@@ -106,7 +106,7 @@ def _notes(losses: Sequence[HeldOut | MemoryLoss]) -> list[str]:
 
 @contextmanager
 def _opened(
-    prompted: PromptedModel, files: Sequence[str], note: Callable[[str], None], stage: Stage
+    prompted: TrainedModel, files: Sequence[str], note: Callable[[str], None], stage: Stage
 ) -> Iterator[tuple[PreparedText | None, tuple[Shards, float]]]:
     """Yield the run's text if no other is named, and the shards with their bytes per token."""
     if files:

@@ -8,12 +8,12 @@ import torch
 from foreword.data.rng import RowRng
 from foreword.evaluation.decoding import decode, stops_of, text_of
 from foreword.evaluation.filling import candidates, insert_candidates
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import Sampling
 from foreword.evaluation.starts import Start
 from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.model import Model
 from foreword.runs.recipe import Recipe
+from foreword.runs.trained_model import TrainedModel
 from foreword.text.tokenizer import Tokenizer
 from foreword.types import Array, Rows
 
@@ -48,7 +48,7 @@ def samples(
     """
     if not recipe.objective.predicts.tokens:
         return []
-    prompted = PromptedModel(model, recipe, tokenizer, device)
+    prompted = TrainedModel(model, recipe, tokenizer, device)
     fits = (prompted.fills_in_place, prompted.continues, prompted.answers)
     kinds = [kind for kind, fit in zip((_fill, _continue, _answer), fits, strict=True) if fit]
     # Run without compilation, which would compile the model again for each length.
@@ -71,7 +71,7 @@ def _row(rows: Rows, n: int) -> Rows:
     return Rows(ids, np.zeros_like(ids), positions, rows.numbers[n : n + 1], segments)
 
 
-def _plain(prompted: PromptedModel, rows: Rows) -> Array:
+def _plain(prompted: TrainedModel, rows: Rows) -> Array:
     """Return the ids of the row without special tokens, from the beginning of its first word."""
     ids = rows.ids[0]
     ids = ids[~prompted.vocab.is_special[ids]]
@@ -79,7 +79,7 @@ def _plain(prompted: PromptedModel, rows: Rows) -> Array:
     return np.asarray(ids[begins.argmax() :] if begins.any() else ids)
 
 
-def _fill(prompted: PromptedModel, rows: Rows) -> dict[str, str] | None:
+def _fill(prompted: TrainedModel, rows: Rows) -> dict[str, str] | None:
     ids = _plain(prompted, rows)[: min(PIECE, prompted.recipe.packing.length - 2)]
     if not len(ids):
         return None
@@ -90,7 +90,7 @@ def _fill(prompted: PromptedModel, rows: Rows) -> dict[str, str] | None:
     return {"prompt": prompted.tokenizer.decode(masked, skip_special=False), "text": filled.text}
 
 
-def _continue(prompted: PromptedModel, rows: Rows) -> dict[str, str] | None:
+def _continue(prompted: TrainedModel, rows: Rows) -> dict[str, str] | None:
     ids = _plain(prompted, rows)
     # Half of a short document, to leave something to continue with.
     ids = ids[: min(PROMPT, prompted.recipe.packing.length // 2, -(-len(ids) // 2))]
@@ -105,7 +105,7 @@ def _continue(prompted: PromptedModel, rows: Rows) -> dict[str, str] | None:
     }
 
 
-def _answer(prompted: PromptedModel, rows: Rows) -> dict[str, str] | None:
+def _answer(prompted: TrainedModel, rows: Rows) -> dict[str, str] | None:
     ids = _plain(prompted, rows)[None, : min(PIECE, prompted.recipe.packing.length)]
     if ids.shape[1] < 2:
         return None

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foreword.evaluation.prompting import PromptedModel
 from foreword.models.ngram import table_of
 from foreword.ngrams.table import NgramTable
+from foreword.runs.trained_model import TrainedModel
 from foreword.types import Array, Batch, Example, NextToken, Tokens
 
 TOKENS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 16}  # in a batch
@@ -63,7 +63,7 @@ class Scorer(Protocol):
         """
 
 
-def scorer_of(prompted: PromptedModel) -> Scorer:
+def scorer_of(prompted: TrainedModel) -> Scorer:
     """Return the scorer of a trained model."""
     if prompted.is_count_based:
         return NgramScorer(table_of(prompted.model))
@@ -114,7 +114,7 @@ class NeuralScorer:
         prompted: the model: causal, masked, or with a source.
     """
 
-    prompted: PromptedModel
+    prompted: TrainedModel
 
     def log_probs(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
         """See `Scorer`."""
@@ -125,7 +125,7 @@ class NeuralScorer:
         return self._scored(items, token_log_probs_and_ranks)
 
     def _scored(
-        self, items: Iterable[ScoringItem], measure: Callable[[PromptedModel, Batch], Array]
+        self, items: Iterable[ScoringItem], measure: Callable[[TrainedModel, Batch], Array]
     ) -> Iterator[Array]:
         """Yield what `measure` gives the scored tokens of each item."""
 
@@ -136,7 +136,7 @@ class NeuralScorer:
         return _in_batches(self.prompted, items, score)
 
     def _score(
-        self, items: Sequence[ScoringItem], measure: Callable[[PromptedModel, Batch], Array]
+        self, items: Sequence[ScoringItem], measure: Callable[[TrainedModel, Batch], Array]
     ) -> Array:
         """Return what `measure` gives the scored tokens, item after item."""
         prompted = self.prompted
@@ -167,7 +167,7 @@ def _chunks(items: Iterable[ScoringItem]) -> Iterator[list[ScoringItem]]:
 
 
 def _in_batches(
-    prompted: PromptedModel,
+    prompted: TrainedModel,
     items: Iterable[ScoringItem],
     score: Callable[[Sequence[ScoringItem]], Iterable[Array]],
 ) -> Iterator[Array]:
@@ -210,7 +210,7 @@ def padded(rows: Sequence[Array]) -> Tokens:
     return Tokens(ids, documents, positions)
 
 
-def token_log_probs(prompted: PromptedModel, batch: Batch) -> Array:
+def token_log_probs(prompted: TrainedModel, batch: Batch) -> Array:
     """Return the log-probability of each target with weight, in nats, in the order of the batch.
 
     Returns:
@@ -224,7 +224,7 @@ def token_log_probs(prompted: PromptedModel, batch: Batch) -> Array:
     return scored
 
 
-def token_log_probs_and_ranks(prompted: PromptedModel, batch: Batch) -> Array:
+def token_log_probs_and_ranks(prompted: TrainedModel, batch: Batch) -> Array:
     """Return the log-probability of each target with weight and its rank, in the batch's order.
 
     Returns:
@@ -240,7 +240,7 @@ def token_log_probs_and_ranks(prompted: PromptedModel, batch: Batch) -> Array:
     return scored
 
 
-def _predictions(prompted: PromptedModel, batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:
+def _predictions(prompted: TrainedModel, batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield logits, (predictions, vocab), and targets, (predictions,), some rows at once."""
     batch = batch.to(prompted.device)
     states = prompted.run_backbone(batch).states.flatten(0, 1)
@@ -260,7 +260,7 @@ class DetectionScorer:
         prompted: the model; items have no source.
     """
 
-    prompted: PromptedModel
+    prompted: TrainedModel
 
     def log_probs(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
         """See `Scorer`."""

@@ -13,8 +13,8 @@ from foreword.data.read_documents import find_files, read_documents
 from foreword.data.text_files import ReadCounts
 from foreword.errors import UserError
 from foreword.evaluation.perplexity import ScoreTotals, scoring_windows
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.scorer import ScoringItem, scorer_of
+from foreword.runs.trained_model import TrainedModel
 from foreword.types import Array
 
 LIKELIHOOD, PSEUDO = "log-likelihood", "pseudo-log-likelihood"
@@ -66,7 +66,7 @@ class ScoringPlan:
 
 
 def score(
-    prompted: PromptedModel, text: str, source: str | None = None, stride: int | None = None
+    prompted: TrainedModel, text: str, source: str | None = None, stride: int | None = None
 ) -> TextScore:
     """Return the log-probability of each token of `text`.
 
@@ -99,7 +99,7 @@ def score(
 
 
 def score_texts(
-    prompted: PromptedModel,
+    prompted: TrainedModel,
     texts: Iterable[str],
     stride: int | None = None,
     progress: Callable[[int, float], object] = lambda tokens, share: None,
@@ -145,7 +145,7 @@ def score_texts(
 
 
 def score_files(
-    prompted: PromptedModel, files: Sequence[Path], stride: int | None, advance: Callable[..., None]
+    prompted: TrainedModel, files: Sequence[Path], stride: int | None, advance: Callable[..., None]
 ) -> tuple[ScoreTotals, ReadCounts]:
     """Return the sums over files and folders, and what was read of them.
 
@@ -178,12 +178,12 @@ def score_files(
     return totals, counts
 
 
-def measure_of(prompted: PromptedModel) -> str:
+def measure_of(prompted: TrainedModel) -> str:
     """Return the name of what the model's scores sum to."""
     return LIKELIHOOD if prompted.continues or prompted.answers else PSEUDO
 
 
-def first_context(prompted: PromptedModel) -> str:
+def first_context(prompted: TrainedModel) -> str:
     """Return what the first token of a text is given, in words."""
     if prompted.answers:
         return "the source"
@@ -193,7 +193,7 @@ def first_context(prompted: PromptedModel) -> str:
     return " ".join(names) or "nothing, so it is not scored"
 
 
-def _totals(prompted: PromptedModel, plan: ScoringPlan, nats: float) -> ScoreTotals:
+def _totals(prompted: TrainedModel, plan: ScoringPlan, nats: float) -> ScoreTotals:
     return ScoreTotals(
         measure=measure_of(prompted),
         nats=nats,
@@ -206,22 +206,22 @@ def _totals(prompted: PromptedModel, plan: ScoringPlan, nats: float) -> ScoreTot
     )
 
 
-def _plan(
-    prompted: PromptedModel, text: str, source: str | None, stride: int | None
-) -> ScoringPlan:
+def _plan(prompted: TrainedModel, text: str, source: str | None, stride: int | None) -> ScoringPlan:
     prompted.require_text_scores()
     ids = prompted.tokenizer.encode(text)
     if prompted.answers:
         return _plan_answer(prompted, text, ids, source)
     if source is not None:
-        raise UserError(f"{prompted.name}: this {prompted.family} reads no source; leave it out")
+        raise UserError(
+            f"{prompted.name}: this {prompted.description} reads no source; leave it out"
+        )
     stride = max(1, prompted.max_context // 2) if stride is None else stride
     if prompted.continues:
         return _plan_causal(prompted, text, ids, stride)
     return _plan_masked(prompted, text, ids, stride)
 
 
-def _plan_causal(prompted: PromptedModel, text: str, ids: Array, stride: int) -> ScoringPlan:
+def _plan_causal(prompted: TrainedModel, text: str, ids: Array, stride: int) -> ScoringPlan:
     whole = np.concatenate([prompted.prompt_prefix, ids, prompted.eos])
     head = min(1, len(whole))
     unscored = min(len(ids), head - len(prompted.prompt_prefix)) if len(whole) else 0
@@ -241,7 +241,7 @@ def _plan_causal(prompted: PromptedModel, text: str, ids: Array, stride: int) ->
     return ScoringPlan(whole, head, 0, unscored, size, items(), len(windows), ends)
 
 
-def _plan_masked(prompted: PromptedModel, text: str, ids: Array, stride: int) -> ScoringPlan:
+def _plan_masked(prompted: TrainedModel, text: str, ids: Array, stride: int) -> ScoringPlan:
     head, tail = len(prompted.bos), len(prompted.eos)
     whole = np.concatenate([prompted.bos, ids, prompted.eos])
     width, mask = prompted.max_context, prompted.vocab.id("[MASK]")
@@ -257,11 +257,11 @@ def _plan_masked(prompted: PromptedModel, text: str, ids: Array, stride: int) ->
     return ScoringPlan(whole, head, tail, 0, len(text.encode()), items(), len(ids))
 
 
-def _plan_answer(prompted: PromptedModel, text: str, ids: Array, source: str | None) -> ScoringPlan:
+def _plan_answer(prompted: TrainedModel, text: str, ids: Array, source: str | None) -> ScoringPlan:
     if source is None:
         raise UserError(
-            f"{prompted.name}: this {prompted.family} scores a text as the answer to a source; "
-            "give one with --source"
+            f"{prompted.name}: this {prompted.description} scores a text as the answer to a "
+            "source; give one with --source"
         )
     # The answer to a source with sentinels repeats them.
     has_names = prompted.uses_sentinels

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from foreword.data.shards import Shards
-from foreword.evaluation.prompting import PromptedModel
 from foreword.models.ngram import table_of
 from foreword.ngrams.texts import NgramTexts, measure
+from foreword.runs.trained_model import TrainedModel
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class OrderSparsity:
         }
 
 
-def by_order(prompted: PromptedModel, shards: Shards) -> list[OrderSparsity]:
+def by_order(prompted: TrainedModel, shards: Shards) -> list[OrderSparsity]:
     """Return how much of a text a count-based model has seen, and its size, by order.
 
     Args:

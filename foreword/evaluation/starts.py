@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from foreword.errors import UserError
-from foreword.evaluation.prompting import PromptedModel
+from foreword.runs.trained_model import TrainedModel
 from foreword.types import Array, Batch, Example, Tokens
 
 Stopped = Literal["end", "tokens", "length"]
@@ -66,7 +66,7 @@ def groups_of_equal_length(
             yield members[at : at + size]
 
 
-def forbidden_tokens(prompted: PromptedModel, starts: Sequence[Start], stops: Array) -> Tensor:
+def forbidden_tokens(prompted: TrainedModel, starts: Sequence[Start], stops: Array) -> Tensor:
     """Return the special tokens except stops and expected sentinels, (starts, vocab) bool."""
     forbidden = np.tile(prompted.vocab.is_special, (len(starts), 1))
     forbidden[:, stops] = False
@@ -76,7 +76,7 @@ def forbidden_tokens(prompted: PromptedModel, starts: Sequence[Start], stops: Ar
     return torch.from_numpy(forbidden).to(prompted.device)
 
 
-def _may_have_sentinels(prompted: PromptedModel, start: Start) -> bool:
+def _may_have_sentinels(prompted: TrainedModel, start: Start) -> bool:
     """Return whether the text may have sentinels, even ones that its source does not have."""
     if start.source is None or len(start.target) or not prompted.uses_sentinels:
         return False
@@ -84,7 +84,7 @@ def _may_have_sentinels(prompted: PromptedModel, start: Start) -> bool:
     return not prompted.reads_plain or bool(np.isin(text, prompted.vocab.sentinels).any())
 
 
-def next_token_batch(prompted: PromptedModel, starts: Sequence[Start]) -> Batch:
+def next_token_batch(prompted: TrainedModel, starts: Sequence[Start]) -> Batch:
     """Return the batch whose last position predicts the token after each start.
 
     The layout arranges the target with one more token, the only one that is scored; the batch is

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from foreword.errors import UserError
-from foreword.evaluation.prompting import NEURAL, PromptedModel
 from foreword.evaluation.scorer import padded
 from foreword.nn.model import neural
+from foreword.runs.trained_model import NEURAL, TrainedModel
 from foreword.train.device import autocast
 from foreword.types import Array
 
@@ -77,7 +77,7 @@ class TextStates:
         return np.flatnonzero((self.offsets[:, 0] < stop) & (self.offsets[:, 1] > start))
 
 
-def vectors(prompted: PromptedModel, words: Sequence[WordInText]) -> Iterator[WordStates | None]:
+def vectors(prompted: TrainedModel, words: Sequence[WordInText]) -> Iterator[WordStates | None]:
     """Yield the vectors of each word; None where a piece of it is unknown to the tokenizer.
 
     Raises:
@@ -96,7 +96,7 @@ def vectors(prompted: PromptedModel, words: Sequence[WordInText]) -> Iterator[Wo
 
 
 def text_states(
-    prompted: PromptedModel, texts: Iterable[str], *, splits: bool = False
+    prompted: TrainedModel, texts: Iterable[str], *, splits: bool = False
 ) -> Iterator[TextStates]:
     """Yield the vectors of each text's tokens.
 
@@ -146,7 +146,7 @@ def _parts(ids: Array, size: int) -> list[Array]:
     return [ids[n : n + size] for n in range(0, len(ids), size)]
 
 
-def _by_row(prompted: PromptedModel, rows: Sequence[Array]) -> list[list[Array]]:
+def _by_row(prompted: TrainedModel, rows: Sequence[Array]) -> list[list[Array]]:
     """Return the states of each row by layer, (length, width) float32 each, padding included."""
     batch = prompted.encoding_batch(padded(rows)).to(prompted.device)
     with torch.no_grad(), autocast(prompted.device, prompted.dtype):

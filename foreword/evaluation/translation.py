@@ -14,8 +14,8 @@ from foreword.disk.compressed import COMPRESSIONS
 from foreword.errors import UserError
 from foreword.evaluation import beam
 from foreword.evaluation.beam import Beams
-from foreword.evaluation.prompting import PromptedModel
 from foreword.runs.provenance import command
+from foreword.runs.trained_model import TrainedModel
 from foreword.text import words
 
 AT_ONCE = 128  # sentences between two reports of progress
@@ -84,7 +84,7 @@ def require_as_many(sources: Sequence[str], references: Sequence[str], names: li
         )
 
 
-def translate(prompted: PromptedModel, texts: Sequence[str], beams: Beams) -> Iterator[str]:
+def translate(prompted: TrainedModel, texts: Sequence[str], beams: Beams) -> Iterator[str]:
     """Yield the likeliest translation of each text; an empty text has an empty one.
 
     Raises:
@@ -92,7 +92,7 @@ def translate(prompted: PromptedModel, texts: Sequence[str], beams: Beams) -> It
     """
     if not prompted.answers:
         raise UserError(
-            f"{prompted.name}: this {prompted.family} does not translate; train one with "
+            f"{prompted.name}: this {prompted.description} does not translate; train one with "
             "'foreword pretrain seq2seq_mini --data NAME.en'"
         )
     for at in range(0, len(texts), AT_ONCE):
@@ -135,7 +135,7 @@ def compare(translations: Sequence[str], *references: Sequence[str | None]) -> T
 
 
 def record(
-    prompted: PromptedModel,
+    prompted: TrainedModel,
     source: Path,
     texts: Sequence[str],
     beams: Beams,
@@ -169,7 +169,7 @@ def record(
     return result
 
 
-def save(prompted: PromptedModel, record: Mapping[str, Any], translations: Sequence[str]) -> Path:
+def save(prompted: TrainedModel, record: Mapping[str, Any], translations: Sequence[str]) -> Path:
     """Write translations and their record to the run; return the file of the translations."""
     path = prompted.run / "evaluations" / f"{record['name']}.txt"
     atomic.write_text(path, "\n".join(translations) + "\n")

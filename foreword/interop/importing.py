@@ -20,8 +20,9 @@ from foreword.nn.model import Model
 from foreword.runs.continued import StartingModel
 from foreword.runs.provenance import make_provenance, read_state, write_files
 from foreword.runs.recipe import Recipe
+from foreword.runs.run_folder import open_run
 from foreword.runs.same_model import differences, resolved
-from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint
@@ -33,23 +34,12 @@ GENERATION = "generation_config.json"
 RECIPE = "foreword.toml"  # the training recipe, written beside an exported model
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImportedModel(TrainedModel):
-    """A trained model read from a Hugging Face folder.
-
-    Attributes:
-        family: the family of `transformers` it belongs to.
-    """
-
-    family: Family
-
-
 def is_hf_folder(folder: Path) -> bool:
     """Return whether this is a Hugging Face model folder rather than a run folder."""
     return (folder / CONFIG).is_file() and not (folder / "recipe.toml").exists()
 
 
-def read(folder: Path) -> ImportedModel:
+def read(folder: Path) -> TrainedModel:
     """Read a Hugging Face model folder strictly.
 
     Raises:
@@ -64,7 +54,7 @@ def read(folder: Path) -> ImportedModel:
             raise UserError(
                 f"{error}; export it again, or delete {manifest.FILE} if it was changed on purpose"
             ) from error
-    family = family_of(HFConfig.load(folder))
+    family = family_in(folder)
     # Read the folder and its subfolders (ELECTRA's generator), then build and fill the model.
     names = ["", *(name for name in family.names.subfolders if (folder / name).is_dir())]
     hf_folders = {name: _read_hf_folder(folder / name, family) for name in names}
@@ -81,14 +71,7 @@ def read(folder: Path) -> ImportedModel:
         if others := files.unread(part.folder, [] if name else names):
             notes.append(f"not read in {part.folder}: {', '.join(others)}")
     notes += family.differences(recipe).notes
-    return ImportedModel(
-        model=model,
-        recipe=recipe,
-        tokenizer=tokenizer,
-        source=folder,
-        notes=tuple(notes),
-        family=family,
-    )
+    return TrainedModel(model, recipe, tokenizer, source=folder, notes=tuple(notes))
 
 
 @dataclass(frozen=True)
@@ -186,6 +169,11 @@ def _merge_layers(names: list[str]) -> list[str]:
     return list(dict.fromkeys(re.sub(r"\.\d+\.", ".*.", name) for name in names))
 
 
+def family_in(folder: Path) -> Family:
+    """Return the family of a Hugging Face folder; see `family_of`."""
+    return family_of(HFConfig.load(folder))
+
+
 def family_of(hf_config: HFConfig) -> Family:
     """Return the family that `config.json` names.
 
@@ -266,7 +254,7 @@ def _tokenizer_table(tokenizer: Tokenizer) -> Table:
     return table
 
 
-def save(imported: ImportedModel, run: Path) -> None:
+def save(imported: TrainedModel, run: Path) -> None:
     """Write the imported model as a run folder.
 
     Raises:
@@ -299,16 +287,16 @@ def write_run(
         write_files(part, state, recipe)
 
 
-def provenance(imported: ImportedModel) -> Table:
+def provenance(imported: TrainedModel) -> Table:
     """Return the record of where the model came from, with its files' checksums."""
-    folder = imported.folder
-    parts = imported.family.folders(imported.model, imported.recipe)
+    folder, family = imported.folder, family_in(imported.folder)
+    parts = family.folders(imported.model, imported.recipe)
     return {
         "imported": {
             "format": "hf",
-            "family": kinds.name_of(imported.family),
+            "family": kinds.name_of(family),
             "folder": str(folder.resolve()),
-            "heads_apart": list(imported.family.names.subfolders),
+            "heads_apart": list(family.names.subfolders),
             "files": {
                 str(file.relative_to(folder)): atomic.checksum(file)
                 for part in parts
@@ -319,17 +307,18 @@ def provenance(imported: ImportedModel) -> Table:
     }
 
 
-def check(imported: ImportedModel) -> dict[str, float | None]:
+def check(imported: TrainedModel) -> dict[str, float | None]:
     """Return how far the logits are from those of `transformers`, None if it is not installed.
 
     Raises:
         UserError: they differ by more than rounding.
     """
-    parts = imported.family.folders(imported.model, imported.recipe)
-    return check_logits.check(parts, imported.vocab, imported.family, imported.folder)
+    family = family_in(imported.folder)
+    parts = family.folders(imported.model, imported.recipe)
+    return check_logits.check(parts, imported.vocab, family, imported.folder)
 
 
-def reading_notes(imported: ImportedModel) -> tuple[str, ...]:
+def reading_notes(imported: TrainedModel) -> tuple[str, ...]:
     """Return notes on where `transformers` tokenizes text differently, one line each."""
     if not check_logits.is_checkable():
         return ()
@@ -343,7 +332,7 @@ def reading_notes(imported: ImportedModel) -> tuple[str, ...]:
         notes.append(
             f"transformers tokenizes {comparison.differing[0]!r} differently from Foreword"
         )
-    bos_and_eos = imported.family.bos_and_eos(imported.recipe)
+    bos_and_eos = family_in(imported.folder).bos_and_eos(imported.recipe)
     ours = tuple((special[name],) if name in special else () for name in bos_and_eos)
     if ours != (theirs := (comparison.bos, comparison.eos)):
         notes.append(

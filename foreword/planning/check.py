@@ -19,9 +19,9 @@ from foreword.runs.corpus import corpus, is_prepared, naming_text_in_errors
 from foreword.runs.first_embeddings import most_flops
 from foreword.runs.run_folder import Run
 from foreword.runs.setup import TrainingSetup, set_up_training
-from foreword.runs.sizes import MACHINES
+from foreword.runs.sizes import MACHINES, count_parameters, least_memory, memory_of
 from foreword.runs.stages import Stage
-from foreword.train.device import describe
+from foreword.train.device import choose_device, describe
 
 SAMPLE_BYTES = 20_000_000  # of text: enough for a tokenizer and a batch, and read in seconds
 
@@ -72,6 +72,18 @@ class CheckedRun:
             **({"sources": [asdict(source) for source in self.sources]} if self.sources else {}),
             "batch": [asdict(row) for row in self.rows],
         }
+
+
+def sizes_of(request: RunRequest) -> dict[str, Any]:
+    """Return what is known of a run without text: parameters, memory at least, vocabulary."""
+    recipe, vocab = request.recipe, running.known_vocab(request.inputs, request.starting_model)
+    parameters, memory = count_parameters(recipe, vocab), least_memory(recipe, vocab)
+    available = memory_of(choose_device(recipe.train.device, "train.device"))
+    return {
+        "parameters": {**parameters, "total": sum(parameters.values())},
+        "memory_bytes": {**memory, "total": sum(memory.values()), "available": available},
+        "vocab": recipe.tokenizer.vocab if vocab is None else vocab.size,
+    }
 
 
 def check_run(

@@ -13,7 +13,7 @@ from foreword.data.text_files import ReadCounts, ReadSettings
 from foreword.disk import stored
 from foreword.planning.request import RunRequest
 from foreword.runs import corpus
-from foreword.runs.sources import is_prepared, without_limits
+from foreword.runs.sources import without_limits
 from foreword.text import utf8
 
 Shares = tuple[float, float]  # shares read of the training text and of the held-out text
@@ -43,6 +43,8 @@ class SampledRun:
 def sampled(request: RunRequest, folder: Path, most: int) -> SampledRun:
     """Return the run on the first `most` characters of its texts; prepared text stays as it is.
 
+    Limits of epochs are taken away from sources: they would be those of the sample.
+
     Args:
         request: the run.
         folder: the folder for the samples.
@@ -51,22 +53,31 @@ def sampled(request: RunRequest, folder: Path, most: int) -> SampledRun:
     Raises:
         UserError: a text cannot be read.
     """
-    recipe, inputs = request.recipe, request.inputs
-    if recipe.data.sources:
-        request, shares = sample_sources(request, folder, most)
-        return SampledRun(request, of_sources=shares)
-    if corpus.is_prepared(inputs.texts):
+    recipe, inputs, read = without_limits(request.recipe), request.inputs, request.recipe.read
+    if corpus.is_prepared(inputs.texts) and not recipe.data.sources:
         return SampledRun(request)
-    file, heldout_file = folder / "sample.jsonl", folder / "heldout.jsonl"
-    share, counts = sample(inputs.texts, recipe.read, file, most)
-    held_share = share
-    if inputs.heldout:
-        held_share = sample(inputs.heldout, recipe.read, heldout_file, most)[0]
-    heldout = (str(heldout_file),) if inputs.heldout else ()
-    target = "target" if recipe.read.target else ""
-    recipe = replace(recipe, read=replace(recipe.read, field="text", target=target))
-    inputs = replace(inputs, texts=(str(file),), heldout=heldout)
-    return SampledRun(replace(request, recipe=recipe, inputs=inputs), (share, held_share), counts)
+    # A sample of each source, or of all of the text.
+    each = [[text] for text in inputs.texts] if recipe.data.sources else [inputs.texts]
+    texts, shares, counts = list[str](), list[float](), dict[str, Any]()
+    for number, part in enumerate(each):
+        share, file = 1.0, part[0]
+        if not corpus.is_prepared(part):
+            file = str(folder / f"sample-{number}.jsonl")
+            share, counts = sample(part, read, Path(file), most // len(each))
+        texts.append(file)
+        shares.append(share)
+    held_share, heldout = shares[0], inputs.heldout
+    if heldout:
+        heldout = (str(folder / "heldout.jsonl"),)
+        held_share, _ = sample(inputs.heldout, read, Path(heldout[0]), most)
+    target = "target" if read.target else ""
+    recipe = replace(recipe, read=replace(read, field="text", target=target))
+    inputs = replace(inputs, texts=tuple(texts), heldout=heldout)
+    request = replace(request, recipe=recipe, inputs=inputs)
+    if not recipe.data.sources:
+        return SampledRun(request, (shares[0], held_share), counts)
+    names = [source.name for source in recipe.data.sources]
+    return SampledRun(request, of_sources=dict(zip(names, shares, strict=True)))
 
 
 def sample(
@@ -89,30 +100,6 @@ def sample(
                 share = bytes_written / counts.total_bytes(total)
                 break
     return min(share, 1.0), asdict(counts)
-
-
-def sample_sources(
-    request: RunRequest, folder: Path, most: int
-) -> tuple[RunRequest, dict[str, float]]:
-    """Return the run on a sample of each source, and the share of each that was sampled.
-
-    Limits of epochs are taken away: they would be those of the sample. Prepared sources stay.
-    """
-    recipe, texts, shares = without_limits(request.recipe), [], {}
-    target = "target" if recipe.read.target else ""
-    for source, text in zip(recipe.data.sources, request.inputs.texts, strict=True):
-        if is_prepared(text):
-            texts.append(text)
-            shares[source.name] = 1.0
-            continue
-        file = folder / "sources" / f"{source.name}.jsonl"
-        file.parent.mkdir(exist_ok=True)
-        each = most // len(recipe.data.sources)
-        shares[source.name], _ = sample([text], recipe.read, file, each)
-        texts.append(str(file))
-    recipe = replace(recipe, read=replace(recipe.read, field="text", target=target))
-    inputs = replace(request.inputs, texts=tuple(texts))
-    return replace(request, recipe=recipe, inputs=inputs), shares
 
 
 def shares_read(prepared: PreparedText, sampled: Mapping[str, float]) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
 from foreword.data.shards import Shards
 from foreword.evaluation import heldout
-from foreword.evaluation.prompting import PromptedModel
+from foreword.runs.trained_model import TrainedModel
 
 if TYPE_CHECKING:
     from foreword.figures import Rendered
@@ -31,7 +31,7 @@ class ProbedModel:
     """
 
     label: str
-    trained: PromptedModel
+    trained: TrainedModel
     texts: tuple[str, ...] = ()
     progress: Callable[[int, int], object] = lambda done, total: None
 

@@ -9,13 +9,13 @@ import numpy as np
 from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.evaluation.heldout import shards_of
-from foreword.evaluation.prompting import PromptedModel
+from foreword.runs.trained_model import TrainedModel
 
 MAX_COUNTED = 10_000_000  # tokens of training text read
 Word = tuple[int, ...]  # its tokens
 
 
-def training_text(prompted: PromptedModel) -> Shards | None:
+def training_text(prompted: TrainedModel) -> Shards | None:
     """Return the text that a model was trained on; None if it is not there."""
     if prompted.source is None:
         return None

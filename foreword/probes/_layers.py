@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from foreword.errors import UserError
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.states import TextStates, text_states
+from foreword.runs.trained_model import TrainedModel
 from foreword.types import Array
 
 ALONE = "alone"  # the layer of embeddings, which do not depend on the context
@@ -27,7 +27,7 @@ def layer_position(layer: str) -> int:
     return -1 if layer == ALONE else int(layer)
 
 
-def require_layer(prompted: PromptedModel, text: str, layer: int | None) -> None:
+def require_layer(prompted: TrainedModel, text: str, layer: int | None) -> None:
     """Check that a model has states, and a layer.
 
     Args:

@@ -10,10 +10,10 @@ import numpy as np
 from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.evaluation import heldout
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.scorer import ScoringItem, scorer_of
 from foreword.evaluation.scoring import score_texts
 from foreword.probes._contract import ProbedModel
+from foreword.runs.trained_model import TrainedModel
 from foreword.types import Array
 
 
@@ -52,7 +52,7 @@ def passages(shards: Shards, length: int, count: int) -> Array:
     return tokens
 
 
-def require_room(prompted: PromptedModel, length: int) -> None:
+def require_room(prompted: TrainedModel, length: int) -> None:
     """Check that a model can score passages of `length` tokens.
 
     Raises:
@@ -70,7 +70,7 @@ def require_room(prompted: PromptedModel, length: int) -> None:
         )
 
 
-def losses(prompted: PromptedModel, tokens: Array) -> Array:
+def losses(prompted: TrainedModel, tokens: Array) -> Array:
     """Return the mean loss of each passage, in nats per token, (passages,) float64."""
     if not prompted.continues:
         texts = (prompted.tokenizer.decode(row) for row in tokens)
@@ -81,7 +81,7 @@ def losses(prompted: PromptedModel, tokens: Array) -> Array:
     return np.array([-nats.mean() for nats in scorer_of(prompted).log_probs(items)])
 
 
-def continued(prompted: PromptedModel, tokens: Array, prefix: int, continuation: int) -> Array:
+def continued(prompted: TrainedModel, tokens: Array, prefix: int, continuation: int) -> Array:
     """Return how many tokens of each passage a model writes word for word.
 
     Greedy decoding writes the likeliest token, so it goes on writing the passage for as long as
@@ -104,7 +104,7 @@ def continued(prompted: PromptedModel, tokens: Array, prefix: int, continuation:
     return right
 
 
-def _items(prompted: PromptedModel, tokens: Array, unscored: int) -> list[ScoringItem]:
+def _items(prompted: TrainedModel, tokens: Array, unscored: int) -> list[ScoringItem]:
     """Return passages with all tokens scored but the first `unscored`."""
     before = prompted.prompt_prefix
     is_scored = np.arange(len(before) + tokens.shape[1]) >= len(before) + unscored

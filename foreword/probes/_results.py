@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from foreword.errors import UserError
-from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import Finding, Probe, ProbedModel
 from foreword.probes._random_weights import with_random_weights
 from foreword.probes._suite import Suite
 from foreword.runs.provenance import command
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds, plugins
 
 
@@ -52,7 +52,7 @@ def named_probe(name: str, table: Mapping[str, Any], files: Sequence[str]) -> Pr
 
 
 def probed_models(
-    models: Mapping[str, PromptedModel], texts: Sequence[str], *, with_untrained: bool
+    models: Mapping[str, TrainedModel], texts: Sequence[str], *, with_untrained: bool
 ) -> list[ProbedModel]:
     """Return models by their labels as they are probed, each with its untrained copy if asked for.
 

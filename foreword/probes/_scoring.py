@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from foreword.evaluation.passages import Passage, PassageScore, score_passages
-from foreword.evaluation.prompting import PromptedModel
+from foreword.runs.trained_model import TrainedModel
 
 
 def score_groups(
-    prompted: PromptedModel, groups: Sequence[Sequence[Passage]]
+    prompted: TrainedModel, groups: Sequence[Sequence[Passage]]
 ) -> Iterator[list[PassageScore]]:
     """Yield the scores of each group of passages, computed for many groups at once.
 

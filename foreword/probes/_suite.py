@@ -15,10 +15,10 @@ from scipy.stats import binomtest
 
 from foreword.errors import UserError
 from foreword.evaluation.passages import room_of
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.statistics import LEVEL, bootstrap, bootstrap_each
 from foreword.probes._contract import Finding, ProbedModel, Row
 from foreword.probes._marks import MAX_RUNS, run_style, title
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import kinds
 from foreword.settings.ranges import Ranged
 from foreword.types import Array
@@ -108,7 +108,7 @@ class Suite(Ranged, ABC):
         """
 
     @abstractmethod
-    def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
+    def answers(self, prompted: TrainedModel, questions: Sequence[Question]) -> Iterator[Answer]:
         """Yield the model's answer to each question.
 
         Raises:
@@ -116,7 +116,7 @@ class Suite(Ranged, ABC):
         """
 
     @abstractmethod
-    def method(self, prompted: PromptedModel) -> str:
+    def method(self, prompted: TrainedModel) -> str:
         """Return how the model is scored.
 
         Raises:
@@ -132,7 +132,7 @@ class Suite(Ranged, ABC):
         """Return the figure of some answers, from their `correct` or `value`; (answers, ...)."""
         return float(values.mean())
 
-    def remarks(self, prompted: PromptedModel, questions: Sequence[Question]) -> list[str]:
+    def remarks(self, prompted: TrainedModel, questions: Sequence[Question]) -> list[str]:
         """Return more notes on a model's figures."""
         del prompted, questions
         return []

@@ -22,12 +22,12 @@ from typing import Any, ClassVar, Literal
 
 from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, PassageScore, method_of, score_passages
-from foreword.evaluation.prompting import PromptedModel
 from foreword.probes import _layouts
 from foreword.probes._contract import FilePath
 from foreword.probes._files import evenly
 from foreword.probes._scoring import score_groups, shared_words
 from foreword.probes._suite import Answer, Question, Suite, best
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
 from foreword.settings.ranges import CountOrZero, Share
 from foreword.tables.choice import choice_example
@@ -122,6 +122,7 @@ class TomlSuite(Suite):
     file: ClassVar[SuiteFile]
 
     files: FilePath
+    limit: CountOrZero = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
         table = {"kind": kinds.name_of(self), **config.to_table(self)}
@@ -141,8 +142,7 @@ class TomlSuite(Suite):
             subsets.setdefault(question.subset, []).append(question)
         if not subsets:
             raise UserError(f"probe.files: {self.files}: no questions in it")
-        limit = getattr(self, "limit")  # noqa: B009 - a field of each suite, with its own default
-        return [question for of_one in subsets.values() for question in evenly(of_one, limit)]
+        return [q for of_one in subsets.values() for q in evenly(of_one, self.limit)]
 
     def _question(self, item: _layouts.Item, ask: str) -> Question:
         columns, row, where = self.file.columns, item.row, item.where
@@ -151,19 +151,21 @@ class TomlSuite(Suite):
             return text_of(row.get(column), where).strip() if column else ""
 
         if len(columns.options) == 1 and not self.file.predicts:
-            listed = row[columns.options[0]]
+            listed = row.get(columns.options[0])
             if not isinstance(listed, list):
                 raise UserError(f"{where}: '{columns.options[0]}' is not a list of options")
             options = [text_of(option, where).strip() for option in listed]
         else:
             options = [text(column) for column in columns.options]
-        if not all(options):
+        unrelated = [text(columns.unrelated)] * bool(columns.unrelated)
+        if not all([*options, *unrelated]):
             raise UserError(f"{where}: no sentence in {' or in '.join(columns.options)}")
+        if len(options) < 2 - self.file.predicts:
+            raise UserError(f"{where}: expected at least two options, got {len(options)}")
         before = COLUMN.sub(lambda match: text(match[1]), ask).strip()
         right = 0
         if columns.answer:
-            right = _number_of(row[columns.answer], options, where)
-        unrelated = [text(columns.unrelated)] * bool(columns.unrelated)
+            right = _number_of(row.get(columns.answer), options, where)
         answer = options[right]
         is_before = columns.answer or self.file.predicts
         return Question(
@@ -181,7 +183,7 @@ class TomlSuite(Suite):
         """Return what guessing would reach."""
         return super().chance(questions) if self.file.chance is None else self.file.chance
 
-    def method(self, prompted: PromptedModel) -> str:
+    def method(self, prompted: TrainedModel) -> str:
         """Return how the model scores options.
 
         Raises:
@@ -196,7 +198,7 @@ class TomlSuite(Suite):
             how += ", of the words that a pair has in common"
         return f"{how}; means over {self.unit}s" if self.file.columns.unit else how
 
-    def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
+    def answers(self, prompted: TrainedModel, questions: Sequence[Question]) -> Iterator[Answer]:
         """Yield the likeliest option of each question; none if the right one shares its score."""
         if self.file.predicts:
             yield from _predicted(prompted, questions)
@@ -226,7 +228,7 @@ class TomlSuite(Suite):
                 is_cut=any(score.is_cut for score in every),
             )
 
-    def _passages(self, prompted: PromptedModel, question: Question) -> list[list[Passage]]:
+    def _passages(self, prompted: TrainedModel, question: Question) -> list[list[Passage]]:
         """Return the passages whose probabilities make the score of each option."""
         before = question.details[0]
         if self.file.score == "shared_words" and not prompted.continues:
@@ -253,7 +255,7 @@ class TomlSuite(Suite):
         return extra
 
 
-def _predicted(prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
+def _predicted(prompted: TrainedModel, questions: Sequence[Question]) -> Iterator[Answer]:
     """Yield whether each token of each answer is the likeliest."""
     passages = [Passage(f" {q.answer}", q.details[0]) for q in questions]
     scores = score_passages(prompted, passages, ranks=True)
@@ -290,7 +292,7 @@ def _kind_of(file: Path, module: str, changed: int) -> type[TomlSuite]:
         "heading": suite.heading or first_line,
         **{key: getattr(suite, key) for key in ("measured", "subset", "unit", "caution")},
     }
-    settings: list[Any] = [*ask, ("limit", CountOrZero, suite.limit)]
+    settings: list[Any] = [("limit", CountOrZero, suite.limit), *ask]
     return make_dataclass(name, settings, bases=(TomlSuite,), namespace=namespace, frozen=True)
 
 

@@ -11,7 +11,6 @@ from typing import Any, get_args
 
 from foreword.disk import atomic
 from foreword.errors import UserError
-from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import PATH, Probe, ProbedModel
 from foreword.runs.hooks import Probing
 from foreword.runs.trained_model import TrainedModel
@@ -117,7 +116,7 @@ def _matches(path: str) -> list[Path]:
 
 def _figure(probe: Probe, trained: TrainedModel) -> tuple[str, float | None]:
     """Return the name and the value of a probe's one figure."""
-    finding = probe.measure([ProbedModel(LABEL, PromptedModel.of(trained))])
+    finding = probe.measure([ProbedModel(LABEL, trained)])
     name = name_of(probe)
     if not finding.measure:
         raise UserError(f"--probe {name}: it has no single figure for a curve")

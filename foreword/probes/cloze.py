@@ -11,12 +11,12 @@ import numpy as np
 
 from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, method_of, score_passages, tokens_of
-from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import FilePath
 from foreword.probes._files import evenly, files_of, rows_of
 from foreword.probes._frequency import occurrences, training_text
 from foreword.probes._scoring import score_groups
 from foreword.probes._suite import Answer, Question, Suite, best
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import CountOrZero
 from foreword.tables.columns import text_of
 from foreword.tables.files import IN_FOLDERS
@@ -85,7 +85,7 @@ class Cloze(Suite):
         subsets = list(dict.fromkeys(q.subset for q in questions))
         return sorted(questions, key=lambda q: subsets.index(q.subset))
 
-    def method(self, prompted: PromptedModel) -> str:
+    def method(self, prompted: TrainedModel) -> str:
         """Return how the model scores words.
 
         Raises:
@@ -93,7 +93,7 @@ class Cloze(Suite):
         """
         return method_of(prompted)
 
-    def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
+    def answers(self, prompted: TrainedModel, questions: Sequence[Question]) -> Iterator[Answer]:
         """Yield the likeliest option of each blank, whether the most frequent is right, a rank."""
         options = [[_passage(q.text, option) for option in q.options] for q in questions]
         frequent = _frequent(prompted, questions)
@@ -116,7 +116,7 @@ class Cloze(Suite):
             "median_rank": float(np.median(ranks)) if len(ranks) else NAN,
         }
 
-    def remarks(self, prompted: PromptedModel, questions: Sequence[Question]) -> list[str]:
+    def remarks(self, prompted: TrainedModel, questions: Sequence[Question]) -> list[str]:
         """Return whether the training text is missing."""
         del questions
         if training_text(prompted):
@@ -148,7 +148,7 @@ def _passage(text: str, option: str) -> Passage:
     return Passage(space + option, before.rstrip(), after)
 
 
-def _ranks(prompted: PromptedModel, questions: Sequence[Question]) -> dict[int, int]:
+def _ranks(prompted: TrainedModel, questions: Sequence[Question]) -> dict[int, int]:
     """Return the right words' ranks among all tokens by question, where they are one token.
 
     Only models that predict a word in its place, after or between the others, have one.
@@ -166,7 +166,7 @@ def _ranks(prompted: PromptedModel, questions: Sequence[Question]) -> dict[int, 
     }
 
 
-def _frequent(prompted: PromptedModel, questions: Sequence[Question]) -> list[float]:
+def _frequent(prompted: TrainedModel, questions: Sequence[Question]) -> list[float]:
     """Return whether each question's most frequent option is right; nan without the text."""
     text = training_text(prompted)
     if text is None:

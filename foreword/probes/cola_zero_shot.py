@@ -12,10 +12,10 @@ from scipy.stats import rankdata
 
 from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, method_of, score_passages
-from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import FilePath
 from foreword.probes._files import evenly, rows_of
 from foreword.probes._suite import ALL, Answer, Question, Suite
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import CountOrZero
 from foreword.tables.columns import label_of, text_of
 from foreword.tables.read import read_table
@@ -73,7 +73,7 @@ class ColaZeroShot(Suite):
             raise UserError(f"{files[0]}: expected sentences of both labels, 0 and 1")
         return questions
 
-    def method(self, prompted: PromptedModel) -> str:
+    def method(self, prompted: TrainedModel) -> str:
         """Return how the model scores sentences.
 
         Raises:
@@ -81,7 +81,7 @@ class ColaZeroShot(Suite):
         """
         return f"{method_of(prompted)}, per token"
 
-    def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
+    def answers(self, prompted: TrainedModel, questions: Sequence[Question]) -> Iterator[Answer]:
         """Yield the score of each sentence and its share of pairs in order."""
         scores = list(score_passages(prompted, (Passage(q.text) for q in questions)))
         means = np.array([score.nats / score.tokens for score in scores])

@@ -13,13 +13,13 @@ import torch
 from annotated_types import Interval
 
 from foreword.errors import UserError
-from foreword.evaluation.prompting import PromptedModel
 from foreword.nn.model import neural
 from foreword.probes._contract import Finding, ProbedModel, Row
 from foreword.probes._marks import MAX_RUNS, line_style, title
 from foreword.probes._reach import GradientNorms, gradient_norms, states_of_layer
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import heldout_feed
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import LARGEST, Count, CountOrZero, Ranged
 from foreword.train.feed import HELDOUT_SEED
 from foreword.types import Batch
@@ -126,7 +126,7 @@ class GradientReach(Ranged):
             raise UserError(f"{prompted.name}: {error}") from error
         return batch, layer
 
-    def _recipe(self, prompted: PromptedModel) -> Recipe:
+    def _recipe(self, prompted: TrainedModel) -> Recipe:
         """Return the model's recipe with rows of the probe's length."""
         packing: Any = prompted.recipe.packing
         return replace(
@@ -135,7 +135,7 @@ class GradientReach(Ranged):
 
 
 def _measure_norms(
-    prompted: PromptedModel, batch: Batch, layer: int, positions: int
+    prompted: TrainedModel, batch: Batch, layer: int, positions: int
 ) -> GradientNorms:
     """Return the norms, measured on a copy in double precision; in single, small ones are 0."""
     # MPS has no double precision.

@@ -10,7 +10,6 @@ import numpy as np
 
 from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, PassageScore, method_of, score_passages
-from foreword.evaluation.prompting import PromptedModel
 from foreword.probes import _marks
 from foreword.probes._contract import FilePath, Row
 from foreword.probes._demonstrations import (
@@ -21,6 +20,7 @@ from foreword.probes._demonstrations import (
     translations,
 )
 from foreword.probes._suite import ALL, Answer, Question, Suite, best
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import Count, CountOrZero, Seed
 from foreword.types import Array
 
@@ -136,7 +136,7 @@ class InContext(Suite):
                 ]
         return questions
 
-    def method(self, prompted: PromptedModel) -> str:
+    def method(self, prompted: TrainedModel) -> str:
         """Return how the model scores answers.
 
         Raises:
@@ -144,7 +144,7 @@ class InContext(Suite):
         """
         return method_of(prompted, ranks=True)
 
-    def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
+    def answers(self, prompted: TrainedModel, questions: Sequence[Question]) -> Iterator[Answer]:
         """Yield the likeliest answer of each question, calibrated too, and whether it is exact."""
         contexts: list[Context] = [question.details for question in questions]
         prompts = [
@@ -284,7 +284,7 @@ class InContext(Suite):
 
 
 def _scores(
-    prompted: PromptedModel, rows: Sequence[Sequence[Passage]]
+    prompted: TrainedModel, rows: Sequence[Sequence[Passage]]
 ) -> Mapping[Passage, PassageScore]:
     """Return the score of each passage, of equal ones once."""
     passages = list(dict.fromkeys(passage for row in rows for passage in row))

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, method_of, score_passages
-from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import FilePath
 from foreword.probes._files import evenly, files_of, rows_of
 from foreword.probes._suite import Answer, Question, Suite
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import CountOrZero
 from foreword.tables.columns import text_of
 from foreword.tables.files import IN_FOLDERS
@@ -73,7 +73,7 @@ class Lama(Suite):
         )
         return [fact for of_relation in facts for fact in of_relation]
 
-    def method(self, prompted: PromptedModel) -> str:
+    def method(self, prompted: TrainedModel) -> str:
         """Return how the model fills blanks.
 
         Raises:
@@ -82,7 +82,7 @@ class Lama(Suite):
         how = method_of(prompted, ranks=True)
         return f"{how}; what stands after the blank is not read" if prompted.continues else how
 
-    def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
+    def answers(self, prompted: TrainedModel, questions: Sequence[Question]) -> Iterator[Answer]:
         """Yield whether each answer is the likeliest; the score is its worst token's rank."""
         passages = {}
         for number, question in enumerate(questions):
@@ -119,7 +119,7 @@ class Lama(Suite):
         right = sum(Counter(answers).most_common(1)[0][1] for answers in relations.values())
         return right / len(questions)
 
-    def remarks(self, prompted: PromptedModel, questions: Sequence[Question]) -> list[str]:
+    def remarks(self, prompted: TrainedModel, questions: Sequence[Question]) -> list[str]:
         """Return how many questions the model cannot be asked."""
         if not prompted.continues:
             return []

@@ -11,13 +11,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from foreword.errors import UserError, nearest
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.states import TextStates, text_states
 from foreword.evaluation.statistics import DRAWS, LEVEL, bootstrap, rank_correlation
 from foreword.probes._contract import FilePath, Finding, ProbedModel, Row
 from foreword.probes._files import evenly
 from foreword.probes._layers import by_layer, layer_order, require_layer
 from foreword.probes._marks import MAX_RUNS, run_style, title
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import CountOrZero, Ranged
 from foreword.tables.columns import Columns, example_of
 from foreword.tables.read import read_table
@@ -135,7 +135,7 @@ class SentenceSimilarity(Ranged):
         return pairs
 
 
-def _cosines_by_layer(prompted: PromptedModel, pairs: Sequence[RatedSentences]) -> dict[str, Array]:
+def _cosines_by_layer(prompted: TrainedModel, pairs: Sequence[RatedSentences]) -> dict[str, Array]:
     """Return the cosine of each pair by layer, (pairs,) float64 each."""
     states = text_states(prompted, (text for pair in pairs for text in pair.texts), splits=True)
     cosines: dict[str, list[float]] = {}

@@ -16,7 +16,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from foreword.errors import UserError
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.states import text_states
 from foreword.evaluation.statistics import DRAWS, LEVEL, bootstrap
 from foreword.probes._contract import FilePath, Finding, ProbedModel, Row
@@ -31,6 +30,7 @@ from foreword.probes._word_tasks import (
     control_task,
     word_task,
 )
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import CountOrZero, Ranged
 from foreword.tables.conllu import TaggedSentence, WordProperty, read_conllu
 from foreword.types import Array
@@ -185,7 +185,7 @@ class Tagging(Ranged):
         return accuracies
 
     def _vectors(
-        self, prompted: PromptedModel, sentences: Sequence[TaggedSentence]
+        self, prompted: TrainedModel, sentences: Sequence[TaggedSentence]
     ) -> dict[str, Array]:
         """Return the vectors of the words by layer, (words, width) float32 each."""
         vectors: dict[str, list[Array]] = defaultdict(list)

@@ -11,12 +11,12 @@ import numpy as np
 
 from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, method_of
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.statistics import ranks
 from foreword.probes._contract import FilePath
 from foreword.probes._files import rows_of
 from foreword.probes._scoring import score_groups
 from foreword.probes._suite import ALL, Answer, Question, Suite
+from foreword.runs.trained_model import TrainedModel
 from foreword.tables.columns import text_of
 from foreword.tables.read import read_table
 from foreword.types import Array
@@ -85,7 +85,7 @@ class Winogender(Suite):
             raise UserError(f"{folder}: fewer than three occupations with sentences and {SHARE}")
         return questions
 
-    def method(self, prompted: PromptedModel) -> str:
+    def method(self, prompted: TrainedModel) -> str:
         """Return how the model scores pronouns.
 
         Raises:
@@ -94,7 +94,7 @@ class Winogender(Suite):
         how = method_of(prompted)
         return how if prompted.continues else f"{how}, of the pronouns"
 
-    def answers(self, prompted: PromptedModel, questions: Sequence[Question]) -> Iterator[Answer]:
+    def answers(self, prompted: TrainedModel, questions: Sequence[Question]) -> Iterator[Answer]:
         """Yield the mean of log P(hers) - log P(his) of each occupation's sentences."""
         groups = [pair for q in questions for pair in q.details]
         parts = [_pronouns(one, other) for one, other in groups]

@@ -12,13 +12,13 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from foreword.errors import UserError
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.states import WordStates, vectors
 from foreword.evaluation.statistics import LEVEL, bootstrap
 from foreword.probes._contract import Finding, ProbedModel, Row
 from foreword.probes._layers import ALONE, layer_position
 from foreword.probes._marks import MAX_RUNS, run_style, title
 from foreword.probes._words import AmbiguousWord, read_words
+from foreword.runs.trained_model import TrainedModel
 from foreword.types import Array
 
 MOST_NAMED = 8  # unknown words listed by name
@@ -128,7 +128,7 @@ def _pairs_by_layer(
     return pairs, unknown, cut
 
 
-def _require_known_word(prompted: PromptedModel, words: Sequence[AmbiguousWord]) -> None:
+def _require_known_word(prompted: TrainedModel, words: Sequence[AmbiguousWord]) -> None:
     """Check that a model has vectors for at least one word of the list."""
     is_known = (all(v is not None for v in vectors(prompted, word.sentences)) for word in words)
     if not any(is_known):

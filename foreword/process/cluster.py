@@ -38,6 +38,11 @@ class Resources:
     gpus: float = 0
 
 
+def cores() -> int:
+    """Return the number of cores of this machine that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class Cluster:
     """A Ray cluster that this process is connected to; see `connected`.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import nn
@@ -38,6 +38,12 @@ class StartingModel(TrainedModel):
 
     provenance: dict[str, Any] = field(default_factory=dict)
     is_foreign: bool = False
+
+    @classmethod
+    def of(cls, trained: TrainedModel, **more: Any) -> Self:
+        """Return a trained model as one to start from, with the fields that this class adds."""
+        shared = {field.name: getattr(trained, field.name) for field in fields(TrainedModel)}
+        return cls(**shared, **more)
 
     def with_recipe(self, recipe: Recipe, assignments: Sequence[str] = ()) -> StartingModel:
         """Return this model with `recipe`, whose model settings it replaces with its own.

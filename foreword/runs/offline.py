@@ -31,10 +31,10 @@ from foreword.runs.hooks import Probing, Samples, probe_record
 from foreword.runs.measure import Watch, heldout_record, measure
 from foreword.runs.not_finite import non_finite_error
 from foreword.runs.recipe import Recipe
-from foreword.runs.run_folder import Run
+from foreword.runs.run_folder import Run, is_finished
 from foreword.runs.setup import heldout_feed, on_cpu_in_fp32
 from foreword.runs.stages import EVALUATING, ProgressReporter
-from foreword.runs.trained_model import TrainedModel, is_finished
+from foreword.runs.trained_model import TrainedModel
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log
 from foreword.train.budget import Budget, Progress

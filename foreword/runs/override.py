@@ -8,8 +8,7 @@ from pathlib import Path
 from foreword.disk import atomic
 from foreword.errors import UserError
 from foreword.runs.recipe import Recipe
-from foreword.runs.run_folder import Run
-from foreword.runs.trained_model import require_recipe
+from foreword.runs.run_folder import Run, require_recipe
 from foreword.settings import config
 from foreword.train import checkpoint
 

@@ -77,6 +77,7 @@ from foreword.train.interrupt import stops_on_signals
 from foreword.train.joining import first_alone, require_one_process
 from foreword.train.loop import Loop, TrainingState
 from foreword.train.saving import Saver
+from foreword.types import Vocab
 
 
 @dataclass(frozen=True)
@@ -164,15 +165,18 @@ def require_possible(
     require_text(recipe, inputs.texts, inputs.heldout)
     if recipe.model.trains_offline:
         offline_epochs(recipe)
-    tokenizer = None if starting_model is None else starting_model.tokenizer
-    if inputs.tokenizer is not None:
-        tokenizer = Tokenizer.load(inputs.tokenizer)
-    elif tokenizer is None and (tokenizer_folder := given_tokenizer(inputs.texts)) is not None:
-        tokenizer = Tokenizer.load(tokenizer_folder)
-    vocab = None if tokenizer is None else tokenizer.vocab
+    vocab = known_vocab(inputs, starting_model)
     require_memory(recipe, vocab, machines)
     dry_run(recipe, vocab, is_new=starting_model is None)
     require_room_for_a_row(recipe, vocab, machines)
+
+
+def known_vocab(inputs: Inputs, starting_model: StartingModel | None = None) -> Vocab | None:
+    """Return the vocabulary that a run will have; None if it is yet to be learned."""
+    if inputs.tokenizer is None and starting_model is not None:
+        return starting_model.vocab
+    folder = inputs.tokenizer or given_tokenizer(inputs.texts)
+    return None if folder is None else Tokenizer.load(folder).vocab
 
 
 def require_machine(recipe: Recipe) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 from foreword.disk import stored
 from foreword.errors import DamagedError, UserError
+from foreword.runs.run_folder import read_recipe
 from foreword.runs.stages import ProgressReporter
-from foreword.runs.trained_model import read_recipe
 from foreword.settings import config, kinds
 from foreword.trackers._contract import TrackedRun, Tracker
 from foreword.train import log

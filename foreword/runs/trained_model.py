@@ -1,32 +1,59 @@
-"""A trained model, read from a run folder or a checkpoint or built in memory."""
+"""A trained model: the inputs it expects, what it predicts, and how to run it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from foreword.errors import DamagedError, UserError, quoted_command
-from foreword.nn.init import unfilled
-from foreword.nn.model import Model
-from foreword.runs.provenance import FILE, read_state, require_as_written
+from foreword.errors import UserError
+from foreword.nn.model import Backbone, Model, SourceBackbone
+from foreword.objectives._contract import mode_id
 from foreword.runs.recipe import Recipe
-from foreword.settings import config
+from foreword.settings import kinds
 from foreword.text.tokenizer import Tokenizer
-from foreword.train import checkpoint
-from foreword.train.budget import Budget, Progress
-from foreword.train.device import choose_device, choose_precision, precision_warning
-from foreword.types import Vocab
+from foreword.train.device import autocast
+from foreword.types import (
+    Array,
+    Batch,
+    CausalRows,
+    Example,
+    Hidden,
+    MaxLengths,
+    PredictionOrder,
+    Queries,
+    Tokens,
+    Vocab,
+)
 
 CPU = torch.device("cpu")
+# Models as messages name them; a recurrent one is causal.
+PREDICTORS = "causal, masked, permuted, encoder-decoder, n-gram"
+NEURAL = "all but n-gram models"
+
+
+@dataclass(frozen=True)
+class PromptForm:
+    """A form of source that training used.
+
+    Attributes:
+        mode: the token that names the denoiser (UL2), none or one.
+        has_sentinels: whether spans are replaced by sentinels.
+    """
+
+    mode: tuple[int, ...]
+    has_sentinels: bool
 
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A trained model with what is needed to use it.
+    """A trained model, the form of its inputs and the kind of its predictions.
 
     Attributes:
         model: the model in evaluation mode, on `device`.
@@ -81,17 +108,6 @@ class TrainedModel:
         """What messages call the model: its run, or its folder."""
         return "this model" if self.source is None else str(self.run)
 
-    @classmethod
-    def of(cls, trained: TrainedModel, **more: Any) -> Self:
-        """Return a trained model as one of this class.
-
-        Args:
-            trained: the model.
-            more: the fields that this class adds.
-        """
-        shared = {field.name: getattr(trained, field.name) for field in fields(TrainedModel)}
-        return cls(**shared, **more)
-
     def require_gradients(self) -> None:
         """Check that the model can be trained further.
 
@@ -104,128 +120,325 @@ class TrainedModel:
                 "choose another run"
             )
 
+    # -- what it predicts --------------------------------------------------------------------------
 
-def is_run(folder: Path) -> bool:
-    """Return whether a folder is that of a run."""
-    return (folder / "run.json").is_file() and (folder / "recipe.toml").is_file()
+    @property
+    def fills_in_place(self) -> bool:
+        """Whether it is a masked language model, which predicts the tokens behind [MASK]."""
+        return self.recipe.objective.predicts.form in ("in_place", "next_and_in_place")
+
+    @property
+    def continues(self) -> bool:
+        """Whether it is a causal language model."""
+        return self.recipe.objective.predicts.form in ("next", "next_and_in_place")
+
+    @property
+    def answers(self) -> bool:
+        """Whether it reads a source and predicts a target."""
+        return self.recipe.objective.predicts.form == "target"
+
+    @cached_property
+    def source_forms(self) -> tuple[PromptForm, ...]:
+        """The forms of source it was trained on, that of prompts first; empty without sources."""
+        return tuple(
+            PromptForm(() if mode is None else (mode,), form.has_sentinels)
+            for form in self.recipe.objective.source_forms
+            for mode in [mode_id(form.mode, self.vocab)]
+        )
+
+    @property
+    def uses_sentinels(self) -> bool:
+        """Whether sources may have sentinels for missing text, which targets supply."""
+        return any(form.has_sentinels for form in self.source_forms)
+
+    @property
+    def reads_plain(self) -> bool:
+        """Whether sources may be text without sentinels, which targets continue or correct."""
+        return any(not form.has_sentinels for form in self.source_forms)
+
+    def modes(self, ids: Array) -> int:
+        """Return the number of mode tokens (0 or 1) that `ids` begins with."""
+        return int(
+            any(ids[:1].tolist() == list(form.mode) for form in self.source_forms if form.mode)
+        )
+
+    def source_of(self, ids: Array) -> Array:
+        """Return `ids` as a source of training has it: mode token, bos, text, end token.
+
+        A mode token that `ids` begins with is kept.
+        """
+        mode = ids[: self.modes(ids)]
+        text = ids[len(mode) :]
+        if not len(mode):
+            has_sentinels = bool(np.isin(text, self.vocab.sentinels).any())
+            matching = [form for form in self.source_forms if form.has_sentinels == has_sentinels]
+            mode = np.asarray([*matching, *self.source_forms][0].mode, dtype=np.int64)
+        return np.concatenate([mode, self.bos, text, self.end_token])
+
+    @property
+    def is_count_based(self) -> bool:
+        """Whether it is a table of counts, without hidden states or gradients."""
+        return self.recipe.model.is_count_based
+
+    @property
+    def description(self) -> str:
+        """A short description of the model for messages."""
+        if family := self.recipe.model.family:
+            return family
+        layout = kinds.name_of(self.recipe.layout).replace("_", "-")
+        return f"{layout} model (objective {kinds.name_of(self.recipe.objective)})"
+
+    def in_place_example(self, source: Tokens, target: Tokens, weights: Array) -> Example:
+        """Return the example of a model that predicts in place: all weighted tokens at once.
+
+        Args:
+            source: the tokens it reads, some of them masked.
+            target: the correct tokens, of the same shape.
+            weights: 1 where a token is predicted, (batch, length) float32.
+        """
+        example = Example(source, target, weights, is_aligned=True)
+        if self.recipe.objective.predicts.in_order:  # the context first, then all predicted tokens
+            return example.with_part(PredictionOrder(np.where(weights > 0, 0, -1)))
+        if self.continues:
+            return example.with_part(CausalRows(np.zeros(len(weights), dtype=bool)))
+        return example
+
+    @property
+    def detects_replacements(self) -> bool:
+        """Whether it tells replaced tokens from genuine ones (ELECTRA)."""
+        return self.recipe.objective.predicts.replacements
+
+    def log_probs_genuine(self, batch: Batch) -> Array:
+        """Return the log-probability that each token of a batch was not replaced.
+
+        Returns:
+            (batch, length) float64 nats.
+        """
+        states = self._forward(self.model.backbone, batch).states
+        with torch.no_grad(), autocast(self.device, self.dtype):
+            logits = self.model.heads["replaced"](states).squeeze(-1)
+        genuine: Array = F.logsigmoid(-logits.float()).cpu().double().numpy()
+        return genuine
+
+    def unable(self, does: str, able: str) -> UserError:
+        """Return the error of a model that is asked for what others do.
+
+        Args:
+            does: what it does instead, or lacks: "fills no blanks".
+            able: the models that can.
+        """
+        return UserError(f"{self.name}: this {self.description} {does}; models that can: {able}")
+
+    def require_token_head(self, able: str = PREDICTORS) -> None:
+        """Check that the model predicts tokens.
+
+        Args:
+            able: the models that can do what a caller needs it for.
+
+        Raises:
+            UserError: it has no head that predicts tokens.
+        """
+        if not self.recipe.objective.predicts.tokens:
+            raise self.unable("has no head that predicts tokens", able)
+
+    def require_text_scores(self, able: str = PREDICTORS) -> None:
+        """Check that the model gives a text a probability.
+
+        Args:
+            able: likewise.
+
+        Raises:
+            UserError: it does not.
+        """
+        self.require_token_head(able)
+        if not self.recipe.model.scores_texts:
+            raise UserError(
+                f"{self.name}: word vectors predict what stands near a word, in any order, and "
+                f"give a text no probability; models that can: {able}"
+            )
+
+    def require_token_ranks(self) -> None:
+        """Check that the model compares a token with all others.
+
+        Raises:
+            UserError: it tells replaced tokens, and says nothing of others.
+        """
+        if self.detects_replacements:
+            raise self.unable("tells replaced tokens and predicts none", PREDICTORS)
+
+    # -- the special tokens around texts -----------------------------------------------------------
+
+    @property
+    def limit(self) -> int | None:
+        """The number of positions it has, or None if it is unlimited."""
+        return self.recipe.model.limit
+
+    @property
+    def max_context(self) -> int:
+        """The longest context it was trained on: a row and its memory.
+
+        Unlimited in a count-based model, which reads whole texts.
+        """
+        if self.is_count_based:
+            return 1 << 62
+        return self.recipe.packing.length + self.recipe.model.memory
+
+    @cached_property
+    def bos(self) -> Array:
+        """The packing's token before a document, (0 or 1,) int64."""
+        return self._special(self.recipe.packing.bos)
+
+    @cached_property
+    def eos(self) -> Array:
+        """The packing's token after a document, (0 or 1,) int64."""
+        return self._special(self.recipe.packing.eos)
+
+    @cached_property
+    def prompt_prefix(self) -> Array:
+        """The token before a text that a causal model continues or scores, (0 or 1,) int64.
+
+        bos, if there is one; else the eos of the previous document, if training let a document see
+        it (no document mask).
+        """
+        return self.bos if len(self.bos) or self.recipe.packing.document_mask else self.eos
+
+    @cached_property
+    def end_token(self) -> Array:
+        """The token that ends sources and targets, (0 or 1,) int64."""
+        return self._special(self.recipe.objective.end)
+
+    def _special(self, name: str) -> Array:
+        return np.array([self.vocab.id(name)] if name else [], dtype=np.int64)
+
+    def with_bos_and_eos(self, ids: Array) -> Array:
+        """Return `ids` as a whole document in a row of its own, between bos and eos.
+
+        Raises:
+            UserError: it is longer than the model can read.
+        """
+        whole = np.concatenate([self.bos, ids, self.eos])
+        self.check_length(len(whole))
+        return whole
+
+    @property
+    def prefix(self) -> Array:
+        """The token before a text to encode, (0 or 1,) int64."""
+        return self.prompt_prefix if self.continues else self.bos
+
+    def with_special_tokens(self, ids: Array) -> Array:
+        """Return `ids` as a text to encode, with prefix and end.
+
+        Raises:
+            UserError: it is longer than the model can read.
+        """
+        suffix = self.eos if self.fills_in_place else self.end_token
+        whole = np.concatenate([self.prefix, ids, suffix])
+        self.check_length(len(whole))
+        return whole
+
+    def check_length(self, length: int) -> None:
+        """Check that the model has `length` positions.
+
+        Raises:
+            UserError: it has fewer.
+        """
+        if self.limit is not None and length > self.limit:
+            raise UserError(
+                f"the text has {length} tokens, and {self.name} has {self.limit} positions; "
+                "give a shorter one"
+            )
+
+    def check_pair(self, source: int, target: int) -> None:
+        """Check that the model has positions for a source and its target.
+
+        Args:
+            source: the number of tokens of the source, special ones included.
+            target: the number of tokens of the target.
+
+        Raises:
+            UserError: it has fewer.
+        """
+        self.check_length(self.pair_length(source, target))
+
+    def pair_length(self, source: int, target: int) -> int:
+        """Return the positions that a source and its target take: both in one row, or the longer.
+
+        Args:
+            source: the number of tokens of the source, special ones included.
+            target: the number of tokens of the target.
+        """
+        return self.recipe.layout.max_length(MaxLengths(source, target, source + target))
+
+    # -- the forward pass --------------------------------------------------------------------------
+
+    def run_backbone(self, batch: Batch, cache: Any = None) -> Hidden:
+        """Return the states that the token head reads, computed without gradients in `dtype`.
+
+        Args:
+            batch: a batch of numpy arrays or tensors.
+            cache: the key-value cache that an earlier call returned.
+        """
+        return self._forward(self.recipe.objective.token_backbone(self.model), batch, cache)
+
+    def _forward(self, backbone: Backbone, batch: Batch, cache: Any = None) -> Hidden:
+        with torch.no_grad(), autocast(self.device, self.dtype):
+            hidden: Hidden = backbone(batch.to(self.device), cache)
+        return hidden
+
+    def encode(self, texts: Tokens) -> Array:
+        """Return the last hidden states of texts, from the encoder if there is one.
+
+        Args:
+            texts: the texts, (batch, length), padded on the right.
+
+        Returns:
+            (batch, length, d_model) float32.
+
+        Raises:
+            UserError: a text is empty, or the model has no states.
+        """
+        if self.is_count_based:
+            raise self.unable("has no hidden states", NEURAL)
+        batch = self.encoding_batch(texts)
+        if batch.source is not None:
+            return self._encode_source(batch.source)
+        # A decoder with a source arranges source and target in one row; the source comes first.
+        states = self._forward(self.model.backbone, batch).states
+        encoded: Array = states[:, : texts.ids.shape[1]].float().cpu().numpy()
+        return encoded
+
+    def encoding_batch(self, texts: Tokens) -> Batch:
+        """Return a batch that encodes texts with nothing masked.
+
+        Raises:
+            UserError: a text is empty.
+        """
+        if not (texts.documents[:, :1] == 0).all():
+            raise UserError("a text is empty; there is nothing to encode")
+        if self.fills_in_place:  # with nothing masked, so no query stream
+            example = self.in_place_example(
+                texts, texts, np.zeros(texts.ids.shape, dtype=np.float32)
+            )
+        else:
+            ones = np.ones(texts.ids.shape, dtype=np.float32)
+            example = Example(None if self.continues else texts, texts, ones)
+        return self.recipe.layout.arrange(example, self.vocab).without(Queries)
+
+    def _encode_source(self, source: Batch) -> Array:
+        backbone = self.model.backbone
+        assert isinstance(backbone, SourceBackbone)
+        with torch.no_grad(), autocast(self.device, self.dtype):
+            states = backbone.encode(source.to(self.device))
+        encoded: Array = states.float().cpu().numpy()
+        return encoded
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Return float32 logits over the vocabulary, (..., d_model) -> (..., vocab)."""
+        with torch.no_grad(), autocast(self.device, self.dtype):
+            logits: Tensor = self.model.token_head(states)
+        return logits.float()
 
 
 def is_checkpoint(folder: Path) -> bool:
     """Return whether a path names one of a run's checkpoints: `checkpoints/step-*`."""
     return folder.parent.name == "checkpoints"
-
-
-def read_recipe(run: Path) -> Recipe:
-    """Return the resolved recipe of a run.
-
-    Raises:
-        UserError: the folder is not a run, or a plug-in that it uses is missing.
-        DamagedError: its recipe was changed.
-    """
-    return read_run(run)[0]
-
-
-def read_run(run: Path) -> tuple[Recipe, dict[str, Any]]:
-    """Return the resolved recipe of a run and its `run.json`; that of a tuned model is empty.
-
-    Raises:
-        UserError: as `read_recipe`.
-        DamagedError: its recipe was changed, or `run.json` cannot be read.
-    """
-    require_recipe(run)
-    state = read_state(run) if (run / FILE).exists() else {}
-    require_as_written(run, state)
-    return config.load(Recipe, run / "recipe.toml", is_stored=True), state
-
-
-def require_recipe(folder: Path) -> None:
-    """Check that a folder has a recipe, as those of runs and of tuned models have.
-
-    Raises:
-        UserError: it has none, and what it is instead.
-    """
-    if not (folder / "recipe.toml").is_file():
-        what = "not a run folder (no recipe.toml)" if folder.exists() else "no such folder"
-        raise UserError(f"{folder}: {what}{_what_it_is(folder)}")
-
-
-def require_run(run: Path) -> None:
-    """Check that a folder is not that of a fine-tuned model, which has a recipe too.
-
-    Raises:
-        UserError: it is one.
-    """
-    if (run / "labels.json").is_file() and not (run / "run.json").is_file():
-        raise UserError(
-            f"{run}: a fine-tuned model, which predicts with 'foreword predict' and may start "
-            "'foreword tune'; name the run that it was tuned from"
-        )
-
-
-def _what_it_is(folder: Path) -> str:
-    """Return what a folder that is not a run holds, and what to do with it; "" if unknown."""
-    if is_checkpoint(folder):
-        return f"; it is a checkpoint of {folder.parent.parent}"
-    hints = {
-        "config.json": "; a Hugging Face model becomes a run by "
-        f"{quoted_command('import', folder)}",
-        "grid.toml": f"; it is a comparison, with its runs in {folder / 'runs'}",
-        "prepared.json": "; it holds token shards, for "
-        f"{quoted_command('pretrain', 'RECIPE', '--data', folder)}",
-        "tokenizer.json": "; it holds a tokenizer alone",
-    }
-    return next((hint for name, hint in hints.items() if (folder / name).is_file()), "")
-
-
-def is_finished(run: Path) -> bool:
-    """Return whether a complete checkpoint shows the budget spent, or offline training done."""
-    if not checkpoint.all_in(run):
-        return False
-    recipe = read_recipe(run)
-    try:
-        newest = checkpoint.newest(run)
-    except DamagedError:
-        if recipe.model.trains_offline:
-            return False  # it is trained again
-        raise
-    spent = Progress(**checkpoint.read_state(newest)["spent"])
-    return recipe.model.trains_offline or Budget.of(recipe.train).progress(spent) >= 1
-
-
-def open_run(path: str | Path, device: str = "auto", precision: str = "fp32") -> TrainedModel:
-    """Open the newest complete checkpoint of a run folder, or a checkpoint folder.
-
-    Args:
-        path: a run folder, or one of its `checkpoints/step-*`.
-        device: auto, cpu, cuda or mps.
-        precision: auto, bf16 or fp32 (default).
-
-    Raises:
-        UserError: the folder or checkpoint is missing or damaged, or device or precision unknown.
-    """
-    path, where = Path(path), choose_device(device)
-    dtype = choose_precision(precision, where)
-    notes: list[str] = []
-    if is_checkpoint(path) and path.is_dir():
-        run, folder = path.parent.parent, path
-        checkpoint.verify(folder, with_training_state=False)
-        recipe = read_recipe(run)
-    else:
-        run = path
-        recipe = read_recipe(run)
-        require_run(run)
-        folder = checkpoint.newest(run, notes, with_training_state=False)
-    notes += filter(None, [precision_warning(where, dtype)])
-    tokenizer = Tokenizer.load(run / "tokenizer")
-    with unfilled():
-        model = recipe.build(tokenizer.vocab)
-    checkpoint.load_weights(folder, model)
-    return TrainedModel(
-        model=model.to(where).eval(),
-        recipe=recipe,
-        tokenizer=tokenizer,
-        device=where,
-        dtype=dtype,
-        source=folder,
-        notes=tuple(notes),
-    )

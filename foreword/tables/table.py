@@ -101,7 +101,7 @@ def nested_names(fields: Iterable[Any], within: str = "") -> frozenset[str]:
 
 @dataclass
 class BadRows:
-    """Judges rows that are wrong: left out and counted up to a share, refused above it.
+    """A limit on rows that are wrong: left out and counted up to a share, refused above it.
 
     Attributes:
         share: how many of a table's rows may be wrong; of 0, the first is refused at once.
@@ -115,7 +115,7 @@ class BadRows:
 
     @classmethod
     def of(cls, share: float | None) -> BadRows:
-        """Return the judge of a call that names a share; None for the default.
+        """Return the limit of a call that names a share; None for the default.
 
         Raises:
             UserError: it is not a share.
@@ -252,7 +252,7 @@ def labelled(
         columns: which columns hold what.
         read: makes an example of a row.
         needs_label: whether rows without a label are skipped.
-        bad: judges rows that are wrong; by default the first is refused.
+        bad: the limit on rows that are wrong; by default the first is refused.
 
     Raises:
         UserError: a column is missing, a row is broken, or there is no example.

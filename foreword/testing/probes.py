@@ -14,7 +14,6 @@ import torch
 from matplotlib.figure import Figure
 
 from foreword.disk import stored
-from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import Finding, Probe, ProbedModel
 from foreword.settings import config
 from foreword.testing.models import tiny_model
@@ -47,10 +46,7 @@ def probed(texts: Sequence[str], names: Sequence[str] = MODELS) -> Iterator[list
     with TemporaryDirectory() as folder:
         file = Path(folder) / "text.txt"
         file.write_text("\n\n".join(texts), encoding="utf-8")
-        yield [
-            ProbedModel(name, PromptedModel.of(tiny_model(name, texts)), (str(file),))
-            for name in names
-        ]
+        yield [ProbedModel(name, tiny_model(name, texts), (str(file),)) for name in names]
 
 
 def _measure(

@@ -23,7 +23,7 @@ from foreword.disk import atomic, stored
 from foreword.errors import UserError
 from foreword.interop import exporting, files
 from foreword.interop.hf_config import FILE as HF_CONFIG
-from foreword.runs.trained_model import is_run, open_run
+from foreword.runs.run_folder import is_run, open_run
 from foreword.tuning import exporting as tuned_exporting
 from foreword.tuning.tuned import SCORES
 from foreword.tuning.tuned_model import load_tuned

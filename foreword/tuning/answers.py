@@ -15,12 +15,12 @@ from torch.nn import functional as F
 from foreword.data.rows import positions_within
 from foreword.errors import UserError
 from foreword.evaluation.decoding import decode, stops_of, text_of
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import GREEDY
 from foreword.layouts.decoder import join
 from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Model, NeuralBackbone
+from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.encoded import EncodedTexts
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import Network
@@ -111,14 +111,14 @@ class AnswerExamples(PackedExamples):
     encoded: Sequence[EncodedExample]
     targets: Any
     template: InputTemplate
-    prompted: PromptedModel
+    prompted: TrainedModel
     auxiliary: float = 0.0
     loss_unit: LossUnit = "input"
 
     @classmethod
     def of(
         cls,
-        prompted: PromptedModel,
+        prompted: TrainedModel,
         encoded: Sequence[EncodedExample],
         template: InputTemplate,
         loss_unit: LossUnit = "input",

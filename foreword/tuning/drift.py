@@ -22,7 +22,6 @@ from torch import Tensor, nn
 
 from foreword.disk import stored
 from foreword.errors import UserError
-from foreword.evaluation.prompting import PromptedModel
 from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
@@ -117,7 +116,7 @@ def change_of(
     whole = with_special(trained, added_tokens(trained, tuned.task))
     template = tuned.template
     if isinstance(tuned.task, WritingTask):
-        template = replace(template, fresh=AnswerForm.of(PromptedModel.of(whole), template).fresh)
+        template = replace(template, fresh=AnswerForm.of(whole, template).fresh)
     begun = starting_network(
         adapted(whole, strategy, seed),
         tuned.task,

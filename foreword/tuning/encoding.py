@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from foreword.errors import UserError
-from foreword.evaluation.prompting import PromptedModel
 from foreword.process import allocator
 from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel
@@ -140,7 +139,7 @@ def _encode(
     prompted = None
     if isinstance(task, WritingTask):
         _require_output_layer(trained, "tasks that are answered in text")
-        prompted = PromptedModel.of(trained)
+        prompted = trained
 
     def pack(part: Sequence[Labelled]) -> PackedExamples:
         return scoring_examples(task, part, drawn.labels, trained.tokenizer, template, prompted)
@@ -164,7 +163,7 @@ def scoring_examples(
     labels: tuple[str, ...],
     tokenizer: Tokenizer,
     template: InputTemplate,
-    prompted: PromptedModel | None,
+    prompted: TrainedModel | None,
 ) -> PooledExamples | AnswerExamples:
     """Encode examples to be scored, or to be answered in text.
 

@@ -12,13 +12,13 @@ import torch
 from safetensors.torch import save_file
 
 from foreword.disk import atomic, manifest, stored
-from foreword.evaluation.prompting import PromptedModel
 from foreword.nn.model import Model
 from foreword.objectives._source_target import SourceTarget
 from foreword.objectives.mixture import Mixture
 from foreword.objectives.prefix import Prefix
 from foreword.runs.provenance import write_files
 from foreword.runs.recipe import Recipe
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import plugins
 from foreword.text.tokenizer import CHAT_TEMPLATE, Tokenizer
 from foreword.train import checkpoint
@@ -174,11 +174,11 @@ def _save_run(result: TuneResult, model: Model, folder: Path) -> None:
     write_files(folder, state, replace(result.recipe, objective=objective))
 
 
-def _prompted(result: TuneResult, model: Model) -> PromptedModel:
-    return PromptedModel(model, result.recipe, result.tokenizer, torch.device("cpu"))
+def _prompted(result: TuneResult, model: Model) -> TrainedModel:
+    return TrainedModel(model, result.recipe, result.tokenizer, torch.device("cpu"))
 
 
-def _tuned_objective(prompted: PromptedModel) -> SourceTarget:
+def _tuned_objective(prompted: TrainedModel) -> SourceTarget:
     """Return the objective with the form of fine-tuning's sources: plain text, in the same mode."""
     plain = [form for form in prompted.source_forms if not form.has_sentinels]
     mode = [*plain, *prompted.source_forms][0].mode

@@ -126,6 +126,7 @@ def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = Listeners()
                         result = tuner.diverged(error)
                 found = result, tuner.finish() if is_kept and not result.has_diverged else None
                 store.save(seed, *found)
+                del tuner, loop  # before the next one needs as much memory
             else:
                 resumed += 1
             results[-1].append(found[0])

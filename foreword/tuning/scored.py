@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from foreword.errors import UserError
-from foreword.evaluation.prompting import PromptedModel
 from foreword.tables.examples import Labelled
 from foreword.tuning.answers import AnswerExamples
 from foreword.tuning.encoded import by_example
@@ -127,6 +126,5 @@ def network_and_examples(
         return tuned.network, part
     trained = tuned.trained
     network = build_network(trained, task, labels, None).to(trained.device).eval()
-    prompted = PromptedModel.of(trained)
-    part = scoring_examples(task, examples, labels, trained.tokenizer, tuned.template, prompted)
+    part = scoring_examples(task, examples, labels, trained.tokenizer, tuned.template, trained)
     return network, part

@@ -20,7 +20,8 @@ from foreword.evaluation.sampling import GREEDY
 from foreword.nn.init import initialise
 from foreword.nn.model import neural
 from foreword.runs.recipe import Recipe
-from foreword.runs.trained_model import TrainedModel, is_run, open_run, read_recipe
+from foreword.runs.run_folder import is_run, open_run, read_recipe
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import kinds
 from foreword.tables.columns import PREDICTION
 from foreword.tables.examples import LabelledTexts

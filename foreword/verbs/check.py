@@ -172,35 +172,25 @@ def _names(*groups: type) -> list[str]:
 def _sizes(request: RunRequest) -> Output:
     """Return what is known of a run without text."""
     from foreword.nn.model import neural_settings
-    from foreword.runs.sizes import count_parameters, least_memory, memory_of
-    from foreword.text.tokenizer import Tokenizer
+    from foreword.planning.check import sizes_of
     from foreword.train.budget import Budget
-    from foreword.train.device import choose_device
 
-    # Parameters and memory; the vocabulary is that of the tokenizer, if there is one.
-    recipe, start = request.recipe, request.starting_model
-    tokenizer = None if start is None else start.tokenizer
-    if request.inputs.tokenizer is not None:
-        tokenizer = Tokenizer.load(request.inputs.tokenizer)
-    vocab = None if tokenizer is None else tokenizer.vocab
-    parameters, memory = count_parameters(recipe, vocab), least_memory(recipe, vocab)
-    size = recipe.tokenizer.vocab if vocab is None else vocab.size
-    total, least = sum(parameters.values()), sum(memory.values())
-    available = memory_of(choose_device(recipe.train.device, "train.device"))
+    recipe, content = request.recipe, sizes_of(request)
     model, length = neural_settings(recipe.model), recipe.packing.length
-    content = {
-        "parameters": {**parameters, "total": total},
-        "memory_bytes": {**memory, "total": least, "available": available},
-        "vocab": size,
-    }
+    total, available = content["parameters"]["total"], content["memory_bytes"]["available"]
+    least = content["memory_bytes"]["total"]
+    parts, needs = (
+        {part: n for part, n in content[name].items() if part not in ("total", "available")}
+        for name in ("parameters", "memory_bytes")
+    )
     facts = {
         "parameters": f"{total:,}: "
-        + ", ".join(f"{name} {count:,}" for name, count in parameters.items() if count)
-        + f"; vocabulary {size:,}",
+        + ", ".join(f"{name} {count:,}" for name, count in parts.items() if count)
+        + f"; vocabulary {content['vocab']:,}",
         "sizes": f"{model.depth} layers of {model.d_model:,}; {recipe.rows_per_step:,} rows of "
         f"{length:,} tokens a step",
         "memory": f"at least {byte_size(least)} of {byte_size(available)}: "
-        + ", ".join(f"{name} {byte_size(count)}" for name, count in memory.items()),
+        + ", ".join(f"{name} {byte_size(count)}" for name, count in needs.items()),
         "budget": Budget.of(recipe.train).describe(),
         "": "(counted without computing; with text, --data, also time, steps and a batch)",
     }

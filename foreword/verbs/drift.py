@@ -102,7 +102,7 @@ class Drift(ShowsProgress, Computes, Verb[DriftResult]):
 
     def _run_of(self, folder: Path) -> Path:
         """Return the run that a model was tuned from."""
-        from foreword.runs.trained_model import is_run
+        from foreword.runs.run_folder import is_run
 
         if self.run is not None:
             return Path(self.run)

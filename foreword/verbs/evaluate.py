@@ -17,7 +17,7 @@ from foreword.verbs._contract import Flag, Paths, Verb
 from foreword.verbs._groups import ReadsModel, ReadsText, ShowsProgress
 
 if TYPE_CHECKING:
-    from foreword.evaluation.prompting import PromptedModel
+    from foreword.runs.trained_model import TrainedModel
 
 
 @dataclass(frozen=True, repr=False)
@@ -100,7 +100,7 @@ class Evaluate(ReadsText, ShowsProgress, ReadsModel, Verb[EvaluationResult]):
             files = [store.save(folder, content) for content in contents]
         return EvaluationResult(files[0], *contents)
 
-    def _prompted(self, display: ProgressDisplay) -> PromptedModel:
+    def _prompted(self, display: ProgressDisplay) -> TrainedModel:
         """Return the model with a recipe that reads text as is given."""
         from foreword.evaluation.loaded import load
         from foreword.tuning.tuned import is_tuned

@@ -46,7 +46,7 @@ class Export(Verb[Output]):
 
     def __call__(self) -> Output:
         from foreword.interop.formats._contract import open_format
-        from foreword.runs.trained_model import open_run
+        from foreword.runs.run_folder import open_run
 
         run = Path(self.run)
         if self.adapter is not None:

@@ -19,9 +19,9 @@ from foreword.verbs._contract import SET, Flag, PathName, Paths, Settings, Verb
 from foreword.verbs._groups import Computes, ReadsText, ShowsProgress
 
 if TYPE_CHECKING:
-    from foreword.evaluation.prompting import PromptedModel
     from foreword.probes._contract import Finding
     from foreword.probes._contract import Probe as ProbeKind
+    from foreword.runs.trained_model import TrainedModel
 
 
 @dataclass(frozen=True, repr=False)
@@ -128,7 +128,7 @@ class Probe(ReadsText, ShowsProgress, Computes, Verb[ProbeResult]):
             store.save(file.parent, content | {"name": file.stem}, plot)
         return ProbeResult(tuple(saved), finding, content | {"name": saved[0].stem})
 
-    def _opened(self, display: ProgressDisplay) -> dict[str, PromptedModel]:
+    def _opened(self, display: ProgressDisplay) -> dict[str, TrainedModel]:
         """Return the models by unique names, with recipes that read text as is given."""
         from foreword.evaluation.loaded import load
 

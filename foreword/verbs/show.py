@@ -91,7 +91,7 @@ def _called(what: str) -> Output:
         return pages.recipes_page(family)
     if not matches:
         from foreword.reports.comparison import is_comparison
-        from foreword.runs.trained_model import is_run
+        from foreword.runs.run_folder import is_run
 
         if is_run(Path(what)) or is_comparison(Path(what)):
             raise UserError(f"{what}: {quoted_command('report', what)} shows what was trained")

@@ -16,7 +16,7 @@ from foreword.verbs._contract import PathName, Verb
 from foreword.verbs._groups import ReadsModel, ReadsText, ShowsProgress
 
 if TYPE_CHECKING:
-    from foreword.evaluation.prompting import PromptedModel
+    from foreword.runs.trained_model import TrainedModel
 
 
 @dataclass(frozen=True, repr=False)
@@ -135,7 +135,7 @@ class Translate(ReadsModel, ShowsProgress, Verb[TranslationResult]):
 
 
 def _plots(
-    model: PromptedModel, stem: Path, pairs: dict[int, tuple[str, str]], layer: int | None
+    model: TrainedModel, stem: Path, pairs: dict[int, tuple[str, str]], layer: int | None
 ) -> tuple[list[Path], list[str]]:
     """Plot the attention to the source for some lines; return the files, and what was not drawn."""
     from foreword.evaluation.alignment import align

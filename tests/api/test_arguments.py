@@ -25,6 +25,13 @@ def pretrain(out: Path, texts: Any = TEXTS, **arguments: Any) -> PretrainingResu
     return foreword.pretrain("gpt2_tiny", out=out, texts=texts, **how | arguments)
 
 
+@pytest.mark.parametrize("name", ["my texts.txt", "my te*.txt"])
+def test_a_path_of_several_words_is_a_path(name: str, tmp_path: Path) -> None:
+    (tmp_path / "my texts.txt").write_text("\n\n".join(TEXTS), encoding="utf-8")
+    made = foreword.prepare(str(tmp_path / name), tmp_path / "out", kind="char", progress=False)
+    assert made.folder.is_dir()
+
+
 class OtherProgress:
     def note(self, text: str) -> None:
         pass

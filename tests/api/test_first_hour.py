@@ -16,7 +16,7 @@ from foreword.data.read_documents import find_files
 from foreword.disk import atomic, stored
 from foreword.errors import UserError
 from foreword.reports.page import write_page
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled, overlap_note
 from foreword.tables.read import read_table

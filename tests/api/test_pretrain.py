@@ -11,7 +11,7 @@ import pytest
 from foreword import pretrain, resume
 from foreword.errors import UserError
 from foreword.runs.recipe import load_recipe
-from foreword.runs.trained_model import read_recipe
+from foreword.runs.run_folder import read_recipe
 from foreword.train import joining
 
 TEXTS = [f"The cat number {n} sat on the mat and looked at dog number {n + 1}." for n in range(200)]

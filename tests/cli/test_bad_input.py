@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from foreword.cli.main import run
-from foreword.runs.trained_model import read_recipe
+from foreword.runs.run_folder import read_recipe
 from foreword.text.tokenizer import Engine, Tokenizer
 from tests.train import runs
 

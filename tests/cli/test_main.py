@@ -20,7 +20,7 @@ from foreword import __version__
 from foreword.cli import main
 from foreword.cli.main import run, verbs
 from foreword.errors import UserError, quoted_command
-from foreword.runs.trained_model import is_finished
+from foreword.runs.run_folder import is_finished
 from foreword.settings import kinds
 from tests import forking
 from tests.train import runs
@@ -140,7 +140,7 @@ def test_an_interrupt_within_a_verb_is_reported(
         except KeyboardInterrupt:
             raise KeyboardInterrupt(message) from None
 
-    monkeypatch.setattr("foreword.runs.trained_model.open_run", interrupt)
+    monkeypatch.setattr("foreword.runs.run_folder.open_run", interrupt)
     assert main.run(["export", "run", "--out", "x"]) == 130
     assert capsys.readouterr().err.strip() == f"foreword: {message or 'interrupted'}"
 
@@ -156,7 +156,7 @@ def test_an_interrupt_hidden_by_another_error_is_reported(
         except KeyboardInterrupt:
             raise ImportError("initialization failed") from None
 
-    monkeypatch.setattr("foreword.runs.trained_model.open_run", hide)
+    monkeypatch.setattr("foreword.runs.run_folder.open_run", hide)
     assert main.run(["export", "run", "--out", "x"]) == 130
     assert capsys.readouterr().err.strip() == "foreword: interrupted"
 

@@ -12,7 +12,7 @@ import torch
 from foreword.cli.main import run
 from foreword.errors import UserError
 from foreword.runs.recipe import Recipe
-from foreword.runs.trained_model import read_recipe
+from foreword.runs.run_folder import read_recipe
 from foreword.settings import kinds
 from foreword.train import checkpoint, log
 from foreword.train.settings import TrainSettings

@@ -9,7 +9,7 @@ import pytest
 
 from foreword.cli.main import run
 from foreword.disk import atomic, stored
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.train import checkpoint
 from tests.cli.conftest import Refused
 from tests.train import runs

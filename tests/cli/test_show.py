@@ -53,6 +53,13 @@ def test_a_kind_has_a_page_with_its_settings(told: Told) -> None:
     assert rate["meaning"].startswith("share of each row's")
 
 
+def test_defaults_are_shown_as_they_are_written(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["show", "span_corruption"]) == 0
+    cells = [line.split("\u2502") for line in capsys.readouterr().out.splitlines()]
+    defaults = {row[1].strip(): row[2].strip() for row in cells if len(row) > 2}
+    assert defaults.items() >= {"rate": "0.15", "mean_span": "3.0", "end": "</s>"}.items()
+
+
 @pytest.mark.product(few=2)
 @pytest.mark.parametrize(
     ("word", "kind"),

@@ -11,7 +11,7 @@ import pytest
 
 from foreword.cli.main import run as command
 from foreword.models.word_vectors import WordVectorsBackbone
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from tests.cli.conftest import Told
 
 Refused = Callable[..., str]

@@ -14,7 +14,7 @@ from foreword.comparison.run import Comparison
 from foreword.disk import atomic, stored
 from foreword.errors import UserError
 from foreword.runs.run import train_run
-from foreword.runs.trained_model import is_finished, read_recipe
+from foreword.runs.run_folder import is_finished, read_recipe
 from foreword.settings import config
 from tests.comparison import grids
 from tests.comparison.grids import CAUSAL, MASKED, TASK, Quiet

@@ -19,7 +19,7 @@ from foreword.data.prepared_text import PreparedText
 from foreword.disk import stored
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.runs.run import train_run
-from foreword.runs.trained_model import read_recipe
+from foreword.runs.run_folder import read_recipe
 from foreword.train.embedding_init import cooccurrence
 from foreword.vectors.cooccurrence import learn_vectors
 from tests.comparison import grids

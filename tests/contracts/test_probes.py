@@ -12,13 +12,13 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from foreword.errors import UserError
-from foreword.evaluation.prompting import PromptedModel
 from foreword.models.ngram import NGram
 from foreword.nn.model import Model
 from foreword.objectives.span_corruption import SpanCorruption
 from foreword.probes._contract import Finding, Probe, ProbedModel
 from foreword.probes._suite import Suite
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
 from foreword.settings.kinds import Part, name_of
 from foreword.testing.probes import MODELS, PROBE_CHECKS, plotted
@@ -72,7 +72,7 @@ def build(name: str) -> Any:
 
 
 def probed(run: Path, text_file: Path) -> ProbedModel:
-    return ProbedModel(run.name, PromptedModel.of(open_run(run, "cpu")), (str(text_file),))
+    return ProbedModel(run.name, open_run(run, "cpu"), (str(text_file),))
 
 
 def measure_two(probe: Probe, make: Make, text_file: Path) -> tuple[list[ProbedModel], Finding]:
@@ -81,7 +81,7 @@ def measure_two(probe: Probe, make: Make, text_file: Path) -> tuple[list[ProbedM
     return models, probe.measure(models)
 
 
-def counts(probed_model: ProbedModel) -> PromptedModel:
+def counts(probed_model: ProbedModel) -> TrainedModel:
     """Return a model of counts, without states or gradients."""
     backbone = NGram().build(probed_model.trained.vocab.size)
     model = Model(backbone, nn.ModuleDict({"token": backbone.build_token_head()}))
@@ -92,7 +92,7 @@ def counts(probed_model: ProbedModel) -> PromptedModel:
     )
 
 
-def answering(probed_model: ProbedModel) -> PromptedModel:
+def answering(probed_model: ProbedModel) -> TrainedModel:
     """Return a model of parallel text, which gives a text a probability as a translation only."""
     recipe = probed_model.trained.recipe
     read = replace(recipe.read, target="en")

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from foreword.evaluation.prompting import PromptedModel
 from foreword.nn.init import initialise
 from foreword.runs.recipe import Recipe
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers.bpe import BPE
@@ -22,7 +22,7 @@ from foreword.train import checkpoint
 from tests import shelf
 from tests.train.runs import short_spans
 
-Make = Callable[..., PromptedModel]
+Make = Callable[..., TrainedModel]
 TEXTS = [
     "The cat sat on the mat. The dog sat on the log.",
     "A bird sang in the tree, and the cat looked at the bird.",
@@ -134,19 +134,19 @@ def make_prompted(tokenizer: Tokenizer) -> Make:
         length: int = 32,
         text: Tokenizer = tokenizer,
         **train: object,
-    ) -> PromptedModel:
+    ) -> TrainedModel:
         recipe = recipe_of(family, position, length)
         recipe = dataclasses.replace(recipe, **train)
         model = recipe.build(text.vocab)
         initialise(model, 1)
-        return PromptedModel(model.eval(), recipe, text, torch.device("cpu"))
+        return TrainedModel(model.eval(), recipe, text, torch.device("cpu"))
 
     return make
 
 
 @pytest.fixture
 def make_prompted_run(make_run: Callable[..., Path]) -> Make:
-    def make(family: str, position: str = "learned") -> PromptedModel:
-        return PromptedModel.of(open_run(make_run(family, position), "cpu"))
+    def make(family: str, position: str = "learned") -> TrainedModel:
+        return open_run(make_run(family, position), "cpu")
 
     return make

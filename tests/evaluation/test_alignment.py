@@ -11,10 +11,10 @@ import torch
 
 from foreword.errors import UserError
 from foreword.evaluation.alignment import align
-from foreword.evaluation.prompting import PromptedModel
 from foreword.nn.init import initialise
 from foreword.reports.alignment import plot_alignment
 from foreword.runs.recipe import Recipe
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config
 from foreword.text.tokenizer import Tokenizer
 from tests.evaluation.conftest import Make
@@ -35,10 +35,10 @@ def recipe(kind: str, **model: Any) -> Recipe:
     return config.build(Recipe, table)
 
 
-def prompted_of(recipe: Recipe, tokenizer: Tokenizer) -> PromptedModel:
+def prompted_of(recipe: Recipe, tokenizer: Tokenizer) -> TrainedModel:
     model = recipe.build(tokenizer.vocab)
     initialise(model, 1)
-    return PromptedModel(model.eval(), recipe, tokenizer, torch.device("cpu"))
+    return TrainedModel(model.eval(), recipe, tokenizer, torch.device("cpu"))
 
 
 MODELS = [

@@ -12,11 +12,11 @@ import torch
 
 from foreword.errors import UserError
 from foreword.evaluation.attention_weights import attention_weights
-from foreword.evaluation.prompting import PromptedModel
 from foreword.interop import importing
 from foreword.nn.init import initialise
 from foreword.runs.recipe import Recipe
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config
 from foreword.testing.models import ATTENTION, FAMILIES, SIZES, tiny_model
 from foreword.text.tokenizers.word import Word
@@ -25,7 +25,7 @@ from tests.interop import theirs
 TEXT = "the old man lives near a river in the old town"
 
 
-def prompted(family: str, **model: Any) -> PromptedModel:
+def prompted(family: str, **model: Any) -> TrainedModel:
     """Return a tiny model with other settings of its network."""
     tokenizer = Word(min_count=1).train([TEXT])
     table = {**FAMILIES[family], "train": {"batch": 4, "device": "cpu"}}
@@ -33,7 +33,7 @@ def prompted(family: str, **model: Any) -> PromptedModel:
     recipe = config.build(Recipe, table)
     built = recipe.build(tokenizer.vocab)
     initialise(built, 1)
-    return PromptedModel(built.eval(), recipe, tokenizer, torch.device("cpu"))
+    return TrainedModel(built.eval(), recipe, tokenizer, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("family", ["bert", "albert", "gpt2", "t5", "modernbert", "xlnet"])
@@ -42,7 +42,7 @@ def test_weights_are_those_of_transformers(family: str, tmp_path: Path) -> None:
 
     theirs.write(family, tmp_path / "theirs")
     importing.save(importing.read(tmp_path / "theirs"), tmp_path / "run")
-    ours = PromptedModel.of(open_run(tmp_path / "run", "cpu"))
+    ours = open_run(tmp_path / "run", "cpu")
     text = " ".join(theirs.WORDS[n] for n in (3, 1, 4, 1, 5, 9, 2, 6))
     found = attention_weights(ours, text)
     ids = ours.with_special_tokens(ours.tokenizer.encode(text))
@@ -117,7 +117,7 @@ def test_no_hook_is_left_in_the_model() -> None:
 
 
 def test_a_recurrent_model_is_refused() -> None:
-    model = replace(PromptedModel.of(tiny_model("lstm", [TEXT])), source=Path("mine"))
+    model = replace(tiny_model("lstm", [TEXT]), source=Path("mine"))
     with pytest.raises(UserError, match=r"^mine: .* has no self-attention"):
         attention_weights(model, TEXT)
 

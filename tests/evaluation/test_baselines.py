@@ -13,22 +13,22 @@ from foreword.data.prepared_text import PreparedText
 from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.evaluation import heldout
 from foreword.evaluation.baselines import BigramCounts, prediction_name
-from foreword.evaluation.prompting import PromptedModel
 from foreword.objectives.masked import Masked
 from foreword.objectives.replaced_token import ReplacedToken
 from foreword.objectives.sentence_order import SentenceOrder
 from foreword.objectives.sum import Sum
 from foreword.runs.setup import heldout_feed
+from foreword.runs.trained_model import TrainedModel
 from foreword.text.tokenizer import Tokenizer
 from foreword.types import Array
 from tests.evaluation.conftest import Make
 
-Made = Callable[..., tuple[PromptedModel, PreparedText]]
+Made = Callable[..., tuple[TrainedModel, PreparedText]]
 
 
 @pytest.fixture
 def make(make_prompted: Make, tokenizer: Tokenizer, tmp_path: Path) -> Made:
-    def made(family: str, **changes: object) -> tuple[PromptedModel, PreparedText]:
+    def made(family: str, **changes: object) -> tuple[TrainedModel, PreparedText]:
         text = tmp_path / "text.txt"
         lines = [f"The cat sat on the mat. The dog ran to the river {n}." for n in range(300)]
         text.write_text("\n\n".join(lines), encoding="utf-8")
@@ -40,7 +40,7 @@ def make(make_prompted: Make, tokenizer: Tokenizer, tmp_path: Path) -> Made:
     return made
 
 
-def predicted(prompted: PromptedModel, prepared: PreparedText) -> Array:
+def predicted(prompted: TrainedModel, prepared: PreparedText) -> Array:
     """Return the tokens that the held-out loss is over."""
     feed = heldout_feed(prompted.recipe, prepared.heldout, prompted.vocab)
     batches = list(feed.heldout(heldout.ALL))

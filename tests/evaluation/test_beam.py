@@ -14,31 +14,31 @@ from foreword.errors import UserError
 from foreword.evaluation import beam, decoding
 from foreword.evaluation.beam import Beams
 from foreword.evaluation.decoding import decode, stops_of
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import Sampling
 from foreword.evaluation.starts import GeneratedTokens, Start, whole_rows
 from foreword.nn.init import initialise
 from foreword.runs.recipe import Recipe
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config
 from foreword.text.tokenizer import Tokenizer
 from foreword.types import Array, Example
 from tests.evaluation.conftest import Make
 
 TEXTS = ["the cat sat on the mat", "a bird sang", "one day the sun shone on the mat"]
-MakeModel = Callable[[str], PromptedModel]
+MakeModel = Callable[[str], TrainedModel]
 
 
 @pytest.fixture
 def make(make_prompted: Make, tokenizer: Tokenizer) -> MakeModel:
     """Make a model with random weights, by its family."""
 
-    def recurrent(table: dict[str, object]) -> PromptedModel:
+    def recurrent(table: dict[str, object]) -> TrainedModel:
         recipe = config.build(Recipe, {"description": "tiny", "tokenizer": "word", **table})
         model = recipe.build(tokenizer.vocab)
         initialise(model, 1)
-        return PromptedModel(model.eval(), recipe, tokenizer, torch.device("cpu"))
+        return TrainedModel(model.eval(), recipe, tokenizer, torch.device("cpu"))
 
-    def made(family: str) -> PromptedModel:
+    def made(family: str) -> TrainedModel:
         sizes = {"d_model": 16, "layers": 2, "init": "uniform", "init_std": 1.0}
         if family == "lstm":
             packing = {"kind": "stream", "length": 32}
@@ -84,7 +84,7 @@ def test_one_beam_equals_greedy_decoding(make: MakeModel, family: str) -> None:
             assert_equal(best[0], one)
 
 
-def log_probs_of(prompted: PromptedModel, start: Start, texts: list[Array]) -> Array:
+def log_probs_of(prompted: TrainedModel, start: Start, texts: list[Array]) -> Array:
     """Return the log-probability of each token of equally long texts after a start, in one pass."""
     rows = [np.concatenate([start.target, text]) for text in texts]
     target = whole_rows(np.stack(rows))
@@ -99,7 +99,7 @@ def log_probs_of(prompted: PromptedModel, start: Start, texts: list[Array]) -> A
     return np.asarray(chosen[at].reshape(len(texts), -1))
 
 
-def all_texts(prompted: PromptedModel, start: Start, tokens: int) -> list[tuple[list[int], Array]]:
+def all_texts(prompted: TrainedModel, start: Start, tokens: int) -> list[tuple[list[int], Array]]:
     """Return all texts of at most `tokens` tokens, ended or not, with their log-probabilities."""
     vocab, stops = prompted.vocab, stops_of(prompted)
     words = np.flatnonzero(~vocab.is_special)

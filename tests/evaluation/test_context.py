@@ -19,12 +19,12 @@ from foreword.errors import UserError
 from foreword.evaluation.context import by_memory
 from foreword.evaluation.decoding import decode, generate
 from foreword.evaluation.filling import fill
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import GREEDY, Sampling
 from foreword.evaluation.scorer import ScoringItem, scorer_of
 from foreword.evaluation.scoring import score
 from foreword.evaluation.starts import Start
 from foreword.nn.masks import CausalMask
+from foreword.runs.trained_model import TrainedModel
 from foreword.text.tokenizer import Tokenizer
 from foreword.types import Batch
 from tests.evaluation.conftest import Make
@@ -42,7 +42,7 @@ def shards(tokenizer: Tokenizer, tmp_path: Path) -> Shards:
     ).train
 
 
-def in_one_pass(prompted: PromptedModel, shards: Shards) -> tuple[float, int]:
+def in_one_pass(prompted: TrainedModel, shards: Shards) -> tuple[float, int]:
     """Return the nats per token of the whole text, read as one row, and the number of tokens."""
     text = torch.from_numpy(np.asarray(shards.tokens, dtype=np.int64))
     stop = (len(text) + 1) // LENGTH * LENGTH  # one document and its </s>, cut to whole rows

@@ -12,9 +12,9 @@ from foreword.evaluation import decoder
 from foreword.evaluation.continuation import Continuation
 from foreword.evaluation.decoding import decode, generate, stops_of
 from foreword.evaluation.drafts import Drafts
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import GREEDY, Sampling, distribution, sample_tokens
 from foreword.evaluation.starts import Start, next_token_batch
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import kinds
 from foreword.text.tokenizer import Tokenizer
 from foreword.types import Array, Batch, Example, Tokens
@@ -27,7 +27,7 @@ def tokens(ids: Array) -> Tokens:
     return Tokens(ids[None], np.zeros_like(ids)[None], np.arange(len(ids))[None])
 
 
-def whole_batch(prompted: PromptedModel, start: Start) -> tuple[Batch, int]:
+def whole_batch(prompted: TrainedModel, start: Start) -> tuple[Batch, int]:
     """Return a start's batch as in training, and the position that predicts its last token."""
     target = np.append(start.target, 0)
     weights = (np.arange(len(target)) == len(target) - 1).astype(np.float32)[None]
@@ -36,7 +36,7 @@ def whole_batch(prompted: PromptedModel, start: Start) -> tuple[Batch, int]:
     return batch, int(batch.weights[0].argmax())
 
 
-def greedy_without_cache(prompted: PromptedModel, start: Start, count: int) -> list[int]:
+def greedy_without_cache(prompted: TrainedModel, start: Start, count: int) -> list[int]:
     """Return the likeliest tokens, with a forward pass over the whole text for each."""
     allowed = ~prompted.vocab.is_special
     allowed[stops_of(prompted)] = True
@@ -54,7 +54,7 @@ def greedy_without_cache(prompted: PromptedModel, start: Start, count: int) -> l
     return new
 
 
-def starts_for(prompted: PromptedModel, texts: list[str]) -> list[Start]:
+def starts_for(prompted: TrainedModel, texts: list[str]) -> list[Start]:
     encoded = [prompted.tokenizer.encode(text) for text in texts]
     if prompted.continues:
         return [Start(None, np.concatenate([prompted.prompt_prefix, ids])) for ids in encoded]
@@ -229,13 +229,13 @@ def test_repeated_text_is_read_several_tokens_at_a_time_with_the_same_result(
     prompted = make_prompted(family, "rotary")
     starts = starts_for(prompted, ["The cat sat", "A bird", "One day the sun"])
     sampling, reads = Sampling(tokens=30, temperature=temperature), []
-    run_backbone = PromptedModel.run_backbone
+    run_backbone = TrainedModel.run_backbone
 
-    def counted(self: PromptedModel, batch: Batch, cache: object = None) -> object:
+    def counted(self: TrainedModel, batch: Batch, cache: object = None) -> object:
         reads.append(batch.ids.shape[1])
         return run_backbone(self, batch, cache)
 
-    monkeypatch.setattr(PromptedModel, "run_backbone", counted)
+    monkeypatch.setattr(TrainedModel, "run_backbone", counted)
     none = np.empty(0, np.int64)
     guessed = decode(prompted, starts, sampling, none, scores=True)
     with_guesses = len(reads)

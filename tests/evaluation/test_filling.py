@@ -9,9 +9,9 @@ import torch
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
 from foreword.evaluation.filling import Candidate, fill, insert_candidates
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.samples import samples
 from foreword.objectives.span_corruption import SpanCorruption
+from foreword.runs.trained_model import TrainedModel
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.step import train_step
 from foreword.types import Rows
@@ -28,7 +28,7 @@ def rows_of(tokenizer: Tokenizer, *texts: str) -> Rows:
     return Rows(ids, np.zeros_like(ids), positions, np.arange(len(ids)))
 
 
-def train(prompted: PromptedModel, text: str, steps: int = 100) -> None:
+def train(prompted: TrainedModel, text: str, steps: int = 100) -> None:
     """Train the model on one text, each step with fresh corruption."""
     ids = prompted.tokenizer.encode(text)
     if prompted.fills_in_place:

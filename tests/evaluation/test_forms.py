@@ -9,12 +9,12 @@ import torch
 from foreword.errors import UserError
 from foreword.evaluation.decoding import decode, generate, start_of
 from foreword.evaluation.filling import fill
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import GREEDY, Sampling
+from foreword.runs.trained_model import TrainedModel
 from tests.evaluation.conftest import Make
 
 
-def tokens_of(prompted: PromptedModel, prompt: str) -> tuple[list[str], list[str]]:
+def tokens_of(prompted: TrainedModel, prompt: str) -> tuple[list[str], list[str]]:
     """Return the tokens of a prompt's source and of the beginning of its target."""
     start = start_of(prompted, prompt)
     assert start.source is not None

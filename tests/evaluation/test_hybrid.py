@@ -10,7 +10,6 @@ import pytest
 from foreword.errors import UserError
 from foreword.evaluation.decoding import generate
 from foreword.evaluation.filling import fill
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.samples import samples
 from foreword.evaluation.sampling import Sampling
 from foreword.evaluation.scorer import padded
@@ -18,12 +17,13 @@ from foreword.evaluation.scoring import LIKELIHOOD, measure_of, score
 from foreword.layouts.decoder import Decoder
 from foreword.objectives.causal import Causal
 from foreword.objectives.hybrid import Hybrid
+from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.input_template import template_of
 from tests.evaluation.conftest import Make
 from tests.evaluation.test_filling import SENTENCE, rows_of, train
 
 
-def as_decoder(prompted: PromptedModel) -> PromptedModel:
+def as_decoder(prompted: TrainedModel) -> TrainedModel:
     """The same weights as a causal model."""
     recipe = replace(prompted.recipe, objective=Causal(), layout=Decoder())
     return replace(prompted, recipe=recipe)

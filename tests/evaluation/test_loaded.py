@@ -11,7 +11,7 @@ from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.errors import DamagedError, UserError
 from foreword.evaluation import heldout
 from foreword.evaluation.sampling import GREEDY
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint
 from tests.damage import flip

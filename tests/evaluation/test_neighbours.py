@@ -15,12 +15,12 @@ from foreword.evaluation import beam, decoding, scorer
 from foreword.evaluation.beam import Beams
 from foreword.evaluation.loaded import LoadedModel
 from foreword.evaluation.passages import Passage, score_passages
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import Sampling
 from foreword.evaluation.scoring import score_texts
 from foreword.nn.init import initialise
 from foreword.runs.recipe import load_recipe
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning import rows
 from foreword.tuning.input_template import template_of
@@ -45,25 +45,25 @@ CONTINUES = {"decoder", "stream", "transformer_xl", "lstm", "elmo", "hybrid", "n
 ANSWERS = set(FAMILIES) - CONTINUES - {"encoder", "electra", "xlnet"}
 
 
-def encode(model: PromptedModel, texts: Sequence[str]) -> Sequence[Any]:
+def encode(model: TrainedModel, texts: Sequence[str]) -> Sequence[Any]:
     return LoadedModel(model).encode(texts)
 
 
-def score(model: PromptedModel, texts: Sequence[str]) -> Sequence[Any]:
+def score(model: TrainedModel, texts: Sequence[str]) -> Sequence[Any]:
     return [[t.nats, t.tokens, t.bytes, t.unknown, t.ends] for t in score_texts(model, texts)]
 
 
-def suites(model: PromptedModel, texts: Sequence[str]) -> Sequence[Any]:
+def suites(model: TrainedModel, texts: Sequence[str]) -> Sequence[Any]:
     passages = [Passage(text, before="The cat sat", after=" on the mat.") for text in texts]
     return [[p.nats, p.tokens, p.unknown] for p in score_passages(model, passages)]
 
 
-def sample(model: PromptedModel, texts: Sequence[str]) -> Sequence[Any]:
+def sample(model: TrainedModel, texts: Sequence[str]) -> Sequence[Any]:
     found = decoding.generate(model, texts, DECODED, samples=2)
     return [[one.text for one in found[n : n + 2]] for n in range(0, len(found), 2)]
 
 
-def search(model: PromptedModel, texts: Sequence[str]) -> Sequence[Any]:
+def search(model: TrainedModel, texts: Sequence[str]) -> Sequence[Any]:
     return [found.text for found in beam.generate(model, texts, Beams(3, tokens=6))]
 
 
@@ -111,14 +111,14 @@ def test_a_text_has_the_same_result_alone_and_among_others_in_any_order(
 ) -> None:
     run, _, texts = VERBS[verb]
     if family == "ngram":
-        model = PromptedModel.of(open_run(ngram, "cpu"))
+        model = open_run(ngram, "cpu")
     elif family in FAMILIES:
         model = make_prompted(family)
     else:
         recipe = load_recipe(f"{family}_tiny")
         network = recipe.build(tokenizer.vocab)
         initialise(network, 1)
-        model = PromptedModel(network.eval(), recipe, tokenizer, torch.device("cpu"))
+        model = TrainedModel(network.eval(), recipe, tokenizer, torch.device("cpu"))
     monkeypatch.setattr(scorer, "CHUNK", 3)
     assert_each_as_alone(run, model, texts)
 

@@ -8,10 +8,10 @@ import torch
 
 from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, room_of, score_passages, tokens_of
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.scorer import padded
 from foreword.evaluation.scoring import score
 from foreword.nn.masks import CausalMask
+from foreword.runs.trained_model import TrainedModel
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers._contract import TokenizerKind
 from foreword.text.tokenizers.bpe import BPE
@@ -38,17 +38,17 @@ def any_tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
     return TOKENIZERS[request.param].train(TEXTS * 4)
 
 
-def pieces(prompted: PromptedModel, passage: Passage) -> list[str]:
+def pieces(prompted: TrainedModel, passage: Passage) -> list[str]:
     return [prompted.tokenizer.token(i) for i in tokens_of(prompted, passage)]
 
 
-def causal_table(prompted: PromptedModel, ids: Array) -> Array:
+def causal_table(prompted: TrainedModel, ids: Array) -> Array:
     """Return the log-probabilities after each token of one row, (length, vocab)."""
     batch = Batch(ids[None], np.arange(len(ids))[None], CausalMask())
     return prompted.logits(prompted.run_backbone(batch).states[0]).log_softmax(-1).numpy()
 
 
-def one(prompted: PromptedModel, passage: Passage, *, ranks: bool = False) -> tuple[float, Array]:
+def one(prompted: TrainedModel, passage: Passage, *, ranks: bool = False) -> tuple[float, Array]:
     (found,) = score_passages(prompted, [passage], ranks=ranks)
     return found.nats, found.ranks
 

@@ -9,10 +9,10 @@ import torch
 
 from foreword.errors import UserError
 from foreword.evaluation.perplexity import ScoreTotals, scoring_windows
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.scorer import ScoringItem, scorer_of
 from foreword.evaluation.scoring import PSEUDO, first_context, score, score_texts
 from foreword.nn.masks import CausalMask, FullMask
+from foreword.runs.trained_model import TrainedModel
 from foreword.text.tokenizer import Tokenizer
 from foreword.types import Array, Batch
 from tests.evaluation.conftest import FAMILIES, Make
@@ -20,7 +20,7 @@ from tests.evaluation.conftest import FAMILIES, Make
 LONG = "The cat sat on the mat. The dog ran to the river, and the sun shone on the bird. " * 3
 
 
-def reference_log_probs(prompted: PromptedModel, ids: Array, mask: object) -> Array:
+def reference_log_probs(prompted: TrainedModel, ids: Array, mask: object) -> Array:
     """Return the log-probabilities at every position of one row, (length, vocab)."""
     batch = Batch(ids[None], np.arange(len(ids))[None], mask)
     return prompted.logits(prompted.run_backbone(batch).states[0]).log_softmax(-1).numpy()

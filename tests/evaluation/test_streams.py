@@ -10,9 +10,8 @@ import torch
 from torch.nn import functional as F
 
 from foreword.evaluation import heldout
-from foreword.evaluation.prompting import PromptedModel
 from foreword.nn.masks import CausalMask
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.types import Batch
 from tests.train import runs
 
@@ -26,7 +25,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_one_stream_has_the_loss_of_one_long_row(run: Path, tmp_path: Path) -> None:
-    prompted = PromptedModel.of(open_run(run, "cpu"))
+    prompted = open_run(run, "cpu")
     file = runs.write_text(tmp_path / "other", files=1, seed=7) / "0.txt"
     end, length = prompted.vocab.id("</s>"), prompted.recipe.packing.length
     lines = file.read_text().splitlines()

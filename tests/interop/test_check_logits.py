@@ -16,19 +16,22 @@ from foreword.layouts.encoder_decoder import EncoderDecoder
 from foreword.nn.attentions.bigbird import BigBird
 from foreword.nn.attentions.window import Window
 from foreword.runs.recipe import load_recipe
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 
 from . import theirs
 
 pytest.importorskip("transformers")
 
 
-def differs(folder: Path, imported: importing.ImportedModel, **model: Any) -> bool:
+def differs(folder: Path, imported: TrainedModel, **model: Any) -> bool:
     """Whether the same weights under other settings are told from theirs."""
     recipe = replace(imported.recipe, model=replace(imported.recipe.model, **model))
     changed = recipe.build(imported.vocab)
     changed.load_state_dict(imported.model.state_dict())
-    distance, greatest = difference(changed, recipe, imported.vocab, imported.family, folder)
+    distance, greatest = difference(
+        changed, recipe, imported.vocab, importing.family_in(imported.folder), folder
+    )
     assert distance < 1e-5 * greatest or distance > 1e-2
     return distance > 1e-2
 
@@ -65,7 +68,11 @@ def test_wrong_segments_are_found(tmp_path: Path, family: str) -> None:
         for name in names:  # the last row is of the second one alone
             imported.model.get_parameter(name)[-1] *= 2
     distance, _ = difference(
-        imported.model, imported.recipe, imported.vocab, imported.family, tmp_path
+        imported.model,
+        imported.recipe,
+        imported.vocab,
+        importing.family_in(imported.folder),
+        tmp_path,
     )
     assert distance > 1e-2
 
@@ -78,7 +85,11 @@ def test_a_wrong_distance_of_t5_is_found(tmp_path: Path) -> None:
     with torch.no_grad():
         table[15] += 1  # of distances of 128 and more
     distance, _ = difference(
-        imported.model, imported.recipe, imported.vocab, imported.family, tmp_path
+        imported.model,
+        imported.recipe,
+        imported.vocab,
+        importing.family_in(imported.folder),
+        tmp_path,
     )
     assert distance > 1e-3
 
@@ -94,7 +105,11 @@ def test_a_wrong_decoder_start_of_t5_is_found(tmp_path: Path) -> None:
         for other in ("[PAD]", "</s>"):
             recipe = replace(imported.recipe, layout=EncoderDecoder(other))
             distance, _ = difference(
-                imported.model, recipe, imported.vocab, imported.family, tmp_path
+                imported.model,
+                recipe,
+                imported.vocab,
+                importing.family_in(imported.folder),
+                tmp_path,
             )
             assert (distance > 1e-2) == (other != name)
         importing.save(imported, tmp_path / f"run{start}")

@@ -21,8 +21,8 @@ from foreword.nn.masks import FullMask
 from foreword.objectives._generator import generator_settings
 from foreword.objectives.replaced_token import ReplacedToken
 from foreword.runs.recipe import Recipe, load_recipe
+from foreword.runs.run_folder import open_run
 from foreword.runs.same_model import resolved
-from foreword.runs.trained_model import open_run
 from foreword.settings import config, kinds
 from foreword.text.tokenizers.wordpiece import WordPiece
 from foreword.train import checkpoint

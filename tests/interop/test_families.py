@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from foreword.interop import exporting, importing
 from foreword.interop.check_logits import difference
 from foreword.nn.masks import CausalMask, DocumentMask, FullMask
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.settings import kinds
 from foreword.train import checkpoint
 from foreword.types import Batch
@@ -194,10 +194,12 @@ def test_export_then_import_gives_the_same_bytes(folder: Path, run: Path) -> Non
 def test_the_logit_check_finds_a_wrong_weight(folder: Path) -> None:
     imported = importing.read(folder)
     exact, greatest = difference(
-        imported.model, imported.recipe, imported.vocab, imported.family, folder
+        imported.model, imported.recipe, imported.vocab, importing.family_in(folder), folder
     )
     assert exact < 3e-5 * greatest
     with torch.no_grad():
         next(iter(imported.model.backbone.parameters()))[9:].mul_(1.1)
-    wrong = difference(imported.model, imported.recipe, imported.vocab, imported.family, folder)[0]
+    wrong = difference(
+        imported.model, imported.recipe, imported.vocab, importing.family_in(folder), folder
+    )[0]
     assert wrong > 1e-3

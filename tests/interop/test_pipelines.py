@@ -14,7 +14,7 @@ from foreword.cli.main import run as command
 from foreword.evaluation.sampling import Sampling
 from foreword.interop import exporting as exporting
 from foreword.runs.recipe import load_recipe
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.settings import kinds
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers.bpe import BPE

@@ -17,7 +17,7 @@ from foreword.cli.main import run as foreword
 from foreword.errors import UserError
 from foreword.interop import importing
 from foreword.runs.provenance import read_state, write_files
-from foreword.runs.trained_model import open_run, read_recipe
+from foreword.runs.run_folder import open_run, read_recipe
 from tests import damage
 
 from . import theirs

@@ -12,7 +12,7 @@ import foreword
 from foreword.interop import exporting as exporting
 from foreword.interop import importing, tokens
 from foreword.runs.recipe import load_recipe
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers.bpe import BPE
 from foreword.text.tokenizers.char import Char

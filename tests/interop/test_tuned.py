@@ -10,7 +10,8 @@ import torch
 
 from foreword.cli.main import run as command
 from foreword.interop import importing
-from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled
 from foreword.tuning.result import TuneResult, save_network
 from foreword.tuning.run import variants

@@ -15,7 +15,7 @@ from foreword import tune
 from foreword.cli.main import run as command
 from foreword.interop import check_logits, importing
 from foreword.runs.recipe import load_recipe
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.text.tokenizers.wordpiece import WordPiece
 from foreword.tuning import exporting
 from foreword.tuning.input_template import Pooling

@@ -12,7 +12,7 @@ import torch
 from foreword import tune
 from foreword.cli.main import run as command
 from foreword.runs.recipe import load_recipe
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizers.word import Word
 from foreword.tuning.encoding import draw_and_encode

@@ -8,9 +8,9 @@ import torch
 
 from foreword.evaluation import beam
 from foreword.evaluation.beam import Beams
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.starts import Start
 from foreword.runs.recipe import Recipe
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config
 from foreword.types import Vocab
 
@@ -68,7 +68,7 @@ def test_beam_search_finds_what_transformers_finds(size: int, penalty: float) ->
     ours = recipe.build(words)
     taken = weights.Theirs(theirs)
     weights.load(ours, weights.t5(taken, 2, is_gated=False, is_tied=True), taken)
-    prompted = PromptedModel(ours.eval(), recipe, _Words(words), torch.device("cpu"))  # type: ignore[arg-type]
+    prompted = TrainedModel(ours.eval(), recipe, _Words(words), torch.device("cpu"))  # type: ignore[arg-type]
     sources = np.random.default_rng(1).integers(2, 24, (6, 9))
     starts = [Start(np.append(row, 1), row[:0]) for row in sources]
     expected = theirs.generate(

@@ -22,8 +22,8 @@ from foreword.planning.dial import FAMILIES, MOST_EPOCHS, Conditions, dial
 from foreword.planning.dial_losses import MEASURED, MeasuredLosses
 from foreword.runs.dry_run import dry_run
 from foreword.runs.recipe import load_recipe
+from foreword.runs.run_folder import read_recipe
 from foreword.runs.sizes import count_parameters, least_memory
-from foreword.runs.trained_model import read_recipe
 from foreword.settings import kinds
 
 HOURS = (0.01, 0.1, 0.5, 1.0, 5.0, 24.0, 200.0)

@@ -13,10 +13,9 @@ from matplotlib.figure import Figure
 
 from foreword.cli.main import run as command
 from foreword.errors import UserError
-from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import ProbedModel
 from foreword.probes.attention import Attention, _summary
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 
 SENTENCE = "the bank of the river"
 
@@ -38,10 +37,7 @@ def test_a_head_is_summed_up_by_what_it_attends_to() -> None:
 
 
 def test_each_layer_and_head_has_a_map_with_the_tokens(make_run: Callable[[str], Path]) -> None:
-    models = [
-        ProbedModel(name, PromptedModel.of(open_run(make_run(name), "cpu")))
-        for name in ("encoder", "decoder")
-    ]
+    models = [ProbedModel(name, open_run(make_run(name), "cpu")) for name in ("encoder", "decoder")]
     found = Attention(SENTENCE).measure(models)
     figure = Figure(layout="constrained")
     found.plot(figure)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,13 @@ from scipy.stats import bootstrap, spearmanr
 
 from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, score_passages
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.statistics import SEED
 from foreword.probes._contract import ProbedModel
 from foreword.probes._scoring import shared_words
 from foreword.probes._suite import DRAWS, Answer, Question
 from foreword.probes.winogender import Winogender
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import kinds
 from tests.contracts.test_probes import build
 
@@ -31,10 +32,10 @@ Make = Callable[[str], Path]
 
 
 def model(make_run: Make, family: str = "decoder") -> ProbedModel:
-    return ProbedModel("m", PromptedModel.of(open_run(make_run(family), "cpu")))
+    return ProbedModel("m", open_run(make_run(family), "cpu"))
 
 
-def nats(prompted: PromptedModel, *passages: Passage) -> float:
+def nats(prompted: TrainedModel, *passages: Passage) -> float:
     return sum(score.nats for score in score_passages(prompted, passages))
 
 
@@ -49,11 +50,9 @@ def test_the_words_that_two_sentences_share_are_found() -> None:
 
 
 @pytest.mark.parametrize("family", ["decoder", "encoder", "encoder_decoder"])
-def test_the_share_of_stereotypes_is_that_by_hand(
-    family: str, make_run: Make, tmp_path: Path
-) -> None:
+def test_the_share_of_stereotypes_is_that_by_hand(family: str, make_run: Make) -> None:
     one = model(make_run, family)
-    suite = build("crows_pairs", tmp_path)
+    suite = build("crows_pairs")
     assert isinstance(suite, CrowsPairs)
     found = suite.measure([one])
     expected = []
@@ -67,8 +66,8 @@ def test_the_share_of_stereotypes_is_that_by_hand(
     assert any("says nothing of other groups" in note for note in found.notes)
 
 
-def test_stereosets_scores_are_combined_as_published(make_run: Make, tmp_path: Path) -> None:
-    suite = build("stereoset", tmp_path)
+def test_stereosets_scores_are_combined_as_published(make_run: Make) -> None:
+    suite = build("stereoset")
     assert isinstance(suite, Stereoset)
     row = suite.measure([model(make_run)]).rows[-1]
     expected = row["language_model"] * min(row["stereotype"], 1 - row["stereotype"]) / 0.5
@@ -132,8 +131,8 @@ def test_the_intervals_of_stereosets_scores_are_those_of_questions_drawn_again(
     assert row["language_model_low"] < reads.mean() < row["language_model_high"]
 
 
-def test_winogenders_correlation_is_scipys(make_run: Make, tmp_path: Path) -> None:
-    suite = build("winogender", tmp_path)
+def test_winogenders_correlation_is_scipys(make_run: Make) -> None:
+    suite = build("winogender")
     assert isinstance(suite, Winogender)
     found = suite.measure([model(make_run)])
     preferred = [answer["scores"][0] for answer in found.predictions]
@@ -144,16 +143,16 @@ def test_winogenders_correlation_is_scipys(make_run: Make, tmp_path: Path) -> No
     assert preferred[0] == pytest.approx(nats(causal, hers) - nats(causal, his), abs=1e-4)
 
 
-def test_winobias_pairs_lines_without_brackets(tmp_path: Path) -> None:
-    suite = build("winobias", tmp_path)
+def test_winobias_pairs_lines_without_brackets() -> None:
+    suite = build("winobias")
     assert isinstance(suite, Winobias)
     pairs = [question.options for question in suite.questions()]
     assert pairs[0] == ("the bank sat by the river", "the river sat by the river")
 
 
 def test_bad_files_are_refused_in_one_line(tmp_path: Path) -> None:
-    suite = build("winobias", tmp_path)
-    folder = Path(suite.files)
+    folder = shutil.copytree(build("winobias").files, tmp_path / "winobias")
+    suite = Winobias(str(folder))
     (folder / "anti_stereotyped_type1.txt").write_text("1 one\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"1 sentences, but pro_stereotyped_type1.txt has 2"):
         suite.questions()

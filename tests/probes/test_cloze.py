@@ -13,12 +13,11 @@ from foreword.data.holdout import SplitFiles
 from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.errors import UserError
 from foreword.evaluation.filling import fill
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.scoring import score
 from foreword.probes._contract import ProbedModel
 from foreword.probes._frequency import occurrences
 from foreword.probes.cloze import Cloze
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 
 Make = Callable[[str], Path]
 ITEM = {"text": "he sat by the ___ of the river", "answer": "bank"}
@@ -26,7 +25,7 @@ OPTIONS = ["bank", "old", "river"]
 
 
 def probed(run: Path) -> ProbedModel:
-    return ProbedModel("m", PromptedModel.of(open_run(run, "cpu")))
+    return ProbedModel("m", open_run(run, "cpu"))
 
 
 def lines(file: Path, *rows: object) -> str:

@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from foreword.errors import UserError
-from foreword.evaluation.prompting import PromptedModel
 from foreword.models.fixed_window import FixedWindow
 from foreword.models.lstm import LSTM
 from foreword.models.rnn import RNN
@@ -25,7 +24,7 @@ from foreword.nn.unrolled import unroll
 from foreword.probes._contract import Finding, ProbedModel
 from foreword.probes._reach import GradientNorms, gradient_norms
 from foreword.probes.gradient_reach import FLOOR, GradientReach, _curve, _headline, _plot
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.types import Batch, Hidden
 
 WIDTH, LENGTH, VOCAB = 6, 20, 11
@@ -172,7 +171,7 @@ def test_a_bidirectional_model_is_measured_in_its_forward_direction(
 ) -> None:
     def look(family: str) -> Finding:
         run = make_run(family)
-        one = ProbedModel(family, PromptedModel.of(open_run(run, "cpu")), (str(text),))
+        one = ProbedModel(family, open_run(run, "cpu"), (str(text),))
         return GradientReach(rows=2, positions=2).measure([one])
 
     elmo, encoder = look("elmo"), look("encoder")

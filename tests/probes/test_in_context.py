@@ -13,14 +13,13 @@ import pytest
 
 from foreword.errors import UserError
 from foreword.evaluation.passages import Passage, score_passages
-from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import ProbedModel
 from foreword.probes._demonstrations import scrambled_words, sums, translations
 from foreword.probes._suite import Answer, Question, paired
 from foreword.probes.in_context import FREE, InContext
 from foreword.runs import run as running
 from foreword.runs.recipe import Recipe
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.settings import config, kinds
 from tests.train.runs import Quiet
 
@@ -32,7 +31,7 @@ REVIEWS = [("the old bank", "0"), ("the river", "1"), ("he sat", "1"), ("by the 
 
 @pytest.fixture
 def decoder(make_run: Make) -> ProbedModel:
-    return ProbedModel("m", PromptedModel.of(open_run(make_run("decoder"), "cpu")))
+    return ProbedModel("m", open_run(make_run("decoder"), "cpu"))
 
 
 @pytest.fixture
@@ -136,7 +135,7 @@ def test_a_model_that_knows_the_answers_is_right_after_any_examples(tmp_path: Pa
     run = tmp_path / "run"
     running.start(recipe, running.Inputs((str(text),)), run)
     running.train_run(run, Quiet())
-    trigrams = ProbedModel("m", PromptedModel.of(open_run(run, "cpu")))
+    trigrams = ProbedModel("m", open_run(run, "cpu"))
     rows = [json.dumps({"text": word, "label": other}) for word, other in pairs.items()]
     (tmp_path / "pairs.jsonl").write_text("\n".join(rows), encoding="utf-8")
     suite = InContext(

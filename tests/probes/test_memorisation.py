@@ -18,7 +18,6 @@ from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.evaluation import heldout
 from foreword.evaluation.decoding import decode, stops_of
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import GREEDY
 from foreword.evaluation.scorer import padded
 from foreword.evaluation.scoring import score
@@ -29,6 +28,7 @@ from foreword.probes._contract import Finding, ProbedModel
 from foreword.probes._passages import continued, losses, passages, separation
 from foreword.probes.memorisation import Memorisation
 from foreword.runs.recipe import Recipe
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config
 from foreword.testing.models import tiny_model
 from foreword.types import Example
@@ -45,14 +45,14 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def measure(tmp_path: Path, probe: Memorisation, model: PromptedModel, seed: int = 2) -> Finding:
+def measure(tmp_path: Path, probe: Memorisation, model: TrainedModel, seed: int = 2) -> Finding:
     unseen = write(tmp_path / "unseen.txt", text_of(seed))
     return probe.measure([ProbedModel("m", model, (str(unseen),))])
 
 
 @pytest.fixture
 def shards(tmp_path: Path) -> Shards:
-    model = PromptedModel.of(tiny_model("decoder", WORDS))
+    model = tiny_model("decoder", WORDS)
     file = write(tmp_path / "text.txt", text_of(1, 23) + "\n\n" + text_of(2, 9))
     recipe = config.build(Recipe, {"read": {"documents": "paragraph"}, **_table()})
     with heldout.shards_of_texts(replace(model, recipe=recipe), (str(file),)) as (made, _):
@@ -100,13 +100,13 @@ def test_the_separation_is_the_area_under_the_roc_curve() -> None:
     assert separation(members, others) == pytest.approx(expected)
 
 
-def overfitted(texts: list[str], words: list[str] = WORDS, steps: int = 150) -> PromptedModel:
+def overfitted(texts: list[str], words: list[str] = WORDS, steps: int = 150) -> TrainedModel:
     """Return a tiny LSTM that has memorised texts, and knows words besides."""
     trained = tiny_model("lstm", [*WORDS, *words])
     recipe = replace(trained.recipe, model=replace(trained.recipe.model, d_model=64, layers=1))
     network = recipe.build(trained.vocab)
     initialise(network, 1)
-    model = PromptedModel.of(replace(trained, model=network, recipe=recipe))
+    model = replace(trained, model=network, recipe=recipe)
     ids = [model.tokenizer.encode(text) for text in texts]
     rows = torch.stack([torch.from_numpy(one[: min(map(len, ids))]) for one in ids])
     optimizer = torch.optim.Adam(network.parameters(), 0.02)
@@ -132,13 +132,13 @@ def test_a_model_that_knows_its_text_by_heart_is_found_out(tmp_path: Path) -> No
     assert row["continued"] == 1 and row["continued, held out"] == 0
     assert row["tokens"] == 6 and row["AUC"] == 1 == row["high"]
     # Random weights know nothing.
-    untrained = PromptedModel.of(tiny_model("lstm", [*WORDS, text]))
+    untrained = tiny_model("lstm", [*WORDS, text])
     (row,) = measure(tmp_path, probe, untrained).rows
     assert row["continued"] == 0 and 0.1 < row["AUC"] < 0.9
 
 
 def test_the_loss_of_a_masked_model_tells_members_too(tmp_path: Path) -> None:
-    model = PromptedModel.of(tiny_model("encoder", WORDS))
+    model = tiny_model("encoder", WORDS)
     train = write(tmp_path / "train.txt", text_of(1))
     found = measure(tmp_path, Memorisation((4,), 4, 6, str(train)), model)
     (row,) = found.rows
@@ -148,7 +148,7 @@ def test_the_loss_of_a_masked_model_tells_members_too(tmp_path: Path) -> None:
 
 
 def test_losses_are_those_that_score_gives_the_tokens() -> None:
-    model = PromptedModel.of(tiny_model("decoder", WORDS))
+    model = tiny_model("decoder", WORDS)
     text = text_of(3, 12)
     (found,) = losses(model, model.tokenizer.encode(text)[None])
     scored = score(model, text).log_probs  # from the second token on, if none comes before the text

@@ -14,13 +14,13 @@ import pytest
 from scipy.stats import binomtest
 
 from foreword.errors import UserError
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.scorer import padded
 from foreword.evaluation.statistics import bootstrap, wilson
 from foreword.probes._contract import Finding, ProbedModel
 from foreword.runs import run as running
 from foreword.runs.recipe import Recipe
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
 from foreword.settings.kinds import Part
 from foreword.testing.models import tiny_model
@@ -54,7 +54,7 @@ def write_pairs(file: Path, paradigms: dict[str, list[tuple[str, str]]]) -> Path
 
 
 @pytest.fixture(scope="module")
-def unigrams(tmp_path_factory: pytest.TempPathFactory) -> PromptedModel:
+def unigrams(tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
     """Return a model of relative frequencies."""
     folder = tmp_path_factory.mktemp("unigrams")
     file = folder / "text.txt"
@@ -74,15 +74,15 @@ def unigrams(tmp_path_factory: pytest.TempPathFactory) -> PromptedModel:
     run = folder / "run"
     running.start(recipe, running.Inputs((str(file),)), run)
     running.train_run(run, Quiet())
-    return PromptedModel.of(open_run(run, "cpu"))
+    return open_run(run, "cpu")
 
 
-def measure(trained: PromptedModel, file: Path, limit: int = 0) -> Finding:
+def measure(trained: TrainedModel, file: Path, limit: int = 0) -> Finding:
     return MinimalPairs(str(file), limit).measure([ProbedModel("m", trained)])
 
 
 def test_accuracy_is_that_computed_by_hand_and_ties_count_one_half(
-    unigrams: PromptedModel, tmp_path: Path
+    unigrams: TrainedModel, tmp_path: Path
 ) -> None:
     found = measure(unigrams, write_pairs(tmp_path / "pairs.jsonl", PAIRS))
     accuracies = {row["paradigm"]: (row["accuracy"], row["questions"]) for row in found.rows}
@@ -92,7 +92,7 @@ def test_accuracy_is_that_computed_by_hand_and_ties_count_one_half(
     assert found.scores == {"m": 2.5 / 5} and found.measure == "accuracy"
 
 
-def test_phenomena_have_means_over_their_paradigms(unigrams: PromptedModel, tmp_path: Path) -> None:
+def test_phenomena_have_means_over_their_paradigms(unigrams: TrainedModel, tmp_path: Path) -> None:
     terms = {"nouns": "agreement", "verbs": "agreement", "mirror": "order"}
     file = write_pairs(tmp_path / "pairs.jsonl", PAIRS | {"mirror": [("the cat", "the ran")]})
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
@@ -108,7 +108,7 @@ def test_phenomena_have_means_over_their_paradigms(unigrams: PromptedModel, tmp_
 
 def test_a_masked_model_is_scored_by_its_pseudo_log_likelihood(tmp_path: Path) -> None:
     sentences = ["the cat ran", "the dog ran", "cat the"]
-    trained = PromptedModel.of(tiny_model("encoder", sentences))
+    trained = tiny_model("encoder", sentences)
     file = write_pairs(tmp_path / "pairs.jsonl", {"p": [("the cat ran", "the dog ran")]})
     found = measure(trained, file)
     # Each token is masked alone.
@@ -131,7 +131,7 @@ def test_a_masked_model_is_scored_by_its_pseudo_log_likelihood(tmp_path: Path) -
 def test_unknown_words_make_ties_and_are_noted(
     make_run: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    trained = PromptedModel.of(open_run(make_run("decoder"), "cpu"))
+    trained = open_run(make_run("decoder"), "cpu")
     # A long pair beside a short one, so that the batches differ.
     pairs = [("the xyzzy", "the plugh"), ("the bank of the river", "the river of the bank")]
     found = measure(trained, write_pairs(tmp_path / "pairs.jsonl", {"p": pairs}))

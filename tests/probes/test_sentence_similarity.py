@@ -13,10 +13,10 @@ from scipy.stats import spearmanr
 
 from foreword.errors import UserError
 from foreword.evaluation.loaded import LoadedModel
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.statistics import rank_correlation
 from foreword.probes._contract import Finding, ProbedModel
 from foreword.probes.sentence_similarity import SentenceSimilarity
+from foreword.runs.trained_model import TrainedModel
 from foreword.testing.models import tiny_model
 
 # Overlap of words: 3/3, 2/4, 1/5 and 0/4; the ratings agree in all but the last two.
@@ -37,12 +37,12 @@ def write(file: Path, rows: list[tuple[Any, ...]], header: str = COLUMNS) -> Pat
     return file
 
 
-def trained(family: str) -> PromptedModel:
+def trained(family: str) -> TrainedModel:
     texts = [text for one, other, _ in PAIRS for text in (one, other)]
-    return PromptedModel.of(tiny_model(family, texts))
+    return tiny_model(family, texts)
 
 
-def measure(model: PromptedModel, file: Path, **settings: Any) -> Finding:
+def measure(model: TrainedModel, file: Path, **settings: Any) -> Finding:
     return SentenceSimilarity(str(file), **settings).measure([ProbedModel("m", model)])
 
 

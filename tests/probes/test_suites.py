@@ -17,7 +17,6 @@ from sklearn.metrics import roc_auc_score
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.evaluation.passages import PassageScore
-from foreword.evaluation.prompting import PromptedModel
 from foreword.objectives.replaced_token import ReplacedToken
 from foreword.probes import cloze, lama
 from foreword.probes._contract import ProbedModel
@@ -27,7 +26,7 @@ from foreword.probes.cloze import Cloze
 from foreword.probes.cola_zero_shot import ColaZeroShot, pairs_in_order
 from foreword.probes.in_context import InContext
 from foreword.probes.lama import Lama
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.settings import kinds
 
 Lambada: Any = kinds.load("probes", "lambada")
@@ -47,7 +46,7 @@ def lines(file: Path, *rows: object) -> Path:
 
 @pytest.fixture
 def decoder(make_run: Make) -> ProbedModel:
-    return ProbedModel("m", PromptedModel.of(open_run(make_run("decoder"), "cpu")))
+    return ProbedModel("m", open_run(make_run("decoder"), "cpu"))
 
 
 def test_the_best_option_shares_with_those_that_are_as_likely() -> None:
@@ -105,7 +104,7 @@ def test_a_predicted_unknown_token_is_no_right_word(
 def test_a_discriminator_is_told_which_models_rank_words(suite: Suite, make_run: Make) -> None:
     trained = open_run(make_run("encoder"), "cpu")
     recipe = replace(trained.recipe, objective=ReplacedToken())
-    prompted = PromptedModel.of(replace(trained, recipe=recipe))
+    prompted = replace(trained, recipe=recipe)
     with pytest.raises(UserError, match="predicts none; models that can: causal, masked, permuted"):
         suite.method(prompted)
     assert "replaced" in Choice("x").method(prompted)
@@ -166,7 +165,7 @@ def test_a_model_without_a_preference_is_at_chance(
     family: str, make_run: Make, tmp_path: Path
 ) -> None:
     """All weights are 0, so all tokens are equally likely: ties share the point."""
-    prompted = PromptedModel.of(open_run(make_run(family), "cpu"))
+    prompted = open_run(make_run(family), "cpu")
     for parameter in prompted.model.parameters():
         parameter.data.zero_()
     model = ProbedModel("m", prompted)
@@ -324,7 +323,7 @@ def test_a_score_that_all_draws_share_has_no_interval(decoder: ProbedModel, tmp_
 def test_questions_that_a_model_cannot_read_in_whole_are_counted(
     suite: type[Suite], row: Callable[[str], object], family: str, make_run: Make, tmp_path: Path
 ) -> None:
-    model = ProbedModel("m", PromptedModel.of(open_run(make_run(family), "cpu")))
+    model = ProbedModel("m", open_run(make_run(family), "cpu"))
     short, long = "the old man sat by the river", "the old man sat by the river and " * 4
     file = lines(tmp_path / "rows.jsonl", row(short), row(f"{long}sat"), row(f"{long}the bank"))
     found = suite(files=str(file)).measure([model])  # it reads 24 tokens
@@ -416,14 +415,16 @@ def test_the_right_option_is_the_first_or_the_one_that_a_column_names(
         ("columns = { options = [] }", "columns.options: expected the columns"),
         ('scores = "sum"\n[columns]\noptions = ["a"]', "did you mean 'score'"),
         ("columns = [", "not valid TOML"),
-        ('[columns]\noptions = ["c"]', "no column 'c'; its columns: a"),
+        ('[columns]\noptions = ["c"]', "no column 'c'; its columns: a, b"),
         ('[columns]\noptions = ["a"]', "rows.jsonl:1: 'a' is not a list of options"),
+        ('[columns]\noptions = ["b"]', "rows.jsonl:1: expected at least two options, got 0"),
+        ('score = "likeliest"\n[columns]\noptions = ["a", "b"]', "expected one column with"),
     ],
 )
 def test_mistakes_in_a_suite_of_ones_own_are_one_line(
     content: str, message: str, make_run: Make, refused: Callable[..., str], tmp_path: Path
 ) -> None:
-    file, data = tmp_path / "mine.toml", lines(tmp_path / "rows.jsonl", {"a": "x"})
+    file, data = tmp_path / "mine.toml", lines(tmp_path / "rows.jsonl", {"a": "x", "b": []})
     file.write_text(content)
     assert message in refused("probe", make_run("decoder"), file, "--data", data)
     assert "cannot be read" in refused("probe", make_run("lstm"), tmp_path / "no.toml")

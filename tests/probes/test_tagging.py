@@ -13,7 +13,6 @@ import pytest
 from matplotlib.figure import Figure
 
 from foreword.errors import UserError
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.states import text_states
 from foreword.nn.init import initialise
 from foreword.nn.positions.learned import Learned
@@ -140,7 +139,7 @@ def measure(
     train = write(tmp_path / "train.conllu", text or conllu(*sentences[0]))
     dev = write(tmp_path / "dev.conllu", text or conllu(*sentences[1]))
     texts = ["the old man a ship sail and unbelievably more words " * 3]
-    trained = PromptedModel.of(tiny_model(family, texts))
+    trained = tiny_model(family, texts)
     probe = Tagging(str(train), str(dev), **settings)
     return probe.measure([ProbedModel("m", trained)])
 
@@ -229,7 +228,7 @@ def test_a_command_without_files_is_refused(
 @pytest.mark.parametrize("family", ["encoder", "decoder", "encoder_decoder", "lstm"])
 def test_states_of_a_text_are_those_of_its_tokens_alone_in_a_batch(family: str) -> None:
     texts = ["the old man", "a ship", "the old old man a ship"]
-    trained = PromptedModel.of(tiny_model(family, texts))
+    trained = tiny_model(family, texts)
     together = list(text_states(trained, texts))
     for text, of_text in zip(texts, together, strict=True):
         (alone,) = text_states(trained, [text])
@@ -241,7 +240,7 @@ def test_states_of_a_text_are_those_of_its_tokens_alone_in_a_batch(family: str) 
 
 def test_a_text_longer_than_the_positions_is_read_in_parts() -> None:
     words = ["the", "old", "man", "a", "ship"]
-    trained = PromptedModel.of(_with_positions(words, 8))
+    trained = _with_positions(words, 8)
     long = " ".join(words * 3)
     with pytest.raises(UserError, match="8 positions"):
         list(text_states(trained, [long]))

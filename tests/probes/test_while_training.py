@@ -13,12 +13,11 @@ import pytest
 import foreword
 from foreword.cli.main import run as command
 from foreword.errors import UserError
-from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import Probe, ProbedModel
 from foreword.probes._while_training import probe_of, probing, tables_of
 from foreword.runs import run as running
 from foreword.runs.provenance import read_state
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.settings import kinds
 from foreword.train.hooks import Hook
 from foreword.train.loop import Loop
@@ -99,7 +98,7 @@ def test_the_untrained_model_and_each_evaluation_are_probed(
     records = runs.logged(run, "probes")
     assert [record["step"] for record in records] == [0, 4, 8, 12]
     # The last figure is that of the saved model.
-    trained = PromptedModel.of(open_run(run, "cpu"))
+    trained = open_run(run, "cpu")
     found = probe.measure([ProbedModel("m", trained)])
     assert records[-1]["minimal_pairs_accuracy"] == found.scores["m"]
 

@@ -12,12 +12,12 @@ from scipy.stats import mannwhitneyu
 
 from foreword.errors import UserError
 from foreword.evaluation.loaded import load
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.states import WordInText, vectors
 from foreword.probes._contract import ProbedModel
 from foreword.probes._words import read_words, shipped_lists
 from foreword.probes.word_in_context import RUN_OFFSET, CosinePair, WordInContext, _figures, _plot
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers.bpe import BPE
 
@@ -26,8 +26,8 @@ from .conftest import FAMILIES, SIZES, sentences
 Make = Callable[[str], Path]
 
 
-def open_prompted(make_run: Make, family: str) -> PromptedModel:
-    return PromptedModel.of(open_run(make_run(family), "cpu"))
+def open_prompted(make_run: Make, family: str) -> TrainedModel:
+    return open_run(make_run(family), "cpu")
 
 
 @pytest.mark.parametrize("name", shipped_lists())

@@ -17,7 +17,7 @@ from foreword.runs import continued
 from foreword.runs import run as running
 from foreword.runs.provenance import read_state
 from foreword.runs.recipe import Recipe
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.settings import config
 from foreword.text import extended
 from foreword.train import checkpoint

@@ -22,9 +22,8 @@ from foreword.runs import run as running
 from foreword.runs.corpus import SHARDS, corpus
 from foreword.runs.dry_run import dry_run
 from foreword.runs.provenance import read_state
-from foreword.runs.run_folder import Run
+from foreword.runs.run_folder import Run, read_recipe
 from foreword.runs.setup import TrainingSetup, set_up_training
-from foreword.runs.trained_model import read_recipe
 from foreword.settings import config
 from foreword.train import log, tensor_files
 from foreword.train.embedding_init import cooccurrence

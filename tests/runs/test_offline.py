@@ -21,7 +21,8 @@ from foreword.runs import run as running
 from foreword.runs.continued import START
 from foreword.runs.recipe import Recipe
 from foreword.runs.run import Inputs
-from foreword.runs.trained_model import TrainedModel, is_finished, open_run, read_recipe
+from foreword.runs.run_folder import is_finished, open_run, read_recipe
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config
 from foreword.train import checkpoint, log
 from tests.train.runs import Killed, Quiet, kill, write_text

@@ -10,7 +10,7 @@ from foreword.errors import TrainingStoppedError, UserError
 from foreword.nn.heads import TokenHead
 from foreword.runs.override import override
 from foreword.runs.provenance import read_state
-from foreword.runs.trained_model import read_recipe
+from foreword.runs.run_folder import read_recipe
 from foreword.train import checkpoint
 from foreword.types import Batch, Hidden, Loss
 from tests.train import runs

@@ -13,7 +13,7 @@ from foreword.cli import main
 from foreword.disk import atomic
 from foreword.runs import provenance
 from foreword.runs.provenance import command, make_provenance
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from tests.train import runs
 
 

@@ -12,9 +12,8 @@ from torch import nn
 from foreword.runs.corpus import corpus
 from foreword.runs.measure import measure_rows
 from foreword.runs.run import train_run
-from foreword.runs.run_folder import Run
+from foreword.runs.run_folder import Run, open_run
 from foreword.runs.setup import heldout_feed
-from foreword.runs.trained_model import open_run
 from foreword.train import checkpoint
 from foreword.train.average import WeightAverage
 from foreword.train.hooks import Hook

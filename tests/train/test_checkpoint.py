@@ -11,7 +11,7 @@ from torch import nn
 from foreword.disk import atomic, stored
 from foreword.errors import UserError
 from foreword.runs import measure
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.train import checkpoint
 from foreword.train.step import Evaluation
 from tests.train import runs

@@ -13,9 +13,8 @@ import foreword
 from foreword.nn.cross_entropy import cross_entropy
 from foreword.nn.masks import DocumentMask
 from foreword.runs.corpus import corpus
-from foreword.runs.run_folder import Run
+from foreword.runs.run_folder import Run, open_run
 from foreword.runs.setup import TrainingSetup, compile_blocks, set_up_training
-from foreword.runs.trained_model import open_run
 from foreword.train.step import train_step
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.full import Full

@@ -18,8 +18,8 @@ from foreword.errors import PeerError, UserError
 from foreword.nn.precision import widest
 from foreword.process import launched
 from foreword.runs.override import override
+from foreword.runs.run_folder import open_run
 from foreword.runs.setup import resolved
-from foreword.runs.trained_model import open_run
 from foreword.settings import config, kinds
 from foreword.train import checkpoint, joining, log, processes
 from foreword.train.feed import Feed

@@ -12,7 +12,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from foreword.cli.main import run as command
 from foreword.errors import UserError
-from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled
 from foreword.tuning.bag_of_words import bag_of_words, words_of
 from foreword.tuning.drawing import draw
@@ -137,7 +138,7 @@ def test_the_bag_of_words_learns_from_what_each_seed_drew(
     result = tune(trained, Classify(), reviews(200, 1), reviews(20, 2), settings)
     assert [len(texts) for texts in fitted] == [12, 12] and fitted[0] != fitted[1]
     row = result.rows[-2]
-    assert row.start == "no network" and row["accuracy_std"] is not None
+    assert row.start == "no network" and row.metrics["accuracy"].std is not None
 
 
 def test_a_bag_of_words_is_fitted_to_one_example_of_each_label() -> None:

@@ -13,7 +13,7 @@ from torch import nn
 import foreword
 from foreword.cli.main import run as command
 from foreword.errors import UserError
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.tuning.curvature import hessian_product, largest_eigenvalue
 from foreword.tuning.drift import (
     WeightChange,

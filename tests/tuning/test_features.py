@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.tuning import fine_tuner
 from foreword.tuning.encoding import TuneData, draw_and_encode
 from foreword.tuning.features import Features, count_chunks, fits_in_memory

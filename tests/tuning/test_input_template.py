@@ -8,7 +8,7 @@ import pytest
 import tokenizers
 
 from foreword.errors import UserError
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.tuning.input_template import (
     InputTemplate,
     TemplatedText,

@@ -8,7 +8,7 @@ import pytest
 
 from foreword.disk import manifest
 from foreword.errors import UserError
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.tables.examples import Labelled
 from foreword.tuning.result import save_network
 from foreword.tuning.settings import TuneSettings

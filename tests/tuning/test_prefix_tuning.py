@@ -14,12 +14,12 @@ from foreword import tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.evaluation.decoding import decode, starts_of, stops_of
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import GREEDY
 from foreword.nn.attention_prefix import AttentionPrefix
 from foreword.nn.masks import CausalMask
 from foreword.nn.stack_settings import StackSettings
-from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.drift import change_of, distances, line
 from foreword.tuning.model_settings import adapted
 from foreword.tuning.published_head import published_head
@@ -96,7 +96,7 @@ def test_a_prefix_of_random_values_differs_by_seed(tmp_path: Path) -> None:
 
 
 @torch.no_grad()
-def greedy(prompted: PromptedModel, start: list[int], count: int) -> list[int]:
+def greedy(prompted: TrainedModel, start: list[int], count: int) -> list[int]:
     """The likeliest tokens, each computed from all before it, without a cache."""
     written = list(start)
     stops = set(stops_of(prompted).tolist())
@@ -119,7 +119,7 @@ def test_a_model_tuned_to_chat_writes_with_a_cache_what_it_writes_without(tmp_pa
     tuned = tune(run, SINGLE * 4, SINGLE, name="chat", task="chat", **FAST).out
     trained = open_run(tuned, "cpu")
     assert any(gate.any() for name, gate in prefix_of(trained).items() if name.endswith("gate"))
-    prompted = PromptedModel.of(trained)
+    prompted = trained
     for start in starts_of(prompted, ["the film was", "a day in town"]):
         new = decode(prompted, [start], replace(GREEDY, tokens=12), stops_of(prompted))[0]
         assert new.ids.tolist() == greedy(prompted, start.target.tolist(), 12)

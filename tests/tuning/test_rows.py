@@ -10,7 +10,8 @@ from torch import Tensor
 
 from foreword.nn.feedforward import FeedForward
 from foreword.nn.masks import CausalMask, DocumentMask, FullMask
-from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled
 from foreword.tuning import rows
 from foreword.tuning.input_template import Pooling, template_of

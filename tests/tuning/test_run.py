@@ -13,7 +13,8 @@ import torch
 
 from foreword.errors import NotFiniteError, TrainingStoppedError, UserError
 from foreword.models.word_vectors import WordVectors
-from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled
 from foreword.tuning.epochs import ExampleBatches
 from foreword.tuning.input_template import template_of
@@ -190,9 +191,8 @@ def test_results_depend_on_the_seed_alone(tmp_path: Path) -> None:
 def test_each_variant_gives_a_row(trained: TrainedModel) -> None:
     steps: list[tuple[int, int, str]] = []
     compared = variants(TuneSettings(seeds=2, epochs=2, batch=32))
-    result = tune(
-        trained, TASK, reviews(64, 1), reviews(32, 2), compared, lambda *step: steps.append(step)
-    )
+    report = {"report": lambda *step: steps.append(step)}
+    result = tune(trained, TASK, reviews(64, 1), reviews(32, 2), compared, **report)
     names = [(row.start, row.strategy) for row in result.rows]
     assert names == [
         ("pretrained", "full"),
@@ -210,7 +210,7 @@ def test_each_variant_gives_a_row(trained: TrainedModel) -> None:
     scores = [final["accuracy"] for final in finals]
     assert len(scores) == 2
     assert result.rows[1]["accuracy"] == pytest.approx(np.mean(scores))
-    assert result.rows[1]["accuracy_std"] == pytest.approx(np.std(scores, ddof=1))
+    assert result.rows[1].metrics["accuracy"].std == pytest.approx(np.std(scores, ddof=1))
     margins = as_json(result, "n", "")["margins"]
     assert [margin["over"] for margin in margins] == [
         "pretrained, frozen",

@@ -11,7 +11,7 @@ import torch
 
 from foreword.cli.main import run as foreword
 from foreword.errors import UserError
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.tuning.result import save_network
 from foreword.tuning.scalar_mix import ScalarMix
 from foreword.tuning.settings import TuneSettings

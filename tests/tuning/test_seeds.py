@@ -15,7 +15,8 @@ import torch
 
 from foreword.disk import stored
 from foreword.errors import NotFiniteError, TrainingStoppedError, UserError
-from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.fine_tuner import FineTuner, SeedResult
 from foreword.tuning.outputs import SCORING_DTYPE, predict
 from foreword.tuning.result import TuneResult, as_json

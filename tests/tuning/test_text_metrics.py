@@ -14,7 +14,7 @@ import sacrebleu
 from foreword import predict, tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
 from foreword.tuning.tasks.text_to_text import TextToText, answers_of

@@ -50,7 +50,7 @@ class HF:
         importing.save(imported, run)
         facts = {
             "run": str(run),
-            "family": kinds.name_of(imported.family),
+            "family": kinds.name_of(importing.family_in(folder)),
             "parameters": imported.model.count_parameters(),
             "vocabulary": imported.vocab.size,
         }

@@ -19,8 +19,8 @@ from typing import ClassVar
 import numpy as np
 
 from foreword.disk import stored
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.starts import Start
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import Count
 from foreword.tables.chat import ASSISTANT, ROLES, SYSTEM, USER, Message, of_text
 from foreword.tables.examples import Labelled
@@ -161,14 +161,14 @@ class ConversationTask(WritingTask):
         """Return nothing: the model may write any answer."""
         return ()
 
-    def most_tokens(self, labels: Labels, prompted: PromptedModel) -> int:
+    def most_tokens(self, labels: Labels, prompted: TrainedModel) -> int:
         """Return the setting."""
         return self.max_tokens
 
     def starts(
         self,
         examples: Sequence[Labelled],
-        prompted: PromptedModel,
+        prompted: TrainedModel,
         template: InputTemplate,
         most: int,
     ) -> tuple[list[Start], int]:
@@ -189,7 +189,7 @@ class ConversationTask(WritingTask):
             cut += was_cut
         return starts, cut
 
-    def chat_template(self, prompted: PromptedModel, template: InputTemplate) -> str:
+    def chat_template(self, prompted: TrainedModel, template: InputTemplate) -> str:
         """Return the template with which `transformers` gives the same ids."""
         if template.is_causal:
             begin = ChatTokens.of(prompted.tokenizer, template).bos

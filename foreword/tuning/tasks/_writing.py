@@ -15,8 +15,8 @@ import numpy as np
 from torch import Tensor
 
 from foreword.errors import UserError
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.starts import Start
+from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled
 from foreword.text.special import EOS, SEP
 from foreword.tuning.input_template import InputTemplate
@@ -39,11 +39,11 @@ class AnswerForm:
         template: the input template.
     """
 
-    prompted: PromptedModel
+    prompted: TrainedModel
     template: InputTemplate
 
     @classmethod
-    def of(cls, prompted: PromptedModel, template: InputTemplate) -> AnswerForm:
+    def of(cls, prompted: TrainedModel, template: InputTemplate) -> AnswerForm:
         """Return the form of a model.
 
         Raises:
@@ -51,11 +51,11 @@ class AnswerForm:
         """
         if not prompted.answers and not (prompted.continues and template.is_causal):
             raise UserError(
-                f"{prompted.name}: this {prompted.family} was not trained to write text; --task "
-                "text_to_text, chat and prefer work with models that answer a source (layouts "
-                "encoder_decoder and prefix, such as t5_mini) or continue text (decoder and "
-                "hybrid, such as gpt2_mini and gpt_bert_mini); --task classify and span work with "
-                "any"
+                f"{prompted.name}: this {prompted.description} was not trained to write text; "
+                "--task text_to_text, chat and prefer work with models that answer a source "
+                "(layouts encoder_decoder and prefix, such as t5_mini) or continue text (decoder "
+                "and hybrid, such as gpt2_mini and gpt_bert_mini); --task classify and span work "
+                "with any"
             )
         return cls(prompted, template)
 
@@ -152,7 +152,7 @@ class WritingTask(Task):
     def starts(
         self,
         examples: Sequence[Labelled],
-        prompted: PromptedModel,
+        prompted: TrainedModel,
         template: InputTemplate,
         most: int,
     ) -> tuple[list[Start], int]:
@@ -164,7 +164,7 @@ class WritingTask(Task):
         """
 
     @abstractmethod
-    def most_tokens(self, labels: Labels, prompted: PromptedModel) -> int:
+    def most_tokens(self, labels: Labels, prompted: TrainedModel) -> int:
         """Return the most tokens of an answer to write, its end included."""
 
     def answer_of(self, text: str, labels: Labels) -> str:
@@ -172,7 +172,7 @@ class WritingTask(Task):
         del labels
         return text
 
-    def chat_template(self, prompted: PromptedModel, template: InputTemplate) -> str:
+    def chat_template(self, prompted: TrainedModel, template: InputTemplate) -> str:
         """Return the Jinja template of conversations for `transformers`; "" without any."""
         del prompted, template
         return ""

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from foreword.errors import UserError
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.starts import Start
+from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import Count
 from foreword.tables.columns import Columns, example_of, label_of, text_of
 from foreword.tables.examples import Labelled, batched
@@ -191,7 +191,7 @@ class TextToText(WritingTask):
             return self
         return replace(self, max_tokens=max(map(len, targets)))
 
-    def most_tokens(self, labels: Labels, prompted: PromptedModel) -> int:
+    def most_tokens(self, labels: Labels, prompted: TrainedModel) -> int:
         """Return the most tokens of an answer of training, unless more or fewer are set."""
         if self.max_tokens is not None:
             return self.max_tokens
@@ -206,7 +206,7 @@ class TextToText(WritingTask):
     def starts(
         self,
         examples: Sequence[Labelled],
-        prompted: PromptedModel,
+        prompted: TrainedModel,
         template: InputTemplate,
         most: int,
     ) -> tuple[list[Start], int]:

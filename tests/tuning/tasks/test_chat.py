@@ -14,9 +14,9 @@ import torch
 from foreword import predict, tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
-from foreword.evaluation.prompting import PromptedModel
 from foreword.runs.continued import with_special
-from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.tables.chat import Message, of_text
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
@@ -116,7 +116,7 @@ def test_the_loss_is_the_mean_cross_entropy_of_the_answers(tmp_path: Path) -> No
         batch.numbers,
     )
     # Each conversation alone, through the pretrained model.
-    prompted = PromptedModel.of(trained)
+    prompted = trained
     expected = count = 0.0
     for one in encoded:
         ones = PooledExamples([one], task.targets([], (), [one]), template)
@@ -171,7 +171,7 @@ def test_answers_are_learned_and_written(layout: str, tmp_path: Path) -> None:
     found = predict(result.out, asked, device="cpu", progress=False)
     assert found.predictions == ["was warm", "cold"]
     if layout in ("decoder", "hybrid"):  # still a causal language model
-        assert PromptedModel.of(open_run(result.out, "cpu")).continues
+        assert open_run(result.out, "cpu").continues
 
 
 @pytest.mark.full
@@ -241,7 +241,7 @@ def test_the_exported_tokenizer_gives_our_ids(
     config = json.loads((out / "tokenizer_config.json").read_text())
     assert config["chat_template"] == (result.out / "tokenizer" / "chat_template.jinja").read_text()
     theirs = transformers.AutoTokenizer.from_pretrained(out)
-    prompted = PromptedModel.of(open_run(result.out, "cpu"))
+    prompted = open_run(result.out, "cpu")
     template = Tuned.read(result.out).template
     for has_system in (False, True):
         for count in (1, 2):

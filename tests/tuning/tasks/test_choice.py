@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from foreword import predict, tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.tables.choice import question_of
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
@@ -209,14 +210,10 @@ def test_predictions_name_the_option_and_its_number(tmp_path: Path) -> None:
 def test_an_answer_is_a_number_a_text_or_a_letter(
     options: list[Any], answer: Any, number: str | None
 ) -> None:
-    row, columns = {**QUESTION, "options": options, "answer": answer}, COLUMNS
-    if number is None:
-        with pytest.raises(UserError, match="may be"):
-            Choice().reader.read(row, columns, "q:1")
-        return
-    example = Choice().reader.read(row, columns, "q:1")
-    assert example is not None
-    assert example.label == number
+    row = {**QUESTION, "options": options, "answer": answer}
+    with nullcontext() if number else pytest.raises(UserError, match="may be"):
+        example = Choice().reader.read(row, COLUMNS, "q:1")
+        assert example is not None and example.label == number
 
 
 @pytest.mark.product(few=3)

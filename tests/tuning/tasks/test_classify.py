@@ -11,7 +11,7 @@ import torch
 from sklearn import metrics
 
 from foreword.errors import UserError
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.tables.examples import Labelled
 from foreword.tuning.input_template import template_of
 from foreword.tuning.tasks.classify import Classify

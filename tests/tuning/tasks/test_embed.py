@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from foreword import predict, tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.tables.examples import Labelled
 from foreword.tuning.input_template import template_of
 from foreword.tuning.model_settings import has_dropout, with_dropout

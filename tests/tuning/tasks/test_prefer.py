@@ -15,10 +15,10 @@ from torch.nn import functional as F
 from foreword import predict, tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
-from foreword.evaluation.prompting import PromptedModel
 from foreword.nn.masks import CausalMask
 from foreword.runs.continued import with_special
-from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.tables.chat import Message, of_text
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
@@ -70,7 +70,7 @@ def tokens_of(ids: np.ndarray) -> Tokens:
     return Tokens(whole, np.zeros_like(whole), np.arange(len(ids))[None])
 
 
-def log_prob(model: PromptedModel, prompt: str, answer: str) -> torch.Tensor:
+def log_prob(model: TrainedModel, prompt: str, answer: str) -> torch.Tensor:
     """The log-probability of an answer and its end, by the logits of a text alone in its row."""
 
     def ids_of(text: str) -> np.ndarray:
@@ -112,8 +112,8 @@ def test_loss_and_gradient_are_those_of_the_paper(layout: str, tmp_path: Path) -
     # The formula, from the log-probabilities of whole answers.
     policy = network.as_model()
     assert policy is not None
-    reference = PromptedModel.of(trained)
-    ours = PromptedModel(policy, trained.recipe, trained.tokenizer, trained.device)
+    reference = trained
+    ours = TrainedModel(policy, trained.recipe, trained.tokenizer, trained.device)
     expected, margins = torch.zeros(()), []
     for row in ROWS:
         prompt, chosen, rejected = row["prompt"], row["chosen"], row["rejected"]

@@ -12,7 +12,7 @@ import torch
 from scipy import stats
 
 from foreword.errors import TrainingStoppedError, UserError
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.tables.examples import Labelled
 from foreword.tuning.result import save_network
 from foreword.tuning.settings import TuneSettings

@@ -12,7 +12,7 @@ import torch
 
 from foreword import predict, tune
 from foreword.cli.main import run as command
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
 from foreword.tuning.input_template import template_of

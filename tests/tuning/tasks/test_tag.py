@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 from foreword import predict, tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
 from foreword.tuning.entities import entities, entity_scores

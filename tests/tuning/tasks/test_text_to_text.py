@@ -15,9 +15,9 @@ from foreword import tune as run_tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.evaluation.decoding import generate
-from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import Sampling
-from foreword.runs.trained_model import open_run
+from foreword.runs.run_folder import open_run
+from foreword.runs.trained_model import TrainedModel
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
 from foreword.tuning.answers import AnswerExamples
@@ -62,7 +62,7 @@ def test_text_to_text_learns_to_answer_and_is_saved_as_a_run(
     )  # the model's follow right ones, as no answer's do
     assert str(result.rows[-1].metrics["accuracy"]) == "0.500"
     save_network(result, tmp_path / "tuned")
-    prompted = PromptedModel.of(open_run(tmp_path / "tuned", "cpu"))
+    prompted = open_run(tmp_path / "tuned", "cpu")
     examples = reviews(24, 2)
     greedy = Sampling(tokens=4, temperature=0.0)
     answers = generate(prompted, ["the " + e.text for e in examples], greedy)
@@ -74,8 +74,8 @@ def test_text_to_text_learns_to_answer_and_is_saved_as_a_run(
         load_tuned(tmp_path / "tuned", "cpu")
 
 
-def batches(folder: Path, layout: str, lengths: list[int]) -> tuple[AnswerExamples, PromptedModel]:
-    prompted = PromptedModel.of(open_run(make_run(folder, layout), "cpu"))
+def batches(folder: Path, layout: str, lengths: list[int]) -> tuple[AnswerExamples, TrainedModel]:
+    prompted = open_run(make_run(folder, layout), "cpu")
     examples = [Labelled(" ".join(["film"] * n), "warm day"[: 4 + n % 2 * 4]) for n in lengths]
     template = template_of(prompted.recipe, prompted.vocab, None)
     template = replace(template, is_causal=not prompted.answers)
@@ -135,7 +135,7 @@ def test_source_and_answer_fit_the_positions_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(PARTS["prefix"]["model"], "position", {"kind": "learned", "length": 40})
-    prompted = PromptedModel.of(open_run(make_run(tmp_path, "prefix"), "cpu"))
+    prompted = open_run(make_run(tmp_path, "prefix"), "cpu")
     template = template_of(prompted.recipe, prompted.vocab, None)
 
     def answers(source: int, target: int) -> AnswerExamples:
@@ -190,7 +190,7 @@ def test_a_decoder_reads_the_text_and_is_scored_on_the_answer_and_its_end(tmp_pa
 
 
 def test_a_long_answer_of_a_decoder_leaves_half_of_the_row_to_the_text(tmp_path: Path) -> None:
-    prompted = PromptedModel.of(open_run(make_run(tmp_path, "decoder"), "cpu"))
+    prompted = open_run(make_run(tmp_path, "decoder"), "cpu")
     template = template_of(prompted.recipe, prompted.vocab, None)
     for source, answer, expected in ((40, 40, (16, 16)), (5, 40, (6, 26)), (40, 4, (27, 5))):
         example = Labelled("film " * source, "day " * answer)
