@@ -60,7 +60,7 @@ def show(result: PretrainingResult, *, as_json: bool) -> None:
     """Show how a training ended, in the first process.
 
     Args:
-        result: of the training.
+        result: the result of the training.
         as_json: whether to print one JSON document.
     """
     from foreword.train.joining import launched_rank

@@ -74,7 +74,7 @@ class TokenRow:
     Attributes:
         label: before them.
         pieces: the tokens as readers see them.
-        styles: of each piece; default: neighbours in different colours.
+        styles: the style of each piece; default: neighbours in different colours.
         below: as many pieces, each below its own.
     """
 

@@ -75,7 +75,7 @@ class Finding:
     scores: Mapping[str, float | None] = field(default_factory=dict)
     predictions: Sequence[Row] = ()
 
-    def drawn(self) -> Rendered:
+    def rendered(self) -> Rendered:
         """Return the plot as PNG."""
         import matplotlib
         from matplotlib.figure import Figure

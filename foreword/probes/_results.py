@@ -88,7 +88,7 @@ def measure(
         return lambda done, total: stage(before * total + done, len(models) * total)
 
     finding = probe.measure([replace(m, progress=part(n)) for n, m in enumerate(models)])
-    plot = finding.drawn()
+    plot = finding.rendered()
     notes = [*finding.notes, *([plot.note] if plot.note else [])]
     if any(model.label.endswith(", untrained") for model in models):
         notes += [

@@ -114,7 +114,7 @@ def worth_sentence(
         rows: a row per variant and per baseline.
         metric: the score.
         dev: number of examples scored; 0 if unknown.
-        margins: of accuracies, as `foreword.tuning.margins` returns them.
+        margins: margins of accuracies, as `foreword.tuning.margins` returns them.
     """
     pretrained, scratch = (_variant(rows, start, metric) for start in (PRETRAINED, SCRATCH))
     if pretrained is None or scratch is None:

@@ -33,7 +33,7 @@ def require_path(value: object, name: str, *, is_of_texts: bool = False) -> str:
 
     Args:
         value: what was given.
-        name: of the argument.
+        name: the argument's name, for messages.
         is_of_texts: whether it names texts, where people may give a text itself.
 
     Raises:

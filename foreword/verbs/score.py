@@ -29,9 +29,9 @@ class ScoredResult(Result):
 
     Attributes:
         totals: log-probability, perplexity and counts.
-        score: of a text: each of its tokens.
-        first_token_given: of a text: what its first token is conditioned on.
-        read: of files: what was read.
+        score: each token of a text; None for files.
+        first_token_given: what the first token of a text is conditioned on; None for files.
+        read: what was read of files; None for a text.
     """
 
     totals: ScoreTotals
