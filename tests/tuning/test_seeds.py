@@ -19,6 +19,7 @@ from foreword.runs.run_folder import open_run
 from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.fine_tuner import FineTuner, SeedResult
 from foreword.tuning.outputs import SCORING_DTYPE, predict
+from foreword.tuning.remarks import setting_cells
 from foreword.tuning.result import TuneResult, as_json
 from foreword.tuning.scores import Scores, as_gain, single, summarise
 from foreword.tuning.seeds import _stuck_notes as stuck_notes
@@ -32,7 +33,6 @@ from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks.classify import Classify, ClassJudge
 from foreword.tuning.tasks.regress import Regress
 from foreword.tuning.tasks.text_to_text import TextToText
-from foreword.verbs.tune import TuningResult
 from tests.tuning.runs import make_run, reviews, tune
 
 TASK = Classify()
@@ -294,12 +294,9 @@ def test_a_finished_seeds_network_is_the_one_that_was_tuned(
 
 
 def test_trained_parameters_stand_in_the_table_where_they_differ() -> None:
-    def shown(*trained: int) -> list[Any]:
+    def shown(*trained: int) -> list[dict[str, str]]:
         rows = [single("a", "b", {"f1": 0.5}, lr=1e-3, trained_parameters=n) for n in trained]
-        rows = [row.as_row() for row in [*rows, single("no model", "mean", {"f1": 0.1})]]
-        content = {"examples": {"train": 2, "dev": 2, "cut": 0, "skipped": 0}, "max_tokens": 9}
-        rows = [{"seeds": 1, "epochs": 1} | row for row in rows]
-        return TuningResult(Path(), Path(), "", rows, content).tables()[0].rows
+        return setting_cells([*rows, single("no model", "mean", {"f1": 0.1})])
 
     assert [row["lr"] for row in shown(1_000, 1_000)] == ["0.001", "0.001", ""]
     assert "trained parameters" not in shown(1_000, 1_000)[0]
