@@ -42,7 +42,7 @@ class Transformer(StackSettings):
         for name in ("memory", "two_streams"):
             if getattr(self, name) and not self.attention.is_dense:
                 raise ValueError(f"{name}: requires attention 'dense'")
-        if self.memory and kinds.name_of(self.position) in ("learned", "sinusoidal"):
+        if self.memory and self.position.is_absolute:
             raise ValueError(
                 f"memory: position '{kinds.name_of(self.position)}' numbers each row from 0, so "
                 "a memory has no positions before it; use 'relative', 'rotary' or a bias"

@@ -106,7 +106,15 @@ def check_the_limit_is_the_longest_row(position: PositionKind) -> None:
     raise AssertionError(f"the limit is {position.limit}, and position {length} is accepted")
 
 
+def check_only_absolute_positions_are_added(position: PositionKind) -> None:
+    """A scheme adds vectors to the embeddings if its kind is absolute, and else none."""
+    scheme = position.build(24, 2, 12, layers=2, is_causal=True)
+    added = scheme.embed(torch.arange(4)[None])
+    assert position.is_absolute == (added is not None), "is_absolute says whether `embed` adds"
+
+
 POSITION_CHECKS: tuple[Callable[[PositionKind], None], ...] = (
+    check_only_absolute_positions_are_added,
     check_packed_documents_are_each_alone,
     check_a_cache_changes_nothing,
     check_the_limit_is_the_longest_row,

@@ -28,8 +28,8 @@ class FineTunes(Tracks, ShowsProgress, Computes):
     """How to fine-tune, and where the results go.
 
     Attributes:
-        strategy: what is trained: full, frozen (the head alone), top_layers, gradual_unfreezing,
-            layer_decay, lora or prefix_tuning; 'foreword show strategies' describes them.
+        strategy: what is trained: full, frozen (the head alone), lora, or another of those that
+            'foreword show strategies' lists, with their settings.
         from_scratch: train the same network from random weights.
         seeds: number of seeds; scores are their mean and deviation.
         epochs: number of epochs.

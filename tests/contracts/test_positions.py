@@ -23,7 +23,6 @@ from foreword.nn.masks import (
 )
 from foreword.nn.model import Backbone, Model
 from foreword.nn.positions._contract import PositionKind
-from foreword.nn.positions.learned import Learned
 from foreword.settings import kinds
 from foreword.testing.positions import POSITION_CHECKS
 from foreword.types import Batch, Queries
@@ -32,7 +31,7 @@ from .cases import SEED, SIZE, tiny
 
 every_position = pytest.mark.parametrize("position", kinds.names("nn/positions"))
 # Those that number each row from 0, so that nothing can stand before it.
-ABSOLUTE = ("learned", "sinusoidal")
+ABSOLUTE = [n for n in kinds.names("nn/positions") if kinds.load("nn/positions", n).is_absolute]
 LONG = SHORT + 40  # the longest row here
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
 
@@ -41,8 +40,8 @@ def build(
     model: str, position: str, *, is_causal: bool = True, two_streams: bool = False
 ) -> Backbone:
     settings = tiny(model, position)
-    if position == "learned":
-        settings = replace(settings, position=Learned(LONG))
+    if settings.position.limit is not None:
+        settings = replace(settings, position=replace(settings.position, length=LONG))
     if model == "transformer":
         settings = replace(settings, assumes_causal_mask=is_causal, two_streams=two_streams)
     backbone = settings.build(SIZE)

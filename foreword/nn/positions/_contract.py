@@ -98,7 +98,14 @@ class PositionScheme(nn.Module, ABC):
 
 
 class PositionKind(Ranged, ABC):
-    """The settings of a position scheme: a kind in `nn/positions/`."""
+    """The settings of a position scheme: a kind in `nn/positions/`.
+
+    Attributes:
+        is_absolute: whether its scheme adds vectors by `embed`. These number each row from 0, so
+            nothing can stand before a row: such a scheme goes with no memory.
+    """
+
+    is_absolute: ClassVar[bool] = False
 
     @property
     def limit(self) -> int | None:

@@ -21,6 +21,7 @@ class Learned(PositionKind):
     Reference: Gehring et al. 2017, section 3.1; Devlin et al. 2019, section 3.
     """
 
+    is_absolute = True
     length: Count = 512
 
     @property

@@ -25,6 +25,7 @@ class Sinusoidal(PositionKind):
     fixed permutation of dimensions.
     """
 
+    is_absolute = True
     base: Wavelength = 10_000.0
 
     def build(
