@@ -136,14 +136,32 @@ def start(
         state[first_embeddings.SHARED] = str(inputs.shared_embeddings.resolve())
     state |= starting_model.provenance if starting_model is not None else {}
     state |= {"dial": dict(dial)} if dial is not None else {}
-    with atomic.locked(run):
-        require_free(run)  # again, under the lock
+    with starting(run):
         for name in StartingModel.WRITES:  # left by a run killed at its start
             shutil.rmtree(run / name, ignore_errors=True)
         write_state(run, state)
         if starting_model is not None:
             starting_model.save(run)
         write_files(run, state, recipe)
+
+
+@contextmanager
+def starting(run: Path) -> Iterator[None]:
+    """Lock a free folder to write a new run; a failure leaves it as it was.
+
+    Raises:
+        UserError: the folder holds something already, or another process writes there.
+    """
+    before, is_ours = names_in(run), False
+    try:
+        with atomic.locked(run):
+            require_free(run)
+            is_ours = True
+            yield
+    except (UserError, KeyboardInterrupt):
+        if is_ours:
+            undo_start(run, before)
+        raise
 
 
 def require_possible(

@@ -33,11 +33,12 @@ class Import(Verb[Output]):
 
     def __call__(self) -> Output:
         from foreword.interop.formats import _contract as formats
-        from foreword.runs.run import require_free
+        from foreword.runs.run import require_free, starting
 
         importer = formats.open_format(self.format, download=self.download)
         out = Path(self.out)
         require_free(out)
-        imported = importer.read(str(self.model), out)
+        with starting(out):
+            imported = importer.read(str(self.model), out)
         content = {**imported.facts, "notes": list(imported.notes)}
         return Output([*imported.notes, Facts(imported.facts)], content)

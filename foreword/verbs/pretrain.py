@@ -96,7 +96,7 @@ class Pretrain(TakesTexts, Trains, TrainsRun):
         from foreword.train.joining import fail_first, first_alone
 
         run = self.folder
-        before = running.names_in(run)
+        before, has_begun = running.names_in(run), False
         running.require_free(run)
         request = request.extended(progress.note)
         try:
@@ -109,10 +109,12 @@ class Pretrain(TakesTexts, Trains, TrainsRun):
             machines = processes.memories(device) if recipe.parallel.may_shard else 1
             with first_alone():
                 running.start(recipe, request.inputs, run, start, machines, facts)
+            has_begun = True
             yield
         except UserError as error:
             fail_first()  # others would miss what is undone
             # Where only the disk is to blame, finished shards stay, and the run can be resumed.
-            if not (isinstance(error.__cause__, OSError) and running.has_shards(run)):
+            keeps = isinstance(error.__cause__, OSError) and running.has_shards(run)
+            if has_begun and not keeps:  # else what stands there is another process's
                 running.undo_start(run, before)
             raise

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from foreword import pretrain, resume
+from foreword import import_, pretrain, resume
 from foreword.errors import UserError
+from foreword.runs import run as running
 from foreword.runs.recipe import load_recipe
+from foreword.runs.run import require_free, starting
 from foreword.runs.run_folder import read_recipe
 from foreword.train import joining
 
@@ -125,3 +127,29 @@ def test_a_process_says_why_before_it_undoes_the_run_that_others_read(
         pretrain("gpt2_tiny", texts=["A cat.", "A dog."], out=run, settings=SMALL, progress=False)
     assert there == [True]
     assert not run.exists()
+
+
+def test_a_run_that_another_process_began_meanwhile_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, options = tmp_path / "run", {"texts": ["A cat.", "A dog."], "settings": SMALL}
+
+    def another_is_first(*_: object) -> None:
+        run.mkdir()
+        (run / "recipe.toml").touch()
+        require_free(run)
+
+    monkeypatch.setattr(running, "start", another_is_first)
+    with pytest.raises(UserError, match="already holds a run"):
+        pretrain("gpt2_tiny", out=run, progress=False, **options)
+    assert (run / "recipe.toml").exists()
+
+
+def test_a_new_run_is_written_by_one_process_and_whole_or_not_at_all(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with pytest.raises(UserError, match="no disk"), starting(run):
+        (run / "run.json").touch()
+        raise UserError("no disk")
+    assert not run.exists()
+    with starting(run), pytest.raises(UserError, match="another process is writing"):
+        import_(tmp_path / "model", run)

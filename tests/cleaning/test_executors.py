@@ -51,6 +51,13 @@ def test_a_mistake_that_a_task_found_elsewhere_is_named(tmp_path: Path) -> None:
         clean([file], tmp_path / "other", recipe, lambda name: lambda *_: None)
 
 
+@pytest.mark.full
+def test_worker_processes_are_silent(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = write(tmp_path / "a.jsonl", [prose(n) for n in range(8)])
+    foreword.clean(file, tmp_path / "out", recipe="copies", workers=2, progress=False)
+    assert "datatrove" not in capfd.readouterr().err
+
+
 def test_slurm_requires_its_commands(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     file = write(tmp_path / "a.jsonl", [prose(1)])

@@ -49,7 +49,7 @@ def _run_in_processes(executor: Any, ranks: Sequence[int], workers: int) -> None
     import multiprocess
 
     context = multiprocess.get_context("spawn")
-    with context.Pool(workers, _leave_interrupts) as pool:
+    with context.Pool(workers, _begin_worker) as pool:
         processes = {process.pid for process in pool._pool}
         results = pool.imap_unordered(executor._run_for_rank, ranks)
         for _ in ranks:
@@ -65,6 +65,8 @@ def _run_in_processes(executor: Any, ranks: Sequence[int], workers: int) -> None
                         ) from None
 
 
-def _leave_interrupts() -> None:
-    """Leave Ctrl-C to the process that waits, which then ends the others."""
+def _begin_worker() -> None:
+    """Silence datatrove, and leave Ctrl-C to the process that waits, which then ends the others."""
+    from foreword.cleaning import blocks  # noqa: F401 - which silences it
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
