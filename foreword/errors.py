@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from foreword.disk.credentials import masked
 
@@ -86,13 +86,17 @@ class WorkerError(Exception):
         self.add_note(output)
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, known: Iterable[str], others: Mapping[str, str] | None = None) -> str:
     """Return "; did you mean 'x'?" for the known word nearest to `word`, or the known words.
 
-    At most `LISTED` words are listed, with the number of the others.
+    At most `LISTED` words are listed, with the number of the others. `others` has what else the
+    words are called, in small letters, and the word that each is.
     """
-    known = sorted(known)
+    known, others = sorted(known), others or {}
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    if not close:
+        called = difflib.get_close_matches(word.lower(), others, n=1, cutoff=0.6)
+        close = [others[name] for name in called]
     if close:
         return f"; did you mean '{close[0]}'?"
     more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""

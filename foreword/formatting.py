@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+HEADINGS = {"memory": "context"}  # of columns, where they are not their keys
+
 
 def quantity(value: float) -> str:
     """Return a quantity: `950`, `12,300`, `3.2 M`, `1.5 B`; a dash for nan."""
@@ -117,7 +119,7 @@ def column_groups(widths: Sequence[float], room: float, keys: int) -> list[list[
 
 
 def with_intervals(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of a table with its intervals as people read them.
+    """Return a row of a table with its intervals and headings as people read them.
 
     `low` and `high` are one column, `interval`; `icat_low` and `icat_high` stand in that of `icat`.
     """
@@ -126,7 +128,7 @@ def with_intervals(row: Mapping[str, Any]) -> dict[str, Any]:
         of, _, end = name.rpartition("_")
         low, high = (f"{of}_{side}".removeprefix("_") for side in ("low", "high"))
         if end not in ("low", "high") or not {low, high} <= row.keys() or (of and of not in row):
-            shown[name] = value
+            shown[HEADINGS.get(name, name)] = value
         elif end == "low":
             interval = _interval(value, row[high])
             if not of:

@@ -113,11 +113,15 @@ def notes(results: Results) -> list[str]:
     sizes = [_describe_dev_size(task, results) for task in grid.tasks if task.name in results.dev]
     if sizes:
         lines.append(f"± also leaves out the variation between dev examples: {'; '.join(sizes)}.")
-    if any(results.margins(cell, task) for task in grid.tasks for cell in grid.cells):
+    by_cell = [results.margins(cell, task) for task in grid.tasks for cell in grid.cells]
+    if any(by_cell):
         of = "pretraining" if grid.seeds > 1 else "fine-tuning"
+        has_seeds = any(one.seeds > 1 for margins in by_cell for one in margins.values())
+        over = f"over seeds of {of} and over" if has_seeds else "with one seed over"
+        alone = "" if has_seeds else " alone"
         lines.append(
-            f"Margins are points of accuracy with their {percent} intervals, over seeds of {of} "
-            "and over examples: both sides answer the same ones, so differences are paired."
+            f"Margins are points of accuracy with their {percent} intervals, {over} "
+            f"examples{alone}: both sides answer the same ones, so differences are paired."
         )
     lines += power_notes(results)
     limits = [f"{task.name}: the first {task.rows:,} rows" for task in grid.tasks if task.rows]

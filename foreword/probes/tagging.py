@@ -153,7 +153,7 @@ class Tagging(Ranged):
         words = ", ".join(f"{len(task.fit.of_words):,}" for task in tasks)
         notes = [
             f"baseline: the most frequent tag of each word, {intervals}",
-            f"low, high: {LEVEL:.0%} of {DRAWS:,} bootstrap draws over sentences",
+            f"interval: {LEVEL:.0%} of {DRAWS:,} bootstrap draws over sentences",
             f"fitted to {words} words of {len(tasks[0].fit.counts):,} sentences",
         ]
         if self.control:

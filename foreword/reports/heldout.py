@@ -69,7 +69,7 @@ def held_out_loss(run: RunFolder) -> HeldOutLoss | None:
         perplexity=number(best, "perplexity"),
         bits_per_byte=number(best, "bits_per_byte"),
         components=log.components(best),
-        meaning=loss_sentence([best], _prediction(run)),
+        meaning=_meaning(run, best),
         note=_sample(run, best),
     )
 
@@ -130,12 +130,15 @@ def _sampled(run: RunFolder, best: Record) -> str:
     return f"{text} ({quantity(predictions)} predictions)" if predictions > 0 else text
 
 
-def _prediction(run: RunFolder) -> str:
-    """Return what one prediction is; "prediction" if the recipe cannot be loaded."""
+def _meaning(run: RunFolder, best: Record) -> str:
+    """Return what the loss of a run means; of a sum, by its part that predicts tokens."""
     try:
-        return prediction_name(config.load(Recipe, run.path / "recipe.toml", is_stored=True))
+        recipe = config.load(Recipe, run.path / "recipe.toml", is_stored=True)
     except UserError:
-        return "prediction"
+        return loss_sentence([best], "prediction")
+    part = recipe.objective.predicts.component
+    parts = [{"what": part, "loss": best[part]}] if part in log.components(best) else []
+    return loss_sentence([best, *parts], prediction_name(recipe))
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, float]:

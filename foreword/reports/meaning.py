@@ -25,8 +25,8 @@ NOT_BETTER = {
 SUM_OF_LOSSES = "{total} nats, a sum of which its tokens are {part}"
 # What a difference says about pretraining: with one seed, above zero, below it, or around it.
 GAINS = {
-    "one seed": "Pretraining {verb} {over}; with one seed there is no interval, so this may be "
-    "chance.",
+    "one seed": "Pretraining {verb} {over}; with one seed there is no interval over seeds, so this "
+    "may be chance.",
     "known": "Pretraining {verb} {over} ({interval}).",
     "unknown": "Against {over} the difference is {mean} {what} ({interval}): the interval includes "
     "zero, so these runs do not show that pretraining helps.",
@@ -64,7 +64,7 @@ def loss_sentence(rows: Sequence[Record], prediction: str, text: str = "held-out
         measured = SUM_OF_LOSSES.format(total=figure(total, 3), part=measured)
     said = f"On {text} the loss is {measured}"
     if not (has_part or known or model.get("perplexity") is not None):
-        return f"{said}."
+        return f"On {text} the loss of the objective is {figure(loss, 3)} nats."
     compared = (f"{COUNTS[n]}, {_odds(nats)} ({figure(nats, 3)} nats)" for n, nats in known.items())
     said = "; ".join([f"{said}: the model gives {_odds_words(loss)}", *compared]) + "."
     beaten = [words for name, words in NOT_BETTER.items() if loss >= counts.get(name, math.inf)]
@@ -204,20 +204,25 @@ def _task_sentence(results: Mapping[str, Any], task: str, metric: str) -> list[s
     )
     if not ranked:
         return []
-    best = ranked[0]
+    best, shown = ranked[0], _score(samples[ranked[0], PRETRAINED].mean, metric)
+    tied = [n for n in ranked if _score(samples[n, PRETRAINED].mean, metric) == shown]
     place = "lowest" if is_lower_better(metric) else "highest"
-    text = f"{task}: {best} is {place}, {_score(samples[best, PRETRAINED].mean, metric)}"
-    if len(ranked) > 1:
+    text = f"{task}: {best} is {place}, {shown}"
+    if tied[1:]:
+        text = f"{task}: {', '.join(tied[:-1])} and {tied[-1]} tie for {place}, {shown}"
+    elif ranked[1:]:
         lead = difference(samples[best, PRETRAINED], samples[ranked[1], PRETRAINED])
         second = f"{ranked[1]} at {_score(samples[ranked[1], PRETRAINED].mean, metric)}"
         is_clear = lead.half_width == lead.half_width and abs(lead.mean) > lead.half_width
         text += f", ahead of {second}" if is_clear else f", not clearly ahead of {second}"
     text += "."
-    if (best, SCRATCH) in samples:
-        sides = samples[best, PRETRAINED], samples[best, SCRATCH]
-        margins = [one for one in results.get("margins", ()) if one["task"] == task]
-        gain = _paired_gain(margins, best, SCRATCH, min(side.count for side in sides))
-        text += f" {gain_sentence(gain or difference(*sides), metric)}"
+    for name in tied:
+        if (name, SCRATCH) in samples:
+            sides = samples[name, PRETRAINED], samples[name, SCRATCH]
+            margins = [one for one in results.get("margins", ()) if one["task"] == task]
+            gain = _paired_gain(margins, name, SCRATCH, min(side.count for side in sides))
+            whose = f" {name}:" if tied[1:] else ""
+            text += f"{whose} {gain_sentence(gain or difference(*sides), metric)}"
     return [text]
 
 

@@ -131,8 +131,10 @@ def called(folder: str, word: str) -> list[str]:
 
 def nearest_kind(folder: str, word: object) -> str:
     """Return "; did you mean 'rotary'?" for a word that names no kind, or the kinds there are."""
-    same = called(folder, str(word))
-    return f"; did you mean '{same[0]}'?" if same else nearest(str(word), names(folder))
+    if same := called(folder, str(word)):
+        return f"; did you mean '{same[0]}'?"
+    others = {o.lower(): name for name in names(folder) for o in other_names(folder, name)}
+    return nearest(str(word), names(folder), others)
 
 
 def folders() -> list[str]:

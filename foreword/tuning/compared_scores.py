@@ -12,7 +12,7 @@ from foreword.settings import kinds
 from foreword.tables.examples import Labelled
 from foreword.tuning.encoded import cut_warning
 from foreword.tuning.scored import ScoredExamples, scored
-from foreword.tuning.scores import metric_name
+from foreword.tuning.scores import WHY_UNDEFINED, metric_name
 from foreword.tuning.text_metrics import word_rules
 from foreword.tuning.tuned_model import TunedModel, TunedWriter
 from foreword.types import Array
@@ -68,6 +68,9 @@ def compared_scores(
         shown = f"{difference:+.3f} ({low:+.3f} to {high:+.3f}) on the same examples"
         shown = "undefined" if math.isnan(difference) else shown
         notes.append(f"{names[0]} against {name}: {metric_name(metric)} {shown}")
+    for name, of in zip(names, scores, strict=True):
+        if unknown := [metric_name(key) for key, score in of.items() if math.isnan(score)]:
+            notes.append(f"{name}: {', '.join(unknown)} undefined, {WHY_UNDEFINED}")
     if any(low == high for low, high in intervals):
         notes.append("no interval: a score that all draws share; other examples may still differ")
     confusion = first.confusion()

@@ -10,7 +10,7 @@ import numpy as np
 from foreword.tuning.encoding import TuneData
 from foreword.tuning.features import count_chunks
 from foreword.tuning.fine_tuner import SeedResult
-from foreword.tuning.scores import Scores, as_gain, metric_name
+from foreword.tuning.scores import WHY_UNDEFINED, Scores, as_gain, metric_name
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Task
 from foreword.types import Array
@@ -125,8 +125,8 @@ def _undefined_notes(results: Sequence[Sequence[SeedResult]]) -> list[str]:
             seeds = [str(f.about["seed"]) for f, of in zip(finals, undefined, strict=True) if of]
             notes.append(
                 f"{finals[0].name}: {', '.join(names)} undefined for {len(seeds)} of "
-                f"{len(finals)} seeds ({', '.join(seeds)}), since all predictions or all labels "
-                "are equal; so is the mean over seeds"
+                f"{len(finals)} seeds ({', '.join(seeds)}), {WHY_UNDEFINED}; so is the mean over "
+                "seeds"
             )
     return notes
 

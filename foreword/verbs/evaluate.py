@@ -11,6 +11,7 @@ from foreword.disk import atomic, store
 from foreword.display.progress import ProgressDisplay
 from foreword.display.results import Part, Remark, ResultTable, SavedResult, remarks, spaced
 from foreword.errors import UserError, quoted_command
+from foreword.formatting import with_intervals
 from foreword.settings.ranges import Count, CountOrZero, check
 from foreword.verbs._arguments import paths
 from foreword.verbs._contract import Flag, Paths, Verb
@@ -58,7 +59,7 @@ def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of the table; perplexities are published with two decimals."""
     perplexity = row.get("perplexity")
     shown = {} if perplexity is None else {"perplexity": f"{perplexity:,.2f}"}
-    return spaced({**row, **shown})
+    return spaced(with_intervals({**row, **shown}))
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,13 @@ def _called(what: str) -> Output:
         recipes = [*config.RECIPES.names(), *config.CLEANING.names()]
         recipes += [*config.GRIDS.names(), *config.SUITES.names()]
         words = [*folders, *_kind_pages.sections(), *named, *recipes, *FAMILIES]
-        hint = nearest(what, words)
+        others = {
+            other.lower(): name
+            for folder in kinds.folders()
+            for name in kinds.names(folder)
+            for other in kinds.other_names(folder, name)
+        }
+        hint = nearest(what, words, others)
         if "did you mean" not in hint:
             hint = "; 'foreword show' lists what there is"
         raise UserError(f"nothing is called '{what}'{hint}")

@@ -171,6 +171,8 @@ def test_mistakes_are_refused_in_one_line(
     assert "was pretrained and not fine-tuned" in refused(str(run))
     assert "different tasks: a: classify, data: regress" in refused(str(tuned), str(regress.out))
     assert "labelled examples" in refused_default(regress.out)
+    constant = evaluate_tuned(regress.out, [(text, 1.0) for text, _ in TRAIN], **QUIET).notes
+    assert "data: pearson, spearman undefined, since all predictions or all labels" in constant[1]
     data = [("the film", "splendid")]
     assert "splendid" in refused(str(tuned))
     data = tmp_path / "none.tsv"

@@ -196,3 +196,4 @@ def test_show_lists_kinds_recipes_and_families(
     assert command(["show", "gpt2_tiny"]) == 0
     assert '[model]\nkind = "transformer"' in capsys.readouterr().out
     assert "did you mean 'gpt2_tiny'" in refused("show", "gpt2_tini")
+    assert "did you mean 'minimal_pairs'" in refused("show", "blimpp")

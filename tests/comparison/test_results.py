@@ -274,7 +274,11 @@ def test_margins_are_over_scratch_baselines_and_the_first_cell(folder: Path, out
     assert table.columns[:3] == ("task", "cell", "over from scratch")
     assert [row[:2] for row in table.rows] == [("Reviews", "masked"), ("Reviews", "decoder")]
     assert results.as_json()["margins"][0]["over"] == "from scratch"
-    assert any(note.startswith("Margins are points") for note in notes(results))
+    said = "Margins are points of accuracy with their 95% intervals, "
+    assert any(f"{said}over seeds of fine-tuning and over examples:" in n for n in notes(results))
+    answers = [dataclasses.replace(one, correct=one.correct[:1]) for one in results.answers]
+    one_seed = dataclasses.replace(results, answers=answers)
+    assert any(f"{said}with one seed over examples alone:" in n for n in notes(one_seed))
 
 
 def test_seeds_of_pretraining_are_not_paired() -> None:

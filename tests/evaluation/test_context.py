@@ -96,6 +96,8 @@ def test_evaluate_memory_saves_a_table(
     assert main.run([*words, "0,8,0,8,32"]) == 0
     saved = stored.read(run / "evaluations" / "evaluate-text.txt-memory.json")
     assert [row["memory"] for row in saved["rows"]] == [0, 8, 32]
+    heading = next(line for line in capsys.readouterr().out.splitlines() if "perplexity" in line)
+    assert "context" in heading and "memory" not in heading
     assert main.run([*words, "0;8"]) == 2
     assert "expected numbers of tokens, such as 0,64,128" in capsys.readouterr().err
 

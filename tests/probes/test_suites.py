@@ -356,6 +356,7 @@ def test_mistakes_are_reported_in_one_line(
 ) -> None:
     run = make_run("decoder")
     assert "did you mean 'lambada'" in refused("probe", run, "lambda")
+    assert "did you mean 'minimal_pairs'" in refused("probe", run, "blimpp")
     assert "there is: analogies, attention, choice" in refused("probe", run, "zzzz")
     assert "the last word is what to measure" in refused("probe", run, run)
     assert "No such option: --rows" in refused("probe", run, "lama", "--rows", "3")

@@ -146,8 +146,10 @@ def measure(
 
 def test_the_baseline_is_the_most_frequent_tag_of_each_word(tmp_path: Path) -> None:
     # Right: the, old, man, the. Wrong: old as a noun; sail, which is unseen and no noun or article.
-    row = measure(tmp_path).rows[0]
+    found = measure(tmp_path)
+    (row, *_), notes = found.rows, found.notes
     assert row["baseline"] == pytest.approx(4 / 6) and row["words"] == 6
+    assert any(note.startswith("interval: 95% of ") for note in notes)
 
 
 def test_context_tells_what_an_embedding_cannot(tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ def test_a_sum_of_losses_compares_the_token_loss() -> None:
     output = loss_sentence(rows, "masked token")
     assert "the loss is 5.00 nats, a sum of which its tokens are 4.38 nats per masked" in output
     assert "1 in 80" in output
+    output = loss_sentence(rows[:1], "masked token", "x.txt")
+    assert output == "On x.txt the loss of the objective is 5.00 nats."
 
 
 def test_a_missing_loss_has_no_meaning() -> None:
@@ -91,7 +93,7 @@ def test_pretraining_that_hurts_costs_points() -> None:
 def test_one_seed_has_no_interval_and_may_be_chance() -> None:
     rows = [tuned("pretrained", 0.8, None, 1), tuned("from scratch", 0.7, None, 1)]
     message = worth_sentence(rows, "accuracy", 872)
-    assert "with one seed there is no interval" in message and "±" not in message
+    assert "with one seed there is no interval over seeds" in message and "±" not in message
 
 
 def test_scores_stand_beside_those_without_a_network() -> None:
@@ -145,6 +147,9 @@ def test_a_comparison_says_which_cell_is_best_and_how_surely() -> None:
     assert "a is highest, 90.0 % accuracy, not clearly ahead of b at 89.5 %" in task
     assert "Pretraining adds 40.0 points" in task
     assert len(comparison_sentences({**results, "is_one_objective": False})) == 1
+    equal = [score | {"scores": {"accuracy": 0.9}} for score in scores]
+    (said,) = comparison_sentences({**results, "scores": equal, "is_one_objective": False})
+    assert said.startswith("T: a and b tie for highest, 90.0 % accuracy. a: Against")
 
 
 def test_a_comparison_says_which_cell_has_the_lowest_perplexity() -> None:

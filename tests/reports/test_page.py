@@ -15,6 +15,8 @@ from foreword.errors import UserError
 from foreword.reports.curves import Line, plot_curves, smoothed
 from foreword.reports.folder import PNG, read
 from foreword.reports.page import page, write_page
+from foreword.runs.recipe import Recipe
+from foreword.settings import config
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
 
@@ -375,6 +377,15 @@ def test_a_page_has_one_held_out_loss_or_the_reason_for_two(tmp_path: Path) -> N
     alone = write_page(write_run(tmp_path / "alone", **files)).read_text(encoding="utf-8")
     assert "<b>1.234</b><span>held-out loss, nats</span>" in alone
     assert "Held-out loss: the lowest during training, at step 50" in alone
+    held = {"kind": "heldout", "step": 50, "loss": 7.42, "perplexity": None, "generator": 6.645}
+    recipe = config.to_table(config.load(Recipe, config.RECIPES.find("electra_tiny")))
+    summed = {
+        "recipe.toml": config.dumps(recipe),
+        "metrics.jsonl": json.dumps(held) + "\n",
+        "run_json": {},
+    }
+    page = write_page(write_run(tmp_path / "sum", **summed)).read_text(encoding="utf-8")
+    assert "7.42 nats, a sum of which its tokens are 6.64 nats per masked token" in page
 
 
 def test_a_loss_on_another_text_is_named_after_it(tmp_path: Path) -> None:
