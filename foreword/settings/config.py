@@ -24,6 +24,7 @@ from foreword.disk import atomic, stored
 from foreword.disk.credentials import masked_values
 from foreword.errors import UserError, nearest
 from foreword.settings import kinds
+from foreword.settings.ranges import item_name
 
 Table = dict[str, Any]
 Settings = TypeVar("Settings")
@@ -387,9 +388,7 @@ def build_kind(part: kinds.Part, value: Any, where: str, *, is_list: bool = Fals
     name = settings.pop("kind", part.default)
     if name is None:
         raise UserError(f"{where}.kind: required; one of: {', '.join(kinds.names(part.folder))}")
-    known = kinds.names(part.folder)
-    if name not in known:
-        raise UserError(f"{where}.kind: no kind '{name}'{kinds.nearest_kind(part.folder, name)}")
+    kinds.require(part.folder, name, f"{where}.kind")
     cls = kinds.load(part.folder, name)
     if name == part.default and part.settings:
         settings = merge(to_table(cls(**part.settings)), settings)
@@ -421,7 +420,7 @@ def convert(hint: Any, value: Any, where: str) -> Any:
         if origin is tuple and args and args[-1] is not Ellipsis and len(args) != len(value):
             raise UserError(f"{where}: expected {len(args)} values, got {value!r}")
         inner = args[0] if args else Any
-        return tuple(convert(inner, item, f"{where}[{n}]") for n, item in enumerate(value))
+        return tuple(convert(inner, item, item_name(where, n)) for n, item in enumerate(value))
     if origin is dict:
         if not isinstance(value, Mapping):
             raise UserError(f"{where}: expected a table, got {value!r}")

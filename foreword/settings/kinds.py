@@ -135,6 +135,16 @@ def nearest_kind(folder: str, word: object) -> str:
     return f"; did you mean '{same[0]}'?" if same else nearest(str(word), names(folder))
 
 
+def require(folder: str, name: object, where: str) -> None:
+    """Check that there is a kind `name`.
+
+    Raises:
+        UserError: there is none; `where` names the setting or option.
+    """
+    if name not in names(folder):
+        raise UserError(f"{where}: no kind '{name}'{nearest_kind(folder, name)}")
+
+
 def folders() -> list[str]:
     """Return the folders of kinds: those where each file has the class of its name."""
     packages = {file.parent for file in ROOT.rglob("__init__.py")}

@@ -136,7 +136,12 @@ def check(hint: Any, value: Any, where: str) -> None:
         if len(args) != len(value):
             raise RangeError(f"{where}: must be {len(args)} values, got {reprlib.repr(value)}")
         for n, (arg, item) in enumerate(zip(args, value, strict=True)):
-            check(arg, item, f"{where}[{n}]")
+            check(arg, item, item_name(where, n))
+
+
+def item_name(where: str, number: int) -> str:
+    """Return what messages call an item of a list: `sizes[1]`; of an option, `--lr`."""
+    return where if where.startswith("--") else f"{where}[{number}]"
 
 
 def range_of(hint: Any) -> tuple[type, Interval] | None:
