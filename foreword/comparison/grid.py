@@ -316,7 +316,7 @@ def load_grid(
     """
     path = config.GRIDS.find(name)
     folder = path.resolve().parent
-    grid = config.load(Grid, path)
+    grid = config.load(Grid, path, what="a grid")
     grid = replace(
         grid,
         cells=tuple(replace(cell, recipe=_recipe_path(folder, cell.recipe)) for cell in grid.cells),

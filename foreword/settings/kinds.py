@@ -65,20 +65,20 @@ def names(folder: str) -> list[str]:
     return sorted({name for root in plugins.roots() for name in root.kinds(folder)})
 
 
-def file_of(folder: str, name: str) -> Path:
-    """Return the file of the kind `name`.
+def file_of(folder: str, name: str, where: str = "") -> Path:
+    """Return the file of the kind `name`, which the setting or option `where` gives.
 
     Raises:
         UserError: there is no such kind; the nearest name is suggested.
     """
-    return _find(folder, name)[1]
+    return _find(folder, name, where)[1]
 
 
-def _find(folder: str, name: str) -> tuple[plugins.Root, Path]:
+def _find(folder: str, name: str, where: str = "") -> tuple[plugins.Root, Path]:
     for root in plugins.roots():
         if (file := root.kinds(folder).get(name)) is not None:
             return root, file
-    raise UserError(f"{folder} has no kind '{name}'{nearest_kind(folder, name)}")
+    raise UserError(f"{where or folder}: no kind '{name}'{nearest_kind(folder, name)}")
 
 
 def docstring(folder: str, name: str) -> str:
@@ -133,16 +133,6 @@ def nearest_kind(folder: str, word: object) -> str:
     """Return "; did you mean 'rotary'?" for a word that names no kind, or the kinds there are."""
     same = called(folder, str(word))
     return f"; did you mean '{same[0]}'?" if same else nearest(str(word), names(folder))
-
-
-def require(folder: str, name: object, where: str) -> None:
-    """Check that there is a kind `name`.
-
-    Raises:
-        UserError: there is none; `where` names the setting or option.
-    """
-    if name not in names(folder):
-        raise UserError(f"{where}: no kind '{name}'{nearest_kind(folder, name)}")
 
 
 def folders() -> list[str]:

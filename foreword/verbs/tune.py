@@ -158,7 +158,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         from foreword.verbs._examples import ExampleReader, sources_of
 
         # Check every argument.
-        kinds.require("tuning/tasks", self.task, "--task")
+        kinds.file_of("tuning/tasks", self.task, "--task")
         task, settings = self.tuning_task({"kind": self.task})
         variants = self._variants(task, settings)
         trackers, display = trackers_of(self.track), self.display()
