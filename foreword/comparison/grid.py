@@ -359,7 +359,13 @@ def read_examples(task: GridTask) -> TaskExamples:
         tables = [read_table(file, task.columns, formats=reader.formats) for file in files]
         columns = [chosen_columns(table, reader.columns, chosen) for table in tables]
         (train, skipped), *devs = (
-            labelled(table, used, reader.read, needs_label=not reader.compares_texts)
+            labelled(
+                table,
+                used,
+                reader.read,
+                needs_label=not reader.compares_texts,
+                named="{} = ...",
+            )
             for table, used in zip(tables, columns, strict=True)
         )
     except UserError as error:

@@ -213,7 +213,10 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         """Return the variants that the model allows, and a note if one goes."""
         from foreword.tuning.model_settings import recipe_for
         from foreword.tuning.run import without_tied_head
+        from foreword.tuning.tasks._writing import AnswerForm, WritingTask
 
+        if isinstance(task, WritingTask):
+            AnswerForm.require_writer(trained)
         for variant in variants:
             recipe_for(trained.recipe, variant.strategy)  # before text is read
         return without_tied_head(variants, trained, task) if self.compare else (variants, [])
