@@ -101,3 +101,8 @@ def nearest(word: str, known: Iterable[str], others: Mapping[str, str] | None = 
         return f"; did you mean '{close[0]}'?"
     more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
     return f"; there is: {', '.join(known[:LISTED])}{more}" if known else ""
+
+
+def item_name(where: str, number: int) -> str:
+    """Return what messages call an item of a list: `sizes[1]`; of an option, `--lr`."""
+    return where if where.startswith("--") else f"{where}[{number}]"

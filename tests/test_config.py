@@ -79,12 +79,12 @@ def test_written_recipes_read_back_equal(settings: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({"raet": 1}, "raet: Whole has no such setting; did you mean 'rate'?"),
+        ({"raet": 1}, "raet: no such setting; did you mean 'rate'?"),
         (
             {"objective": {"kind": "masked", "raet": 1}},
             "objective.raet: kind 'masked' has no such setting; did you mean 'rate'?",
         ),
-        ({"inner": {"step": 1}}, "inner.step: Inner has no such setting; did you mean 'steps'?"),
+        ({"inner": {"step": 1}}, "inner.step: no such setting; did you mean 'steps'?"),
         ({"objective": "maskd"}, "objective.kind: no kind 'maskd'; did you mean 'masked'?"),
         ({"objective": 3}, "objective: expected a table with a kind, got 3"),
         ({"count": "many"}, "count: expected a whole number, got 'many'"),
@@ -113,7 +113,7 @@ def test_a_mistake_is_named_in_one_line(settings: dict[str, Any], expected: str)
 
 
 def test_missing_settings_are_named() -> None:
-    with pytest.raises(UserError, match="objective: Whole needs this setting"):
+    with pytest.raises(UserError, match="objective: is needed"):
         config.build(Whole, {})
 
 
@@ -196,9 +196,9 @@ def test_a_mistake_names_its_file(tmp_path: Path) -> None:
             config.load(Whole, own, *over)
         return str(caught.value).removeprefix(f"{tmp_path}/")
 
-    assert fails("").startswith("own.toml: objective: Whole needs this setting")
+    assert fails("").startswith("own.toml: objective: is needed")
     whole = 'objective = "masked"\n'
-    assert fails(whole + "raet = 1").startswith("base.toml: raet: Whole has no such setting")
+    assert fails(whole + "raet = 1").startswith("base.toml: raet: no such setting")
     assert fails(whole + "[inner]\nsteps = 'x'\nshar = 1").startswith("base.toml: inner.shar:")
     several = "objectives = ['causal', {kind='masked', raet=1}]\n"
     assert fails(whole + several).startswith("base.toml: objectives[1].raet")
@@ -206,7 +206,7 @@ def test_a_mistake_names_its_file(tmp_path: Path) -> None:
     assert fails(whole + "objectives = 'masked'").startswith("base.toml: objectives: expected a li")
     assert fails("objective = 'maskd'").startswith("base.toml: objective.kind: no kind 'maskd'")
     assert fails(whole, {"inner": {"steps": "many"}}).startswith("inner.steps: expected")
-    assert fails(whole, {"count": 3}, {"inner": {"step": 1}}).startswith("inner.step: Inner has")
+    assert fails(whole, {"count": 3}, {"inner": {"step": 1}}).startswith("inner.step: no such")
     recipe(tmp_path, "base.toml", whole)
     assert config.load(Whole, own, {"count": 3}, {"count": 4}).count == 4
     assert config.load(Whole, own).inner == Inner(steps=8)
@@ -257,7 +257,7 @@ def test_recipes_are_found_by_path_and_by_name(
     assert config.RECIPES.find("bert_base") == config.RECIPES.folder / "bert_base.toml"
     monkeypatch.chdir(tmp_path)
     for name in ("bert_base.toml", "my/bert_base.toml"):  # a file is not replaced by another
-        message = f"there is no file {name}; the shipped recipe is 'bert_base'"
+        message = f"there is no file {name}; a shipped recipe is called 'bert_base'"
         with pytest.raises(UserError, match=message):
             config.RECIPES.find(name)
     own = recipe(tmp_path, "bert_base.toml", "")
@@ -265,6 +265,8 @@ def test_recipes_are_found_by_path_and_by_name(
     assert config.RECIPES.find("bert_base") == config.RECIPES.folder / "bert_base.toml"
     with pytest.raises(UserError, match=r"no recipe 'bert_bse'.*did you mean 'bert_base'?"):
         config.RECIPES.find("bert_bse")
+    with pytest.raises(UserError, match=r"there is no file qqqq\.toml$"):
+        config.RECIPES.find("qqqq.toml")
 
 
 def test_an_item_of_a_list_is_set_by_its_number() -> None:

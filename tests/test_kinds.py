@@ -69,7 +69,7 @@ def test_class_names_follow_file_names() -> None:
 
 
 def test_an_unknown_kind_suggests_the_nearest_name() -> None:
-    with pytest.raises(UserError, match=r"objectives has no kind 'maskd'; did you mean 'masked'?"):
+    with pytest.raises(UserError, match=r"objectives: no kind 'maskd'; did you mean 'masked'?"):
         kinds.load("objectives", "maskd")
     with pytest.raises(UserError, match=r"no kind 'xyz'; there is: .*masked"):
         kinds.load("objectives", "xyz")

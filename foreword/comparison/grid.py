@@ -316,7 +316,7 @@ def load_grid(
     """
     path = config.GRIDS.find(name)
     folder = path.resolve().parent
-    grid = config.load(Grid, path)
+    grid = config.load(Grid, path, what="a grid")
     grid = replace(
         grid,
         cells=tuple(replace(cell, recipe=_recipe_path(folder, cell.recipe)) for cell in grid.cells),
@@ -359,7 +359,13 @@ def read_examples(task: GridTask) -> TaskExamples:
         tables = [read_table(file, task.columns, formats=reader.formats) for file in files]
         columns = [chosen_columns(table, reader.columns, chosen) for table in tables]
         (train, skipped), *devs = (
-            labelled(table, used, reader.read, needs_label=not reader.compares_texts)
+            labelled(
+                table,
+                used,
+                reader.read,
+                needs_label=not reader.compares_texts,
+                named="{} = ...",
+            )
             for table, used in zip(tables, columns, strict=True)
         )
     except UserError as error:

@@ -44,9 +44,11 @@ def named_probe(name: str, table: Mapping[str, Any], files: Sequence[str]) -> Pr
             raise UserError(f"--data: '{name}' takes one file, folder or pattern")
         if files:
             table["files"] = files[0]
-        required = [f.name for f in fields(cls) if f.default is MISSING]
-        if "files" in required and "files" not in table:
-            raise UserError(f"{name}: requires --data, the files of its questions")
+    for f in fields(cls):
+        if f.default is f.default_factory is MISSING and f.name not in table:
+            is_question = f.name == "files" and issubclass(cls, Suite)
+            option = "--data, the files of its questions" if is_question else f"--set {f.name}=..."
+            raise UserError(f"{name}: requires {option}")
     probe: Probe = config.build(cls, table, "probe", f"kind '{kind}'")
     return probe
 

@@ -281,7 +281,7 @@ def kind_of(file: Path, module: str) -> type[TomlSuite]:
 
 @functools.lru_cache(64)
 def _kind_of(file: Path, module: str, changed: int) -> type[TomlSuite]:
-    suite = config.load(SuiteFile, file)
+    suite = config.load(SuiteFile, file, what="a suite of questions")
     ask = [("ask", str, suite.ask)] if suite.ask else []
     name = "".join(map(str.capitalize, file.stem.split("_")))
     first_line = suite.description.strip().partition("\n")[0]

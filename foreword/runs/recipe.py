@@ -202,4 +202,4 @@ def load_recipe(name: str | Path, assignments: Sequence[str] = ()) -> Recipe:
         UserError: there is no such recipe, or it has an error; key and file are named.
     """
     file = config.RECIPES.find(str(name))
-    return config.load(Recipe, file, config.assign({}, assignments))
+    return config.load(Recipe, file, config.assign({}, assignments), what="a recipe")

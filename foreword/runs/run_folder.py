@@ -186,7 +186,7 @@ def open_run(path: str | Path, device: str = "auto", precision: str = "fp32") ->
         require_run(run)
         folder = checkpoint.newest(run, notes, with_training_state=False)
     notes += filter(None, [precision_warning(where, dtype)])
-    tokenizer = Tokenizer.load(run / "tokenizer")
+    tokenizer = Tokenizer.load(run / "tokenizer", is_part=True)
     with unfilled():
         model = recipe.build(tokenizer.vocab)
     checkpoint.load_weights(folder, model)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import difflib
 import functools
 import json
 import math
@@ -22,7 +23,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from foreword.disk import atomic, stored
 from foreword.disk.credentials import masked_values
-from foreword.errors import UserError, nearest
+from foreword.errors import UserError, item_name, nearest
 from foreword.settings import kinds
 
 Table = dict[str, Any]
@@ -62,13 +63,13 @@ class Shipped:
         if name.endswith(".toml"):
             if Path(name).is_file():
                 return Path(name)
-            if (shipped := Path(name).stem) in names:
-                raise UserError(f"there is no file {name}; the shipped {self.what} is '{shipped}'")
-        elif name in names:
+            close = difflib.get_close_matches(Path(name).stem, names, n=1)
+            hint = f"; a shipped {self.what} is called '{close[0]}'" if close else ""
+            raise UserError(f"there is no file {name}{hint}")
+        if name in names:
             return self.folder / f"{name}.toml"
         raise UserError(
-            f"no {self.what} '{name}', neither a .toml file nor shipped"
-            f"{nearest(name.removesuffix('.toml'), names)}"
+            f"no {self.what} '{name}', neither a .toml file nor shipped{nearest(name, names)}"
         )
 
 
@@ -86,7 +87,11 @@ CLEANING = Shipped(FOLDER / "cleaning", "recipe of cleaning")
 
 
 def load(
-    cls: type[Settings], path: Path, *over: Mapping[str, Any], is_stored: bool = False
+    cls: type[Settings],
+    path: Path,
+    *over: Mapping[str, Any],
+    is_stored: bool = False,
+    what: str = "",
 ) -> Settings:
     """Build the frozen dataclass `cls` from a TOML file, overridden by the tables `over`.
 
@@ -95,6 +100,7 @@ def load(
         path: the file.
         over: tables of settings.
         is_stored: whether Foreword wrote the file, maybe an earlier one (`in_todays_names`).
+        what: what messages call the file.
 
     Raises:
         UserError: the file cannot be read, or a setting is wrong; the message names its key and
@@ -103,7 +109,7 @@ def load(
     layers = _layers(path)
     try:
         table = functools.reduce(merge, over, _merge_layers(layers))
-        return build(cls, in_todays_names(cls, table) if is_stored else table)
+        return build(cls, in_todays_names(cls, table) if is_stored else table, owner=what)
     except UserError as error:
         key = str(error).partition(":")[0]
         # Name the file that sets it, if it is one of the user's.
@@ -271,12 +277,11 @@ def build(
         cls: the dataclass.
         table: its settings.
         where: their place in the recipe, for messages.
-        owner: what messages call that which has the settings; by default the class.
+        owner: what messages call that which has the settings, or "".
 
     Raises:
         UserError: an unknown setting, a wrong type, a missing setting, or impossible values.
     """
-    owner = owner or cls.__name__
     # Convert each value to its field's type.
     known = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
     hints = _hints_of(cls)  # type: ignore[arg-type]
@@ -289,7 +294,7 @@ def build(
                 new += "" if now is value else f" = {to_toml(now)}"
                 raise UserError(f"{path}: is now {new}")
             hint = _below(cls, table, key, where) or nearest(key, known)
-            raise UserError(f"{path}: {owner} has no such setting{hint}")
+            raise UserError(f"{path}: {owner and f'{owner} has '}no such setting{hint}")
         part = known[key].metadata.get("part")
         if part is not None and value is not None:
             is_list = _is_list(hints[key])
@@ -303,7 +308,8 @@ def build(
         is_required = f.default is f.default_factory is dataclasses.MISSING
         if key not in values and is_required:
             path = f"{where}.{key}" if where else key
-            raise UserError(f"{path}: {owner} needs this setting")
+            needed = f"{owner} needs this setting" if owner else "is needed"
+            raise UserError(f"{path}: {needed}")
     try:
         return cls(**values)
     except ValueError as error:  # a dataclass's __post_init__ refuses impossible values
@@ -387,9 +393,7 @@ def build_kind(part: kinds.Part, value: Any, where: str, *, is_list: bool = Fals
     name = settings.pop("kind", part.default)
     if name is None:
         raise UserError(f"{where}.kind: required; one of: {', '.join(kinds.names(part.folder))}")
-    known = kinds.names(part.folder)
-    if name not in known:
-        raise UserError(f"{where}.kind: no kind '{name}'{kinds.nearest_kind(part.folder, name)}")
+    kinds.file_of(part.folder, str(name), f"{where}.kind")
     cls = kinds.load(part.folder, name)
     if name == part.default and part.settings:
         settings = merge(to_table(cls(**part.settings)), settings)
@@ -421,7 +425,7 @@ def convert(hint: Any, value: Any, where: str) -> Any:
         if origin is tuple and args and args[-1] is not Ellipsis and len(args) != len(value):
             raise UserError(f"{where}: expected {len(args)} values, got {value!r}")
         inner = args[0] if args else Any
-        return tuple(convert(inner, item, f"{where}[{n}]") for n, item in enumerate(value))
+        return tuple(convert(inner, item, item_name(where, n)) for n, item in enumerate(value))
     if origin is dict:
         if not isinstance(value, Mapping):
             raise UserError(f"{where}: expected a table, got {value!r}")

@@ -65,20 +65,20 @@ def names(folder: str) -> list[str]:
     return sorted({name for root in plugins.roots() for name in root.kinds(folder)})
 
 
-def file_of(folder: str, name: str) -> Path:
-    """Return the file of the kind `name`.
+def file_of(folder: str, name: str, where: str = "") -> Path:
+    """Return the file of the kind `name`, which the setting or option `where` gives.
 
     Raises:
         UserError: there is no such kind; the nearest name is suggested.
     """
-    return _find(folder, name)[1]
+    return _find(folder, name, where)[1]
 
 
-def _find(folder: str, name: str) -> tuple[plugins.Root, Path]:
+def _find(folder: str, name: str, where: str = "") -> tuple[plugins.Root, Path]:
     for root in plugins.roots():
         if (file := root.kinds(folder).get(name)) is not None:
             return root, file
-    raise UserError(f"{folder} has no kind '{name}'{nearest_kind(folder, name)}")
+    raise UserError(f"{where or folder}: no kind '{name}'{nearest_kind(folder, name)}")
 
 
 def docstring(folder: str, name: str) -> str:

@@ -27,7 +27,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from annotated_types import Interval
 
-from foreword.errors import RangeError
+from foreword.errors import RangeError, item_name
 
 LARGEST = 2**31  # the most of anything that is counted one by one
 MOST_TRAININGS = 10_000  # of one network, from seeds or with values of settings, in one command
@@ -136,7 +136,7 @@ def check(hint: Any, value: Any, where: str) -> None:
         if len(args) != len(value):
             raise RangeError(f"{where}: must be {len(args)} values, got {reprlib.repr(value)}")
         for n, (arg, item) in enumerate(zip(args, value, strict=True)):
-            check(arg, item, f"{where}[{n}]")
+            check(arg, item, item_name(where, n))
 
 
 def range_of(hint: Any) -> tuple[type, Interval] | None:

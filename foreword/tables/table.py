@@ -215,13 +215,13 @@ def stream_of_lines(name: str, lines: Iterable[bytes]) -> ExampleTable:
     return ExampleTable(Path(name), ("text",), rows, {"text": pa.string()}, is_stream=True)
 
 
-def require_columns(table: ExampleTable, columns: Columns) -> None:
-    """Check that a table has the columns.
+def require_columns(table: ExampleTable, columns: Columns, named: str = "--{}") -> None:
+    """Check that a table has the columns; `named` is how the user names one.
 
     Raises:
         UserError: one is missing.
     """
-    options = {"--text": columns.text, "--label": columns.label, "--pair": columns.pair}
+    options = {"text": columns.text, "label": columns.label, "pair": columns.pair}
     options = {option: name for option, name in options.items() if name}
     is_named = {name.isdecimal() for name in options.values()} == {False}
     is_file = is_named and not table.is_given
@@ -233,7 +233,7 @@ def require_columns(table: ExampleTable, columns: Columns) -> None:
             raise UserError(
                 f"{table.path}: no column '{name}'; its columns: "
                 f"{', '.join(known or table.columns)}; "
-                f"choose one with {option}{hint} (in a grid: {option[2:]} = ...)"
+                f"choose one with {named.format(option)}{hint}"
             )
 
 
@@ -244,6 +244,7 @@ def labelled(
     *,
     needs_label: bool = True,
     bad: BadRows | None = None,
+    named: str = "--{}",
 ) -> tuple[LabelledTexts, int]:
     """Return the examples of a table, and how many rows were skipped without text or label.
 
@@ -253,11 +254,12 @@ def labelled(
         read: makes an example of a row.
         needs_label: whether rows without a label are skipped.
         bad: the limit on rows that are wrong; by default the first is refused.
+        named: how the user names a column.
 
     Raises:
         UserError: a column is missing, a row is broken, or there is no example.
     """
-    require_columns(table, columns)
+    require_columns(table, columns, named)
     bad = bad or BadRows()
     skipped, before = 0, len(bad.sources)
 

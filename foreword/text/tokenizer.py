@@ -276,7 +276,12 @@ class Tokenizer:
 
     @classmethod
     def load(
-        cls, path: str | Path, roles: Mapping[str, str] | None = None, size: int | None = None
+        cls,
+        path: str | Path,
+        roles: Mapping[str, str] | None = None,
+        size: int | None = None,
+        *,
+        is_part: bool = False,
     ) -> Tokenizer:
         """Load a tokenizer, ours or one made elsewhere, from its folder or `tokenizer.json`.
 
@@ -284,6 +289,7 @@ class Tokenizer:
             path: the folder or the file.
             roles: special tokens by role, if the folder does not give them.
             size: rows of the model's embedding, if the folder does not give them.
+            is_part: whether it is the folder of a run's or tuned model's own tokenizer.
 
         Raises:
             UserError: it is missing or broken.
@@ -291,6 +297,8 @@ class Tokenizer:
         path = Path(path)
         file = path / FILE if path.is_dir() else path
         if not file.is_file():
+            if is_part:
+                raise UserError(f"{file}: is missing; restore it from a copy of {path.parent}")
             raise UserError(f"{path}: there is no {FILE}; 'foreword tokenizer train' makes one")
         if file.name == FILE and manifest.is_of(file.parent, KIND):
             manifest.verify(file.parent, KIND, VERSION, (CONFIG, FILE))

@@ -199,7 +199,7 @@ def load_suite(name: str) -> TuningSuite:
     Raises:
         UserError: it does not exist or has a mistake; the key is named.
     """
-    return config.load(TuningSuite, config.SUITES.find(name))
+    return config.load(TuningSuite, config.SUITES.find(name), what="a suite of tasks")
 
 
 def find_files(task: SuiteTask, folder: Path) -> FoundFiles | tuple[str, ...]:

@@ -307,7 +307,7 @@ def load_tuned(folder: str | Path, device: str = "auto", precision: str = "fp32"
     tuned = Tuned.read(folder)
     # Build the network, then load its weights.
     recipe = read_recipe(folder)
-    tokenizer = Tokenizer.load(folder / "tokenizer")
+    tokenizer = Tokenizer.load(folder / "tokenizer", is_part=True)
     backbone = neural(recipe.build(tokenizer.vocab).backbone)
     head = tuned.task.head(backbone.settings.state_width, tuned.labels)
     assert head is not None

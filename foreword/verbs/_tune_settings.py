@@ -116,6 +116,7 @@ class FineTunes(Tracks, ShowsProgress, Computes):
         from foreword.tuning.settings import TuneSettings
         from foreword.tuning.tasks._contract import require_score
 
+        kinds.file_of("tuning/strategies", self.strategy, "--strategy")
         table = self._tables(task)
         if unknown := sorted(table.keys() - {"task", "tune"}):
             raise UserError(f"--set {unknown[0]}: expected task.NAME=value or tune.NAME=value")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from foreword.display.progress import ProgressDisplay
 from foreword.display.results import Part, Remark, Result, ResultTable, remarks
 from foreword.errors import UserError, quoted_command
+from foreword.settings import kinds
 from foreword.settings.ranges import Temperature
 from foreword.verbs._contract import ARGUMENT, Flag, PathName, Verb
 from foreword.verbs._groups import Examples, ReadsLabelled
@@ -157,6 +158,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         from foreword.verbs._examples import ExampleReader, sources_of
 
         # Check every argument.
+        kinds.file_of("tuning/tasks", self.task, "--task")
         task, settings = self.tuning_task({"kind": self.task})
         variants = self._variants(task, settings)
         trackers, display = trackers_of(self.track), self.display()
@@ -211,7 +213,10 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         """Return the variants that the model allows, and a note if one goes."""
         from foreword.tuning.model_settings import recipe_for
         from foreword.tuning.run import without_tied_head
+        from foreword.tuning.tasks._writing import AnswerForm, WritingTask
 
+        if isinstance(task, WritingTask):
+            AnswerForm.require_writer(trained)
         for variant in variants:
             recipe_for(trained.recipe, variant.strategy)  # before text is read
         return without_tied_head(variants, trained, task) if self.compare else (variants, [])

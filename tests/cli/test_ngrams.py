@@ -153,7 +153,8 @@ def test_mistakes_are_reported_in_one_line(
     run: Path, capsys: pytest.CaptureFixture[str], refused: Refused, tmp_path: Path
 ) -> None:
     out = str(tmp_path / "out")
-    assert "did you mean 'arpa'" in refused("export", str(run), "--format", "arpb", "--out", out)
+    expected = "--format: no kind 'arpb'; did you mean 'arpa'"
+    assert expected in refused("export", str(run), "--format", "arpb", "--out", out)
     assert "no hidden states" in refused_to_encode(run)
     for asked in (
         ["neighbours", str(run), "oil"],

@@ -149,7 +149,9 @@ def test_regression_scores_are_shown(
             ["--label", "lable"],
             "no column 'lable'; its columns: text, label; choose one with --label",
         ),
-        (["--strategy", "fulll"], "no kind 'fulll'; did you mean 'full'?"),
+        (["--strategy", "fulll"], "--strategy: no kind 'fulll'; did you mean 'full'?"),
+        (["--task", "clasify"], "--task: no kind 'clasify'; did you mean 'classify'?"),
+        (["--lr", "20"], "--lr: must be a number"),
         (
             ["--strategy", "top_layers", "--set", "tune.strategy.layers=9"],
             "tune.strategy.layers: the model has 2 layers, got 9",

@@ -64,10 +64,10 @@ def test_other_data_drops_the_held_out_text_of_the_grid(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"cell": []}, "grid.toml: cell: Grid has no such setting; did you mean 'cells'?"),
+        ({"cell": []}, "grid.toml: cell: a grid has no such setting; did you mean 'cells'?"),
         ({"cells": []}, "cells: give at least one"),
         ({"cells": [{"recipe": "bert_tinny"}]}, "cell 'bert_tinny': no recipe 'bert_tinny'"),
-        ({"cells": [{"recipes": "bert_tiny"}]}, "cells[0].recipes: Cell has no such setting"),
+        ({"cells": [{"recipes": "bert_tiny"}]}, "cells[0].recipes: no such setting"),
         (
             {"cells": [MASKED, {**CAUSAL, "set": {"model": {"layer": 1}}}]},
             "cell 'decoder': model.layer: kind 'transformer' has no such setting; did you mean",
@@ -82,7 +82,7 @@ def test_other_data_drops_the_held_out_text_of_the_grid(folder: Path) -> None:
         ({"data": None}, "data: required: name the text with --data"),
         ({"data": ["nowhere"]}, "nowhere: there is no such file"),
         ({"tasks": [{**TASK, "train": "no.tsv"}]}, "task 'Reviews':"),
-        ({"tasks": [{**TASK, "label": "lable"}]}, "task 'Reviews':"),
+        ({"tasks": [{**TASK, "label": "lable"}]}, "; choose one with label = ..."),
         ({"tasks": [{**TASK, "task": "clasify"}]}, "tasks[0].task.kind: no kind 'clasify'"),
         ({"tasks": [{**TASK, "metric": "f2"}]}, "tasks[0].metric: 'f2' is not a score of this"),
         ({"tasks": [{**TASK, "rows": -1}]}, "tasks[0].rows: must be a whole number from 0"),

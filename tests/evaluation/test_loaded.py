@@ -33,7 +33,7 @@ def test_a_loaded_model_fills_generates_and_scores(make_run: Callable[..., Path]
     short = decoder.generate("The cat", GREEDY, tokens=2)
     assert texts[0].startswith(short) and len(short) < len(texts[0])
     for settings, message in (
-        ({"temprature": 0}, "temprature: Sampling has no such setting; did you mean 'temperature'"),
+        ({"temprature": 0}, "temprature: no such setting; did you mean 'temperature'"),
         ({"top_p": 2}, "top_p: must be a number above 0 and at most 1"),
         ({"tokens": 1.5}, "tokens: expected a whole number"),
     ):

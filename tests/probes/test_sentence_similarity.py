@@ -112,7 +112,7 @@ def test_the_command_says_which_file_it_needs(
 ) -> None:
     run = make_run("decoder")
     for name in ("sentence_similarity", "sts_b"):
-        needed = "probe.file: kind 'sentence_similarity' needs this setting"
+        needed = f"{name}: requires --set file=..."
         assert needed in refused("probe", run, name)
 
 

@@ -223,7 +223,7 @@ def test_a_command_without_files_is_refused(
     make_run: Callable[[str], Path], refused: Callable[..., str], tmp_path: Path
 ) -> None:
     words = ("probe", make_run("decoder"), "tagging", "--set", f"train={tmp_path}/no")
-    assert "probe.dev: kind 'tagging' needs this setting" in refused(*words)
+    assert "tagging: requires --set dev=..." in refused(*words)
     assert "No such file" in refused(*words, "--set", f"dev={tmp_path}/no")
 
 

@@ -125,7 +125,10 @@ def test_rows_without_text_or_label_are_counted(tmp_path: Path) -> None:
 
 def test_a_missing_column_is_refused_with_the_names_of_others(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "tsv", ROWS)
-    with pytest.raises(UserError, match=r"no column 'lable'; its columns: text, label; .* --label"):
+    with pytest.raises(
+        UserError,
+        match=r"no column 'lable'; its columns: text, label; .* --label.*file has no header$",
+    ):
         labelled(read_table(path), Columns(label="lable"))
 
 

@@ -345,6 +345,11 @@ def test_missing_and_broken_files_are_named(tmp_path, trained, name, content, me
     assert "\n" not in str(error.value)
 
 
+def test_a_missing_tokenizer_of_a_run_is_to_be_restored(tmp_path) -> None:
+    with pytest.raises(UserError, match=r"tokenizer: is missing; restore it from a copy of"):
+        Tokenizer.load(tmp_path / "tokenizer", is_part=True)
+
+
 def _charsmap(text: bytes) -> dict[str, str]:
     """Return a normaliser whose table has an empty trie and this text."""
     data = (4).to_bytes(4, "little") + bytes(4) + text

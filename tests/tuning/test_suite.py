@@ -200,7 +200,7 @@ def test_a_suite_of_ones_own_is_a_file(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"tasks": []}, "tasks: give at least one"),
-        ({"tasks": [{"name": "a", "metrics": []}]}, r"tasks\[0\]\.layouts: SuiteTask needs this"),
+        ({"tasks": [{"name": "a", "metrics": []}]}, r"tasks\[0\]\.layouts: is needed"),
         ({"tasks": [{"name": "a/b", "metrics": ["f1"]}]}, "name: must be a name, not a path"),
         ({"tasks": [{"name": "a", "metrics": ["f1"], "range": [1.0]}]}, "range: must be the least"),
         ({"tasks": [{"name": "a", "metrics": ["f1"]}] * 2}, "tasks: two are called 'a'"),
@@ -210,7 +210,7 @@ def test_a_suite_of_ones_own_is_a_file(tmp_path: Path) -> None:
 def test_mistakes_in_a_suite_are_named(change: dict[str, Any], message: str) -> None:
     layouts = [{"train": ["train"], "dev": [{"files": ["dev"]}]}]
     tasks = change.get("tasks", [{"name": "a", "metrics": ["f1"]}])
-    if "needs this" not in message:
+    if "is needed" not in message:
         tasks = [task | {"layouts": layouts} for task in tasks]
     with pytest.raises(UserError, match=message):
         config.build(TuningSuite, change | {"tasks": tasks})

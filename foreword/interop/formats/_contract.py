@@ -48,5 +48,6 @@ def open_format(name: str, **settings: Any) -> Any:
     Raises:
         UserError: there is no such format, or it has no such setting.
     """
+    kinds.file_of("interop/formats", name, "--format")
     options = {key: value for key, value in settings.items() if value}
     return config.build_kind(kinds.Part("interop/formats"), {"kind": name, **options}, "--format")

@@ -49,7 +49,17 @@ class AnswerForm:
         Raises:
             UserError: it writes no text.
         """
-        if not prompted.answers and not (prompted.continues and template.is_causal):
+        cls.require_writer(prompted, is_causal=template.is_causal)
+        return cls(prompted, template)
+
+    @staticmethod
+    def require_writer(prompted: TrainedModel, *, is_causal: bool = True) -> None:
+        """Check that a model writes text; `is_causal` is its input template's.
+
+        Raises:
+            UserError: it does not.
+        """
+        if not prompted.answers and not (prompted.continues and is_causal):
             raise UserError(
                 f"{prompted.name}: this {prompted.description} was not trained to write text; "
                 "--task text_to_text, chat and prefer work with models that answer a source "
@@ -57,7 +67,6 @@ class AnswerForm:
                 "and hybrid, such as gpt2_mini and gpt_bert_mini); --task classify and span work "
                 "with any"
             )
-        return cls(prompted, template)
 
     @cached_property
     def end(self) -> Array:

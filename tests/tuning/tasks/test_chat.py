@@ -314,11 +314,12 @@ def test_an_encoder_is_refused_in_one_line(
     file.write_text(json.dumps(SINGLE[0]) + "\n")
     call = ["tune", str(run), "--task", "chat", "--train", str(file), "--dev", str(file), "--quiet"]
     assert command(call) == 2
-    line = capsys.readouterr().err.splitlines()[-1]
+    (line,) = capsys.readouterr().err.splitlines()  # refused before anything is said of the text
     assert "was not trained to write text; --task text_to_text, chat and prefer work" in line
     bad = tmp_path / "b.jsonl"
     bad.write_text(json.dumps(conversation("u:x", "u:y")) + "\n")
     call[call.index("--train") + 1] = str(bad)
+    call[1] = str(make_run(tmp_path / "decoder", "decoder"))
     assert command(call) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error == f"foreword: {bad}:1: message 2 is by 'user', expected assistant"
