@@ -104,7 +104,7 @@ def compare(address: str, data: Path, folder: Path, monkeypatch: pytest.MonkeyPa
             submitted = submissions(patch)
             result = foreword.compare(grid, out=folder / "out", ray=address, progress=False)
         assert result.is_done and not result.failures
-        assert sorted("task" if order.task else "run" for _, order in submitted) == kinds
+        assert sorted("task" if inputs.job.task else "run" for _, inputs in submitted) == kinds
     # A cell that no machine is large enough for.
     with pytest.raises(
         UserError, match=r"cell 'masked': takes 64 cores and 0 GPUs, and no machine"

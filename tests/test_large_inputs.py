@@ -90,11 +90,11 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
 
 @pytest.mark.full
 def test_text_is_read_once_per_pass(tmp_path: Path, opened: Counter[str]) -> None:
-    """The tokenizer learns, the fingerprint tells whether shards exist, the shards are made."""
+    """Two sentences are sought; the tokenizer learns; a fingerprint is taken; shards are made."""
     text = str(write_document(tmp_path / "a.txt", 10_000))
     words = ["--kind", "wordpiece", "--vocab", "500"]
     assert run(["prepare", text, "--out", str(tmp_path / "shards"), *words]) == 0
-    assert opened.pop("a.txt") == 3
+    assert opened.pop("a.txt") == 4
     recipe = tmp_path / "tiny.toml"
     recipe.write_text(runs.recipe("decoder", steps=1, device="cpu").dumps())
     tokenizer = str(tmp_path / "shards" / "tokenizer")
