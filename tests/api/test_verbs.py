@@ -72,8 +72,8 @@ def test_evaluate_returns_the_loss_and_its_baselines(run: Path) -> None:
         ({"streams": -3}, "--streams: must be a whole number from 0 to"),
         ({"context_lengths": []}, "--context-lengths []: expected numbers"),
         ({"context_lengths": 64}, "--context-lengths 64: expected numbers"),
-        ({"context_lengths": [-1]}, "--context-lengths[0]: must be a whole number from 0 to"),
-        ({"context_lengths": [0.5]}, "--context-lengths[0]: must be a whole number from 0 to"),
+        ({"context_lengths": [-1]}, "--context-lengths: must be a whole number from 0 to"),
+        ({"context_lengths": [0.5]}, "--context-lengths: must be a whole number from 0 to"),
     ],
     ids=str,
 )

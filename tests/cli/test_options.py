@@ -46,10 +46,10 @@ def test_every_numeric_option_states_its_range() -> None:
     [
         ("generate RUN x --temperature nan", "--temperature: must be a number from 0 to 1,000"),
         ("generate RUN x --beams 9223372036854775808", "--beams: must be a whole number from 0"),
-        ("translate RUN --source x --alignment 0", "--alignment[0]: must be a whole number from 1"),
+        ("translate RUN --source x --alignment 0", "--alignment: must be a whole number from 1"),
         ("pretrain bert_tiny --data x --out y --hours inf", "--hours: must be a number above 0"),
         ("prepare x --out y --heldout nan", "--heldout: must be a number of at least 0"),
-        ("tune RUN --train x --dev y --lr inf", "--lr[0]: must be a number above 0"),
+        ("tune RUN --train x --dev y --lr inf", "--lr: must be a number above 0"),
     ],
 )
 def test_a_number_out_of_range_is_refused_in_one_line(
