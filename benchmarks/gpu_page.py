@@ -49,7 +49,8 @@ def _summary(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
             )
         ratios = [r for r in part["records"] if r.get("ours_is")]
         lines += [f"- {name}: {r['ours_is']:.2f} times {r['case']}" for r in ratios]
-        lines += [f"- {name}: {r['outcome']}" for r in part["records"] if r.get("kind") == "counts"]
+        counts = [r for r in part["records"] if r.get("kind") == "counts"]
+        lines += [f"- {name}: {r['outcome']}" for r in counts[-1:]]
         if part["outcome"] not in ("done", "running"):
             lines.append(f"- {name}: {part['outcome']}")
     return lines

@@ -96,7 +96,7 @@ class WordVectors(ModelSettings, OfflineArchitecture):
         if unit != "epochs" or amount != int(amount):
             raise UserError(
                 f"train: word vectors need a whole number of epochs, but the budget is "
-                f"{amount:g} {unit}; use --set train.epochs=5 alone"
+                f"{amount:g} {unit}; use --epochs 5 (train.epochs = 5) alone"
             )
         return int(amount)
 

@@ -6,7 +6,7 @@ A row is a sentence, numbered by its first line; each column has a list with an 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from foreword.tables.table import BadRow, ExampleTable, Row
 
 SPACE_AFTER = "space_after"  # the column that says whether a space follows each word
 TEXTS = pa.list_(pa.string())
+LOOKED_AT = 100  # words, to tell them from texts
 DOCUMENT = "-DOCSTART-"  # the word of a line that begins a document, which is no sentence
 
 
@@ -51,11 +52,17 @@ def conll_table(path: Path) -> ExampleTable:
     `# ` or `## ` and have a tab. A word may be a space.
 
     Raises:
-        UserError: the file has no sentence.
+        UserError: the file has no sentence, or is a table of texts: most of its words are several.
     """
-    width = next((len(cells) for _, cells in _cells(path, 0) if cells), 0)
-    if not width:
+    first = list(islice((cells for _, cells in _cells(path, 0) if cells), LOOKED_AT))
+    if not first:
         raise UserError(f"{path}: no sentence in it")
+    if 2 * sum(" " in cells[0].strip() for cells in first) > len(first):
+        raise UserError(
+            f"{path}: a text per line, and expected a word per line, with its label after a tab; "
+            "--task classify reads such a table"
+        )
+    width = len(first[0])
     names = tuple(str(n) for n in range(width))
 
     def sentences() -> Iterator[Row]:

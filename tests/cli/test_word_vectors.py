@@ -188,8 +188,12 @@ def test_impossible_texts_and_budgets_are_refused(
     out = tmp_path / "run"
     assert "fewer than two distinct tokens" in refused(*pretrain(one, out))
     assert not out.exists()
-    assert "use --set train.epochs=5" in refused(*pretrain(text, out), "--steps", "3")
-    assert "use --set train.epochs=5" in refused(*pretrain(text, out, "train.epochs=1.5"))
+    assert "use --epochs 5 (train.epochs = 5) alone" in refused(
+        *pretrain(text, out), "--steps", "3"
+    )
+    assert "use --epochs 5 (train.epochs = 5) alone" in refused(
+        *pretrain(text, out, "train.epochs=1.5")
+    )
     check = ("check", "word2vec_tiny", "--data", text)
     assert "has no steps to estimate by" in refused(*check)
     assert "window: must be a whole number from 1" in refused(

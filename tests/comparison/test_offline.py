@@ -65,7 +65,7 @@ def test_the_forecast_names_a_budget_that_a_cell_does_not_support(
     status, cells = forecast(grid, tmp_path / "out", capsys)
     assert status == 2
     assert [bool(cell["error"]) for cell in cells] == [False, False, True]
-    assert "use --set train.epochs=5" in cells[2]["error"]
+    assert "use --epochs 5 (train.epochs = 5) alone" in cells[2]["error"]
 
 
 def test_fine_tuning_is_not_applicable_to_a_count_based_cell(folder: Path, tmp_path: Path) -> None:

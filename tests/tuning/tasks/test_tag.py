@@ -240,6 +240,7 @@ def test_baseline_is_each_words_most_frequent_label() -> None:
     ("text", "more", "message"),
     [
         ("\n\n", [], "no sentence in it"),
+        ("text\tlabel\na good film\t1\na bad film\t0\n", [], "a text per line, and expected a"),
         ("a\tO\nb\tO\tx\n", [], ":2: expected 2 columns as in the lines before, got 3"),
         ("a\tO\nb\tO\n", [], "need at least two labels; every word has 'O'"),
         ("a\tO\nb\tB\n", ["--prefix", "x", "--prefix", "y"], "--prefix: is for texts"),
