@@ -12,9 +12,8 @@ from foreword.settings.ranges import Ranged
 from foreword.text.tokenizer import Tokenizer
 from foreword.types import Array
 
-Text = Sequence[
-    tuple[Array, float]
-]  # of each source: its tokens, (tokens,), and its share in training
+# Of each source of text: its tokens, (tokens,), and its share in training.
+Text = Sequence[tuple[Array, float]]
 
 
 @dataclass(frozen=True)
