@@ -12,7 +12,7 @@ from foreword.disk import atomic, store
 from foreword.display.progress import ProgressDisplay
 from foreword.display.results import Part, Remark, Result, ResultTable, remarks, spaced
 from foreword.errors import UserError
-from foreword.formatting import with_intervals
+from foreword.formatting import cell, with_intervals
 from foreword.settings import config, kinds
 from foreword.verbs._arguments import assignments, distinct_names, paths
 from foreword.verbs._contract import SET, Flag, PathName, Paths, Settings, Verb
@@ -45,9 +45,13 @@ class ProbeResult(Result):
 
     def tables(self) -> Sequence[Part]:
         """Return the table, the notes, and where it is saved."""
-        rows = [spaced(with_intervals(row)) for row in self.finding.rows]
+        rows, notes = self.rows, list(self.content["notes"])
+        chances = {row.get("chance") for row in rows}
+        if len(chances) == 1 and chances != {None}:  # no column, which a wide table would end with
+            notes = [f"chance: {cell(*chances)}, in each row", *notes]
+            rows = [{n: value for n, value in row.items() if n != "chance"} for row in rows]
         saved = [Remark(f"saved to {file} and .png") for file in self.files]
-        return [ResultTable(rows), *remarks(self.content["notes"]), *saved]
+        return [ResultTable([spaced(with_intervals(row)) for row in rows]), *remarks(notes), *saved]
 
     def data(self) -> dict[str, Any]:
         """Return what was saved."""

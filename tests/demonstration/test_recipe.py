@@ -34,4 +34,4 @@ def test_a_slow_machine_trains_a_smaller_network(
     recipe = Demo(tmp_path / "demo")._recipe(notes)  # type: ignore[arg-type]
     assert recipe == load_recipe(name)
     assert recipe.train.hours is None
-    assert [("270 GFLOP/s" in text) for text in notes.texts] == ([True] if factor < 1 else [])
+    assert [("900 GFLOP/s" in text) for text in notes.texts] == ([True] if factor < 1 else [])

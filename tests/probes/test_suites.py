@@ -349,6 +349,10 @@ def test_probe_asks_runs_and_saves_every_answer(
         assert row["perplexity_low"] <= row["perplexity"] <= row["perplexity_high"]
     assert command(words) == 0
     assert "perplexity low" not in (shown := capsys.readouterr().out) and "perplexity" in shown
+    pairs = lines(tmp_path / "b.jsonl", {"sentence_good": "he sat", "sentence_bad": "sat he"})
+    assert command(["probe", str(runs[0]), "blimp", "--data", str(pairs)]) == 0
+    shown = capsys.readouterr()
+    assert "chance: 0.5000, in each row" in shown.err and "chance" not in shown.out
 
 
 def test_mistakes_are_reported_in_one_line(
