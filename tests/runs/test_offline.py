@@ -310,7 +310,7 @@ def test_a_budget_without_effect_is_noted(
 def test_word_vectors_without_whole_epochs_are_refused_before_text_is_read(
     tmp_path: Path, train: dict[str, Any]
 ) -> None:
-    with pytest.raises(UserError, match=r"use --set train\.epochs=5 alone"):
+    with pytest.raises(UserError, match=r"use --epochs 5 \(train\.epochs = 5\) alone"):
         begin(tmp_path, changed(recipe("word_vectors"), train=train))
     assert not (tmp_path / "run").exists()
 
