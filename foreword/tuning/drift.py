@@ -29,6 +29,7 @@ from foreword.tables.examples import Labelled
 from foreword.tuning.encoding import added_tokens
 from foreword.tuning.model_settings import adapted
 from foreword.tuning.network import Network
+from foreword.tuning.predictor import Predictor
 from foreword.tuning.rows import PackedExamples
 from foreword.tuning.scored import network_and_examples
 from foreword.tuning.starting_network import starting_network
@@ -36,7 +37,7 @@ from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks._writing import AnswerForm, WritingTask
 from foreword.tuning.tuned import SCORES
-from foreword.tuning.tuned_model import TunedModel, TunedWriter
+from foreword.tuning.tuned_model import TunedModel, TunedWriter, not_one_network
 from foreword.types import Array
 
 Weights = Mapping[str, Tensor]  # by the names of `named_parameters`
@@ -95,7 +96,7 @@ class WeightChange:
 
 
 def change_of(
-    tuned: TunedModel | TunedWriter, trained: TrainedModel, dev: Sequence[Labelled], name: str
+    tuned: Predictor | TunedWriter, trained: TrainedModel, dev: Sequence[Labelled], name: str
 ) -> WeightChange:
     """Return the change from a pretrained model, or random weights, to a tuned one.
 
@@ -105,6 +106,8 @@ def change_of(
     Raises:
         UserError: it was not tuned from this model, or the examples do not fit it.
     """
+    if not isinstance(tuned, TunedModel | TunedWriter):
+        raise not_one_network(tuned.source)
     scores = stored.read(tuned.source / SCORES)
     settings, seed = scores["settings"], scores["epochs"][0]["seed"]  # the first is saved
     strategy: Strategy = config.build_kind(

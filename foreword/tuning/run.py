@@ -79,14 +79,8 @@ def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = Listeners()
         UserError: the examples do not fit the task or each other, or the model has no gradients.
         TrainingStoppedError: the loss of every seed of the first variant is no longer finite.
     """
-    trained.require_gradients()
     task, variants, first = job.task, job.variants, job.variants[0]
-    for variant in variants:
-        recipe_for(trained.recipe, variant.strategy)
-    if task.needs.loss_unit == "batch" and min(first.batch, len(job.examples.train)) < 2:
-        raise UserError(
-            "--batch: this task compares the examples of a batch; at least 2 are needed"
-        )
+    _require_possible(trained, job)
     # Draw the examples of each seed; encode them once, for all variants and seeds.
     job = replace(job, examples=_with_sources(job.examples))
     data = draw_and_encode(trained, task, variants, job.examples)
@@ -168,6 +162,23 @@ def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = Listeners()
     if len(variants) > 1 and task.judge.has_classes:
         return with_words(tuned, bags_of_words(task, data.drawn, job.examples.dev))
     return tuned
+
+
+def _require_possible(trained: TrainedModel, job: TuneJob) -> None:
+    """Check that the model can be tuned by each variant."""
+    trained.require_gradients()
+    for variant in job.variants:
+        recipe_for(trained.recipe, variant.strategy)
+        if variant.strategy.chooses:
+            raise UserError(
+                "strategy best: chooses among ways to learn, as 'foreword tune' alone does; name "
+                "another, such as full"
+            )
+    smallest = min(job.variants[0].batch, len(job.examples.train))
+    if job.task.needs.loss_unit == "batch" and smallest < 2:
+        raise UserError(
+            "--batch: this task compares the examples of a batch; at least 2 are needed"
+        )
 
 
 def _use_features(tuner: FineTuner, known: dict[str, tuple[Features, Features]]) -> None:

@@ -25,6 +25,7 @@ from foreword.types import Array
 KIND, VERSION = "tuned", 2
 FILE = "labels.json"
 SCORES = "scores.json"  # a copy of the evaluation
+CHOSEN = "parts.json"  # of a folder with an average of candidates, besides
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,11 @@ from foreword.tables.given import (
 from foreword.tables.read import read_table
 from foreword.tables.table import BAD_ROWS, BadRows, ExampleTable, chosen_columns, labelled
 from foreword.tuning.job import Examples as TuningExamples
+from foreword.tuning.predictor import Predictor
 from foreword.tuning.task_mixture import mix_tasks, with_prefix
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tuned import SCORES, TunedOn
-from foreword.tuning.tuned_model import TunedModel, TunedWriter
+from foreword.tuning.tuned_model import TunedWriter
 from foreword.verbs import _arguments
 from foreword.verbs._groups import Examples, ReadsLabelled
 
@@ -276,7 +277,7 @@ class TunedExamples:
 
 
 def tuned_examples(
-    models: Sequence[TunedModel | TunedWriter],
+    models: Sequence[Predictor | TunedWriter],
     data: Examples | None,
     reads: ReadsLabelled,
     option: str = "--data",
@@ -297,7 +298,7 @@ def tuned_examples(
 
 
 def _tuned_part(
-    model: TunedModel | TunedWriter,
+    model: Predictor | TunedWriter,
     sources: Sequence[ExampleSource] | None,
     reads: ReadsLabelled,
     option: str,

@@ -60,7 +60,8 @@ class Drift(ShowsProgress, Computes, Verb[DriftResult]):
         from foreword.runs.provenance import command
         from foreword.tuning.drift import change_of
         from foreword.tuning.drift_figures import measured, steps
-        from foreword.tuning.tuned_model import open_start, open_tuned
+        from foreword.tuning.open_tuned import open_tuned
+        from foreword.tuning.tuned_model import open_start
         from foreword.verbs._examples import tuned_examples
 
         # Open the models and what they started from, and read the examples as each was tuned on.

@@ -62,7 +62,7 @@ class EvaluateTuned(ReadsLabelled, ShowsProgress, Computes, Verb[TunedEvaluation
     def __call__(self) -> TunedEvaluation:
         from foreword.runs.provenance import command
         from foreword.tuning.compared_scores import compared_scores
-        from foreword.tuning.tuned_model import open_tuned
+        from foreword.tuning.open_tuned import open_tuned
         from foreword.verbs._examples import name_of, tuned_examples
 
         # Open the models, and read the examples as each was tuned on.

@@ -27,7 +27,7 @@ from foreword.tuning.drift import (
     plane,
     similarities,
 )
-from foreword.tuning.tuned_model import open_tuned
+from foreword.tuning.open_tuned import open_tuned
 
 from .runs import make_run, reviews
 

@@ -28,6 +28,7 @@ from foreword.types import Array, Loss
 PROBABILITY = "probability"  # the column beside the prediction
 Reduction = Literal["mean", "max"]
 LossUnit = Literal["input", "example", "batch"]
+OutputForm = Literal["classes", "number", "options"]
 Labels = tuple[str, ...]
 
 
@@ -108,6 +109,10 @@ def _unchanged(train: Sequence[Labelled], has_dropout: bool) -> Sequence[Labelle
     return train
 
 
+def _as_it_is(example: Labelled) -> Sequence[Labelled | list[str]]:
+    return [example]
+
+
 @dataclass(frozen=True)
 class RowReader:
     """How rows of tables become examples of a task.
@@ -125,6 +130,8 @@ class RowReader:
         to_predict: returns the columns that prediction reads, given those of training.
         to_train: returns the training examples as the network is to read them, given them and
             whether the backbone has dropout in training.
+        counted: returns for each output of an example what words are counted of: a text, a pair, or
+            a list of features that have names of their own.
     """
 
     read: ReadExample = example_of
@@ -134,6 +141,7 @@ class RowReader:
     compares_texts: bool = False
     to_predict: Callable[[Columns], Columns] = _except_label
     to_train: Callable[[Sequence[Labelled], bool], Sequence[Labelled]] = _unchanged
+    counted: Callable[[Labelled], Sequence[Labelled | list[str]]] = _as_it_is
 
 
 @dataclass(frozen=True)
@@ -155,6 +163,8 @@ class Needs:
         special_tokens: tokens that inputs have beside the texts; a tokenizer that lacks one gets
             it.
         decoder_tokens: the same for a model that continues text alone.
+        outputs: what the outputs are, for learners that are no networks: logits of `classes`, a
+            `number`, or a score of each of an example's `options`; None for another form.
     """
 
     reads_tokens: bool = False
@@ -166,6 +176,7 @@ class Needs:
     continues: bool = False
     special_tokens: tuple[str, ...] = ()
     decoder_tokens: tuple[str, ...] = ()
+    outputs: OutputForm | None = None
 
 
 class Judge(ABC):

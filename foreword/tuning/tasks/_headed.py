@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import nn
 
@@ -16,7 +16,7 @@ from foreword.tables.examples import Labelled, batched
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.encoded import EncodedTexts
 from foreword.tuning.input_template import REDUCED, InputTemplate, Pooling
-from foreword.tuning.tasks._contract import EncodedExample, Needs, Task
+from foreword.tuning.tasks._contract import EncodedExample, Needs, OutputForm, Task
 
 HiddenLayer = Literal["none", "tanh", "gelu", "gelu_tanh", "gelu_norm"]
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
@@ -32,6 +32,7 @@ class HeadedTask(Task):
     """A task whose head reads states of the text: dropout, then a linear layer.
 
     Attributes:
+        output_form: see `Needs.outputs`.
         dropout: share of each state dropped in training.
         auxiliary: weight of a decoder's language-model loss on the same texts, a mean over each
             text's tokens, beside the task's; 0 for none. GPT-1 has 0.5, which helps on large data
@@ -48,6 +49,8 @@ class HeadedTask(Task):
             class in transformers has none (Llama).
     """
 
+    output_form: ClassVar[OutputForm | None] = None
+
     dropout: ShareBelowOne = 0.1
     auxiliary: NonNegative = 0.0
     mix_layers: bool = False
@@ -57,7 +60,7 @@ class HeadedTask(Task):
     @property
     def needs(self) -> Needs:
         """Needs of the model, by the settings."""
-        return Needs(mix_layers=self.mix_layers, auxiliary=self.auxiliary)
+        return Needs(mix_layers=self.mix_layers, auxiliary=self.auxiliary, outputs=self.output_form)
 
     def linear_head(self, d_model: int, outputs: int) -> nn.Module:
         """Return the layers of the settings, (states, d_model) -> (states, outputs)."""

@@ -29,6 +29,7 @@ from foreword.tuning.tasks._contract import (
     Judge,
     Labels,
     Needs,
+    OutputForm,
     RowReader,
     Targets,
     shortest,
@@ -51,6 +52,11 @@ def _texts_of(example: Labelled) -> list[tuple[str, ...]]:
     question = question_of(example)
     first = f"{question.context} {question.text}" if question.context else question.text
     return [(first, option) for option in question.options]
+
+
+def _counted(example: Labelled) -> Sequence[Labelled | list[str]]:
+    """Return a pair of context and question, and the option, for each option."""
+    return [Labelled(first, pair=option) for first, option in _texts_of(example)]
 
 
 def _outputs_there(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
@@ -123,7 +129,9 @@ class Choice(PooledTask):
     Reference: Radford et al. 2018, section 3.3; Devlin et al. 2019, section 4.4.
     """
 
-    reader: ClassVar[RowReader] = RowReader(choice_example, COLUMNS, takes_texts=False)
+    reader: ClassVar[RowReader] = RowReader(
+        choice_example, COLUMNS, takes_texts=False, counted=_counted
+    )
     exports: ClassVar[Exports] = Exports(
         "MultipleChoice",
         "of a question that is too long Foreword cuts the context; transformers cuts the end",
@@ -133,6 +141,7 @@ class Choice(PooledTask):
         outputs=_outputs_there,
     )
     judge: ClassVar[Judge] = ChoiceJudge()
+    output_form: ClassVar[OutputForm | None] = "options"
     answers: ClassVar[Answers] = ChoiceAnswers()
 
     @property

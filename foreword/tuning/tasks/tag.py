@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import chain, groupby, pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,6 +33,7 @@ from foreword.tuning.tasks._contract import (
     Judge,
     Labels,
     Needs,
+    OutputForm,
     RowReader,
     Targets,
     probability_columns,
@@ -48,6 +49,7 @@ from foreword.tuning.tasks._losses import (
 )
 from foreword.types import Array, Loss
 
+AFFIX = 4  # characters of a word's start and end that are counted
 SPACED, GLUED = "\n", "\t"  # before a word of `Labelled.text`, after a space or without one
 
 
@@ -88,6 +90,33 @@ def _example_of_texts(text: str, pair: str | None) -> Labelled:
 def _texts_of(example: Labelled) -> list[tuple[str, ...]]:
     """Return the sentence as it is written."""
     return [("".join(_forms(example.text)),)]
+
+
+def _counted(example: Labelled) -> Sequence[Labelled | list[str]]:
+    """Return for each word what taggers without a network read: it, its affixes and neighbours."""
+    words = [form.strip() or form for form in _forms(example.text)]
+    around = ["", "", *(word.lower() for word in words), "", ""]
+    return [
+        [
+            f"word={word}",
+            f"lower={around[n + 2]}",
+            f"shape={_shape(word)}",
+            *(f"start={around[n + 2][:size]}" for size in range(1, AFFIX + 1)),
+            *(f"end={around[n + 2][-size:]}" for size in range(1, AFFIX + 1)),
+            *(f"at{at - 2:+}={around[n + at]}" for at in (0, 1, 3, 4)),
+            f"before={around[n + 1]} {around[n + 2]}",
+            f"after={around[n + 2]} {around[n + 3]}",
+            f"ends before={around[n + 1][-3:]}",
+            f"ends after={around[n + 3][-3:]}",
+        ]
+        for n, word in enumerate(words)
+    ]
+
+
+def _shape(word: str) -> str:
+    """Return the sorts of a word's characters, runs as one: "Xx" for "Paris", "d-d" for "3-4"."""
+    sort = {c: "X" if c.isupper() else "d" if c.isdigit() else "x" for c in word if c.isalnum()}
+    return "".join(kind for kind, _ in groupby(sort.get(c, c) for c in word))
 
 
 def _outputs_there(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
@@ -191,6 +220,7 @@ class Tag(HeadedTask):
         ),
         {".conllu": ".conllu", ".conll": ".conll", ".txt": ".conll", ".tsv": ".conll"},
         takes_texts=False,
+        counted=_counted,
     )
     exports: ClassVar[Exports] = Exports(
         "TokenClassification",
@@ -202,6 +232,7 @@ class Tag(HeadedTask):
         outputs=_outputs_there,
     )
     judge: ClassVar[Judge] = TagJudge()
+    output_form: ClassVar[OutputForm | None] = "classes"
     answers: ClassVar[Answers] = TagAnswers()
 
     weights: Weights = ()
