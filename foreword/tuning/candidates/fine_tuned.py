@@ -38,6 +38,27 @@ class FittedNetwork(Fitted):
     tuned: TunedModel
     result: TuneResult | None = None
 
+    @classmethod
+    def of(cls, result: TuneResult, trained: TrainedModel) -> FittedNetwork:
+        """Return the network of a fine-tuning, on the device of the pretrained model."""
+        tuned = TunedModel(
+            network=result.network.to(trained.device),
+            task=result.task,
+            labels=result.labels,
+            template=result.template,
+            tokenizer=result.tokenizer,
+            device=trained.device,
+            dtype=trained.dtype,
+            recipe=result.recipe,
+            source=Path(),
+        )
+        return cls(tuned, result)
+
+    @classmethod
+    def read(cls, folder: Path, trained: TrainedModel) -> FittedNetwork:
+        """Read what `save` wrote."""
+        return cls(load_tuned(folder, trained.device.type))
+
     def outputs(self, material: Material) -> Array:
         """Return what the network computes."""
         results = self.tuned.outputs_of(material.examples)
@@ -86,21 +107,9 @@ class FineTuned(Candidate):
         settings = self.settings_for(material)
         examples = Examples(material.examples, LabelledTexts.of(material.examples[:DUMMY]))
         result = tune(material.trained, TuneJob(task, examples, [settings]))
-        trained = material.trained
-        tuned = TunedModel(
-            network=result.network.to(trained.device),
-            task=result.task,
-            labels=result.labels,
-            template=result.template,
-            tokenizer=result.tokenizer,
-            device=trained.device,
-            dtype=trained.dtype,
-            recipe=result.recipe,
-            source=Path(),
-        )
-        return FittedNetwork(tuned, result)
+        return FittedNetwork.of(result, material.trained)
 
     @classmethod
     def read(cls, folder: Path, trained: TrainedModel) -> FittedNetwork:
         """Read the tuned model."""
-        return FittedNetwork(load_tuned(folder, trained.device.type))
+        return FittedNetwork.read(folder, trained)

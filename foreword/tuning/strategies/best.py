@@ -18,6 +18,7 @@ CANDIDATES = (
     "log_count_ratios",
     "pooled_features",
     "features_and_counts",
+    "contrastive",
     "fine_tuned",
 )
 
