@@ -17,9 +17,9 @@ from foreword.settings import config, kinds
 from foreword.tables.examples import LabelledTexts
 from foreword.tuning import chosen_model
 from foreword.tuning.calibration import calibration_error
-from foreword.tuning.candidates._contract import Candidate
+from foreword.tuning.candidates._contract import Learner
 from foreword.tuning.candidates.fine_tuned import FittedNetwork
-from foreword.tuning.choosing import Part, Trial, fit_parts, try_candidates
+from foreword.tuning.choosing import CandidateTrial, ChosenPart, fit_parts, try_candidates
 from foreword.tuning.drawing import Drawn, draw
 from foreword.tuning.encoded import cut_count, cut_warning
 from foreword.tuning.job import TuneJob
@@ -52,7 +52,7 @@ def tune_best(trained: TrainedModel, job: TuneJob, display: ProgressReporter) ->
     settings, task = job.variants[0], job.task
     strategy = settings.strategy
     assert isinstance(strategy, Best)
-    candidates: list[Candidate] = [
+    candidates: list[Learner] = [
         kinds.load("tuning/candidates", name)() for name in strategy.candidates
     ]
     drawn = draw(job.examples.train, settings.examples, settings.seeds, task)
@@ -100,9 +100,9 @@ class _Run:
     def __init__(
         self,
         material: Material,
-        trials: Sequence[Trial],
-        parts: Sequence[Part],
-        counting: Part | None,
+        trials: Sequence[CandidateTrial],
+        parts: Sequence[ChosenPart],
+        counting: ChosenPart | None,
         dev: Material,
         extra: Mapping[str, Material],
     ) -> None:
@@ -119,8 +119,8 @@ class _Run:
 
 
 def _counting(
-    material: Material, trials: Sequence[Trial], parts: Sequence[Part], seed: int
-) -> Part | None:
+    material: Material, trials: Sequence[CandidateTrial], parts: Sequence[ChosenPart], seed: int
+) -> ChosenPart | None:
     """Return the candidate that counts alone and answers best out of fold, fitted."""
     task = material.task
     tried = [
@@ -132,7 +132,7 @@ def _counting(
     best = max(tried, key=lambda trial: as_gain(metric, trial.scores[metric], task))
     name = kinds.name_of(best.candidate)
     known = next((part for part in parts if part.name == name), None)
-    return known or Part(name, best.candidate.fit(material, seed), 0.0, best.temperature)
+    return known or ChosenPart(name, best.candidate.fit(material, seed), 0.0, best.temperature)
 
 
 def _content(
@@ -197,7 +197,7 @@ def _content(
     }
 
 
-def _candidate(trial: Trial) -> dict[str, Any]:
+def _candidate(trial: CandidateTrial) -> dict[str, Any]:
     """Return what is told of a candidate, as a row of JSON."""
     row = {"name": kinds.name_of(trial.candidate), "title": trial.candidate.title}
     if trial.outputs is None:
@@ -215,7 +215,7 @@ def _notes(run: _Run) -> list[str]:
     return notes
 
 
-def _reads_model(part: Part) -> bool:
+def _reads_model(part: ChosenPart) -> bool:
     return bool(kinds.load("tuning/candidates", part.name).reads_model)
 
 

@@ -24,7 +24,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.settings import kinds
 from foreword.tuning.calibration import fit_temperature
-from foreword.tuning.candidates._contract import Candidate, Fitted
+from foreword.tuning.candidates._contract import Fitted, Learner
 from foreword.tuning.material import Material
 from foreword.types import Array
 
@@ -34,7 +34,7 @@ TINY = 1e-12
 
 
 @dataclass(frozen=True)
-class Trial:
+class CandidateTrial:
     """A candidate that was tried.
 
     Attributes:
@@ -48,7 +48,7 @@ class Trial:
         weight: its part of the average.
     """
 
-    candidate: Candidate
+    candidate: Learner
     outputs: Array | None = None
     scores: dict[str, float] = field(default_factory=dict)
     temperature: float = 1.0
@@ -58,7 +58,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Part:
+class ChosenPart:
     """A candidate that is part of the chosen average, fitted on all training examples.
 
     Attributes:
@@ -76,11 +76,11 @@ class Part:
 
 def try_candidates(
     material: Material,
-    candidates: Sequence[Candidate],
+    candidates: Sequence[Learner],
     seconds: float,
     seed: int,
     report: Callable[..., None] = lambda *_: None,
-) -> list[Trial]:
+) -> list[CandidateTrial]:
     """Cross-validate each candidate, and return them with their weights in the average.
 
     Args:
@@ -95,13 +95,13 @@ def try_candidates(
         UserError: no candidate suits the task.
     """
     end = time.monotonic() + seconds
-    trials: list[Trial] = []
+    trials: list[CandidateTrial] = []
     for number, candidate in enumerate(candidates):
         report(number, len(candidates), candidate.title)
         why_not = candidate.unsuited(material)
         left = end - time.monotonic()
         trials.append(
-            Trial(candidate, why_not=why_not)
+            CandidateTrial(candidate, why_not=why_not)
             if why_not
             else _tried(material, candidate, left if number else np.inf, seed)
         )
@@ -114,7 +114,7 @@ def _fold_count(examples: int) -> int:
     return FOLDS if examples < MANY else FOLDS_OF_MANY
 
 
-def _tried(material: Material, candidate: Candidate, seconds: float, seed: int) -> Trial:
+def _tried(material: Material, candidate: Learner, seconds: float, seed: int) -> CandidateTrial:
     """Return a candidate with its outputs out of fold, unless it would take too long."""
     start = time.monotonic()
     folds = _folds(material, seed)
@@ -123,7 +123,7 @@ def _tried(material: Material, candidate: Candidate, seconds: float, seed: int) 
         try:
             fitted = candidate.fit(material.part(train), seed)
         except TrainingStoppedError as error:
-            return Trial(candidate, why_not=str(error))
+            return CandidateTrial(candidate, why_not=str(error))
         if len(held):
             of_fold = fitted.outputs(material.part(held))
             if outputs is None:
@@ -133,11 +133,11 @@ def _tried(material: Material, candidate: Candidate, seconds: float, seed: int) 
         needed = spent / (number + 1) * (len(folds) + 1)
         if needed > seconds:
             why = f"would take {needed / 60:.1f} min of {max(seconds, 0) / 60:.1f} min left"
-            return Trial(candidate, seconds=spent, why_not=why)
+            return CandidateTrial(candidate, seconds=spent, why_not=why)
     assert outputs is not None
     scores = material.task.judge.scores(outputs, material.judged)
     temperature = _temperature(material, outputs)
-    return Trial(candidate, outputs, scores, temperature, time.monotonic() - start)
+    return CandidateTrial(candidate, outputs, scores, temperature, time.monotonic() - start)
 
 
 def _folds(material: Material, seed: int) -> list[tuple[Array, Array]]:
@@ -202,7 +202,7 @@ def average(parts: Sequence[tuple[Array, float]], form: str) -> Array:
     return np.asarray(np.log(np.maximum(mean, TINY)))
 
 
-def weighted(material: Material, trials: Sequence[Trial]) -> list[Trial]:
+def weighted(material: Material, trials: Sequence[CandidateTrial]) -> list[CandidateTrial]:
     """Return the trials with the weights of the best average; small ones are left out."""
     tried = [n for n, trial in enumerate(trials) if trial.outputs is not None]
     if not tried:
@@ -247,8 +247,8 @@ def _weights(shares: Sequence[Array], material: Material) -> Array:
 
 
 def fit_parts(
-    material: Material, trials: Sequence[Trial], seed: int, report: Callable[..., None]
-) -> list[Part]:
+    material: Material, trials: Sequence[CandidateTrial], seed: int, report: Callable[..., None]
+) -> list[ChosenPart]:
     """Fit what is in the average on all training examples."""
     chosen = [trial for trial in trials if trial.weight > 0]
     parts = []
@@ -256,5 +256,5 @@ def fit_parts(
         report(number, len(chosen), f"{trial.candidate.title}, on all examples")
         fitted = trial.candidate.fit(material, seed)
         name = kinds.name_of(trial.candidate)
-        parts.append(Part(name, fitted, trial.weight, trial.temperature))
+        parts.append(ChosenPart(name, fitted, trial.weight, trial.temperature))
     return parts

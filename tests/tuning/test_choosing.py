@@ -16,7 +16,7 @@ from foreword.runs.run_folder import open_run
 from foreword.settings import kinds
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tuning import chosen_model
-from foreword.tuning.candidates._contract import Candidate, Fitted
+from foreword.tuning.candidates._contract import Fitted, Learner
 from foreword.tuning.candidates.pooled_features import PooledFeatures
 from foreword.tuning.candidates.word_counts import WordCounts
 from foreword.tuning.choosing import fit_parts, try_candidates
@@ -97,7 +97,7 @@ def test_pairs_have_the_features_and_words_of_both_texts(tmp_path: Path) -> None
 
 
 @dataclass(frozen=True)
-class Remembers(Candidate):
+class Remembers(Learner):
     """A candidate that knows the labels of what it learned from, and nothing of other texts."""
 
     title: ClassVar[str] = "memory"
