@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,13 @@ from foreword.tuning import chosen_model
 from foreword.tuning.calibration import calibration_error
 from foreword.tuning.candidates._contract import Learner
 from foreword.tuning.candidates.fine_tuned import FittedNetwork
-from foreword.tuning.choosing import CandidateTrial, ChosenPart, fit_parts, try_candidates
+from foreword.tuning.choosing import (
+    CandidateTrial,
+    ChosenPart,
+    TrialStore,
+    fit_parts,
+    try_candidates,
+)
 from foreword.tuning.drawing import Drawn, draw
 from foreword.tuning.encoded import cut_count, cut_warning
 from foreword.tuning.job import TuneJob
@@ -60,12 +67,14 @@ def tune_best(trained: TrainedModel, job: TuneJob, display: ProgressReporter) ->
     whole = material_of(trained, task, drawn.labels, examples, settings)
     dev = whole.of(LabelledTexts.of(job.examples.dev))
     extra = {name: whole.of(LabelledTexts.of(e)) for name, e in job.examples.extra.items()}
+    assert job.seeds_folder is not None
+    trial_store = TrialStore(job.seeds_folder / job.request(trained))
     runs: list[_Run] = []
     for seed, numbers in enumerate(drawn.numbers, 1):
         material = whole.part(numbers)
         seconds = strategy.minutes * 60 / settings.seeds
         report = display.stage("choosing" if settings.seeds == 1 else f"choosing, seed {seed}")
-        trials = try_candidates(material, candidates, seconds, seed, report)
+        trials = try_candidates(material, candidates, seconds, seed, report, trial_store)
         parts = fit_parts(material, trials, seed, display.stage("fitting what was chosen"))
         counting = _counting(material, trials, parts, seed)
         runs.append(_Run(material, trials, parts, counting, dev, extra))
@@ -73,6 +82,7 @@ def tune_best(trained: TrainedModel, job: TuneJob, display: ProgressReporter) ->
     with atomic.guarded(trained.run):
         _save(job.folder, runs[0], job.examples.tuned_on, content)
         stored.write(job.evaluation, content)
+        shutil.rmtree(job.seeds_folder, ignore_errors=True)
     return content
 
 

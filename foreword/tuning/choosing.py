@@ -10,17 +10,22 @@ Reference: Wolpert 1992 and Breiman 1996 for stacking with weights that are shar
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import save as dumped
 from scipy.optimize import nnls
 from scipy.special import log_softmax
 from sklearn.model_selection import KFold, StratifiedKFold
 
+from foreword.disk import atomic, stored
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.settings import kinds
 from foreword.tuning.calibration import fit_temperature
@@ -74,12 +79,47 @@ class ChosenPart:
     temperature: float
 
 
+@dataclass(frozen=True)
+class TrialStore:
+    """The folder of finished trials: a call that was interrupted does not repeat them.
+
+    Attributes:
+        folder: the folder, for one request alone; None to keep nothing.
+    """
+
+    folder: Path | None = None
+
+    def find(self, learner: Learner, seed: int) -> CandidateTrial | None:
+        """Return the trial of a candidate that an earlier call finished."""
+        file = self._file(learner, seed)
+        if file is None or not file.is_file():
+            return None
+        with safe_open(file, "numpy") as tensors:
+            about, outputs = json.loads(tensors.metadata()["trial"]), tensors.get_tensor("outputs")
+        return CandidateTrial(learner, outputs, **about)
+
+    def save(self, trial: CandidateTrial, seed: int) -> None:
+        """Keep a trial."""
+        file = self._file(trial.candidate, seed)
+        if file is None or trial.outputs is None:
+            return
+        about = {name: getattr(trial, name) for name in ("scores", "temperature", "seconds")}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        outputs = {"outputs": np.ascontiguousarray(trial.outputs)}
+        atomic.write_bytes(file, dumped(outputs, {"trial": stored.to_json(about)}))
+
+    def _file(self, learner: Learner, seed: int) -> Path | None:
+        name = f"{seed}-{kinds.name_of(learner)}.safetensors"
+        return None if self.folder is None else self.folder / name
+
+
 def try_candidates(
     material: Material,
     candidates: Sequence[Learner],
     seconds: float,
     seed: int,
     report: Callable[..., None] = lambda *_: None,
+    store: TrialStore = TrialStore(),
 ) -> list[CandidateTrial]:
     """Cross-validate each candidate, and return them with their weights in the average.
 
@@ -90,6 +130,7 @@ def try_candidates(
             examples included.
         seed: seed of the folds and of what is drawn.
         report: called with the candidates done, their number and the name of the current one.
+        store: keeps finished trials.
 
     Raises:
         UserError: no candidate suits the task.
@@ -98,15 +139,12 @@ def try_candidates(
     trials: list[CandidateTrial] = []
     for number, candidate in enumerate(candidates):
         report(number, len(candidates), candidate.title)
-        why_not = candidate.unsuited(material)
-        left = end - time.monotonic()
-        trials.append(
-            CandidateTrial(candidate, why_not=why_not)
-            if why_not
-            else _tried(material, candidate, left if number else np.inf, seed)
-        )
+        left = end - time.monotonic() if number else np.inf
+        trial = store.find(candidate, seed) or _tried(material, candidate, left, seed)
+        store.save(trial, seed)
+        trials.append(trial)
         # What was tried has to be fitted on all examples.
-        end -= trials[-1].seconds / _fold_count(len(material)) if not trials[-1].why_not else 0
+        end -= trial.seconds / _fold_count(len(material)) if not trial.why_not else 0
     return weighted(material, trials)
 
 
@@ -116,6 +154,8 @@ def _fold_count(examples: int) -> int:
 
 def _tried(material: Material, candidate: Learner, seconds: float, seed: int) -> CandidateTrial:
     """Return a candidate with its outputs out of fold, unless it would take too long."""
+    if why_not := candidate.unsuited(material):
+        return CandidateTrial(candidate, why_not=why_not)
     start = time.monotonic()
     folds = _folds(material, seed)
     outputs: Array | None = None

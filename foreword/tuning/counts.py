@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -98,13 +98,13 @@ class Counts:
 
     def features(self, counted: Sequence[Labelled | list[str]]) -> Any:
         """Return the features of texts, sparse (texts, columns)."""
+        return self._weighted(self._vectorizer.transform(counted))
+
+    @cached_property
+    def _vectorizer(self) -> Any:
         analyser = partial(grams_of, grams=self.grams, longest=self.longest)
-        vectorizer = CountVectorizer(
-            analyzer=analyser,
-            vocabulary={gram: n for n, gram in enumerate(self.vocabulary)},
-            dtype=np.float32,
-        )
-        return self._weighted(vectorizer.transform(counted))
+        columns = {gram: n for n, gram in enumerate(self.vocabulary)}
+        return CountVectorizer(analyzer=analyser, vocabulary=columns, dtype=np.float32)
 
     def _weighted(self, counts: Any) -> Any:
         counts = csr_matrix(counts)
