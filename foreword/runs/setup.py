@@ -31,8 +31,9 @@ from foreword.train.budget import Budget
 from foreword.train.device import autocast, choose_device, choose_precision, describe
 from foreword.train.feed import Feed
 from foreword.train.hooks import Hook
-from foreword.train.loop import Loop, StepOptions
+from foreword.train.loop import Loop
 from foreword.train.parallel._contract import TrainingDivision
+from foreword.train.step import StepOptions
 from foreword.train.workers import accumulate_on, choose_workers
 from foreword.types import Vocab
 
