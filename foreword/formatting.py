@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 HEADINGS = {"memory": "context"}  # of columns, where they are not their keys
 
@@ -130,15 +130,17 @@ def with_intervals(row: Mapping[str, Any]) -> dict[str, Any]:
         if end not in ("low", "high") or not {low, high} <= row.keys() or (of and of not in row):
             shown[HEADINGS.get(name, name)] = value
         elif end == "low":
-            interval = _interval(value, row[high])
+            ends = interval(value, row[high])
             if not of:
-                shown["interval"] = interval
-            elif interval is not None:
-                shown[of] = f"{cell(row[of])} ({interval})"
+                shown["interval"] = ends
+            elif ends is not None:
+                shown[of] = f"{cell(row[of])} ({ends})"
     return shown
 
 
-def _interval(*ends: Any) -> str | None:
+def interval(low: Any, high: Any, sign: Literal["", "+"] = "") -> str | None:
+    """Return the ends of an interval, `0.412 to 0.508`; None if there is none."""
+    ends = low, high
     if not all(isinstance(end, int | float) and math.isfinite(end) for end in ends):
         return None
-    return " to ".join(f"{end:.3f}" if abs(end) < 10 else cell(end) for end in ends)
+    return " to ".join(f"{end:{sign}.3f}" if abs(end) < 10 else cell(end) for end in ends)

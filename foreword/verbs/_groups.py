@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -270,19 +271,18 @@ def _is_share(value: str) -> bool:
 
 
 @contextmanager
-def naming(**options: str) -> Iterator[None]:
-    """Name a setting as the command line does in the messages of user errors.
+def naming(part: str, options: Mapping[str, str]) -> Iterator[None]:
+    """Name settings as the command line does in the messages of user errors.
 
     Args:
-        options: the option of each setting of a tokenizer: `vocab="--vocab"`.
+        part: the part of a recipe that has them: "tokenizer".
+        options: the option of each: {"vocab": "--vocab"}.
     """
     try:
         yield
     except UserError as error:
-        text = str(error)
-        for name, option in options.items():
-            text = text.replace(f"tokenizer.{name}=", f"{option} ")
-            text = text.replace(f"tokenizer.{name}", option)
+        setting = rf"\b{part}\.({'|'.join(options)})\b(=?)"
+        text = re.sub(setting, lambda m: options[m[1]] + (m[2] and " "), str(error))
         raise UserError(text) from error
 
 

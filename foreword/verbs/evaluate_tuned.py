@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from foreword.disk import atomic, store, stored
 from foreword.display.results import SavedResult
 from foreword.errors import UserError
+from foreword.formatting import interval
 from foreword.settings import kinds
 from foreword.tables.reads_rows import ReadsLabelled
 from foreword.verbs._arguments import distinct_names, paths
@@ -124,5 +125,5 @@ def _require_same_examples(read: Sequence[TunedExamples]) -> None:
 
 def _cell(row: Mapping[str, Any], metric: str) -> str:
     score, low, high = (row[name] for name in (metric, f"{metric}_low", f"{metric}_high"))
-    interval = f" ({low:.3f} to {high:.3f})" if low is not None and low < high else ""
-    return "–" if score is None else f"{score:.3f}{interval}"
+    ends = interval(low, high)
+    return "–" if score is None else f"{score:.3f}" + (f" ({ends})" if ends else "")

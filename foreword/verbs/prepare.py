@@ -138,7 +138,7 @@ class Prepare(HoldsOut, TakesTexts, ShowsProgress, Verb[PreparationResult]):
             nullcontext() if self.ray is None else connected(self.ray) as cluster,
             kept(self.texts, out),
             self.display() as display,
-            naming(kind="--kind", vocab="--vocab"),
+            naming("tokenizer", {"kind": "--kind", "vocab": "--vocab"}),
         ):
             files = SplitFiles.find(texts, read, heldout)
             tokenizer = existing_tokenizer(out, tokenizer, files, how)
@@ -167,5 +167,5 @@ class Prepare(HoldsOut, TakesTexts, ShowsProgress, Verb[PreparationResult]):
             return Tokenizer.load(Path(self.tokenizer))
         table: dict[str, Any] = {"kind": self.kind or "wordpiece"}
         table |= {} if self.vocab is None else {"vocab": self.vocab}
-        with naming(kind="--kind", vocab="--vocab"):
+        with naming("tokenizer", {"kind": "--kind", "vocab": "--vocab"}):
             return trainer_of(config.assign(table, assignments(self.settings)))
