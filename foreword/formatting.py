@@ -63,9 +63,14 @@ def figure(value: float, digits: int = 4) -> str:
     """Return a measured number with `digits` significant digits; a dash for nan."""
     if not math.isfinite(value):
         return "–"
-    if value == 0 or abs(value) >= 10_000:
+    if value == 0 or abs(value) >= 10**digits - 0.5:
         return quantity(value)
     return f"{value:#.{digits}g}".removesuffix(".")
+
+
+def rounded(value: float) -> str:
+    """Return a number with at most three significant digits, or whole: `0.5`, `28.4`, `2,840`."""
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
 
 
 def probability(value: float) -> str:

@@ -16,6 +16,7 @@ from foreword.comparison.grid import Cell, GridTask
 from foreword.comparison.power import power_notes
 from foreword.comparison.probing import RANDOM, named, texts_of
 from foreword.comparison.results import NUMBERS, Measure, Results
+from foreword.comparison.run import RESULTS
 from foreword.comparison.sweep import SEED, describe, edges, ranked
 from foreword.disk import atomic, stored
 from foreword.evaluation.statistics import LEVEL, Interval, half_width_of_share
@@ -212,7 +213,7 @@ def write(results: Results) -> None:
     parts += [table.markdown() for table in tables(results)]
     parts.append("".join(f"- {note}\n" for note in notes(results)))
     atomic.write_text(out / "table.md", "\n".join(parts))
-    stored.write(out / "results.json", as_json(results))
+    stored.write(out / RESULTS, as_json(results))
     atomic.write_text(out / "results.csv", _csv(results))
 
 

@@ -13,6 +13,7 @@ from foreword.data.packing._contract import Packed
 from foreword.data.prepared_text import PreparedText
 from foreword.data.shards import Shards
 from foreword.errors import UserError
+from foreword.formatting import rounded
 from foreword.nn.attention import has_triton
 from foreword.nn.block import Block
 from foreword.nn.checkpointing import checkpoint_blocks
@@ -96,8 +97,8 @@ class TrainingSetup:
         notes, tokens = list(self.feed.packed.notes), prepared.counts["heldout"].tokens
         if (epochs := self.feed.epochs(1)) > 1:
             notes.append(
-                f"one step of {self.feed.rows_per_step:,} rows reads the text {epochs:.3g} times: "
-                "give more text, or set a smaller train.batch"
+                f"one step of {self.feed.rows_per_step:,} rows reads the text {rounded(epochs)} "
+                "times: give more text, or set a smaller train.batch"
             )
         if self.heldout is None and tokens:
             notes.append(

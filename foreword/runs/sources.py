@@ -16,6 +16,7 @@ from foreword.data.read_documents import find_files, place_of
 from foreword.data.remote import is_url
 from foreword.data.remote_tokens import local
 from foreword.errors import UserError
+from foreword.formatting import rounded
 from foreword.runs.recipe import Recipe
 from foreword.train.budget import Budget
 from foreword.types import Vocab
@@ -187,7 +188,7 @@ def repetition(epochs: float) -> str:
     if epochs <= 1:
         return ""
     worth = effective_epochs(epochs)
-    text = f"worth {worth:,.3g} epochs of new text"
+    text = f"worth {rounded(worth)} epochs of new text"
     return text if epochs <= WORTH_IT else f"{text}; up to {WORTH_IT:g} are worth it"
 
 
