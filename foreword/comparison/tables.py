@@ -17,7 +17,7 @@ from foreword.comparison.power import power_notes
 from foreword.comparison.probing import RANDOM, named, texts_of
 from foreword.comparison.results import NUMBERS, Measure, Results
 from foreword.comparison.run import RESULTS
-from foreword.comparison.sweep import SEED, describe, edges, ranked
+from foreword.comparison.sweep import SEED, describe, ranked, settings_at_edge
 from foreword.disk import atomic, stored
 from foreword.evaluation.statistics import LEVEL, Interval, half_width_of_share
 from foreword.formatting import duration, power, quantity
@@ -250,7 +250,7 @@ def _sweep_notes(results: Results) -> list[str]:
         "held-out text of these tables."
     ]
     swept = [cell for cell in grid.cells if results.best(cell) is not None]
-    at_edges = {cell.name: edges(comparison.trials.of(cell)) for cell in swept}
+    at_edges = {cell.name: settings_at_edge(comparison.trials.of(cell)) for cell in swept}
     best_at_edge = [f"{name}: {', '.join(values)}" for name, values in at_edges.items() if values]
     if best_at_edge:
         lines.append(

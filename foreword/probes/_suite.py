@@ -14,7 +14,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 from foreword.errors import UserError
-from foreword.evaluation.passages import room_of
+from foreword.evaluation.passages import max_input_tokens
 from foreword.evaluation.statistics import LEVEL, NO_INTERVAL, Ends, bootstrap, bootstrap_each
 from foreword.formatting import interval
 from foreword.probes._contract import Finding, ProbedModel, Row
@@ -64,7 +64,7 @@ class Answer:
     Attributes:
         given: the answer; "" if it has none of its own.
         correct: 1 if right, 0 if not; a tie counts in part.
-        scores: of each option, higher for a likelier one; or what else was measured.
+        scores: score of each option, higher for a likelier one; or what else was measured.
         unknown: unknown tokens among those scored.
         extra: what `extra_scores` takes, as many numbers for each question; nan where not known.
         value: what `statistic` takes if it is not `correct`.
@@ -175,7 +175,7 @@ class Suite(Ranged, ABC):
             if cut := sum(answer.is_cut for answer in answers):
                 notes.append(
                     f"{model.label}: {cut:,} of {len(questions):,} questions have more than "
-                    f"{room_of(model.trained):,} tokens and are cut"
+                    f"{max_input_tokens(model.trained):,} tokens and are cut"
                 )
             notes += [f"{model.label}: {note}" for note in self.remarks(model.trained, questions)]
         notes += [self.caution] if self.caution else []
@@ -282,7 +282,7 @@ def best(scores: Sequence[float], right: int) -> tuple[int, float]:
     """Return the number of the greatest score, and how far it is right: ties share.
 
     Args:
-        scores: of the options.
+        scores: score of each option.
         right: the number of the right one.
     """
     values = np.asarray(scores, dtype=float)

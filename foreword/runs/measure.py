@@ -186,7 +186,7 @@ def heldout_record(spent: Progress, measured: Measure, bytes_per_token: float) -
     Args:
         spent: what the run has used so far.
         measured: the measurement.
-        bytes_per_token: of the text, on average.
+        bytes_per_token: mean bytes of a token of the text.
     """
     return {
         "kind": "heldout",

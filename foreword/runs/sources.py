@@ -12,7 +12,7 @@ from foreword.data.mixed_rows import MixedRows
 from foreword.data.mixture import WORTH_IT, effective_epochs
 from foreword.data.mixture_plan import MixturePlan
 from foreword.data.prepared_text import HELDOUT, MANIFEST, PreparedText
-from foreword.data.read_documents import find_files, place_of
+from foreword.data.read_documents import canonical_name, find_files
 from foreword.data.remote import is_url
 from foreword.data.remote_tokens import local
 from foreword.errors import UserError
@@ -73,7 +73,7 @@ def require_sources(recipe: Recipe, texts: Sequence[str]) -> None:
             is_ready = is_prepared(text)
             files = [Path(text)] if is_ready else find_files([text], None, recipe.read)
         for file in files:
-            if (other := seen.setdefault(place_of(file), source.name)) != source.name:
+            if (other := seen.setdefault(canonical_name(file), source.name)) != source.name:
                 raise UserError(f"{where}.path: {file} is also read by source '{other}'")
     names = (source.name for source in recipe.data.sources)
     require_one_tokenizer(dict(zip(names, texts, strict=True)))

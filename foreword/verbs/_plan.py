@@ -78,7 +78,7 @@ def shown(
         title: names of the recipe and the GPU.
         gpu: to plan for.
         gpus: how many.
-        assumptions: of the plan.
+        assumptions: what the plan assumes.
     """
     from foreword.planning.plan import precision_name
 

@@ -12,7 +12,7 @@ from foreword.display.results import Facts, Part, Result, ResultTable
 from foreword.errors import UserError
 from foreword.settings import config
 from foreword.settings.ranges import Count, Workers
-from foreword.verbs._arguments import assignments, kept, paths
+from foreword.verbs._arguments import assignments, paths, saved_texts
 from foreword.verbs._contract import PYTHON_ONLY, REQUIRED, Flag, PathName, Paths, Settings, Verb
 from foreword.verbs._groups import HoldsOut, ShowsProgress, TakesTexts, naming
 
@@ -136,7 +136,7 @@ class Prepare(HoldsOut, TakesTexts, ShowsProgress, Verb[PreparationResult]):
         # Train the tokenizer, unless there is one, and write the shards.
         with (
             nullcontext() if self.ray is None else connected(self.ray) as cluster,
-            kept(self.texts, out),
+            saved_texts(self.texts, out),
             self.display() as display,
             naming("tokenizer", {"kind": "--kind", "vocab": "--vocab"}),
         ):

@@ -270,7 +270,7 @@ def test_sums_on_mps_are_in_float32() -> None:
 
 def test_what_waits_for_a_silent_process_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def says(*, is_first: bool) -> None:
-        group = SimpleNamespace(enter=lambda: None, says_why=lambda: is_first)
+        group = SimpleNamespace(enter=lambda: None, is_first_to_fail=lambda: is_first)
         monkeypatch.setattr(joining, "_Group", lambda: group)
         with joining.joined():
             raise RuntimeError("[gloo/transport/tcp/buffer.cc:84] Timed out waiting 1800000ms")
