@@ -27,7 +27,7 @@ from foreword.tuning.choosing import (
     fit_parts,
     try_candidates,
 )
-from foreword.tuning.drawing import Drawn, draw
+from foreword.tuning.drawing import DrawnExamples, draw
 from foreword.tuning.encoded import cut_count, cut_warning
 from foreword.tuning.job import TuneJob
 from foreword.tuning.margins import margins
@@ -146,7 +146,7 @@ def _counting(
 
 
 def _content(
-    trained: TrainedModel, job: TuneJob, drawn: Drawn, dev: Material, runs: Sequence[_Run]
+    trained: TrainedModel, job: TuneJob, drawn: DrawnExamples, dev: Material, runs: Sequence[_Run]
 ) -> dict[str, Any]:
     """Return the scores as in their file; see `foreword.tuning.result.as_json`."""
     settings, task, first = job.variants[0], job.task, runs[0]

@@ -44,7 +44,7 @@ def tuned_way(
     dev = [(example.text, example.label) for example in DEV]
     options = {"seeds": 1, "epochs": 2, "device": "cpu", "progress": False, "lr": 1e-3}
     result = foreword.tune(
-        folder, examples, dev, name=name, **{**options, **settings}, strategy="full"
+        folder, examples, dev, name=name, **{"strategy": "full", **options, **settings}
     )
     return change_of(open_tuned(result.out, "cpu"), open_run(folder, "cpu"), DEV, name)
 
