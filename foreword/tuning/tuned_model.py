@@ -28,7 +28,7 @@ from foreword.tables.examples import LabelledTexts
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.checkpoint import load_weights
 from foreword.train.device import choose_device, choose_precision
-from foreword.tuning.encoded import by_example, cut_count, output_counts
+from foreword.tuning.encoded import by_example, cut_count, first_windows, output_counts
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import HeadNetwork, Network
 from foreword.tuning.outputs import predict
@@ -83,8 +83,9 @@ class TunedModel:
 
         Args:
             texts: texts, or pairs of texts, in a list, Series or array; or a table, such as a
-                DataFrame, with the columns it was tuned on. One longer than `max_tokens` is cut.
-                For other tasks what `foreword.predict` takes.
+                DataFrame, with the columns it was tuned on. One longer than `max_tokens` is read in
+                windows, or cut, by the task's settings. For other tasks what `foreword.predict`
+                takes.
             pairs: the second text of each, if it was tuned on pairs and they are given apart.
 
         Returns:
@@ -181,13 +182,14 @@ class TunedModel:
         """Return what the network computes for each example."""
         if not encoded:
             return []
-        is_first = np.asarray([not example.is_further for example in encoded])
+        firsts = first_windows(encoded)[:-1]
+        is_first = np.asarray([not encoded[n].is_further for n in firsts])
 
-        def examples_done(inputs: Array) -> None:
+        def examples_done(texts: Array) -> None:
             if done is not None:
-                done(int(is_first[inputs].sum()))
+                done(int(is_first[texts].sum()))
 
-        targets = [np.zeros(count, np.int64) for count in output_counts(encoded)]
+        targets = [np.zeros(count, np.int64) for count in output_counts(encoded)[firsts]]
         unlabelled = PooledExamples(encoded, targets, self.template)
         outputs = predict(self.network, unlabelled, self.device, self.dtype, examples_done)
         return by_example(examples, encoded, outputs)
