@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from foreword.errors import UserError
-from foreword.evaluation.passages import Passage, room_of, score_passages, tokens_of
+from foreword.evaluation.passages import Passage, max_input_tokens, score_passages, tokens_of
 from foreword.evaluation.scorer import padded
 from foreword.evaluation.scoring import score
 from foreword.nn.masks import CausalMask
@@ -92,7 +92,7 @@ def test_a_long_context_is_cut_from_the_left(make_prompted: Make) -> None:
 )
 def test_a_text_that_is_not_read_in_whole_is_marked(make_prompted: Make, family: str) -> None:
     prompted = make_prompted(family)
-    room = room_of(prompted)
+    room = max_input_tokens(prompted)
     assert room is not None
     before = " ".join(["cat"] * room)
     short, long = score_passages(
