@@ -283,7 +283,7 @@ def test_a_model_saved_before_there_were_windows_cuts(tmp_path: Path) -> None:
     examples = [(one.text, one.label) for one in long_reviews(12, 1)]
     run = make_run(tmp_path / "run")
     texts = [text for text, _ in examples]
-    cut = tune_files(run, examples, examples, seeds=1, epochs=1, name="cut",
+    cut = tune_files(run, examples, examples, strategy="full", seeds=1, epochs=1, name="cut",
                      settings={"task.windows": "cut"}, **FAST).out  # fmt: skip
     expected = load_tuned(cut, "cpu").outputs(texts)
     about = stored.read(cut / FILE)
@@ -301,7 +301,7 @@ def test_a_model_saved_before_there_were_windows_cuts(tmp_path: Path) -> None:
 def test_a_tuned_model_predicts_what_it_was_scored_by(tmp_path: Path, how: Any) -> None:
     train, dev = ([(o.text, o.label) for o in long_reviews(24, seed)] for seed in (1, 2))
     run = make_run(tmp_path / "run")
-    done = tune_files(run, train, dev, seeds=1, epochs=2, lr=1e-2, **FAST,
+    done = tune_files(run, train, dev, strategy="full", seeds=1, epochs=2, lr=1e-2, **FAST,
                       settings={"task.windows": how})  # fmt: skip
     tuned = load_tuned(done.out, "cpu")
     labels, _ = tuned.predict([text for text, _ in dev])
