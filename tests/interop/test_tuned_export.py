@@ -133,7 +133,7 @@ def test_low_rank_changes_are_in_the_exported_weights(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tiny_run(tmp_path / "run", name)
-    tuned = tune(run, EXAMPLES, EXAMPLES, strategy="lora", lr=0.1, **FAST).out
+    tuned = tune(run, EXAMPLES, EXAMPLES, **{**FAST, "strategy": "lora", "lr": 0.1}).out
     facts = export(tuned, tmp_path / "hf", capsys)
     assert facts["logit_difference"] < 1e-4 * max(1, facts["greatest_logit"])
     before = open_run(run, "cpu").model.backbone.state_dict()
@@ -192,8 +192,8 @@ def test_a_hidden_layer_starts_from_the_pretrained_pooler(tmp_path: Path) -> Non
     trained = open_run(tmp_path / "run", "cpu")
     pooler: Any = trained.model.heads["pair"]
     done = tune(
-        tmp_path / "run", [("w3", "a"), ("w4", "b")], [("w3", "a")], strategy="frozen", lr=1e-9,
-        **FAST,
+        tmp_path / "run", [("w3", "a"), ("w4", "b")], [("w3", "a")],
+        **{**FAST, "strategy": "frozen", "lr": 1e-9},
     )  # fmt: skip
     dense: Any = load_tuned(done.out, "cpu").network.head[0]  # type: ignore[index]
     assert torch.allclose(dense.weight, pooler.pooler.weight, atol=1e-5)

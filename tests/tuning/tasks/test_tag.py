@@ -179,9 +179,7 @@ def test_every_layout_learns_to_tag_and_predicts_what_it_was_scored_by(
     run = make_run(tmp_path / "run", layout)
     dev = sentences(24, 2)
     settings = {"task.dropout": 0.0, "task.weights": ["B-good=2"]}
-    done = tune(
-        run, sentences(120, 1), dev, lr=1e-2, epochs=5, settings=settings, **FAST, strategy="full"
-    )
+    done = tune(run, sentences(120, 1), dev, lr=1e-2, epochs=5, settings=settings, **FAST)
     tuned, baseline = done.rows
     scores = list(Scores.of(tuned).metrics)
     assert scores[:2] == ["entity_f1", "entity_precision"]
