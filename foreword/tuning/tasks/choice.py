@@ -131,6 +131,7 @@ class Choice(PooledTask):
         example=_example_of_texts,
         texts=_texts_of,
         outputs=_outputs_there,
+        pipeline_tag="multiple-choice",
     )
     judge: ClassVar[Judge] = ChoiceJudge()
     answers: ClassVar[Answers] = ChoiceAnswers()

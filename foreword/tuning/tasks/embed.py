@@ -166,7 +166,12 @@ class Embed(Task):
         compares_texts=True,
         to_train=_pairs,
     )
-    exports: ClassVar[Exports] = Exports("TextEncoding", outputs=_outputs_there)
+    exports: ClassVar[Exports] = Exports(
+        "TextEncoding",
+        outputs=_outputs_there,
+        outputs_named=("sentence_embedding",),
+        pipeline_tag="sentence-similarity",
+    )
     needs: ClassVar[Needs] = Needs(reads_tokens=True, loss_unit="batch")
     judge: ClassVar[Judge] = VectorJudge()
     answers: ClassVar[Answers] = VectorAnswers()
