@@ -41,7 +41,7 @@ class Export(Verb[Output]):
         family: with hf: bert, gpt2, ...; default: the first that matches.
         binary: with word2vec: the binary format, not the text one.
         int8: with onnx: write a graph of 8-bit weights beside the one of 32 bits.
-        adapter: of a model tuned with lora: the change alone, for peft; the run it began with.
+        adapter: for peft: the change of a model tuned with lora alone; the run it began with.
     """
 
     run: Annotated[PathName, ARGUMENT]

@@ -12,20 +12,21 @@ from foreword.display.results import Part, Remark, Result, ResultTable, remarks
 from foreword.errors import UserError, quoted_command
 from foreword.settings import kinds
 from foreword.settings.ranges import Temperature
+from foreword.tables.reads_rows import ReadsLabelled
 from foreword.verbs._contract import ARGUMENT, Flag, PathName, Verb
-from foreword.verbs._groups import Examples, ReadsLabelled
+from foreword.verbs._groups import Examples
 from foreword.verbs._tune_settings import FineTunes
 
 if TYPE_CHECKING:
     from foreword.evaluation.loaded import LoadedModel
     from foreword.runs.trained_model import TrainedModel
+    from foreword.tuning.example_reader import ExampleSource
     from foreword.tuning.job import Examples as TuningExamples
     from foreword.tuning.job import TuneJob
     from foreword.tuning.result import TuneResult
     from foreword.tuning.settings import TuneSettings
     from foreword.tuning.tasks._contract import Task
     from foreword.tuning.tuned_model import TunedModel, TunedWriter
-    from foreword.verbs._examples import ExampleSource
 
 FILES = Flag(takes=list[PathName])
 
@@ -153,9 +154,9 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
     def __call__(self) -> TuningResult:
         from foreword.process import allocator
         from foreword.runs.tracking import trackers_of
+        from foreword.tuning.example_reader import ExampleReader, sources_of
         from foreword.tuning.fine_tuning import fine_tune
         from foreword.tuning.published_head import with_published_head
-        from foreword.verbs._examples import ExampleReader, sources_of
 
         # Check every argument.
         kinds.file_of("tuning/tasks", self.task, "--task")
@@ -230,8 +231,8 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         train: Sequence[ExampleSource],
     ) -> TuneJob:
         """Return the fine-tuning, and where its results go."""
+        from foreword.tuning.example_reader import name_of
         from foreword.tuning.job import TuneJob
-        from foreword.verbs._examples import name_of
 
         name = self.name or name_of(train)
         return TuneJob(
