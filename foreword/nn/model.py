@@ -43,7 +43,6 @@ class Architecture(Ranged, ABC):
     )
     has_layers: ClassVar[bool] = True  # a token's state may depend on other tokens
     trains_offline: ClassVar[bool] = False  # learns outside the loop (`OfflineArchitecture`)
-    scores_texts: ClassVar[bool] = True  # whether it gives a text a probability
     is_count_based: ClassVar[bool] = False  # a table of counts, without gradients or states
 
     @abstractmethod
