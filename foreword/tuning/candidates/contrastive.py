@@ -59,6 +59,7 @@ class Contrastive(Learner):
 
     Attributes:
         pairs: pairs of each text, half of them alike.
+        most_pairs: the most pairs of all texts together, but for two each.
 
     Also called: SetFit.
     Reference: Tunstall et al. 2022, "Efficient Few-Shot Learning Without Prompts", section 3.
@@ -69,6 +70,7 @@ class Contrastive(Learner):
     title: ClassVar[str] = "contrastive fine-tuning"
 
     pairs: Count = 10
+    most_pairs: Count = 1_000
 
     def unsuited(self, material: Material) -> str:
         """Pairs are of single texts with classes, and few."""
@@ -81,7 +83,8 @@ class Contrastive(Learner):
 
     def fit(self, material: Material, seed: int) -> FittedPairs:
         """Fine-tune on pairs, and fit the regression on the vectors of the texts."""
-        examples = LabelledTexts.of(_pairs(material, self.pairs, seed))
+        of_each = min(self.pairs, self.most_pairs // len(material))
+        examples = LabelledTexts.of(_pairs(material, of_each, seed))
         given = material.settings
         rate = given.strategy.peak_lr(neural_settings(material.trained.recipe.model))
         settings = replace(
