@@ -202,7 +202,9 @@ def _loading(
 
 def _length(run: RunFolder, tuned: Mapping[str, Any]) -> int | None:
     """Return the most tokens that the model reads at once; None if there is no limit."""
-    return _table(tuned, "template").get("length") or _table(run.recipe, "packing").get("length")
+    part = _table(tuned, "template") or _table(run.recipe, "packing")
+    length: int | None = part.get("length")
+    return length
 
 
 def _pretraining(run: RunFolder) -> list[str]:

@@ -72,7 +72,7 @@ class TunedGraph(Graph):
         read = [self._read(states, positions, attention_mask) for states in layers]
         outputs = self.network.outputs(torch.stack(read))
         if not self.pooling:
-            outputs = outputs.unflatten(0, (input_ids.shape[0], input_ids.shape[1]))
+            outputs = outputs.view(input_ids.shape[0], input_ids.shape[1], -1)
         if options is not None:
             return outputs.view(-1, options)
         return outputs.unbind(-1) if len(self.outputs) > 1 else outputs
@@ -116,8 +116,9 @@ def export(tuned: TunedModel, out: Path, *, int8: bool) -> ExchangeResult:
         raise UserError(f"{tuned.source}: the task {kind} does not say its `exports`, see `Task`")
     atomic.require_new_folder(out)
     graph = TunedGraph(replace(tuned, network=tuned.network.cpu())).eval()
-    lengths = np.linspace(1, graph.length, TEXTS, dtype=int).tolist()
-    results = tuned.outputs_of(export_folder.examples(tuned, graph.length, lengths))
+    length = tuned.template.length
+    lengths = np.linspace(1, length, TEXTS).astype(int).tolist()
+    results = tuned.outputs_of(export_folder.examples(tuned, length, lengths))
     with atomic.folder(out) as part:
         export_folder.write_tokenizer(tuned, part)
         exporting.write_json(part / CONFIG, _config(tuned))
@@ -137,10 +138,8 @@ def _config(tuned: TunedModel) -> dict[str, Any]:
 
 def _pooling(tuned: TunedModel) -> str:
     """Return how the states of a text are pooled; "" for a head that reads every token."""
-    task = tuned.task
-    return (
-        (getattr(task, "pooling", "") or tuned.template.pooling) if hasattr(task, "pooling") else ""
-    )
+    is_pooled = hasattr(tuned.task, "pooling")
+    return str(getattr(tuned.task, "pooling", None) or tuned.template.pooling) if is_pooled else ""
 
 
 def _samples(tuned: TunedModel, results: Sequence[ExampleOutputs]) -> list[GraphSample]:

@@ -97,4 +97,5 @@ def _sample(trained: TrainedModel, length: int) -> GraphSample:
 
 def _likeliest(outputs: Sequence[Array]) -> list[int]:
     """Return the likeliest token at every position."""
-    return np.concatenate([each.argmax(-1) for each in outputs]).tolist()
+    best: list[int] = np.concatenate([each.argmax(-1) for each in outputs]).tolist()
+    return best
