@@ -115,7 +115,9 @@ def export(tuned: TunedModel, out: Path, *, int8: bool) -> ExchangeResult:
         kind = kinds.name_of(tuned.task)
         raise UserError(f"{tuned.source}: the task {kind} does not say its `exports`, see `Task`")
     atomic.require_new_folder(out)
-    graph = TunedGraph(replace(tuned, network=tuned.network.cpu())).eval()
+    task = export_folder.cutting(tuned.task)  # a graph reads one input
+    tuned = replace(tuned, network=tuned.network.cpu(), task=task)
+    graph = TunedGraph(tuned).eval()
     length = tuned.template.length
     lengths = np.linspace(1, length, TEXTS).astype(int).tolist()
     results = tuned.outputs_of(export_folder.examples(tuned, length, lengths))
