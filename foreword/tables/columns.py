@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from foreword.disk import stored
 from foreword.errors import UserError
 from foreword.tables.examples import Labelled
 
@@ -60,6 +61,16 @@ def example_of(row: Mapping[str, Any], columns: Columns, source: str) -> Labelle
     if not text.strip() or (pair is not None and not pair.strip()):
         return None
     return Labelled(text, label.strip(), pair, source)
+
+
+def labels_example(row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
+    """Return the example of a row, whose label may be a list: it is then written as JSON."""
+    value = row.get(columns.label)
+    if not isinstance(value, list | tuple):
+        return example_of(row, columns, source)
+    example = example_of(row, replace(columns, label=""), source)
+    label = stored.to_json([label_of(item, source) for item in value])
+    return example and example._replace(label=label)
 
 
 def text_of(value: Any, where: str) -> str:

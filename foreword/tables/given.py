@@ -140,7 +140,8 @@ def examples_table(items: Sequence[Any], name: str, *, needs_label: bool = True)
     """Return labelled examples as a table with the columns `text`, `label` and perhaps `pair`.
 
     Args:
-        items: `(text, label)` or `(text, label, second text)` each; a label is a text or a number.
+        items: `(text, label)` or `(text, label, second text)` each; a label is a text, a number or
+            a list of them.
         name: name of the argument, for messages.
         needs_label: else items are `(text,)`, `(text, second text)` or `(text, label, second
             text)`.
@@ -168,7 +169,7 @@ def examples_table(items: Sequence[Any], name: str, *, needs_label: bool = True)
         for value in (text, *pair):
             require_text(value, where)
         label = label.item() if isinstance(label, np.generic) else label
-        if not isinstance(label, str | int | float):  # a boolean is an int
+        if not isinstance(label, str | int | float | list):  # a boolean is an int
             raise UserError(f"{where}: expected a text or a number as label, got {_short(label)}")
         if label != label:
             raise UserError(f"{where}: the label is missing (nan)")

@@ -6,7 +6,9 @@ both. All variants and the bag of words learn from the same draws.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,7 +59,7 @@ def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task
         return Drawn(examples, (np.arange(total),) * seeds, total, labels)
     if count > total:
         raise UserError(f"tune.examples: {count:,}, but there are {total:,} training examples")
-    groups = _groups(example.label for example in examples)
+    groups = _groups(examples, task)
     if len(groups) > count and task.judge.has_classes:
         raise UserError(
             f"tune.examples: {count:,} cannot have one of each of the {len(groups):,} labels"
@@ -85,15 +87,16 @@ def hold_out(
         count: number of examples to hold out.
         task: whether its labels are classes.
     """
-    groups = _groups(example.label for example in examples)
+    groups = _groups(examples, task)
     (numbers,) = _draws(groups, count, [0])
     is_held = np.zeros(len(examples), bool)
     is_held[numbers] = True
     rest = LabelledTexts.of(e for e, held in zip(examples, is_held, strict=True) if not held)
     part = (example for example, held in zip(examples, is_held, strict=True) if held)
     if task.judge.has_classes:
-        labels = {example.label for example in rest}
-        part = (example for example in part if example.label in labels)
+        labels_of = task.reader.labels_of
+        labels = {label for example in rest for label in labels_of(example.label)}
+        part = (example for example in part if labels.issuperset(labels_of(example.label)))
     return rest, LabelledTexts.of(part)
 
 
@@ -113,10 +116,17 @@ def _draws(groups: list[Array], count: int, seeds: Sequence[int]) -> list[Array]
     ]
 
 
-def _groups(labels: Iterable[str]) -> list[Array]:
+def strata(examples: Sequence[Labelled], task: Task) -> list[str]:
+    """Return the label of each example; of several the rarest one, and "" of none."""
+    labels = [task.reader.labels_of(example.label) for example in examples]
+    counts = Counter(itertools.chain.from_iterable(labels))
+    return [min(of, key=lambda label: (counts[label], label), default="") for of in labels]
+
+
+def _groups(examples: Sequence[Labelled], task: Task) -> list[Array]:
     """Return the numbers of the examples of each label, in the order of the labels."""
     numbers: dict[str, list[int]] = {}
-    for number, label in enumerate(labels):
+    for number, label in enumerate(strata(examples, task)):
         numbers.setdefault(label, []).append(number)
     return [np.array(numbers[label]) for label in sorted(numbers)]
 

@@ -22,7 +22,7 @@ from foreword.tuning.outputs import SCORING_DTYPE, scored_outputs
 from foreword.tuning.scores import MeanScore, Scores, single
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import start_name, starting_network
-from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tasks._contract import Confusion, Task
 from foreword.types import Array, Loss
 
 MAX_NONFINITE_STEPS = 5  # number of non-finite steps in a row that stops the training
@@ -44,7 +44,7 @@ class SeedResult(NamedTuple):
     curve: list[Scores]
     final: Scores
     task: Task
-    confusion: list[list[int]] | None = None
+    confusion: Confusion | None = None
     correct: list[float] | None = None
 
     @property
@@ -72,7 +72,7 @@ class FineTuner:
     ) -> None:
         self.task, self.data, self.settings, self.seed = task, data, settings, seed
         trained, self._step_done = data.trained, step_done
-        self._judged: list[tuple[Task, list[list[int]] | None, Array | None]] = []  # by epoch
+        self._judged: list[tuple[Task, Confusion | None, Array | None]] = []  # by epoch
         self._trained: list[bool] = []  # whether each parameter is trained in the next step
         self.start = "from scratch" if settings.from_scratch else start_name(trained)
         self.strategy = kinds.name_of(settings.strategy)

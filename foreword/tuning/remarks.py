@@ -49,6 +49,14 @@ def setting_cells(rows: Sequence[Scores]) -> list[dict[str, str]]:
     return cells
 
 
+def label_rows(content: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the scores of each label as a row, where a text may have several; else none."""
+    return [
+        {"F1" if k == "f1" else k: v if isinstance(v, str) else f"{v:.3f}" for k, v in row.items()}
+        for row in content.get("by_label", ())
+    ]
+
+
 def _layers(scores: Scores) -> str:
     """Return the learned weights of the scalar mix; "" for a row without one."""
     learned = {name: score.mean for name, score in scores.layers.items()}

@@ -181,6 +181,26 @@ def metric_name(name: str) -> str:
     return "macro F1" if name == "f1" else name.replace("_f1", " F1").replace("_", " ")
 
 
+def by_label(labels: Sequence[str], confusion: Any) -> list[dict[str, Any]]:
+    """Return F1, precision and recall of each label, where a text may have several; else none.
+
+    Args:
+        labels: the labels.
+        confusion: as `Judge.confusion` returned it, in a file; or what is none.
+    """
+    rows: list[dict[str, Any]] = []
+    if np.shape(confusion or ()) != (len(labels), 2, 2):
+        return rows
+    for label, ((_, wrong), (missed, right)) in zip(labels, confusion, strict=True):
+        scores = {
+            "f1": (2 * right, 2 * right + wrong + missed),
+            "precision": (right, right + wrong),
+            "recall": (right, right + missed),
+        }
+        rows.append({"label": label} | {k: a / b if b else 0.0 for k, (a, b) in scores.items()})
+    return rows
+
+
 def train_count(examples: Mapping[str, Any]) -> str:
     """Return the number of training examples in words, from the numbers of examples of a result."""
     drawn = examples.get("drawn_from")

@@ -12,7 +12,7 @@ from foreword.tuning.features import count_chunks
 from foreword.tuning.fine_tuner import SeedResult
 from foreword.tuning.scores import WHY_UNDEFINED, Scores, as_gain, metric_name
 from foreword.tuning.settings import TuneSettings
-from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tasks._contract import Confusion, Task
 from foreword.types import Array
 
 ReportProgress = Callable[[int, int, str], None]  # steps done, steps in all, what is running
@@ -59,12 +59,11 @@ def _feature_passes(variants: Sequence[TuneSettings]) -> int:
     return len(pretrained) + sum(variant.seeds for variant in frozen if variant.from_scratch)
 
 
-def added_confusion(matrices: Sequence[list[list[int]] | None]) -> list[list[int]] | None:
+def added_confusion(matrices: Sequence[Confusion | None]) -> Confusion | None:
     """Return the confusion of all seeds together; None without classes."""
     known = [matrix for matrix in matrices if matrix is not None]
-    if not known:
-        return None
-    return [[int(count) for count in row] for row in np.sum(known, axis=0)]
+    summed: Confusion | None = np.sum(known, axis=0).tolist() if known else None
+    return summed
 
 
 def correct_of(results: Sequence[Sequence[SeedResult]]) -> dict[str, Array]:

@@ -10,7 +10,6 @@ from typing import Any, NoReturn, cast
 import numpy as np
 import pyarrow as pa
 import torch
-from scipy.special import softmax
 
 from foreword.disk import manifest
 from foreword.errors import UserError, quoted_command
@@ -33,7 +32,13 @@ from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import HeadNetwork, Network
 from foreword.tuning.outputs import predict
 from foreword.tuning.rows import CHUNK, PooledExamples
-from foreword.tuning.tasks._contract import PROBABILITY, EncodedExample, ExampleOutputs, Task
+from foreword.tuning.tasks._contract import (
+    PROBABILITY,
+    EncodedExample,
+    ExampleOutputs,
+    Task,
+    probability_columns,
+)
 from foreword.tuning.tasks._writing import WritingTask
 from foreword.tuning.tuned import FILE, KIND, VERSION, Tuned, TunedOn, is_tuned
 from foreword.types import Array
@@ -88,9 +93,9 @@ class TunedModel:
             pairs: the second text of each, if it was tuned on pairs and they are given apart.
 
         Returns:
-            Labels, and probabilities (texts, labels) in the order of `labels`; for an empty text,
-            None and nan. Of other tasks the answers and their probabilities, as `foreword.predict`
-            gives them.
+            Labels, lists of them if it was tuned on lists, and probabilities (texts, labels) in the
+            order of `labels`; for an empty text, None and nan. Of other tasks the answers and their
+            probabilities, as `foreword.predict` gives them.
 
         Raises:
             UserError: an item is not a text, the numbers of texts and second texts differ, or the
@@ -101,14 +106,15 @@ class TunedModel:
             self.labels, probabilities=False, is_pair=False
         ):
             raise UserError(f"this model was tuned to {self.task.answers.purpose}; use `outputs`")
-        results = self.outputs_of(examples)
-        if not self.task.judge.has_classes:
-            answers = iter(self.task.answers.rows(results, self.labels, probabilities=False))
-            rows = [next(answers) if known else {} for known in has_text]
-            return [r.get(PREDICTION) for r in rows], [r.get(PROBABILITY) for r in rows]
-        outputs = self._in_place(results, has_text)
-        best = [None if np.isnan(row).all() else self.labels[row.argmax()] for row in outputs]
-        return best, softmax(outputs, axis=1)
+        has_classes, results = self.task.judge.has_classes, self.outputs_of(examples)
+        answers = iter(self.task.answers.rows(results, self.labels, probabilities=has_classes))
+        rows = [next(answers) if known else {} for known in has_text]
+        predictions = [row.get(PREDICTION) for row in rows]
+        if not has_classes:
+            return predictions, [row.get(PROBABILITY) for row in rows]
+        names = probability_columns(self.labels)
+        shares = [[row.get(name, np.nan) for name in names] for row in rows]
+        return predictions, np.array(shares, np.float32).reshape(len(rows), len(names))
 
     def outputs(self, texts: Iterable[Any], pairs: Iterable[str] | None = None) -> Any:
         """Return the head's outputs for each text or pair, (texts, outputs) float32.
@@ -142,6 +148,15 @@ class TunedModel:
     def max_tokens(self) -> int:
         """The most tokens that it reads of an example, special ones included."""
         return self.template.length
+
+    def at_threshold(self, threshold: float) -> TunedModel:
+        """Return the model that predicts a label from this probability on.
+
+        Raises:
+            UserError: it has no label to which a threshold could apply.
+        """
+        settings = self.task.answers.at_threshold(threshold, self.labels)
+        return replace(self, task=replace(self.task, **settings))
 
     def answer_types(self, *, probabilities: bool, is_pair: bool = False) -> dict[str, Any]:
         """Return the Arrow type of each column of its answers.
@@ -251,6 +266,14 @@ class TunedWriter(LoadedModel):
     def max_tokens(self) -> int:
         """The most tokens that it reads of an example, special ones included."""
         return self.template.length
+
+    def at_threshold(self, threshold: float) -> NoReturn:
+        """Refuse: a text has no probability.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError("--threshold: this model was tuned to answer in text")
 
     def answer_types(self, *, probabilities: bool, is_pair: bool = False) -> dict[str, Any]:
         """Return the Arrow type of each column of its answers; see `TunedModel`."""

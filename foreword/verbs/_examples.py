@@ -26,7 +26,14 @@ from foreword.tables.given import (
     texts_of,
 )
 from foreword.tables.read import read_table
-from foreword.tables.table import BAD_ROWS, BadRows, ExampleTable, chosen_columns, labelled
+from foreword.tables.table import (
+    BAD_ROWS,
+    BadRows,
+    ExampleTable,
+    chosen_columns,
+    labelled,
+    with_flags,
+)
 from foreword.tuning.job import Examples as TuningExamples
 from foreword.tuning.task_mixture import mix_tasks, with_prefix
 from foreword.tuning.tasks._contract import Task
@@ -218,6 +225,7 @@ class ExampleReader:
             used.append(
                 source.columns or chosen_columns(table, self.task.reader.columns, self._reads.named)
             )
+            table = with_flags(table, used[-1])
             examples, skipped_here = labelled(
                 table,
                 used[-1],

@@ -82,7 +82,7 @@ class SuiteRun:
         # Read the examples.
         bad = BadRows.of(self._bad_rows)
         train, skipped, columns = read_examples(task, files.train, bad)
-        tuning_task = tuning_task.for_columns(columns)
+        tuning_task = tuning_task.for_examples(columns, train)
         dev = {}
         for name, paths in files.dev.items():
             dev[name], skipped_here, _ = read_examples(task, paths, bad)

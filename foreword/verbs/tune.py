@@ -12,6 +12,7 @@ from foreword.display.results import Part, Remark, Result, ResultTable, remarks
 from foreword.errors import UserError, quoted_command
 from foreword.settings import kinds
 from foreword.settings.ranges import Temperature
+from foreword.tables.columns import Columns
 from foreword.verbs._contract import ARGUMENT, Flag, PathName, Verb
 from foreword.verbs._groups import Examples, ReadsLabelled
 from foreword.verbs._tune_settings import FineTunes
@@ -78,7 +79,7 @@ class TuningResult(Result):
 
     def tables(self) -> Sequence[Part]:
         """Return a row for each variant, what a reader of the scores has to know, and the files."""
-        from foreword.tuning.remarks import remarks_on, setting_cells
+        from foreword.tuning.remarks import label_rows, remarks_on, setting_cells
         from foreword.tuning.scores import Scores, metric_name
 
         scores = [Scores.of(row) for row in self.rows]
@@ -96,7 +97,9 @@ class TuningResult(Result):
             lines.append("done already, with the same model, settings and examples")
         files = f"scores: {self.evaluation}", f"tuned model: {self.out}"
         use = f"{quoted_command('predict', self.out, 'FILE')} uses it"
-        return [ResultTable(rows, self.title), *remarks(lines), *map(Remark, [*files, use])]
+        labels = label_rows(self.content)
+        tables = [ResultTable(rows, self.title), *([ResultTable(labels)] if labels else [])]
+        return [*tables, *remarks(lines), *map(Remark, [*files, use])]
 
 
 @dataclass(frozen=True)
@@ -174,7 +177,8 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         reader.task = with_published_head(task, trained)
         with allocator.returning_freed():
             examples, columns = reader.read(sources, self.temperature)
-        task = reader.task if reader.prefixes else reader.task.for_columns(columns)
+        known = Columns() if reader.prefixes else columns  # the prefixes are given
+        task = reader.task.for_examples(known, examples.train)
         notes = task.judge.notes(examples.train, examples.dev, trained.tokenizer)
         notes = [*examples.warnings, *notes, *left_out]
         job = self._job(trained, task, replace(examples, notes=notes), variants, sources["train"])

@@ -80,7 +80,7 @@ class Regress(PooledTask):
     """
 
     reader: ClassVar[RowReader] = RowReader(read_number)
-    exports: ClassVar[Exports] = Exports("SequenceClassification")
+    exports: ClassVar[Exports] = Exports("SequenceClassification", problem_type="regression")
     judge: ClassVar[Judge] = NumberJudge()
 
     def labels(self, train: Sequence[Labelled]) -> Labels:
