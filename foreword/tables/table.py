@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +143,8 @@ class BadRows:
                 if isinstance(row, BadRow):
                     raise UserError(row.reason)
                 example = read(row, columns, source)
+                if example is not None and columns.group:
+                    example = example._replace(group=label_of(row.get(columns.group), source))
             except UserError as error:
                 if not self.share:
                     raise
@@ -222,8 +224,7 @@ def require_columns(table: ExampleTable, columns: Columns, named: str = "--{}") 
     Raises:
         UserError: one is missing.
     """
-    options = {"text": columns.text, "label": columns.label, "pair": columns.pair}
-    options = {option: name for option, name in options.items() if name}
+    options = {option: name for option, name in asdict(columns).items() if name}
     is_named = {name.isdecimal() for name in options.values()} == {False}
     is_file = is_named and not table.is_given
     hint = ", by number from 0 if the file has no header" if is_file else ""
@@ -295,7 +296,7 @@ def labelled(
 
     def complete_rows() -> Iterator[Labelled]:
         nonlocal skipped
-        names = [name for name in (columns.text, columns.label, columns.pair) if name]
+        names = [name for name in astuple(columns) if name]
         # A task's own function may read any column.
         rows_of = table.rows_of if read in (example_of, labels_example) else None
         heads = dict.fromkeys(n if n in table.columns else n.partition(".")[0] for n in names)

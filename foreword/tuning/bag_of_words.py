@@ -51,7 +51,7 @@ def bags_of_words(
     test: Sequence[Labelled],
     further: Mapping[str, Sequence[Labelled]] = MappingProxyType({}),
 ) -> list[BagOfWords]:
-    """Return the baseline of each seed's examples, or one if every seed uses all.
+    """Return the baseline of each seed's examples or of each fold, or one if every seed uses all.
 
     None is returned if the texts have no words.
 
@@ -63,9 +63,11 @@ def bags_of_words(
     """
     draws = drawn.numbers if len(drawn.numbers[0]) < drawn.total else drawn.numbers[:1]
     examples = list(drawn.examples)
-    scored = [
-        bag_of_words(task, [examples[n] for n in numbers], test, further) for numbers in draws
-    ]
+    parts = [
+        ([examples[n] for n in fold.numbers], [examples[n] for n in fold.held])
+        for fold in drawn.folds
+    ] or [([examples[n] for n in numbers], list(test)) for numbers in draws]
+    scored = [bag_of_words(task, train, part, further) for train, part in parts]
     return [row for row in scored if row is not None]
 
 

@@ -1,4 +1,4 @@
-"""Samples of the labelled examples, drawn anew for each seed.
+"""Samples of the labelled examples, drawn anew for each seed; folds; parts that are held out.
 
 Which examples are drawn matters as much as the seed of the head, so the deviation over seeds has
 both. All variants and the bag of words learn from the same draws.
@@ -7,11 +7,14 @@ both. All variants and the bag of words learn from the same draws.
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from foreword.data.rng import permute
 from foreword.errors import UserError
@@ -20,6 +23,21 @@ from foreword.tuning.tasks._contract import Task
 from foreword.types import Array
 
 DRAW = 0xF << 48  # tells the seeds of draws from those of the order of examples
+HELD_SHARE = 0.1  # of the examples, held out to fit probabilities and thresholds on
+HELD_FEWEST, HELD_MOST = 50, 5_000  # of them; at least this times HELD_PARTS are needed in all
+HELD_PARTS = 5
+
+
+class Split(NamedTuple):
+    """Examples to train on, and others to score.
+
+    Attributes:
+        numbers: those to train on, (examples,) int64.
+        held: the others, (examples,) int64.
+    """
+
+    numbers: Array
+    held: Array
 
 
 @dataclass(frozen=True)
@@ -31,12 +49,14 @@ class Drawn:
         numbers: for seed 1, 2, ... which of them it drew, (drawn,) int64.
         total: the number of examples they were drawn from.
         labels: the labels of all examples, in the order of the outputs.
+        folds: with cross-validation what each fold trains on and scores; else empty.
     """
 
     examples: Sequence[Labelled]
     numbers: tuple[Array, ...]
     total: int
     labels: tuple[str, ...]
+    folds: tuple[Split, ...] = ()
 
 
 def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task) -> Drawn:
@@ -73,6 +93,48 @@ def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task
         total,
         labels,
     )
+
+
+def folds(examples: Sequence[Labelled], count: int, task: Task) -> tuple[Split, ...]:
+    """Return folds that hold out every example once, each label in its proportion.
+
+    Examples of one group are in one fold.
+
+    Args:
+        examples: the examples.
+        count: number of folds.
+        task: whether its labels are classes.
+
+    Raises:
+        UserError: there are fewer examples, or fewer groups, than folds.
+    """
+    groups = [example.group or f"\n{n}" for n, example in enumerate(examples)]
+    if (many := len(set(groups))) < count:
+        what = "groups of " if many < len(examples) else ""
+        raise UserError(f"--folds: {count:,}, but there are {many:,} {what}training examples")
+    labels = strata(examples, task) if task.judge.has_classes else [""] * len(examples)
+    folder: Any = StratifiedKFold if many == len(examples) else StratifiedGroupKFold
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of rare labels
+        if max(Counter(labels).values()) < count:
+            labels = [""] * len(examples)
+        splits = folder(count, shuffle=True, random_state=1).split(labels, labels, groups)
+        return tuple(Split(numbers, held) for numbers, held in splits)
+
+
+def held_out(numbers: Array, examples: Sequence[Labelled], task: Task) -> Split | None:
+    """Hold out a part of some examples to fit probabilities on; None if they are too few.
+
+    Args:
+        numbers: which examples, (examples,) int64.
+        examples: all examples.
+        task: whether its labels are classes.
+    """
+    if len(numbers) < HELD_PARTS * HELD_FEWEST:
+        return None
+    count = min(max(round(HELD_SHARE * len(numbers)), HELD_FEWEST), HELD_MOST)
+    (held,) = _draws(_groups([examples[int(n)] for n in numbers], task), count, [0])
+    return Split(np.delete(numbers, held), numbers[np.sort(held)])
 
 
 def hold_out(

@@ -21,22 +21,40 @@ def remarks_on(
         shows_parameters: whether the table has the number of parameters trained.
     """
     count, first = content["examples"], rows[0].about
+    unit, scored = "seed", f"{count['dev']:,} dev examples"
+    if content["settings"].get("folds"):
+        unit, scored = "fold", "each scored once by a network that learned from other folds"
     lines = [f"{row.name}: {layers}" for row in rows if (layers := _layers(row))]
     parts = [
         train_count(count),
-        f"{count['dev']:,} dev examples; {count['cut']:,} cut to {content['max_tokens']} tokens",
+        f"{scored}; {count['cut']:,} cut to {content['max_tokens']} tokens",
         f"{count['skipped']:,} rows skipped (empty, or without a label); "
-        f"{_counted(first['seeds'], 'seed')}",
+        f"{_counted(first['seeds'], unit)}",
         _scored_when(first),
     ]
     about = ", ".join(parts)
     trained = None if shows_parameters else first.get("trained_parameters")
     about += "" if trained is None else f"; {quantity(trained)} parameters trained"
-    about += "; ± is the standard deviation over seeds" if first["seeds"] > 1 else ""
-    lines += [about, *margins.lines(content.get("margins", ())), *content.get("notes", ())]
+    about += f"; ± is the standard deviation over {unit}s" if first["seeds"] > 1 else ""
+    lines += [about, *margins.lines(content.get("margins", ()))]
+    lines += [*_calibration(content.get("calibration")), *content.get("notes", ())]
     if skipped := sum(row.about.get("skipped_steps", 0) for row in rows):
         lines.append(f"{skipped:,} non-finite steps skipped")
     return lines
+
+
+def _calibration(fitted: Mapping[str, Any] | None) -> list[str]:
+    """Return a line about what makes probabilities right; none if nothing was fitted."""
+    if fitted is None:
+        return []
+    on = "in their folds" if fitted["on"] == "folds" else fitted["on"]
+    what = [f"temperature {fitted['temperature']:.2f}"] if "temperature" in fitted else []
+    what += ["a threshold for each label"] if "thresholds" in fitted else []
+    return [
+        f"probabilities fitted on {fitted['examples']:,} training examples {on} ("
+        f"{', '.join(what)}): expected calibration error {fitted['error']:.3f}, before "
+        f"{fitted['error_before']:.3f} ({fitted['bins']} bins)"
+    ]
 
 
 def setting_cells(rows: Sequence[Scores]) -> list[dict[str, str]]:

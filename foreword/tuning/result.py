@@ -61,6 +61,7 @@ class TuneResult:
         resumed: how many seeds an earlier call had finished.
         rate: the learning rate that was chosen and how, as in the file of the scores; None for
             none.
+        calibration: what was fitted on examples held out, as there; None for nothing.
     """
 
     task: Task
@@ -78,6 +79,7 @@ class TuneResult:
     correct: Mapping[str, Array] = field(default_factory=dict)
     resumed: int = 0
     rate: Mapping[str, Any] | None = None
+    calibration: Mapping[str, Any] | None = None
 
 
 def with_words(result: TuneResult, words: Sequence[BagOfWords]) -> TuneResult:
@@ -90,7 +92,10 @@ def with_words(result: TuneResult, words: Sequence[BagOfWords]) -> TuneResult:
     row = Scores(one.start, one.strategy, values)
     rows = [*result.rows[:first], row, *result.rows[first:]]
     known = [each.correct for each in words if each.correct is not None]
-    correct = {row.name: np.stack(known)} if known else {}
+    are_folds = result.settings.get("folds") is not None  # of all examples together
+    correct = (
+        {row.name: np.concatenate(known)[None] if are_folds else np.stack(known)} if known else {}
+    )
     return replace(result, rows=rows, correct={**result.correct, **correct})
 
 
@@ -126,6 +131,7 @@ def as_json(result: TuneResult, name: str, command: str) -> dict[str, Any]:
         "epochs": [row.as_row() for row in result.epochs],
         "notes": list(result.notes),
         **({} if result.rate is None else {"rate": dict(result.rate)}),
+        **({} if result.calibration is None else {"calibration": dict(result.calibration)}),
     }
 
 

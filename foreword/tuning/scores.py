@@ -116,6 +116,11 @@ class Scores:
         return metric or names[0]
 
 
+def means_of(scores: Sequence[Mapping[str, float]]) -> dict[str, MeanScore]:
+    """Return the mean of each score."""
+    return {name: MeanScore.of([one[name] for one in scores]) for name in scores[0]}
+
+
 def single(start: str, strategy: str, scores: Mapping[str, float], **about: Any) -> Scores:
     """Return scores that are no means; those of layers by their names."""
     values = {name: MeanScore(score) for name, score in scores.items()}

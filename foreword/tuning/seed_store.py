@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from safetensors.numpy import load_file
+from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import save_file
 
 from foreword.disk import atomic, manifest, stored
@@ -26,7 +28,7 @@ from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tuned import VERSION
 
 KIND = "tuned-seed"
-SEED, WEIGHTS = "seed.json", "weights.safetensors"
+SEED, WEIGHTS, OUTPUTS = "seed.json", "weights.safetensors", "outputs.safetensors"
 
 
 @dataclass(frozen=True)
@@ -55,24 +57,26 @@ class SeedStore:
         return cls(job.seeds_folder, digest_of(trained, job.task, [table], job.examples))
 
     def find(
-        self, seed: int, build: Callable[[], Network] | None
+        self, name: str, build: Callable[[], Network] | None
     ) -> tuple[SeedResult, Network | None] | None:
-        """Return the result of a seed, and its network; None if it is not there, or damaged.
+        """Return the result of a training, and its network; None if it is not there, or damaged.
 
         Args:
             build: returns a network for its weights; None if they are not needed.
         """
-        if self.folder is None or not (folder := self._folder_of(seed)).is_dir():
+        if self.folder is None or not (folder := self._folder_of(name)).is_dir():
             return None
         try:
             manifest.verify(folder, KIND, VERSION, (SEED,))
             about = stored.read(folder / SEED)
+            file = folder / OUTPUTS
             result = SeedResult(
                 [Scores.of(row) for row in about["curve"]],
                 Scores.of(about["final"]),
                 config.build_kind(kinds.Part("tuning/tasks"), about["task"], "task"),
                 about["confusion"],
                 about["correct"],
+                load_file(file)["outputs"] if file.exists() else None,
             )
             if build is None or result.has_diverged:
                 return result, None
@@ -84,8 +88,8 @@ class SeedStore:
         except (KeyError, UserError):
             return None  # it is trained again
 
-    def save(self, seed: int, result: SeedResult, network: Network | None) -> None:
-        """Keep the result of a seed, with its network if it will be saved.
+    def save(self, name: str, result: SeedResult, network: Network | None) -> None:
+        """Keep the result of a training, with its network if it will be saved.
 
         Raises:
             UserError: the folder cannot be written.
@@ -100,16 +104,18 @@ class SeedStore:
             "correct": result.correct,
         }
         try:
-            with atomic.folder(self._folder_of(seed)) as part:
+            with atomic.folder(self._folder_of(name)) as part:
                 (part / SEED).write_text(stored.dumps(content), encoding="utf-8")
                 if network is not None:
                     save_file(weights_of(network), part / WEIGHTS)
+                if result.outputs is not None:
+                    save_arrays({"outputs": result.outputs}, part / OUTPUTS)
                 manifest.write(part, KIND, VERSION)
         except UserError:
             with suppress(OSError):
                 self.folder.rmdir()  # if it holds nothing
             raise
 
-    def _folder_of(self, seed: int) -> Path:
+    def _folder_of(self, name: str) -> Path:
         assert self.folder is not None
-        return self.folder / f"{self.digest}-{seed}"
+        return self.folder / f"{self.digest}-{name.removeprefix('seed ').replace(' ', '-')}"

@@ -179,12 +179,13 @@ class ExampleReader:
         # Where they came from, as the settings of the scores record it.
         about: dict[str, Any] = {name: part.description for name, part in parts.items()}
         about |= {"text": columns.text, "pair": columns.pair, "label": columns.label}
+        about |= {"group": columns.group} if columns.group else {}
         about |= {} if self.bad.share == BAD_ROWS else {"bad_rows": self.bad.share}
         if self.prefixes:
             about |= {"prefix": self.prefixes, "temperature": temperature}
         return TuningExamples(
             mix_tasks(tasks, temperature),
-            scored.pop("dev"),
+            scored.pop("dev", ()),
             scored,
             TunedOn(asked.text, asked.pair, tuple(self.prefixes), is_pair),
             about,
@@ -316,6 +317,10 @@ def _tuned_part(
     # Where they are: given, or those that it was scored on, whose number is known.
     where = sources
     if where is None:
+        if "dev" not in known:
+            raise UserError(
+                f"{model.source}: was scored in folds; {option} names examples to score"
+            )
         if isinstance(known["dev"], Mapping):  # a suite's, read in its own way
             raise UserError(
                 f"{model.source}: was tuned on a suite; {option} names labelled examples"

@@ -72,7 +72,7 @@ class SuiteRun:
         """
         how = self._how
         table = {"kind": kinds.name_of(task.task), **config.to_table(task.task)}
-        tuning_task, settings = how.tuning_task(table, metric=task.metrics[0])
+        tuning_task, settings = how.tuning_task(table, task.metrics[0], calibrate=False)
         tuning_task = with_published_head(tuning_task, self.trained)
         rates, chosen_on = how.rates
         if not rates and not how.has_rate:

@@ -73,9 +73,11 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
         foreword.predict("runs/books/tuned/reviews", "new.csv", out="predicted.csv")
 
     The output has the rows in their order, with their columns and 'prediction'; for labels also
-    'probability'. A model of sentence embeddings gives the vector of a text, and the cosine of a
-    pair. A row without text has no prediction. Of a tagged sentence both are lists, with an item
-    for each word; --out with .conll writes a word per line. A file is read and written in parts, so
+    'probability', calibrated. A model of sentence embeddings gives the vector of a text, and the
+    cosine of a pair. A row without text has no prediction. Where a text may have several labels,
+    both are lists. Of a tagged sentence too, with an item for each word; of one given as text also
+    'start' and 'end' of each word in it, and its 'entities'; --out with .conll writes a word per
+    line. A file is read and written in parts, so
     it may be larger than the memory.
 
     Attributes:

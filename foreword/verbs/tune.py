@@ -11,7 +11,7 @@ from foreword.display.progress import ProgressDisplay
 from foreword.display.results import Part, Remark, Result, ResultTable, remarks
 from foreword.errors import UserError, quoted_command
 from foreword.settings import kinds
-from foreword.settings.ranges import Temperature
+from foreword.settings.ranges import Folds, Temperature
 from foreword.tables.columns import Columns
 from foreword.verbs._contract import ARGUMENT, Flag, PathName, Verb
 from foreword.verbs._groups import Examples, ReadsLabelled
@@ -109,12 +109,15 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         tuned = foreword.tune("runs/books", "train.tsv", "dev.tsv")
         tuned.load().predict(["a new text"])
 
-    Trains on --train and scores the last epoch on --dev, once per seed; nothing is chosen by the
-    score, but for the threshold of `span`, and the epoch with --set tune.keep=best, where --set
-    tune.patience=2 stops a seed after two epochs without a better score. A seed that diverges is
-    counted and left out. The scores go to RUN/evaluations, the first seed's model to --out.
-    Classes are scored by accuracy, macro F1 (the mean of each label's F1) and Matthews
-    correlation.
+    Trains on --train and scores the last epoch on --dev, once per seed, or without --dev on --folds
+    of --train; nothing is chosen by the score, but for the threshold of `span`, and the epoch with
+    --set tune.keep=best, where --set tune.patience=2 stops a seed after two epochs without a better
+    score. A seed that diverges is counted and left out. The scores go to RUN/evaluations, the first
+    seed's model to --out. Classes are scored by accuracy, macro F1 (the mean of each label's F1)
+    and Matthews correlation.
+
+    Probabilities are fitted by a temperature on a tenth of --train, held out from one more training
+    (--set tune.calibrate=false leaves it out); it changes no prediction.
 
     A tuned model as RUN gets a new head for the task (intermediate-task tuning).
 
@@ -127,14 +130,19 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
             .conll); one file per task. In Python also a table, such as a DataFrame, or one per
             task; or examples, (text, label) or (text, label, second text), those of other tasks
             also as dictionaries.
-        dev: labelled text to score on, never trained on.
+        dev: labelled text to score on, never trained on; or --folds.
         test: labelled text to score once, at the end: it can choose nothing.
-        task: classify, regress, tag, span, choice, embed, chat, prefer or text_to_text; 'foreword
-            show' describes each.
+        task: classify, multilabel, regress, tag, span, choice, embed, chat, prefer or
+            text_to_text; 'foreword show' describes each.
         text: column of the text, a number from 0 if the files have no header; default: text, or
             that of the task and the format.
         pair: column of a second text.
-        label: column of the label; default: label, or that of the task and the format.
+        label: column of the label; default: label, or that of the task and the format. Lists of
+            labels, or several columns of 0 and 1, a,b,c, are the task multilabel.
+        folds: cross-validate: --train in this many parts, each scored by a network that the others
+            trained; the saved model learns from all.
+        group: column of what examples have in common, such as an author: with --folds, examples of
+            one group are in one fold.
         columns: names of all columns, a,b,c, if the files have no header.
         prefix: task prefix for the texts of each --train and --dev, in their order.
         bad_rows: share of a file's rows that may be wrong: they are left out, counted and named,
@@ -146,10 +154,12 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
 
     run: Annotated[PathName, ARGUMENT]
     train: Annotated[Examples, FILES]
-    dev: Annotated[Examples, FILES]
+    dev: Annotated[Examples | None, FILES] = None
     test: Annotated[Examples | None, FILES] = None
     task: str = "classify"
     _: KW_ONLY
+    folds: Folds | None = None
+    group: str | None = None
     temperature: Temperature = 1.0
     compare: bool = False
 
@@ -167,8 +177,14 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         trackers, display = trackers_of(self.track), self.display()
         self.require_name()
         reader = ExampleReader(task, self)
-        given = {"train": self.train, "dev": self.dev}
-        given |= {} if self.test is None else {"test": self.test}
+        if self.dev is None and settings.folds is None:
+            raise UserError("--dev: required, labelled text to score on; or --folds 5")
+        if self.dev is not None and settings.folds is not None:
+            raise UserError("--folds: scores parts of --train; leave --dev out")
+        if self.group is not None and settings.folds is None:
+            raise UserError("--group: requires --folds")
+        further = {"dev": self.dev, "test": self.test}
+        given = {"train": self.train, **{n: one for n, one in further.items() if one is not None}}
         sources = {name: sources_of(examples, name, task) for name, examples in given.items()}
 
         # Open the model, and read the examples.

@@ -7,6 +7,7 @@ A task is what a network learns (`Task`), and it names the small objects that re
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,8 @@ from foreword.tuning.input_template import InputTemplate
 from foreword.types import Array, Loss
 
 PROBABILITY = "probability"  # the column beside the prediction
+START, END = "start", "end"  # columns: the first character in the text, and the one after the last
+ENTITIES = "entities"  # the column of named entities, with the same of each
 Reduction = Literal["mean", "max"]
 LossUnit = Literal["input", "example", "batch"]
 Labels = tuple[str, ...]
@@ -276,16 +279,21 @@ class Answers(ABC):
     ) -> list[dict[str, Any]]:
         """Return the answer to each example, by column."""
 
+    @property
+    def fits(self) -> bool:
+        """Whether `fitted` has something to fit."""
+        return False
+
     def fitted(self, outputs: Array, targets: Any) -> Mapping[str, Any]:
         """Return the task's settings that are fitted on examples that were not trained on.
 
-        These are never those to score. Those of probabilities leave predictions as they are.
+        These are never those to score. A temperature leaves predictions as they are.
         """
         return {}
 
-    def calibration_error(self, outputs: Array, targets: Any) -> float | None:
-        """Return the expected calibration error of the probabilities; None without any."""
-        return None
+    def calibration_error(self, outputs: Array, targets: Any) -> float:
+        """Return the expected calibration error of the probabilities; nan without any."""
+        return math.nan
 
     def at_threshold(self, threshold: float, labels: Labels) -> Mapping[str, Any]:
         """Return the task's settings that predict a label from this probability on.
@@ -358,10 +366,14 @@ class LabelAnswers(Answers):
             rows.append(row)
         return rows
 
+    @property
+    def fits(self) -> bool:
+        """Whether the temperature is to be fitted."""
+        return self.temperature is None
+
     def fitted(self, outputs: Array, targets: Array) -> Mapping[str, Any]:
         """Return the temperature, if it is to be fitted."""
-        known = self.temperature is not None
-        return {} if known else {"temperature": fit_temperature(outputs, targets)}
+        return {"temperature": fit_temperature(outputs, targets)} if self.fits else {}
 
     def calibration_error(self, outputs: Array, targets: Array) -> float:
         return calibration_error(self.shares(outputs), targets)

@@ -217,6 +217,10 @@ class SetAnswers(Answers):
             rows.append(row)
         return rows
 
+    @property
+    def fits(self) -> bool:
+        return self.temperature is None or not self.thresholds
+
     def fitted(self, outputs: Array, targets: Array) -> Mapping[str, Any]:
         """Return the temperature and the thresholds that are to be fitted."""
         right, found = _flat(targets) > 0, dict[str, Any]()

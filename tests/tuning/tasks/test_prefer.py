@@ -146,13 +146,15 @@ def test_the_reference_itself_has_no_margin(tmp_path: Path) -> None:
     task = Prefer()
     referred = referred_data(trained, template, task)
     network = build_network(trained, task, (), None)
-    scores = task.judge.scores(scored_outputs(task, network, referred.dev), referred.dev.targets)
+    scores = task.judge.scores(
+        scored_outputs(task, network, referred.dev[0]), referred.dev[0].targets
+    )
     assert scores == {"accuracy": 0.5, "loss": pytest.approx(math.log(2)), "margin": 0.0}
-    longest = task.judge.baselines(referred.train.targets, referred.dev.targets, ())[
+    longest = task.judge.baselines(referred.train.targets, referred.dev[0].targets, ())[
         "longer answer"
     ]
     assert (
-        task.judge.scores(longest, referred.dev.targets)["accuracy"] == 0.5
+        task.judge.scores(longest, referred.dev[0].targets)["accuracy"] == 0.5
     )  # longer, equal, shorter
 
 
