@@ -150,12 +150,8 @@ def test_the_reference_itself_has_no_margin(tmp_path: Path) -> None:
         scored_outputs(task, network, referred.dev[0]), referred.dev[0].targets
     )
     assert scores == {"accuracy": 0.5, "loss": pytest.approx(math.log(2)), "margin": 0.0}
-    longest = task.judge.baselines(referred.train.targets, referred.dev[0].targets, ())[
-        "longer answer"
-    ]
-    assert (
-        task.judge.scores(longest, referred.dev[0].targets)["accuracy"] == 0.5
-    )  # longer, equal, shorter
+    longest = task.judge.baselines(referred.train.targets, dev.targets, ())["longer answer"]
+    assert task.judge.scores(longest, dev.targets)["accuracy"] == 0.5  # longer, equal, shorter
 
 
 def test_both_answers_follow_the_same_prompt(tmp_path: Path) -> None:
