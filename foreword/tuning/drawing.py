@@ -41,7 +41,7 @@ class Split(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnExamples:
     """The training examples that some seed draws.
 
     Attributes:
@@ -59,7 +59,7 @@ class Drawn:
     folds: tuple[Split, ...] = ()
 
 
-def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task) -> Drawn:
+def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task) -> DrawnExamples:
     """Draw `count` examples for each seed, each label in its proportion but at least once.
 
     More seeds, or more examples of a seed, leave what is drawn as it is, but for the proportions.
@@ -76,7 +76,7 @@ def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task
     """
     total, labels = len(examples), task.labels(examples)
     if count is None:
-        return Drawn(examples, (np.arange(total),) * seeds, total, labels)
+        return DrawnExamples(examples, (np.arange(total),) * seeds, total, labels)
     if count > total:
         raise UserError(f"tune.examples: {count:,}, but there are {total:,} training examples")
     groups = _groups(examples, task)
@@ -87,7 +87,7 @@ def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task
     draws = _draws(groups, count, range(1, seeds + 1))
     indices = np.unique(np.concatenate(draws))
     subset = LabelledTexts.of(examples[int(n)] for n in indices)
-    return Drawn(
+    return DrawnExamples(
         subset,
         tuple(np.sort(np.searchsorted(indices, numbers)) for numbers in draws),
         total,

@@ -15,8 +15,8 @@ from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.answers import AnswerExamples
-from foreword.tuning.drawing import Drawn, Split, draw, folds, held_out
-from foreword.tuning.encoded import first_inputs
+from foreword.tuning.drawing import DrawnExamples, Split, draw, folds, held_out
+from foreword.tuning.encoded import first_inputs, first_windows
 from foreword.tuning.input_template import InputTemplate, missing_special_tokens, template_of
 from foreword.tuning.job import Examples
 from foreword.tuning.model_settings import has_dropout, with_dropout
@@ -73,7 +73,7 @@ class TuneData:
     """
 
     trained: TrainedModel
-    drawn: Drawn
+    drawn: DrawnExamples
     template: InputTemplate
     train: PackedExamples
     draws: tuple[Draw, ...]
@@ -185,7 +185,7 @@ def _require_output_layer(trained: TrainedModel, name: str) -> None:
 def _encode(
     trained: TrainedModel,
     task: Task,
-    drawn: Drawn,
+    drawn: DrawnExamples,
     split: Split | None,
     examples: Examples,
     template: InputTemplate,
@@ -219,10 +219,10 @@ def _encode(
     if isinstance(train, PooledExamples):
         auxiliary = needs.auxiliary if template.is_causal else 0.0
         train = replace(train, auxiliary=auxiliary, loss_unit=needs.loss_unit)
-    begins = first_inputs(train.encoded) if needs.loss_unit == "input" else None
+    begins = np.searchsorted(first_windows(train.encoded), first_inputs(train.encoded))
 
-    def inputs(numbers: Array) -> Array:  # examples are drawn, and their inputs trained on
-        return numbers if begins is None else _inputs_of(numbers, begins)
+    def inputs(numbers: Array) -> Array:  # examples are drawn, and their texts or inputs trained on
+        return _inputs_of(numbers, begins) if needs.loss_unit == "input" else numbers
 
     draws = [Draw(f"seed {n}", n, inputs(d), dev) for n, d in enumerate(drawn.numbers, 1)]
     whole = Draw("all examples", 1, inputs(drawn.numbers[0]), None) if drawn.folds else None

@@ -22,7 +22,9 @@ from foreword.tuning.tasks.regress import Regress
 from tests.frames import Frame
 from tests.tuning.runs import make_run, reviews
 
-FAST: dict[str, Any] = {"seeds": 1, "epochs": 2, "lr": 3e-3, "device": "cpu", "progress": False}
+FAST: dict[str, Any] = {
+    "strategy": "full", "seeds": 1, "epochs": 2, "lr": 3e-3, "device": "cpu", "progress": False,
+}  # fmt: skip
 TRAIN = [(e.text, e.label) for e in reviews(260, 1)]
 DEV = [(e.text, e.label) for e in reviews(40, 2)]
 
@@ -161,6 +163,7 @@ def test_groups_are_named_by_a_column(run: Path) -> None:
         ({}, "--dev: required"),
         ({"folds": 4, "dev": frame}, "--folds: scores parts of --train"),
         ({"dev": frame, "group": "author"}, "--group: requires --folds"),
+        ({"folds": 4, "strategy": "best"}, "strategy best has folds of its own"),
         ({"folds": 4, "settings": {"tune.keep": "best"}}, "no example is left to choose"),
         ({"folds": 4, "examples": 10}, "leave examples out"),
     ):

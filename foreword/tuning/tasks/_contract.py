@@ -25,6 +25,7 @@ from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.calibration import calibration_error, fit_temperature
 from foreword.tuning.input_template import InputTemplate
+from foreword.tuning.windows import Windows
 from foreword.types import Array, Loss
 
 PROBABILITY = "probability"  # the column beside the prediction
@@ -32,6 +33,7 @@ START, END = "start", "end"  # columns: the first character in the text, and the
 ENTITIES = "entities"  # the column of named entities, with the same of each
 Reduction = Literal["mean", "max"]
 LossUnit = Literal["input", "example", "batch"]
+OutputForm = Literal["classes", "number", "options"]
 Labels = tuple[str, ...]
 Confusion = list[list[Any]]  # whole numbers
 
@@ -52,6 +54,8 @@ class EncodedExample:
             special tokens; None if a head reads pooled positions.
         is_further: a further input of the same example as the one before: a window of a long text,
             an option of a question.
+        is_continued: a further window of the same text as the one before: the pooled states of a
+            text's windows are reduced to one (`Needs.windows`), which has one output and target.
         spans: the first character of each pooled position in the text and the one after its last,
             (pooled, 2) int64, if the task answers with parts of the text.
     """
@@ -64,6 +68,7 @@ class EncodedExample:
     answer: Array | None = None
     is_further: bool = False
     spans: Array | None = None
+    is_continued: bool = False
 
     @property
     def written(self) -> Array:
@@ -117,6 +122,10 @@ def _as_written(label: str) -> Labels:
     return (label,)
 
 
+def _as_it_is(example: Labelled) -> Sequence[Labelled | list[str]]:
+    return [example]
+
+
 @dataclass(frozen=True)
 class RowReader:
     """How rows of tables become examples of a task.
@@ -136,6 +145,8 @@ class RowReader:
             whether the backbone has dropout in training.
         labels_of: returns the labels of an example, of which draws and folds keep the proportions,
             given its label as written.
+        counted: returns for each output of an example what words are counted of: a text, a pair, or
+            a list of features that have names of their own.
     """
 
     read: ReadExample = example_of
@@ -146,6 +157,7 @@ class RowReader:
     to_predict: Callable[[Columns], Columns] = _except_label
     to_train: Callable[[Sequence[Labelled], bool], Sequence[Labelled]] = _unchanged
     labels_of: Callable[[str], Labels] = _as_written
+    counted: Callable[[Labelled], Sequence[Labelled | list[str]]] = _as_it_is
 
 
 @dataclass(frozen=True)
@@ -157,6 +169,8 @@ class Needs:
             those of the encoder, and not of the decoder's first token.
         mix_layers: whether the head reads a scalar mix of all layers.
         reduction: what makes one state of several that the head reads together.
+        windows: what makes one state of those of a text's windows; `cut` for tasks that read no
+            text so.
         auxiliary: weight of a decoder's language-model loss on the same texts, beside the task's.
         loss_unit: what has one loss, so that no micro-batch parts it: each input, all inputs of an
             example, or all examples of a batch.
@@ -167,17 +181,21 @@ class Needs:
         special_tokens: tokens that inputs have beside the texts; a tokenizer that lacks one gets
             it.
         decoder_tokens: the same for a model that continues text alone.
+        outputs: what the outputs are, for learners that are no networks: logits of `classes`, a
+            `number`, or a score of each of an example's `options`; None for another form.
     """
 
     reads_tokens: bool = False
     mix_layers: bool = False
     reduction: Reduction = "mean"
+    windows: Windows = "cut"
     auxiliary: float = 0.0
     loss_unit: LossUnit = "input"
     has_reference: bool = False
     continues: bool = False
     special_tokens: tuple[str, ...] = ()
     decoder_tokens: tuple[str, ...] = ()
+    outputs: OutputForm | None = None
 
 
 class Judge(ABC):
@@ -489,8 +507,9 @@ class Task(Ranged, ABC):
     def targets(self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()) -> Any:
         """Return the target of each input, (inputs,), or of each of its outputs: (outputs,) each.
 
-        A target may be several numbers, (outputs, numbers) each. Scores get what this returns; a
-        task whose scores need more returns `Targets` of its own.
+        The windows of a text that `is_continued` have one target. A target may be several numbers,
+        (outputs, numbers) each. Scores get what this returns; a task whose scores need more returns
+        `Targets` of its own.
 
         Args:
             examples: the examples.

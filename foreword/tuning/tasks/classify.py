@@ -20,6 +20,7 @@ from foreword.tuning.tasks._contract import (
     Judge,
     LabelAnswers,
     Labels,
+    OutputForm,
     RowReader,
 )
 from foreword.tuning.tasks._headed import PooledTask
@@ -70,6 +71,7 @@ class Classify(PooledTask):
     exports: ClassVar[Exports] = Exports(
         "SequenceClassification", problem_type="single_label_classification"
     )
+    output_form: ClassVar[OutputForm | None] = "classes"
 
     weights: Weights = ()
     positive: str = ""

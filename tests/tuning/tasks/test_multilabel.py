@@ -200,6 +200,8 @@ def test_predictions_are_lists_and_probabilities_are_by_label(run: Path, tmp_pat
 
 def test_wrong_labels_are_refused(run: Path, tmp_path: Path) -> None:
     train = list(zip(TEXTS, SETS, strict=True))
+    with pytest.raises(UserError, match="--strategy best: is not for multilabel"):
+        foreword.tune(run, train, train, name="best", strategy="best", **FAST)
     with pytest.raises(
         UserError, match=r"dev\[0\]: labels that no training example has: 'x' \(1\)"
     ):

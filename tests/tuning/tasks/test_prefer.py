@@ -145,10 +145,9 @@ def test_the_reference_itself_has_no_margin(tmp_path: Path) -> None:
     trained, template = opened(tmp_path)
     task = Prefer()
     referred = referred_data(trained, template, task)
+    (dev,) = referred.dev
     network = build_network(trained, task, (), None)
-    scores = task.judge.scores(
-        scored_outputs(task, network, referred.dev[0]), referred.dev[0].targets
-    )
+    scores = task.judge.scores(scored_outputs(task, network, dev), dev.targets)
     assert scores == {"accuracy": 0.5, "loss": pytest.approx(math.log(2)), "margin": 0.0}
     longest = task.judge.baselines(referred.train.targets, dev.targets, ())["longer answer"]
     assert task.judge.scores(longest, dev.targets)["accuracy"] == 0.5  # longer, equal, shorter
