@@ -35,6 +35,7 @@ MOST_TRAININGS = 10_000  # of one network, from seeds or with values of settings
 # Whole numbers.
 Count = Annotated[int, Interval(ge=1, le=LARGEST)]
 CountOrZero = Annotated[int, Interval(ge=0, le=LARGEST)]
+Folds = Annotated[int, Interval(ge=2, le=1000)]
 Trainings = Annotated[int, Interval(ge=1, le=MOST_TRAININGS)]
 Total = Annotated[int, Interval(ge=1, le=2**53)]  # of a whole text: its tokens, its bytes
 Seed = Annotated[int, Interval(ge=0, le=2**32 - 1)]

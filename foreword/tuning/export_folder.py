@@ -87,7 +87,8 @@ def check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
     short = replace(tuned, task=task, template=template, device=cpu, dtype=torch.float32)
     results = short.outputs_of(examples(tuned, length))
     groups = [results] if tokenizer.pad_token_id is not None else [[result] for result in results]
-    expected = np.concatenate([result.outputs.ravel() for result in results])
+    temperature = getattr(tuned.task, "temperature", None) or 1.0  # which the weights hold
+    expected = np.concatenate([result.outputs.ravel() for result in results]) / temperature
     hf_outputs = [
         output
         for group in groups

@@ -101,7 +101,7 @@ class FineTunes(Tracks, ShowsProgress, Computes):
     def _options(self) -> dict[str, Any]:
         """The settings of fine-tuning that are arguments; one that is None has its default."""
         names = ("from_scratch", "seeds", "batch", "examples", "max_length", "precision")
-        values = {name: getattr(self, name) for name in names}
+        values = {name: getattr(self, name, None) for name in (*names, "folds")}
         if self.chosen_strategy != BEST:
             values["epochs"] = self.epochs
         elif self.seeds is None:
@@ -118,12 +118,15 @@ class FineTunes(Tracks, ShowsProgress, Computes):
         tables = {"task": dict(task), "tune": {"strategy": strategy}}
         return config.assign(tables, assignments(self.settings))
 
-    def tuning_task(self, task: Mapping[str, Any], metric: str = "") -> tuple[Task, TuneSettings]:
+    def tuning_task(
+        self, task: Mapping[str, Any], metric: str = "", *, calibrate: bool = True
+    ) -> tuple[Task, TuneSettings]:
         """Return the task, and the settings of fine-tuning.
 
         Args:
             task: its kind and settings.
             metric: the score that chooses, unless the settings name one.
+            calibrate: whether probabilities are fitted, unless the settings say.
 
         Raises:
             UserError: a setting is unknown, or the task has no such score.
@@ -136,7 +139,7 @@ class FineTunes(Tracks, ShowsProgress, Computes):
         if unknown := sorted(table.keys() - {"task", "tune"}):
             raise UserError(f"--set {unknown[0]}: expected task.NAME=value or tune.NAME=value")
         tuning_task: Task = config.build_kind(kinds.Part("tuning/tasks"), table["task"], "task")
-        tune_table = {"metric": metric} | self._options | table["tune"]
+        tune_table = {"metric": metric, "calibrate": calibrate} | self._options | table["tune"]
         settings = config.build(TuneSettings, tune_table, "tune")
         try:
             require_score(tuning_task, settings.metric, "tune.metric")

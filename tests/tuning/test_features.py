@@ -153,4 +153,4 @@ def test_features_too_large_for_memory_are_not_cached(
     expected = 4 * 16 * 3 * 32  # bytes of 16 examples, 3 layers, a width of 32
     for memory, fits in ((8 * expected, True), (8 * expected - 8, False)):
         monkeypatch.setattr("foreword.tuning.features.memory_of", lambda _, memory=memory: memory)
-        assert fits_in_memory(trained.recipe.model, task, data.train, data.dev) == fits
+        assert fits_in_memory(trained.recipe.model, task, data.train, *data.dev) == fits
