@@ -15,12 +15,11 @@ from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import Count
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tuning.candidates._contract import Fitted, Learner
-from foreword.tuning.candidates.fine_tuned import DUMMY, FittedNetwork
+from foreword.tuning.candidates.fine_tuned import DUMMY, FittedNetwork, one_network
 from foreword.tuning.job import Examples, TuneJob
 from foreword.tuning.linear import LinearMap, fit_linear
 from foreword.tuning.material import Material
 from foreword.tuning.run import tune
-from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks.embed import Embed
 from foreword.types import Array
 
@@ -87,9 +86,7 @@ class Contrastive(Learner):
         examples = LabelledTexts.of(_pairs(material, of_each, seed))
         given = material.settings
         rate = given.strategy.peak_lr(neural_settings(material.trained.recipe.model))
-        settings = replace(
-            given, strategy=Full(rate), epochs=1, seeds=1, examples=None, score_every=1
-        )
+        settings = replace(one_network(given, rate), epochs=1, metric="")
         few = LabelledTexts.of(examples[:DUMMY])
         result = tune(material.trained, TuneJob(Embed(), Examples(examples, few), [settings]))
         network = FittedNetwork.of(result, material.trained)
