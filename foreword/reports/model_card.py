@@ -5,7 +5,6 @@ It says only what is known, and of files and folders nothing but their names.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import shlex
@@ -93,9 +92,7 @@ def card(source: Path, name: str, library: str, facts: Mapping[str, Any]) -> str
         "tags": list(dict.fromkeys(["foreword", str(run.recipe.get("family") or "").lower()])),
         "model-index": _model_index(name, tag, scores),
     }
-    lines = [
-        f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in front.items() if value
-    ]
+    lines = [f"{key}: {stored.to_json(value)}" for key, value in front.items() if value]
     sections = {
         "": [_what(run, tuned, tag)],
         "How to load it": _loading(name, library, tag, run, tuned, facts),
