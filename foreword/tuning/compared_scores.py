@@ -12,17 +12,18 @@ from foreword.formatting import interval
 from foreword.settings import kinds
 from foreword.tables.examples import Labelled
 from foreword.tuning.encoded import cut_warning
+from foreword.tuning.predictor import Predictor
 from foreword.tuning.scored import ScoredExamples, scored
 from foreword.tuning.scores import WHY_UNDEFINED, metric_name
 from foreword.tuning.text_metrics import word_rules
-from foreword.tuning.tuned_model import TunedModel, TunedWriter
+from foreword.tuning.tuned_model import TunedWriter
 from foreword.types import Array
 
 DRAWS = 500  # of the bootstrap
 
 
 def compared_scores(
-    models: Mapping[str, TunedModel | TunedWriter],
+    models: Mapping[str, Predictor | TunedWriter],
     examples: Sequence[Sequence[Labelled]],
     skipped: int,
     stage: Callable[[str], Callable[..., None]],

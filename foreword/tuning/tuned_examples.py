@@ -13,8 +13,9 @@ from foreword.tables.examples import LabelledTexts
 from foreword.tables.given import LABEL, PAIR, TEXT
 from foreword.tables.reads_rows import ReadsLabelled
 from foreword.tuning.example_reader import ExampleReader, ExampleSource, ReadPart, sources_of
+from foreword.tuning.predictor import Predictor
 from foreword.tuning.tuned import SCORES
-from foreword.tuning.tuned_model import TunedModel, TunedWriter
+from foreword.tuning.tuned_model import TunedWriter
 
 USUAL = (TEXT, PAIR, LABEL)
 
@@ -35,7 +36,7 @@ class TunedExamples:
 
 
 def tuned_examples(
-    models: Sequence[TunedModel | TunedWriter],
+    models: Sequence[Predictor | TunedWriter],
     data: Any,
     reads: ReadsLabelled,
     option: str = "--data",
@@ -56,7 +57,7 @@ def tuned_examples(
 
 
 def _tuned_part(
-    model: TunedModel | TunedWriter,
+    model: Predictor | TunedWriter,
     sources: Sequence[ExampleSource] | None,
     reads: ReadsLabelled,
     option: str,

@@ -65,8 +65,8 @@ class EvaluateTuned(ReadsLabelled, ShowsProgress, Computes, Verb[TunedEvaluation
         from foreword.runs.provenance import command
         from foreword.tuning.compared_scores import compared_scores
         from foreword.tuning.example_reader import name_of
+        from foreword.tuning.open_tuned import open_tuned
         from foreword.tuning.tuned_examples import tuned_examples
-        from foreword.tuning.tuned_model import open_tuned
 
         # Open the models, and read the examples as each was tuned on.
         given = [Path(path) for path in paths(self.tuned)]
