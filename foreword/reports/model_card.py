@@ -120,6 +120,7 @@ def _name(path: str) -> str:
 def _pretraining_of(source: Path) -> Path:
     """Return the run that a tuned model or a checkpoint belongs to; else the folder itself."""
     path = source.resolve()
+    path = path.parent if path.name == "fine_tuned" else path  # of an average of candidates
     while path.parent.name in ("tuned", "checkpoints") and path.parent.parent != path:
         path = path.parent.parent
     return path if (path / "recipe.toml").is_file() else source

@@ -23,6 +23,7 @@ from foreword.tables.columns import PREDICTION
 from foreword.tuning import export_folder
 from foreword.tuning.encoded import output_counts
 from foreword.tuning.export_folder import exports_of
+from foreword.tuning.exporting import windows_note
 from foreword.tuning.scalar_mix import require_layers
 from foreword.tuning.tasks._contract import PROBABILITY, ExampleOutputs
 from foreword.tuning.tuned_model import TunedModel
@@ -115,8 +116,8 @@ def export(tuned: TunedModel, out: Path, *, int8: bool) -> ExchangeResult:
         kind = kinds.name_of(tuned.task)
         raise UserError(f"{tuned.source}: the task {kind} does not say its `exports`, see `Task`")
     atomic.require_new_folder(out)
-    task = export_folder.cutting(tuned.task)  # a graph reads one input
-    tuned = replace(tuned, network=tuned.network.cpu(), task=task)
+    notes = tuple(windows_note(tuned))
+    tuned = replace(tuned, network=tuned.network.cpu(), task=export_folder.cutting(tuned.task))
     graph = TunedGraph(tuned).eval()
     length = tuned.template.length
     lengths = np.linspace(1, length, TEXTS).astype(int).tolist()
@@ -127,7 +128,7 @@ def export(tuned: TunedModel, out: Path, *, int8: bool) -> ExchangeResult:
         written = onnx_graph.write(
             graph, _samples(tuned, results), _answers(tuned, results), part, int8=int8
         )
-    return replace(written, facts={"folder": str(out), **written.facts})
+    return replace(written, facts={"folder": str(out), **written.facts}, notes=notes)
 
 
 def _config(tuned: TunedModel) -> dict[str, Any]:
