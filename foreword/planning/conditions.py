@@ -24,7 +24,7 @@ SAMPLE_BYTES = 4_000_000  # of text, read to estimate how much there is
 SAMPLE_OF_TOKEN = 256  # bytes of text for each token of a vocabulary that is tried
 
 
-def turn(
+def local_dial(
     family: str,
     hours: float,
     texts: Sequence[str],

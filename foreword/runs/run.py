@@ -329,7 +329,7 @@ def train_run(
 
         # Model and batches; then the loop, from the start or from the newest checkpoint.
         setup = _set_up(run, tokenizer, prepared, reporter.stage, learns=not has_begun)
-        _tell(run, setup, prepared, reporter)
+        _describe(run, setup, prepared, reporter)
         saver = Saver()
         run_hooks = _hooks(RunLog(folder, reporter), setup, prepared, samples, probing, saver)
         loop = training_loop(setup, [*run_hooks, *hooks], reporter.note, reporter.warn)
@@ -370,7 +370,7 @@ def _set_up(
     return setup
 
 
-def _tell(
+def _describe(
     run: Run, setup: TrainingSetup, prepared: PreparedText, reporter: ProgressReporter
 ) -> None:
     """Describe the text and the training, and warn of what may surprise."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,16 @@ from foreword.settings import config, kinds
 from foreword.tables.examples import LabelledTexts
 from foreword.tuning import chosen_model
 from foreword.tuning.calibration import calibration_error
-from foreword.tuning.candidates._contract import Candidate
+from foreword.tuning.candidates._contract import Learner
 from foreword.tuning.candidates.fine_tuned import FittedNetwork
-from foreword.tuning.choosing import Part, Trial, fit_parts, try_candidates
-from foreword.tuning.drawing import Drawn, draw
+from foreword.tuning.choosing import (
+    CandidateTrial,
+    ChosenPart,
+    TrialStore,
+    fit_parts,
+    try_candidates,
+)
+from foreword.tuning.drawing import DrawnExamples, draw
 from foreword.tuning.encoded import cut_count, cut_warning
 from foreword.tuning.job import TuneJob
 from foreword.tuning.margins import margins
@@ -52,7 +59,7 @@ def tune_best(trained: TrainedModel, job: TuneJob, display: ProgressReporter) ->
     settings, task = job.variants[0], job.task
     strategy = settings.strategy
     assert isinstance(strategy, Best)
-    candidates: list[Candidate] = [
+    candidates: list[Learner] = [
         kinds.load("tuning/candidates", name)() for name in strategy.candidates
     ]
     drawn = draw(job.examples.train, settings.examples, settings.seeds, task)
@@ -60,12 +67,14 @@ def tune_best(trained: TrainedModel, job: TuneJob, display: ProgressReporter) ->
     whole = material_of(trained, task, drawn.labels, examples, settings)
     dev = whole.of(LabelledTexts.of(job.examples.dev))
     extra = {name: whole.of(LabelledTexts.of(e)) for name, e in job.examples.extra.items()}
+    assert job.seeds_folder is not None
+    trial_store = TrialStore(job.seeds_folder / job.request(trained))
     runs: list[_Run] = []
     for seed, numbers in enumerate(drawn.numbers, 1):
         material = whole.part(numbers)
         seconds = strategy.minutes * 60 / settings.seeds
         report = display.stage("choosing" if settings.seeds == 1 else f"choosing, seed {seed}")
-        trials = try_candidates(material, candidates, seconds, seed, report)
+        trials = try_candidates(material, candidates, seconds, seed, report, trial_store)
         parts = fit_parts(material, trials, seed, display.stage("fitting what was chosen"))
         counting = _counting(material, trials, parts, seed)
         runs.append(_Run(material, trials, parts, counting, dev, extra))
@@ -73,6 +82,7 @@ def tune_best(trained: TrainedModel, job: TuneJob, display: ProgressReporter) ->
     with atomic.guarded(trained.run):
         _save(job.folder, runs[0], job.examples.tuned_on, content)
         stored.write(job.evaluation, content)
+        shutil.rmtree(job.seeds_folder, ignore_errors=True)
     return content
 
 
@@ -100,9 +110,9 @@ class _Run:
     def __init__(
         self,
         material: Material,
-        trials: Sequence[Trial],
-        parts: Sequence[Part],
-        counting: Part | None,
+        trials: Sequence[CandidateTrial],
+        parts: Sequence[ChosenPart],
+        counting: ChosenPart | None,
         dev: Material,
         extra: Mapping[str, Material],
     ) -> None:
@@ -119,8 +129,8 @@ class _Run:
 
 
 def _counting(
-    material: Material, trials: Sequence[Trial], parts: Sequence[Part], seed: int
-) -> Part | None:
+    material: Material, trials: Sequence[CandidateTrial], parts: Sequence[ChosenPart], seed: int
+) -> ChosenPart | None:
     """Return the candidate that counts alone and answers best out of fold, fitted."""
     task = material.task
     tried = [
@@ -132,11 +142,11 @@ def _counting(
     best = max(tried, key=lambda trial: as_gain(metric, trial.scores[metric], task))
     name = kinds.name_of(best.candidate)
     known = next((part for part in parts if part.name == name), None)
-    return known or Part(name, best.candidate.fit(material, seed), 0.0, best.temperature)
+    return known or ChosenPart(name, best.candidate.fit(material, seed), 0.0, best.temperature)
 
 
 def _content(
-    trained: TrainedModel, job: TuneJob, drawn: Drawn, dev: Material, runs: Sequence[_Run]
+    trained: TrainedModel, job: TuneJob, drawn: DrawnExamples, dev: Material, runs: Sequence[_Run]
 ) -> dict[str, Any]:
     """Return the scores as in their file; see `foreword.tuning.result.as_json`."""
     settings, task, first = job.variants[0], job.task, runs[0]
@@ -197,7 +207,7 @@ def _content(
     }
 
 
-def _candidate(trial: Trial) -> dict[str, Any]:
+def _candidate(trial: CandidateTrial) -> dict[str, Any]:
     """Return what is told of a candidate, as a row of JSON."""
     row = {"name": kinds.name_of(trial.candidate), "title": trial.candidate.title}
     if trial.outputs is None:
@@ -215,7 +225,7 @@ def _notes(run: _Run) -> list[str]:
     return notes
 
 
-def _reads_model(part: Part) -> bool:
+def _reads_model(part: ChosenPart) -> bool:
     return bool(kinds.load("tuning/candidates", part.name).reads_model)
 
 

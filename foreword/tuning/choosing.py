@@ -10,21 +10,26 @@ Reference: Wolpert 1992 and Breiman 1996 for stacking with weights that are shar
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import save as dumped
 from scipy.optimize import nnls
 from scipy.special import log_softmax
 from sklearn.model_selection import KFold, StratifiedKFold
 
+from foreword.disk import atomic, stored
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.settings import kinds
 from foreword.tuning.calibration import fit_temperature
-from foreword.tuning.candidates._contract import Candidate, Fitted
+from foreword.tuning.candidates._contract import Fitted, Learner
 from foreword.tuning.material import Material
 from foreword.types import Array
 
@@ -34,7 +39,7 @@ TINY = 1e-12
 
 
 @dataclass(frozen=True)
-class Trial:
+class CandidateTrial:
     """A candidate that was tried.
 
     Attributes:
@@ -48,7 +53,7 @@ class Trial:
         weight: its part of the average.
     """
 
-    candidate: Candidate
+    candidate: Learner
     outputs: Array | None = None
     scores: dict[str, float] = field(default_factory=dict)
     temperature: float = 1.0
@@ -58,7 +63,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Part:
+class ChosenPart:
     """A candidate that is part of the chosen average, fitted on all training examples.
 
     Attributes:
@@ -74,13 +79,48 @@ class Part:
     temperature: float
 
 
+@dataclass(frozen=True)
+class TrialStore:
+    """The folder of finished trials: a call that was interrupted does not repeat them.
+
+    Attributes:
+        folder: the folder, for one request alone; None to keep nothing.
+    """
+
+    folder: Path | None = None
+
+    def find(self, learner: Learner, seed: int) -> CandidateTrial | None:
+        """Return the trial of a candidate that an earlier call finished."""
+        file = self._file(learner, seed)
+        if file is None or not file.is_file():
+            return None
+        with safe_open(file, "numpy") as tensors:
+            about, outputs = json.loads(tensors.metadata()["trial"]), tensors.get_tensor("outputs")
+        return CandidateTrial(learner, outputs, **about)
+
+    def save(self, trial: CandidateTrial, seed: int) -> None:
+        """Keep a trial."""
+        file = self._file(trial.candidate, seed)
+        if file is None or trial.outputs is None:
+            return
+        about = {name: getattr(trial, name) for name in ("scores", "temperature", "seconds")}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        outputs = {"outputs": np.ascontiguousarray(trial.outputs)}
+        atomic.write_bytes(file, dumped(outputs, {"trial": stored.to_json(about)}))
+
+    def _file(self, learner: Learner, seed: int) -> Path | None:
+        name = f"{seed}-{kinds.name_of(learner)}.safetensors"
+        return None if self.folder is None else self.folder / name
+
+
 def try_candidates(
     material: Material,
-    candidates: Sequence[Candidate],
+    candidates: Sequence[Learner],
     seconds: float,
     seed: int,
     report: Callable[..., None] = lambda *_: None,
-) -> list[Trial]:
+    store: TrialStore = TrialStore(),
+) -> list[CandidateTrial]:
     """Cross-validate each candidate, and return them with their weights in the average.
 
     Args:
@@ -90,23 +130,21 @@ def try_candidates(
             examples included.
         seed: seed of the folds and of what is drawn.
         report: called with the candidates done, their number and the name of the current one.
+        store: keeps finished trials.
 
     Raises:
         UserError: no candidate suits the task.
     """
     end = time.monotonic() + seconds
-    trials: list[Trial] = []
+    trials: list[CandidateTrial] = []
     for number, candidate in enumerate(candidates):
         report(number, len(candidates), candidate.title)
-        why_not = candidate.unsuited(material)
-        left = end - time.monotonic()
-        trials.append(
-            Trial(candidate, why_not=why_not)
-            if why_not
-            else _tried(material, candidate, left if number else np.inf, seed)
-        )
+        left = end - time.monotonic() if number else np.inf
+        trial = store.find(candidate, seed) or _tried(material, candidate, left, seed)
+        store.save(trial, seed)
+        trials.append(trial)
         # What was tried has to be fitted on all examples.
-        end -= trials[-1].seconds / _fold_count(len(material)) if not trials[-1].why_not else 0
+        end -= trial.seconds / _fold_count(len(material)) if not trial.why_not else 0
     return weighted(material, trials)
 
 
@@ -114,8 +152,10 @@ def _fold_count(examples: int) -> int:
     return FOLDS if examples < MANY else FOLDS_OF_MANY
 
 
-def _tried(material: Material, candidate: Candidate, seconds: float, seed: int) -> Trial:
+def _tried(material: Material, candidate: Learner, seconds: float, seed: int) -> CandidateTrial:
     """Return a candidate with its outputs out of fold, unless it would take too long."""
+    if why_not := candidate.unsuited(material):
+        return CandidateTrial(candidate, why_not=why_not)
     start = time.monotonic()
     folds = _folds(material, seed)
     outputs: Array | None = None
@@ -123,7 +163,7 @@ def _tried(material: Material, candidate: Candidate, seconds: float, seed: int) 
         try:
             fitted = candidate.fit(material.part(train), seed)
         except TrainingStoppedError as error:
-            return Trial(candidate, why_not=str(error))
+            return CandidateTrial(candidate, why_not=str(error))
         if len(held):
             of_fold = fitted.outputs(material.part(held))
             if outputs is None:
@@ -133,11 +173,11 @@ def _tried(material: Material, candidate: Candidate, seconds: float, seed: int) 
         needed = spent / (number + 1) * (len(folds) + 1)
         if needed > seconds:
             why = f"would take {needed / 60:.1f} min of {max(seconds, 0) / 60:.1f} min left"
-            return Trial(candidate, seconds=spent, why_not=why)
+            return CandidateTrial(candidate, seconds=spent, why_not=why)
     assert outputs is not None
     scores = material.task.judge.scores(outputs, material.judged)
     temperature = _temperature(material, outputs)
-    return Trial(candidate, outputs, scores, temperature, time.monotonic() - start)
+    return CandidateTrial(candidate, outputs, scores, temperature, time.monotonic() - start)
 
 
 def _folds(material: Material, seed: int) -> list[tuple[Array, Array]]:
@@ -202,7 +242,7 @@ def average(parts: Sequence[tuple[Array, float]], form: str) -> Array:
     return np.asarray(np.log(np.maximum(mean, TINY)))
 
 
-def weighted(material: Material, trials: Sequence[Trial]) -> list[Trial]:
+def weighted(material: Material, trials: Sequence[CandidateTrial]) -> list[CandidateTrial]:
     """Return the trials with the weights of the best average; small ones are left out."""
     tried = [n for n, trial in enumerate(trials) if trial.outputs is not None]
     if not tried:
@@ -247,8 +287,8 @@ def _weights(shares: Sequence[Array], material: Material) -> Array:
 
 
 def fit_parts(
-    material: Material, trials: Sequence[Trial], seed: int, report: Callable[..., None]
-) -> list[Part]:
+    material: Material, trials: Sequence[CandidateTrial], seed: int, report: Callable[..., None]
+) -> list[ChosenPart]:
     """Fit what is in the average on all training examples."""
     chosen = [trial for trial in trials if trial.weight > 0]
     parts = []
@@ -256,5 +296,5 @@ def fit_parts(
         report(number, len(chosen), f"{trial.candidate.title}, on all examples")
         fitted = trial.candidate.fit(material, seed)
         name = kinds.name_of(trial.candidate)
-        parts.append(Part(name, fitted, trial.weight, trial.temperature))
+        parts.append(ChosenPart(name, fitted, trial.weight, trial.temperature))
     return parts

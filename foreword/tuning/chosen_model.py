@@ -20,8 +20,8 @@ from foreword.disk import atomic, manifest, stored
 from foreword.runs.run_folder import open_run
 from foreword.settings import kinds
 from foreword.tables.examples import LabelledTexts
-from foreword.tuning.candidates._contract import Candidate
-from foreword.tuning.choosing import Part, average, log_shares
+from foreword.tuning.candidates._contract import Learner
+from foreword.tuning.choosing import ChosenPart, average, log_shares
 from foreword.tuning.encoded import by_example, cut_count
 from foreword.tuning.material import Material
 from foreword.tuning.predictor import Predictor
@@ -47,7 +47,7 @@ class ChosenModel(Predictor):
         tuned_on: the form of its training examples.
     """
 
-    parts: Sequence[Part]
+    parts: Sequence[ChosenPart]
     material: Material
     source: Path
     tuned_on: TunedOn = TunedOn()
@@ -97,7 +97,7 @@ class ChosenModel(Predictor):
         return results, cut
 
 
-def averaged(parts: Sequence[Part], material: Material) -> Array:
+def averaged(parts: Sequence[ChosenPart], material: Material) -> Array:
     """Return the average of the parts' outputs, (outputs, labels): logits, or numbers."""
     outputs = [
         (log_shares(part.fitted.outputs(material), part.temperature, material), part.weight)
@@ -109,7 +109,7 @@ def averaged(parts: Sequence[Part], material: Material) -> Array:
 def save(
     folder: Path,
     material: Material,
-    parts: Sequence[Part],
+    parts: Sequence[ChosenPart],
     tuned_on: TunedOn,
     scores: Mapping[str, Any],
 ) -> None:
@@ -153,7 +153,7 @@ def load(folder: Path, device: str = "auto") -> ChosenModel:
     tuned, about = Tuned.read(folder), stored.read(folder / CHOSEN)
     trained = open_run(folder / MODEL, device)
     parts = [
-        Part(
+        ChosenPart(
             one["kind"],
             _kind(one["kind"]).read(folder / one["kind"], trained),
             one["weight"],
@@ -168,6 +168,6 @@ def load(folder: Path, device: str = "auto") -> ChosenModel:
     return ChosenModel(parts, material, folder, tuned.tuned_on)
 
 
-def _kind(name: str) -> type[Candidate]:
-    kind: type[Candidate] = kinds.load("tuning/candidates", name)
+def _kind(name: str) -> type[Learner]:
+    kind: type[Learner] = kinds.load("tuning/candidates", name)
     return kind

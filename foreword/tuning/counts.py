@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from foreword.disk import stored
 from foreword.tables.examples import Labelled
 from foreword.tuning.bag_of_words import words_of
 from foreword.tuning.candidates._contract import Fitted
-from foreword.tuning.linear import Linear, fit_linear
+from foreword.tuning.linear import LinearMap, fit_linear
 from foreword.tuning.material import Material
 from foreword.types import Array
 
@@ -98,13 +98,13 @@ class Counts:
 
     def features(self, counted: Sequence[Labelled | list[str]]) -> Any:
         """Return the features of texts, sparse (texts, columns)."""
+        return self._weighted(self._vectorizer.transform(counted))
+
+    @cached_property
+    def _vectorizer(self) -> Any:
         analyser = partial(grams_of, grams=self.grams, longest=self.longest)
-        vectorizer = CountVectorizer(
-            analyzer=analyser,
-            vocabulary={gram: n for n, gram in enumerate(self.vocabulary)},
-            dtype=np.float32,
-        )
-        return self._weighted(vectorizer.transform(counted))
+        columns = {gram: n for n, gram in enumerate(self.vocabulary)}
+        return CountVectorizer(analyzer=analyser, vocabulary=columns, dtype=np.float32)
 
     def _weighted(self, counts: Any) -> Any:
         counts = csr_matrix(counts)
@@ -140,7 +140,7 @@ class FittedCounts(Fitted):
     """
 
     counts: Counts
-    linear: Linear
+    linear: LinearMap
 
     @classmethod
     def fit(
@@ -166,7 +166,7 @@ class FittedCounts(Fitted):
             )
             weights.append((one.weights[:, 1] - one.weights[:, 0]) * made.scale[label])
             biases.append(one.bias[1] - one.bias[0])
-        return cls(made, Linear(np.stack(weights, axis=1), np.asarray(biases)))
+        return cls(made, LinearMap(np.stack(weights, axis=1), np.asarray(biases)))
 
     def outputs(self, material: Material) -> Array:
         """Return the outputs of the counts."""
@@ -188,4 +188,4 @@ class FittedCounts(Fitted):
             about["grams"], about["longest"], about["weighting"], about["vocabulary"],
             arrays["scale"],
         )  # fmt: skip
-        return cls(counts, Linear(arrays["weights"], arrays["bias"]))
+        return cls(counts, LinearMap(arrays["weights"], arrays["bias"]))

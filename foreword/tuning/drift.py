@@ -214,7 +214,7 @@ def line(change: WeightChange, points: Sequence[float]) -> list[DevLoss]:
     """Return the loss at points of the line through start (0) and end (1)."""
     losses = []
     for x in points:
-        with _placed(
+        with _with_weights(
             change, {key: w + x * (change.end[key] - w) for key, w in change.start.items()}
         ):
             losses.append(loss_of(change))
@@ -250,7 +250,7 @@ def plane(
                 key: w + x * (change.end[key] - w) + y * (other.end[key] - w)
                 for key, w in change.start.items()
             }
-            with _placed(change, weights):
+            with _with_weights(change, weights):
                 losses[row, column] = loss_of(change).value
     return losses
 
@@ -297,7 +297,7 @@ def mean_loss(change: WeightChange, numbers: Array) -> Tensor:
 
 
 @contextmanager
-def _placed(change: WeightChange, weights: Weights) -> Iterator[None]:
+def _with_weights(change: WeightChange, weights: Weights) -> Iterator[None]:
     """Give the network other weights within the context."""
     _set(change.network, weights)
     try:
@@ -321,7 +321,7 @@ def _states(change: WeightChange, weights: Weights) -> list[Array]:
     """Return the states of the examples' tokens by layer, (tokens, width) each."""
     layers: list[list[Array]] = []
     tokens = 0
-    with _placed(change, weights), torch.inference_mode():
+    with _with_weights(change, weights), torch.inference_mode():
         for batch in change.examples.scoring_batches(change.device.type):
             inputs = batch.to(change.device).batch
             hidden = change.network.backbone.by_layer(inputs).layers or ()

@@ -14,7 +14,7 @@ from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.answers import AnswerExamples
-from foreword.tuning.drawing import Drawn, draw
+from foreword.tuning.drawing import DrawnExamples, draw
 from foreword.tuning.encoded import first_inputs
 from foreword.tuning.input_template import InputTemplate, missing_special_tokens, template_of
 from foreword.tuning.job import Examples
@@ -45,7 +45,7 @@ class TuneData:
     """
 
     trained: TrainedModel
-    drawn: Drawn
+    drawn: DrawnExamples
     template: InputTemplate
     train: PackedExamples
     dev: PackedExamples
@@ -123,7 +123,11 @@ def _require_output_layer(trained: TrainedModel, name: str) -> None:
 
 
 def _encode(
-    trained: TrainedModel, task: Task, drawn: Drawn, examples: Examples, template: InputTemplate
+    trained: TrainedModel,
+    task: Task,
+    drawn: DrawnExamples,
+    examples: Examples,
+    template: InputTemplate,
 ) -> TuneData:
     """Encode examples for a task; the model has the tokens that the task adds."""
     needs = task.needs

@@ -12,7 +12,8 @@ from foreword.nn.trained_rows import train_rows
 from foreword.settings import kinds
 from foreword.train.budget import Budget
 from foreword.train.device import choose_precision
-from foreword.train.loop import Loop, StepOptions
+from foreword.train.loop import Loop
+from foreword.train.step import StepOptions
 from foreword.tuning.encoding import TuneData
 from foreword.tuning.epochs import ExampleBatches, ScoreEpochs
 from foreword.tuning.features import Features

@@ -1,4 +1,4 @@
-"""Linear models of arrays: logistic regression for classes and options, ridge for numbers."""
+"""LinearMap models of arrays: logistic regression for classes and options, ridge for numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_CHOSEN_ON = 5_000  # outputs; with more, choosing a penalty takes minutes a
 UNSEEN = -20.0  # the logit of a class that no example has
 
 
-class Linear(NamedTuple):
+class LinearMap(NamedTuple):
     """A linear map.
 
     Attributes:
@@ -39,7 +39,7 @@ class Linear(NamedTuple):
 
 def fit_linear(
     x: Any, targets: Array, form: OutputForm, classes: int, inverse_penalties: Sequence[float]
-) -> Linear:
+) -> LinearMap:
     """Return the linear map with the least penalised loss; the penalty by cross-validation.
 
     Args:
@@ -63,7 +63,7 @@ def fit_linear(
         if form == "classes":
             weights, bias = _of_all(weights, bias, np.unique(targets), classes)
     weights = weights / scale[:, None]
-    return Linear(weights.astype(np.float32), (bias - mean @ weights).astype(np.float32))
+    return LinearMap(weights.astype(np.float32), (bias - mean @ weights).astype(np.float32))
 
 
 def _ridge(x: Any, targets: Array, inverse_penalties: Sequence[float]) -> tuple[Array, Array]:

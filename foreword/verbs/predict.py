@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from foreword.display.results import Part, Remark, Result, ResultTable, Shown
 from foreword.errors import UserError
+from foreword.tables.reads_rows import ReadsRows
 from foreword.verbs._arguments import path
 from foreword.verbs._contract import ARGUMENT, Flag, PathName, Verb
-from foreword.verbs._groups import Computes, ReadsRows, ShowsProgress
+from foreword.verbs._groups import Computes, ShowsProgress
 
 if TYPE_CHECKING:
     from foreword.tables.write import WriteRows

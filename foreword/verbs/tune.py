@@ -12,9 +12,10 @@ from foreword.display.results import Part, Remark, Result, ResultTable, remarks
 from foreword.errors import UserError, quoted_command
 from foreword.settings import kinds
 from foreword.settings.ranges import Temperature
+from foreword.tables.reads_rows import ReadsLabelled
 from foreword.verbs._arguments import assignments
 from foreword.verbs._contract import ARGUMENT, Flag, PathName, Paths, Verb
-from foreword.verbs._groups import Examples, ReadsLabelled
+from foreword.verbs._groups import Examples
 from foreword.verbs._tune_settings import BEST, FineTunes
 
 if TYPE_CHECKING:
@@ -193,9 +194,9 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         from foreword.process import allocator
         from foreword.runs.tracking import trackers_of
         from foreword.tuning.best import tune_best
+        from foreword.tuning.example_reader import ExampleReader, name_of, sources_of
         from foreword.tuning.fine_tuning import fine_tune
         from foreword.tuning.published_head import with_published_head
-        from foreword.verbs._examples import ExampleReader, name_of, sources_of
         from foreword.verbs._unlabelled import adapted, require_adaptable
 
         # Check every argument.

@@ -27,7 +27,9 @@ from . import theirs
 
 transformers = pytest.importorskip("transformers")
 
-FAST: dict[str, Any] = {"seeds": 1, "epochs": 1, "device": "cpu", "progress": False}
+FAST: dict[str, Any] = {
+    "strategy": "full", "seeds": 1, "epochs": 1, "device": "cpu", "progress": False,
+}  # fmt: skip
 EXAMPLES = [("the cat sat", "cat"), ("a dog looked at the mat", "dog"), ("sat", "neither")] * 4
 PAIRS = [("the cat", "yes", "sat on the mat"), ("a dog", "no", "mat")] * 4
 LONG = "the cat sat on the mat and a dog looked at it " * 20

@@ -16,10 +16,10 @@ from foreword.runs.run_folder import open_run
 from foreword.settings import kinds
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tuning import chosen_model
-from foreword.tuning.candidates._contract import Candidate, Fitted
+from foreword.tuning.candidates._contract import Fitted, Learner
 from foreword.tuning.candidates.pooled_features import PooledFeatures
 from foreword.tuning.candidates.word_counts import WordCounts
-from foreword.tuning.choosing import fit_parts, try_candidates
+from foreword.tuning.choosing import TrialStore, fit_parts, try_candidates
 from foreword.tuning.counts import grams_of
 from foreword.tuning.material import Material, material_of
 from foreword.tuning.settings import TuneSettings
@@ -97,7 +97,7 @@ def test_pairs_have_the_features_and_words_of_both_texts(tmp_path: Path) -> None
 
 
 @dataclass(frozen=True)
-class Remembers(Candidate):
+class Remembers(Learner):
     """A candidate that knows the labels of what it learned from, and nothing of other texts."""
 
     title: ClassVar[str] = "memory"
@@ -158,6 +158,19 @@ def test_a_label_of_a_single_example_is_always_learned_from(tmp_path: Path) -> N
     (trial,) = try_candidates(given, [WordCounts()], 1e6, 1)
     assert trial.outputs is not None
     assert trial.outputs.shape == (31, 3)
+
+
+def test_a_trial_that_was_finished_is_not_repeated(tmp_path: Path) -> None:
+    given = material(tmp_path, "classify", reviews(30, 1), "encoder")
+    store, candidates = TrialStore(tmp_path / "store"), [WordCounts(), PooledFeatures()]
+    first = try_candidates(given, candidates, 1e6, 1, store=store)
+    (tmp_path / "store" / "1-word_counts.safetensors").unlink()
+    again = try_candidates(given, candidates, 1e6, 1, store=store)
+    for one, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one.outputs, other.outputs)
+        assert one.weight == other.weight
+    assert first[0].seconds != again[0].seconds
+    assert first[1].seconds == again[1].seconds
 
 
 def test_too_few_examples_are_refused(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ class Fitted(ABC):
 
 
 @dataclass(frozen=True)
-class Candidate(Ranged, ABC):
+class Learner(Ranged, ABC):
     """A way to learn a task from labelled texts: a kind in `tuning/candidates/`.
 
     Attributes:

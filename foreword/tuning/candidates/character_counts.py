@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import Count
-from foreword.tuning.candidates._contract import Candidate
+from foreword.tuning.candidates._contract import Learner
 from foreword.tuning.counts import Counts, FittedCounts
 from foreword.tuning.material import Material
 
@@ -16,7 +16,7 @@ INVERSE_PENALTIES = (1.0, 10.0, 100.0)
 
 
 @dataclass(frozen=True)
-class CharacterCounts(Candidate):
+class CharacterCounts(Learner):
     """Logistic regression (ridge for numbers) on character n-grams, weighted by TF-IDF.
 
     They see the parts of words: endings, compounds, misspellings; the better the more forms a

@@ -14,10 +14,10 @@ from foreword.nn.model import neural_settings
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import Count
 from foreword.tables.examples import Labelled, LabelledTexts
-from foreword.tuning.candidates._contract import Candidate, Fitted
+from foreword.tuning.candidates._contract import Fitted, Learner
 from foreword.tuning.candidates.fine_tuned import DUMMY, FittedNetwork
 from foreword.tuning.job import Examples, TuneJob
-from foreword.tuning.linear import Linear, fit_linear
+from foreword.tuning.linear import LinearMap, fit_linear
 from foreword.tuning.material import Material
 from foreword.tuning.run import tune
 from foreword.tuning.strategies.full import Full
@@ -39,7 +39,7 @@ class FittedPairs(Fitted):
     """
 
     network: FittedNetwork
-    linear: Linear
+    linear: LinearMap
 
     def outputs(self, material: Material) -> Array:
         """Return the outputs of the vectors."""
@@ -52,7 +52,7 @@ class FittedPairs(Fitted):
 
 
 @dataclass(frozen=True)
-class Contrastive(Candidate):
+class Contrastive(Learner):
     """Contrastive fine-tuning on pairs of texts, then logistic regression on their vectors.
 
     A hundred labelled texts are thousands of pairs, alike (of one label) or not.
@@ -100,7 +100,7 @@ class Contrastive(Candidate):
     def read(cls, folder: Path, trained: TrainedModel) -> FittedPairs:
         """Read the network and the linear model."""
         network = FittedNetwork.read(folder, trained)
-        return FittedPairs(network, Linear(**load_file(folder / FILE)))
+        return FittedPairs(network, LinearMap(**load_file(folder / FILE)))
 
 
 def _vectors(network: FittedNetwork, examples: LabelledTexts) -> Array:

@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix, hstack
 
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import Positive
-from foreword.tuning.candidates._contract import Candidate, Fitted
+from foreword.tuning.candidates._contract import Fitted, Learner
 from foreword.tuning.counts import Counts, FittedCounts
 from foreword.tuning.linear import fit_linear
 from foreword.tuning.material import Material
@@ -48,7 +48,7 @@ class FittedBoth(Fitted):
 
 
 @dataclass(frozen=True)
-class FeaturesAndCounts(Candidate):
+class FeaturesAndCounts(Learner):
     """Logistic regression (ridge for numbers) on the model's states and on words, together.
 
     Attributes:

@@ -11,9 +11,9 @@ import numpy as np
 
 from foreword.nn.model import neural_settings
 from foreword.runs.trained_model import TrainedModel
-from foreword.settings.ranges import Count
+from foreword.settings.ranges import Count, Positive
 from foreword.tables.examples import LabelledTexts
-from foreword.tuning.candidates._contract import Candidate, Fitted
+from foreword.tuning.candidates._contract import Fitted, Learner
 from foreword.tuning.job import Examples, TuneJob
 from foreword.tuning.material import Material
 from foreword.tuning.result import TuneResult, save_network
@@ -71,7 +71,7 @@ class FittedNetwork(Fitted):
 
 
 @dataclass(frozen=True)
-class FineTuned(Candidate):
+class FineTuned(Learner):
     """Fine-tuning of all weights, for more epochs the fewer the labels.
 
     Few labels get too few steps with three epochs: seeds then fail or stop half way (Mosbach et al.
@@ -87,7 +87,7 @@ class FineTuned(Candidate):
 
     steps: Count = 400
     most_epochs: Count = 20
-    rate: float = 1.0
+    rate: Positive = 1.0
 
     def settings_for(self, material: Material) -> TuneSettings:
         """Return the settings of fine-tuning on these examples."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import Count
-from foreword.tuning.candidates._contract import Candidate
+from foreword.tuning.candidates._contract import Learner
 from foreword.tuning.counts import Counts, FittedCounts
 from foreword.tuning.material import Material
 
@@ -17,7 +17,7 @@ MOST_CLASSES = 50  # each has a regression of its own
 
 
 @dataclass(frozen=True)
-class LogCountRatios(Candidate):
+class LogCountRatios(Learner):
     """Logistic regression on the presence of words, scaled by their log-count ratios.
 
     Attributes:

@@ -9,8 +9,8 @@ from typing import ClassVar
 from safetensors.numpy import load_file, save_file
 
 from foreword.runs.trained_model import TrainedModel
-from foreword.tuning.candidates._contract import Candidate, Fitted
-from foreword.tuning.linear import Linear, fit_linear
+from foreword.tuning.candidates._contract import Fitted, Learner
+from foreword.tuning.linear import LinearMap, fit_linear
 from foreword.tuning.material import Material
 from foreword.types import Array
 
@@ -22,7 +22,7 @@ FILE = "linear.safetensors"
 class FittedFeatures(Fitted):
     """A linear model of pooled features."""
 
-    linear: Linear
+    linear: LinearMap
 
     def outputs(self, material: Material) -> Array:
         """Return the outputs of the features."""
@@ -35,7 +35,7 @@ class FittedFeatures(Fitted):
 
 
 @dataclass(frozen=True)
-class PooledFeatures(Candidate):
+class PooledFeatures(Learner):
     """Logistic regression (ridge for numbers) on the model's states, which stay as pretrained.
 
     The states of all layers are pooled by the mean, and stand side by side. Of pairs, the
@@ -66,4 +66,4 @@ class PooledFeatures(Candidate):
     @classmethod
     def read(cls, folder: Path, trained: TrainedModel) -> FittedFeatures:
         """Read the linear model."""
-        return FittedFeatures(Linear(**load_file(folder / FILE)))
+        return FittedFeatures(LinearMap(**load_file(folder / FILE)))

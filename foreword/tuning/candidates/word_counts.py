@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import Count
-from foreword.tuning.candidates._contract import Candidate
+from foreword.tuning.candidates._contract import Learner
 from foreword.tuning.counts import Counts, FittedCounts
 from foreword.tuning.material import Material
 
@@ -16,7 +16,7 @@ INVERSE_PENALTIES = (1.0, 10.0, 100.0)
 
 
 @dataclass(frozen=True)
-class WordCounts(Candidate):
+class WordCounts(Learner):
     """Logistic regression (ridge for numbers) on words, weighted by TF-IDF.
 
     Of tagged words: on the word, its affixes, and its neighbours. Of a pair: on the words of each

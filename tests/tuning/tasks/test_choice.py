@@ -30,7 +30,8 @@ from tests.tuning.runs import BAD, GOOD, LAYOUTS, make_run, reviews
 
 COLUMNS = Columns("question", "answer", "options")
 FAST: dict[str, Any] = {
-    "task": "choice", "seeds": 1, "device": "cpu", "precision": "fp32", "progress": False,
+    "task": "choice", "strategy": "full", "seeds": 1, "device": "cpu", "precision": "fp32",
+    "progress": False,
 }  # fmt: skip
 QUESTION = {"question": "which", "options": ["one", "two", "three"], "answer": 2}
 
@@ -233,7 +234,17 @@ def test_mistakes_are_reported_in_one_line(
     change: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, file = make_run(tmp_path / "run"), write(tmp_path / "q.jsonl", [{**QUESTION, **change}])
-    words = ["tune", str(run), "--task", "choice", "--train", str(file), "--dev", str(file)]
+    words = [
+        "tune",
+        "--strategy=full",
+        str(run),
+        "--task",
+        "choice",
+        "--train",
+        str(file),
+        "--dev",
+        str(file),
+    ]
     assert command([*words, "--device", "cpu"]) == 2
     (error,) = capsys.readouterr().err.splitlines()
     assert re.search(re.escape(message), error)

@@ -30,7 +30,8 @@ from tests.tuning.runs import BAD, GOOD, LAYOUTS, make_run, reviews
 
 COLUMNS = Columns("words", "labels")
 FAST: dict[str, Any] = {
-    "task": "tag", "seeds": 1, "device": "cpu", "precision": "fp32", "progress": False,
+    "task": "tag", "strategy": "full", "seeds": 1, "device": "cpu", "precision": "fp32",
+    "progress": False,
 }  # fmt: skip
 CONLLU = """# text = we can't see
 1\twe\twe\tPRON\tPRP\t_\t_\t_\t_\t_
@@ -167,7 +168,9 @@ def test_every_layout_learns_to_tag_and_predicts_what_it_was_scored_by(
     run = make_run(tmp_path / "run", layout)
     dev = sentences(24, 2)
     settings = {"task.dropout": 0.0, "task.weights": ["B-good=2"]}
-    done = tune(run, sentences(120, 1), dev, lr=1e-2, epochs=5, settings=settings, **FAST)
+    done = tune(
+        run, sentences(120, 1), dev, lr=1e-2, epochs=5, settings=settings, **FAST, strategy="full"
+    )
     tuned, baseline = done.rows
     scores = list(Scores.of(tuned).metrics)
     assert scores[:2] == ["entity_f1", "entity_precision"]
@@ -251,7 +254,17 @@ def test_mistakes_are_reported_in_one_line(
     text: str, more: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, file = make_run(tmp_path / "run"), write(tmp_path / "a.conll", text)
-    words = ["tune", str(run), "--task", "tag", "--train", str(file), "--dev", str(file)]
+    words = [
+        "tune",
+        "--strategy=full",
+        str(run),
+        "--task",
+        "tag",
+        "--train",
+        str(file),
+        "--dev",
+        str(file),
+    ]
     assert command([*words, "--device", "cpu", *more]) == 2
     lines = capsys.readouterr().err.splitlines()
     (error,) = [line for line in lines if not line.startswith("warning: ")]
