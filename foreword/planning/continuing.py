@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 
 from foreword.data.mixture import DataSettings, Source
@@ -23,6 +22,7 @@ from foreword.train.budget import Budget
 OF_MODEL = ("model", "objective", "layout", "packing", "optimizer", "tokenizer", "family", "paper")
 SAMPLE_BYTES = 4_000_000  # of text, read to count its tokens
 SAMPLE_TOKENS = 50_000  # of the model's own text, to compare it with
+PUBLISHED_RATE = 2e-4  # peak of a model that was trained elsewhere, at a rate that is not known
 POOR_FIT = 1.3  # times the tokens a word of the model's own text
 
 
@@ -40,7 +40,8 @@ def continued_recipe(
     assert rules is not None
     of_model = config.to_table(own)
     table = config.to_table(recipe) | {name: of_model[name] for name in OF_MODEL}
-    table["optimizer"] |= {"lr": own.optimizer.lr * rules.lr}
+    peak = own.optimizer.lr if _tokens_read(trained) else PUBLISHED_RATE
+    table["optimizer"] |= {"lr": peak * rules.lr}
     table["train"] |= {"batch": own.train.batch, "batch_tokens": own.train.batch_tokens}
     table["prepare"] |= {"sentences": own.prepare.sentences}
     others = [text for text in assignments if text.strip().partition(".")[0] != "model"]
@@ -74,33 +75,33 @@ def with_text(
     new = [_Sample.of(text, trained.tokenizer, recipe) for text in texts]
     total = sum(sample.tokens for sample in new)
 
-    # Replay: the model's own shards, or its text, beside the new text.
-    own = {}
+    # Replay: the model's own text beside the new text.
+    own: list[Source] = []
     if rules.replay and not recipe.data.sources:
-        own = _own_text(trained, is_extended=is_extended)
+        own = _own_text(trained, rules.replay, is_extended=is_extended)
         if not own:
             note(f"no replay: the training text of {trained.name} is not there")
     if own:
         names = ["new", *(f"new-{n}" for n in range(2, len(texts) + 1))]
-        paths = [Source(name, text, 1.0) for name, text in zip(names, texts, strict=True)]
+        weights = [max(sample.tokens, 1.0) / max(total, 1.0) for sample in new]
         sources = [
-            replace(source, weight=(1 - rules.replay) * max(sample.tokens, 1.0) / max(total, 1.0))
-            for source, sample in zip(paths, new, strict=True)
-        ] + [Source(name, path, rules.replay / len(own)) for name, path in own.items()]
-        recipe = replace(recipe, data=DataSettings(tuple(sources)))
-        texts = [source.path for source in sources]
+            Source(name, text, (1 - rules.replay) * weight)
+            for name, text, weight in zip(names, texts, weights, strict=True)
+        ]
+        recipe = replace(recipe, data=DataSettings((*sources, *own)))
+        texts = [source.path for source in recipe.data.sources]
 
     # The budget: whichever of both limits comes first.
     if not has_budget:
         share = rules.replay if own else 0.0
         limits = {rules.epochs * total / (1 - share): f"{rules.epochs:g} epochs of the new text"}
-        if spent := checkpoint.read_state(trained.folder).get("spent", {}).get("tokens", 0):
-            limits[rules.share * spent] = f"{rules.share:g} of those that it was trained on"
+        if spent := _tokens_read(trained):
+            limits[rules.share * spent] = f"{rules.share:.0%} of those that it was trained on"
         tokens = max(min(limits), recipe.rows_per_step * recipe.packing.length)
         recipe = replace(recipe, train=Budget("tokens", tokens).applied_to(recipe.train))
         note(
-            f"continues {trained.name} for {tokens:,.0f} tokens, {limits[min(limits)]}"
-            + (f", {share:.0%} of the rows from its own text" if own else "")
+            f"continues {trained.name} for {tokens:,.0f} tokens ({limits[min(limits)]})"
+            + (f", {share:.0%} of them from its own text" if own else "")
         )
 
     # A tokenizer that cuts the text into more pieces than its own costs accuracy and time.
@@ -109,7 +110,7 @@ def with_text(
     if usual and here > POOR_FIT * usual and not is_extended:
         note(
             f"the tokenizer fits this text badly: {here:.2f} tokens a word, {usual:.2f} in its own "
-            f"text; 'foreword pretrain RECIPE --from' with --extend-vocabulary 2000 learns new ones"
+            "text; --extend-vocabulary 2000 of 'foreword pretrain adapt_encoder' learns new ones"
         )
     return recipe, tuple(texts)
 
@@ -145,26 +146,42 @@ class _Sample:
         return cls(tokens * size / max(counts.bytes, 1), sampled, of_words)
 
 
-def _own_text(trained: StartingModel, *, is_extended: bool) -> dict[str, str]:
-    """Return where the text of a run is, by the name of a source: its shards, or its one file."""
-    if not is_run(trained.run):
-        return {}
-    found = {}
-    for part in parts_of(Run(trained.run)):
-        path = str(part.shards)
-        if is_extended or not is_prepared([path]):
-            path = part.texts[0] if len(part.texts) == 1 else ""
-            if not Path(path).is_file():
-                return {}
-        found[f"own-{part.name}".rstrip("-")] = path
+def _tokens_read(trained: StartingModel) -> float:
+    """Return the tokens that a model was trained on here; 0 if it was trained elsewhere."""
+    if trained.is_foreign:
+        return 0.0
+    return float(checkpoint.read_state(trained.folder).get("spent", {}).get("tokens", 0))
+
+
+def _own_text(trained: StartingModel, share: float, *, is_extended: bool) -> list[Source]:
+    """Return the sources of a run's own text in its mixture: shards, or its texts; none if gone."""
+    if not is_run(trained.run) or not (run := Run(trained.run)).noted.get("texts"):
+        return []
+    found, data = [], run.recipe.data
+    parts = parts_of(run)
+    sizes = [
+        PreparedText.load(part.shards, verify=False).train.tokens_total
+        if is_prepared([str(part.shards)])
+        else 1
+        for part in parts
+    ]
+    weights = data.weights(sizes) if data.sources else [1.0]
+    for part, weight in zip(parts, weights, strict=True):
+        has_shards = is_prepared([str(part.shards)]) and not is_extended
+        paths = [str(part.shards)] if has_shards else list(part.texts)
+        if not has_shards and (is_prepared(paths) or not all(Path(p).exists() for p in paths)):
+            return []
+        name = f"own-{part.name}" if part.name else "own"
+        for number, path in enumerate(paths, 1):
+            numbered = name if len(paths) == 1 else f"{name}-{number}"
+            found.append(Source(numbered, path, share * weight / len(paths)))
     return found
 
 
-def _usual(own: dict[str, str], tokenizer: Tokenizer) -> float:
+def _usual(own: Sequence[Source], tokenizer: Tokenizer) -> float:
     """Return the tokens a word of the model's own text; 0 if its shards are not there."""
-    paths: Iterable[str] = (path for path in own.values() if is_prepared([path]))
-    tokens = of_words = 0
-    for path in islice(paths, 1):
-        ids = PreparedText.load(path, verify=False).train.tokens[:SAMPLE_TOKENS].tolist()
-        tokens, of_words = len(ids), len(words.split(tokenizer.decode(ids)))
-    return tokens / of_words if of_words else 0.0
+    if not own or not is_prepared([own[0].path]):
+        return 0.0
+    shards = PreparedText.load(own[0].path, verify=False).train
+    ids = shards.tokens[:SAMPLE_TOKENS].tolist()
+    return len(ids) / max(len(words.split(tokenizer.decode(ids))), 1)

@@ -120,7 +120,8 @@ def sections(root: type) -> dict[str, type]:
 
 def _table_of(hint: Any) -> type | None:
     """Return the dataclass of a setting that is a table, perhaps one that may be left out."""
-    return next(filter(is_dataclass, (hint, *get_args(hint))), None)
+    types = (one for one in (hint, *get_args(hint)) if isinstance(one, type))
+    return next((one for one in types if is_dataclass(one)), None)
 
 
 def set_by(roots: Mapping[str, type]) -> dict[str, list[str]]:

@@ -55,7 +55,6 @@ def adapted(
     trained: TrainedModel,
     examples: Examples,
     task: Task,
-    name: str,
     display: ProgressDisplay,
 ) -> tuple[TrainedModel, Examples]:
     """Return the model continued on the unlabelled text, and the examples with a note of it.
@@ -68,7 +67,6 @@ def adapted(
         trained: the model.
         examples: the labelled examples, whose training texts are read too.
         task: the task.
-        name: name of the results.
         display: shows notes.
 
     Raises:
@@ -81,7 +79,8 @@ def adapted(
     of_model = tensor_files.checksum(trained.folder, "weights"), trained.recipe.dumps()
     for text in (*of_model, load_recipe(RECIPE, settings).dumps(), *settings, *texts):
         digest.update(stored.to_json(text).encode())
-    run = trained.run / FOLDER / f"{name}-{digest.hexdigest()}"
+    first = Path(paths(tune.unlabelled)[0]).name.partition(".")[0].strip("*") or "text"
+    run = trained.run / FOLDER / f"{first}-{digest.hexdigest()}"
     lines = [
         f"{texts.count:,} unlabelled texts, those of the training examples among them; "
         f"{texts.left:,} that are dev or test texts are left out",
@@ -108,7 +107,7 @@ def adapted(
         )
         if not verb().is_done:
             raise KeyboardInterrupt("interrupted; the same command continues")
-    about = {"unlabelled": list(paths(tune.unlabelled)), "adapted": str(run)}
+    about = {"unlabelled": list(paths(tune.unlabelled)), "adapted": str(run.resolve())}
     examples = replace(
         examples, about={**(examples.about or {}), **about}, notes=[*examples.notes, *lines]
     )

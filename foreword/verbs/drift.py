@@ -104,10 +104,16 @@ class Drift(ShowsProgress, Computes, Verb[DriftResult]):
 
     def _run_of(self, folder: Path) -> Path:
         """Return the run that a model was tuned from."""
+        from foreword.disk import stored
         from foreword.runs.run_folder import is_run
+        from foreword.tuning.tuned import SCORES
 
         if self.run is not None:
             return Path(self.run)
+        if (folder / SCORES).is_file():
+            data = stored.read(folder / SCORES)["settings"].get("data") or {}
+            if "adapted" in data:  # by unlabelled text, before it was tuned
+                return Path(data["adapted"])
         parent = folder.parent.parent if len(folder.parts) > 2 else folder.absolute().parent.parent
         if not is_run(parent):
             raise UserError(

@@ -224,7 +224,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         name = self.name or name_of(sources["train"])
         if self.unlabelled is not None:
             name = self.name or f"{name}-adapted"
-            trained, examples = adapted(self, trained, examples, task, name, display)
+            trained, examples = adapted(self, trained, examples, task, display)
         job = self._job(base, task, examples, variants, name)
 
         # Return a result that is there already, and never overwrite another one.
