@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from foreword.disk import atomic, store
+from foreword.disk import atomic, store, stored
 from foreword.display.results import Part, Remark, ResultTable, SavedResult, remarks
 from foreword.errors import UserError
 from foreword.settings.ranges import CountOrZero
@@ -104,7 +104,6 @@ class Drift(ShowsProgress, Computes, Verb[DriftResult]):
 
     def _run_of(self, folder: Path) -> Path:
         """Return the run that a model was tuned from."""
-        from foreword.disk import stored
         from foreword.runs.run_folder import is_run
         from foreword.tuning.tuned import SCORES
 
