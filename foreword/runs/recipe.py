@@ -16,6 +16,7 @@ from foreword.layouts._contract import Layout
 from foreword.nn.model import Architecture, Model
 from foreword.nn.stack_settings import StackSettings
 from foreword.objectives._contract import Objective
+from foreword.runs.continuation import Continuation
 from foreword.settings import config, kinds
 from foreword.settings.kinds import part
 from foreword.text.tokenizers._contract import TokenizerKind
@@ -47,6 +48,8 @@ class Recipe:
         train: budget, batch, precision.
         parallel: a kind in `train/parallel/`, for several processes.
         probes: kinds in `probes/`, with which the model is measured at each evaluation.
+        continuation: with `--from`, what comes from the model and its training; the recipe that a
+            run keeps has it written out.
     """
 
     model: Architecture = part("models")
@@ -65,6 +68,7 @@ class Recipe:
     train: TrainSettings = field(default_factory=TrainSettings)
     parallel: Parallelism = part("train/parallel", "auto")
     probes: tuple[Any, ...] = field(default=(), metadata={"part": kinds.Part("probes")})
+    continuation: Continuation | None = None
 
     def __post_init__(self) -> None:
         # Lengths: rows, positions of the model, positions that its attention projects.

@@ -72,9 +72,10 @@ class Pretrain(TakesTexts, Trains, TrainsRun):
             running.require_free(run)
             trackers_of(self.track)
             tables = tables_of(self.probes)
-            request = self._with_probes(self.request(data, display.note), tables)
-            with saved_texts(self.texts, run), self._started(request, display):
-                return self.train(display)
+            with saved_texts(self.texts, run):
+                request = self._with_probes(self.request(data, display.note), tables)
+                with self._started(request, display):
+                    return self.train(display)
 
     def _with_probes(self, request: RunRequest, tables: tuple[dict[str, Any], ...]) -> RunRequest:
         """Return the request with the probes of the recipe, and those of `tables`."""
