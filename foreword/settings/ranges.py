@@ -28,6 +28,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from annotated_types import Interval
 
 from foreword.errors import RangeError, item_name
+from foreword.settings.curves import Curve
 
 LARGEST = 2**31  # the most of anything that is counted one by one
 MOST_TRAININGS = 10_000  # of one network, from seeds or with values of settings, in one command
@@ -176,7 +177,9 @@ def _check_number(number: type, interval: Interval, value: Any, where: str) -> N
 
 
 def _contains(interval: Interval, value: Any) -> bool:
-    """Return whether a number is in a range; nan is in none."""
+    """Return whether a number is in a range, a curve with both ends; nan is in none."""
+    if isinstance(value, Curve):
+        return all(_contains(interval, end) for end in value.ends)
     above = value > interval.gt if interval.ge is None else value >= interval.ge
     below = value < interval.lt if interval.le is None else value <= interval.le
     return bool(above and below)
