@@ -18,7 +18,7 @@ from foreword.nn.model import Model
 from foreword.planning.estimate import chance_loss
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.settings import config, kinds
-from foreword.settings.curves import Curve
+from foreword.settings.ranges import Curve
 from foreword.text import special
 from foreword.types import Rows
 

@@ -20,10 +20,17 @@ from foreword.layouts._contract import Layout
 from foreword.nn.model import Architecture, Backbone, Model
 from foreword.nn.stack_settings import StackSettings
 from foreword.objectives._contract import Objective
-from foreword.settings import config, curves, kinds
+from foreword.settings import config, kinds
 from foreword.settings.config import Table
 from foreword.settings.kinds import part
-from foreword.settings.ranges import OpenShare, Ranged
+from foreword.settings.ranges import (
+    OpenShare,
+    Ranged,
+    at_share,
+    curves_in,
+    has_curves,
+    is_curve,
+)
 from foreword.text.tokenizers._contract import TokenizerKind
 from foreword.train.optimizers._contract import OptimizerSettings
 from foreword.train.parallel._contract import Parallelism
@@ -84,7 +91,7 @@ class StageSettings(Ranged):
 
 def _leaves(value: Any, where: str = "") -> Iterator[str]:
     """Yield the names of all settings in a table: `data.sources[0].weight`."""
-    if not isinstance(value, Mapping) or curves.is_curve(value):
+    if not isinstance(value, Mapping) or is_curve(value):
         yield where
         return
     for key, item in value.items():
@@ -214,11 +221,11 @@ class Recipe:
     @property
     def changes(self) -> bool:
         """Whether anything changes while the model trains, besides the learning rate."""
-        return bool(self.stages) or curves.has_curves(self)
+        return bool(self.stages) or has_curves(self)
 
     def at(self, share: float) -> Recipe:
         """Return the recipe without stages, after a share of the way of its curves."""
-        made: Recipe = curves.at(self, share, stages=None) if self.changes else self
+        made: Recipe = at_share(self, share, stages=None) if self.changes else self
         return made
 
     def in_stages(self) -> list[tuple[float, Recipe]]:
@@ -350,7 +357,7 @@ class Recipe:
         for _, recipe in reversed(self.in_stages()):  # the last stage's own come first
             first, heads = (recipe.at(end).objective.heads(backbone, vocab) for end in (0.0, 1.0))
             if _shapes(first) != _shapes(heads):
-                names = ", ".join(curves.curves_in(recipe.objective, "objective"))
+                names = ", ".join(curves_in(recipe.objective, "objective"))
                 raise UserError(f"{names}: changes the shape of a head; give one number")
             for name, head in heads.items():
                 heads[name] = known.setdefault((name, _shapes(head)), head)

@@ -22,7 +22,8 @@ from foreword.nn.model import Architecture, Model
 from foreword.objectives._contract import ModelWithLoss
 from foreword.runs.recipe import Recipe, Segment
 from foreword.runs.setup import TrainingSetup, step_flops
-from foreword.settings import config, curves
+from foreword.settings import config
+from foreword.settings.ranges import is_curve
 from foreword.train import log
 from foreword.train.feed import Feed
 from foreword.train.hooks import Hook
@@ -210,7 +211,7 @@ def differences(one: Any, other: Any, where: str = "") -> dict[str, Any]:
     """Return the settings of `other` that `one` has not, by name; a kind for all of its own."""
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         one, other = ({f"[{n}]": item for n, item in enumerate(items)} for items in (one, other))
-    if not (isinstance(one, Mapping) and isinstance(other, Mapping)) or curves.is_curve(other):
+    if not (isinstance(one, Mapping) and isinstance(other, Mapping)) or is_curve(other):
         return {} if one == other else {where: other}
     if one.get("kind") != other.get("kind"):
         return {where: other.get("kind")}

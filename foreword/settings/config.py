@@ -24,8 +24,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 from foreword.disk import atomic, stored
 from foreword.disk.credentials import masked_values
 from foreword.errors import UserError, item_name, nearest
-from foreword.settings import curves, kinds
-from foreword.settings.curves import Curve
+from foreword.settings import kinds
+from foreword.settings.ranges import Curve, curves_in, is_curve
 
 Table = dict[str, Any]
 Settings = TypeVar("Settings")
@@ -323,7 +323,7 @@ def build(
 def _require_curves(settings: Any) -> None:
     """Check that only settings that may change while a model trains do (`CHANGING`)."""
     changing: re.Pattern[str] = getattr(settings, "CHANGING", re.compile("(?!)"))
-    for path in curves.curves_in(settings):
+    for path in curves_in(settings):
         if not changing.fullmatch(path):
             raise UserError(f"{path}: must be one number, and cannot change during training")
 
@@ -465,7 +465,7 @@ def _convert_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
 
 def _convert_scalar(hint: Any, value: Any, where: str) -> Any:
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
-    if hint is float and curves.is_curve(value):
+    if hint is float and is_curve(value):
         return Curve(*(convert(float, value[end], f"{where}.{end}") for end in ("from", "to")))
     value = _python_number(value)
     if hint is str and isinstance(value, datetime.date | datetime.time):
@@ -518,9 +518,7 @@ def _kind_table(value: Any) -> Any:
 
 def dumps(table: Mapping[str, Any], prefix: str = "") -> str:
     """Return a table as TOML text, without credentials."""
-    below = {
-        key: v for key, v in table.items() if isinstance(v, Mapping) and not curves.is_curve(v)
-    }
+    below = {key: v for key, v in table.items() if isinstance(v, Mapping) and not is_curve(v)}
     values = {key: masked_values(v) for key, v in table.items() if key not in below}
     text = "".join(f"{key} = {to_toml(value)}\n" for key, value in values.items())
     for key, value in below.items():

@@ -10,7 +10,8 @@ from typing import Any
 
 from foreword.disk import atomic, stored
 from foreword.errors import UserError
-from foreword.settings import config, curves
+from foreword.settings import config
+from foreword.settings.ranges import is_curve
 
 FILE = "metrics.jsonl"
 STAGE = "stage"  # the kind of record that says what changes from a step on
@@ -103,7 +104,7 @@ def in_words(changes: Mapping[str, Any]) -> str:
 
 
 def _shown(value: Any) -> str:
-    if curves.is_curve(value):
+    if is_curve(value):
         return " to ".join(map(_shown, value.values()))
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
