@@ -45,6 +45,9 @@ def branch(start: Path, out: Path, budget: Budget | None, assignments: Sequence[
     run = Run(folder)
     if run.recipe.model.trains_offline:
         raise UserError(f"{folder}: was trained offline, and has no steps to go on from")
+    if not start.is_dir():
+        kept = ", ".join(one.name for one in checkpoint.all_in(folder))
+        raise UserError(f"{start}: no such checkpoint; the run has {kept}")
     saved = checkpoint.newest(folder) if folder == start else start
     checkpoint.verify(saved)
     state = TrainingState.load(checkpoint.read_state(saved))

@@ -279,6 +279,7 @@ def training_loop(
 ) -> Loop:
     """Return the loop that trains the setup's model, on its feed's batches by default."""
     recipe = setup.recipe
+    counted = step_flops(setup)  # before DDP, which would expect a gradient of all heads used here
     kind = parallelism(recipe, setup.vocab, setup.device)
     loss_fn: torch.nn.Module = setup.loss_fn
     if kind is not None and not kind.shards:
@@ -288,7 +289,7 @@ def training_loop(
         dtype=setup.dtype,
         dropout_seed=recipe.train.seed ^ DROPOUT,
         max_nonfinite_steps=recipe.train.max_nonfinite_steps,
-        flops=step_flops(setup),
+        flops=counted,
         accumulate=accumulate_on(recipe.train.threads if kind is None else 1),
         average=recipe.train.average,
     )

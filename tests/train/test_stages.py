@@ -179,7 +179,8 @@ def test_check_and_report_show_the_stages(
     run = runs.whole(recipe(), text, tmp_path / "run")
     assert main(["report", str(run)]) == 0
     page = (run / "report.html").read_text()
-    assert "Stage 1, from step 0: " in page and "Stage 2, from step 4: objective masked" in page
+    for stage, step, objective in ((1, 0, "causal"), (2, 4, "masked")):
+        assert re.search(rf"Stage {stage}, from step {step}: [^<]*objective {objective}", page)
 
 
 def trunk(schedule: Any, **more: Any) -> Recipe:
@@ -230,4 +231,6 @@ def test_a_checkpoint_that_another_budget_would_not_come_to_is_refused(
     wanted = Budget("tokens", 1e4) if budget is None else Budget("steps", budget)
     with pytest.raises(UserError, match=message):
         branch(run, tmp_path / "out", wanted, settings)
+    with pytest.raises(UserError, match=r"step-7: no such checkpoint; the run has .*step-0+4"):
+        branch(run / "checkpoints" / "step-7", tmp_path / "out", wanted)
     assert not (tmp_path / "out").exists()
