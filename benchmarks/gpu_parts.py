@@ -306,7 +306,8 @@ def host(job: Job, name: str) -> None:
 
     from foreword.objectives._contract import ModelWithLoss
     from foreword.train.budget import Budget
-    from foreword.train.loop import Loop, StepOptions
+    from foreword.train.loop import Loop
+    from foreword.train.step import StepOptions
 
     is_cuda = job.device.type == "cuda"
     of = build_setup(job, name, {})

@@ -25,7 +25,7 @@ from foreword.settings import config
 from foreword.train import flops
 from foreword.train.device import choose_precision, matmul_flops_per_second, wait
 from foreword.train.feed import Feed
-from foreword.train.step import train_step
+from foreword.train.step import StepOptions, train_step
 from foreword.train.workers import accumulate_on
 from foreword.types import Array, Batch, PairLabels, Rows, Vocab
 
@@ -298,11 +298,8 @@ def run_step(
 ) -> float:
     """Take one training step and return its loss in nats."""
     seeds = range(number, number + len(batches))
-    accumulate = accumulate_on(of.recipe.train.threads)
-    result = train_step(
-        of.model, optimizer, batches, loss_fn, clip=1.0, dtype=of.dtype, seeds=seeds,
-        accumulate=accumulate,
-    )  # fmt: skip
+    options = StepOptions(dtype=of.dtype, accumulate=accumulate_on(of.recipe.train.threads))
+    result = train_step(of.model, optimizer, batches, loss_fn, seeds, options)
     wait(of.device)
     return result.loss
 

@@ -36,15 +36,15 @@ from foreword.runs.run_folder import open_run
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
 from foreword.tables.examples import Labelled
+from foreword.tables.reads_rows import ReadsLabelled
 from foreword.train import tensor_files
+from foreword.tuning.example_reader import ExampleReader, sources_of
 from foreword.tuning.job import Examples, TuneJob
 from foreword.tuning.published_head import with_published_head
 from foreword.tuning.run import tune
 from foreword.tuning.scores import as_gain, metric_name
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Task
-from foreword.verbs._examples import ExampleReader, sources_of
-from foreword.verbs._groups import ReadsLabelled
 
 SUITES = Path(__file__).with_suffix(".toml")
 HEADINGS = {"asked": "As they are, without training", "tuned": "Fine-tuned"}

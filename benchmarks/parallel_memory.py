@@ -32,7 +32,7 @@ from foreword.runs.setup import build_model
 from foreword.train import processes
 from foreword.train.joining import joined
 from foreword.train.parallel._contract import TrainingDivision
-from foreword.train.step import train_step
+from foreword.train.step import StepOptions, train_step
 from foreword.types import TermCounts
 
 CPU = torch.device("cpu")
@@ -143,9 +143,8 @@ def take_steps(recipe: Recipe, case: str) -> int:
                 optimizer,
                 batches,
                 loss_fn,
-                clip=1.0,
-                dtype=dtype,
-                seeds=range(len(batches)),
+                range(len(batches)),
+                StepOptions(dtype=dtype),
             )
     return peak.peak - (before.start or 0)
 

@@ -49,7 +49,7 @@ from foreword.train.device import (
     multiplies_bf16,
 )
 from foreword.train.feed import Feed
-from foreword.train.step import train_step
+from foreword.train.step import StepOptions, train_step
 from foreword.train.workers import accumulate_on
 from foreword.types import Array, Rows, Vocab
 
@@ -169,15 +169,12 @@ def rate_and_bound(
     products = sum(flops.count(built, batch, loss_fn) for batch in feed.micro_batches(0))
     bound = tokens * matmul_flops_per_second(where, dtype) / products
     times = []
-    accumulate = accumulate_on(recipe.train.threads)
+    options = StepOptions(dtype=dtype, accumulate=accumulate_on(recipe.train.threads))
     batches = feed.ahead(0)
     for step in range(WARM_STEPS + steps):
         start = time.perf_counter()
         parts = next(batches)
-        train_step(
-            built, optimizer, parts, loss_fn, clip=1.0, dtype=dtype,
-            seeds=range(step, step + len(parts)), accumulate=accumulate,
-        )  # fmt: skip
+        train_step(built, optimizer, parts, loss_fn, range(step, step + len(parts)), options)
         times.append(time.perf_counter() - start)
     batches.close()
     return tokens / statistics.median(times[WARM_STEPS:]), bound

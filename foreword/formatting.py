@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 HEADINGS = {"memory": "context"}  # of columns, where they are not their keys
 
@@ -63,9 +63,14 @@ def figure(value: float, digits: int = 4) -> str:
     """Return a measured number with `digits` significant digits; a dash for nan."""
     if not math.isfinite(value):
         return "–"
-    if value == 0 or abs(value) >= 10_000:
+    if value == 0 or abs(value) >= 10**digits - 0.5:
         return quantity(value)
     return f"{value:#.{digits}g}".removesuffix(".")
+
+
+def rounded(value: float) -> str:
+    """Return a number with at most three significant digits, or whole: `0.5`, `28.4`, `2,840`."""
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
 
 
 def probability(value: float) -> str:
@@ -130,15 +135,17 @@ def with_intervals(row: Mapping[str, Any]) -> dict[str, Any]:
         if end not in ("low", "high") or not {low, high} <= row.keys() or (of and of not in row):
             shown[HEADINGS.get(name, name)] = value
         elif end == "low":
-            interval = _interval(value, row[high])
+            ends = interval(value, row[high])
             if not of:
-                shown["interval"] = interval
-            elif interval is not None:
-                shown[of] = f"{cell(row[of])} ({interval})"
+                shown["interval"] = ends
+            elif ends is not None:
+                shown[of] = f"{cell(row[of])} ({ends})"
     return shown
 
 
-def _interval(*ends: Any) -> str | None:
+def interval(low: Any, high: Any, sign: Literal["", "+"] = "") -> str | None:
+    """Return the ends of an interval, `0.412 to 0.508`; None if there is none."""
+    ends = low, high
     if not all(isinstance(end, int | float) and math.isfinite(end) for end in ends):
         return None
-    return " to ".join(f"{end:.3f}" if abs(end) < 10 else cell(end) for end in ends)
+    return " to ".join(f"{end:{sign}.3f}" if abs(end) < 10 else cell(end) for end in ends)

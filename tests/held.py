@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from foreword.nn.sharded import own_part
+from foreword.nn.sharded import local_part
 
 
 class Held(TorchDispatchMode):
@@ -23,8 +23,8 @@ class Held(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         for tensor in result if isinstance(result, tuple | list) else [result]:
-            if isinstance(tensor, Tensor) and not own_part(tensor).is_meta:
-                self._add(own_part(tensor).untyped_storage())
+            if isinstance(tensor, Tensor) and not local_part(tensor).is_meta:
+                self._add(local_part(tensor).untyped_storage())
         return result
 
     def _add(self, storage: torch.UntypedStorage) -> None:

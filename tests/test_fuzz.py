@@ -13,8 +13,8 @@ import pytest
 from foreword.cli.main import run
 from foreword.errors import UserError
 from foreword.settings import kinds
-from foreword.verbs._examples import ExampleReader, sources_of
-from foreword.verbs._groups import ReadsLabelled
+from foreword.tables.reads_rows import ReadsLabelled
+from foreword.tuning.example_reader import ExampleReader, sources_of
 from tests import forking
 
 ROOT = Path(__file__).parents[1]

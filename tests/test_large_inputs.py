@@ -126,5 +126,7 @@ def test_a_table_is_read_once(tmp_path: Path, opened: Counter[str]) -> None:
         (tmp_path / file).write_text("\n".join(["text\tlabel", *rows, ""]), encoding="utf-8")
     given = ["--train", str(tmp_path / "train.tsv"), "--dev", str(tmp_path / "dev.tsv")]
     run_folder = str(make_run(tmp_path / "run"))
-    assert run(["tune", run_folder, *given, "--epochs", "1", "--seeds", "1"]) == 0
+    assert (
+        run(["tune", "--strategy=full", run_folder, *given, "--epochs", "1", "--seeds", "1"]) == 0
+    )
     assert opened["train.tsv"] == opened["dev.tsv"] == 1

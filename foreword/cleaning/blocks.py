@@ -179,18 +179,18 @@ class Apply(PipelineStep):  # type: ignore[misc]
         if dropped is not None:
             is_near = near.is_kept_by_laxer(document, before, key)
             side = "dropped, near" if is_near else "dropped"
-            if samples.wants(side, dropped, key):
+            if samples.would_keep(side, dropped, key):
                 if ngram := document.metadata.get("contaminated_ngram"):
                     sample["note"] = f"{ngram} ({document.metadata['contaminated_task']})"
                 samples.add({**sample, "side": side, "reason": dropped})
             return
-        if document.text != before and samples.wants("changed", "", key):
+        if document.text != before and samples.would_keep("changed", "", key):
             # Steps that remove personal data do not show the text before.
             extra = {"before": excerpt(before, document.text)} if self.step.shows_before else {}
             after = excerpt(document.text, before)
             samples.add({**sample, **extra, "text": after, "side": "changed", "reason": ""})
         reason = near.reason_of_stricter(document, before, key)
-        if reason and samples.wants("kept, near", reason, key):
+        if reason and samples.would_keep("kept, near", reason, key):
             samples.add({**sample, "side": "kept, near", "reason": reason})
 
 
@@ -211,17 +211,17 @@ class _Near:
 
     def reason_of_stricter(self, document: Any, text: str, key: str) -> str:
         """Return why a stricter step would drop a document, "" if it would not or is not asked."""
-        if self._stricter is None or not self._is_looked_at(key):
+        if self._stricter is None or not self._is_sampled(key):
             return ""
         return _verdict(self._stricter, replace(document, text=text))[1]
 
     def is_kept_by_laxer(self, document: Any, text: str, key: str) -> bool:
         """Return whether a laxer step would keep a document; False if it is not asked."""
-        if self._laxer is None or not self._is_looked_at(key):
+        if self._laxer is None or not self._is_sampled(key):
             return False
         return _verdict(self._laxer, replace(document, text=text))[0]
 
-    def _is_looked_at(self, key: str) -> bool:
+    def _is_sampled(self, key: str) -> bool:
         self._looked_at += 1
         return self._looked_at <= LOOKED_AT or int(key, 16) % ONE_IN == 0
 
@@ -289,7 +289,7 @@ class _Dropped:
         """Keep a document as a sample of its group, if it has one."""
         if not (key := document.metadata.pop(GROUP, "")):
             return
-        if self.statistics.samples.wants("duplicates", "", key):
+        if self.statistics.samples.would_keep("duplicates", "", key):
             text = excerpt(document.text)
             sample = {"key": key, "source": document.id, "text": text, "note": role}
             self.statistics.samples.add({**sample, "side": "duplicates", "reason": ""})

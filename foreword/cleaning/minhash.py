@@ -135,7 +135,7 @@ class _Hashes:
 
     Args:
         folder: the folder of the hashes.
-        documents: those that are stored, in the order of the files.
+        documents: numbers of the stored documents, in the order of the files.
     """
 
     def __init__(self, folder: Path, documents: Array) -> None:

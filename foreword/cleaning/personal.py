@@ -143,7 +143,7 @@ def scrubber(
 
     Args:
         country: as in `count_personal`.
-        kinds: those to replace, of `KINDS`.
+        kinds: kinds of strings to replace, of `KINDS`.
 
     Raises:
         UserError: a package is missing, or there is no such country.

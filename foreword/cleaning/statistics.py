@@ -62,7 +62,7 @@ class Samples:
             if s["key"] in keys and (seen.update([s["key"]]) or seen[s["key"]] <= OF_A_GROUP)
         ]
 
-    def wants(self, side: str, reason: str, key: str) -> bool:
+    def would_keep(self, side: str, reason: str, key: str) -> bool:
         """Return whether a sample with this key would be kept."""
         samples = self._samples[side, reason]
         return len(samples) < self._most or (bool(samples) and key <= samples[-1]["key"])

@@ -29,7 +29,7 @@ FAILURES = (OSError, ValueError, RuntimeError)
 @contextmanager
 def guarded() -> Iterator[None]:
     """Replace the standard streams of this process with guarded ones."""
-    _occupy()
+    _open_closed_streams()
     before = sys.stdout, sys.stderr
     sys.stdout = _Output(sys.stdout or _open(1))
     sys.stderr = _Messages(sys.stderr or _open(2))
@@ -39,7 +39,7 @@ def guarded() -> Iterator[None]:
         sys.stdout, sys.stderr = before
 
 
-def _occupy() -> None:
+def _open_closed_streams() -> None:
     """Open a null device for each standard stream that is closed."""
     # Or the next file opened would receive its number, and messages would end up in it. What is
     # written to a closed output still fails, for the device is opened for reading.

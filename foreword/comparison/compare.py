@@ -41,11 +41,12 @@ def compare(
     """Train, or forecast, all cells, and write the results after each.
 
     Raises:
-        UserError: a cell is impossible, or the folder holds another comparison.
+        UserError: a cell is impossible, or the folder holds the results on another text.
     """
     comparison = Comparison(grid, folder, display)
     if cluster is not None:
         require_possible(comparison, cluster)
+    comparison.require_same_text()
     comparison.prepare()
     with atomic.guarded(folder):
         results = gather(comparison)

@@ -42,10 +42,10 @@ class JobInputs:
     Attributes:
         job: the job.
         command: the command line of the comparison, for results.
-        recipe: of a pretraining or a trial: the recipe.
-        shards: of those: the folder of the token shards, or that of each source; of a text: its.
+        recipe: the recipe of a pretraining or a trial.
+        shards: folder of the token shards to train on or to measure, or that of each source.
         run: the run folder, which a pretraining and a trial fill; None for a baseline.
-        device: of what reads a run: the device.
+        device: where a job that reads a run computes.
     """
 
     job: Job
@@ -70,7 +70,7 @@ def compute(
     Args:
         inputs: what it is computed from.
         progress: shows it.
-        examples: of its task; default: read from their files.
+        examples: the examples of its task; default: read from their files.
 
     Raises:
         UserError: as the job's work; a trial that diverges is a result.

@@ -22,7 +22,7 @@ from foreword.data.read_documents import find_files
 from foreword.data.text_files import ReadSettings
 from foreword.data.validation import split_validation
 from foreword.data.write_shards import prepare
-from foreword.disk import store
+from foreword.disk import store, stored
 from foreword.runs.corpus import is_prepared, require_texts
 from foreword.runs.recipe import Recipe
 from foreword.runs.sources import given_tokenizer
@@ -75,6 +75,14 @@ class Corpora:
             source.name: self.source_shards(recipe, source.name) for source in recipe.data.sources
         }
         return PreparedText.mixture(self._folder, sources)
+
+    def has_read(self, recipe: Recipe) -> bool:
+        """Return whether token shards of this text, or of one of its sources, have been made."""
+        sides = [[path] for path in self._sources.values()] if self._sources else [[*self._texts]]
+        heldout = self._fingerprint(recipe.read, self._heldout)
+        texts = [(self._fingerprint(recipe.read, side), heldout) for side in sides]
+        made = (stored.read(file)[store.KEY] for file in self._folder.glob("shards-*.json"))
+        return any((key["text"], key.get("heldout", "")) in texts for key in made)
 
     def source_shards(self, recipe: Recipe, name: str) -> PreparedText:
         """Return the token shards of a source, of any cell, for a recipe.

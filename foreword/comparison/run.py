@@ -15,6 +15,7 @@ only the changes are run.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -50,7 +51,7 @@ from foreword.tables.examples import overlap_note
 from foreword.train import checkpoint
 from foreword.tuning.tuned import VERSION
 
-GRID_FILE = "grid.toml"
+GRID_FILE, RESULTS = "grid.toml", "results.json"
 
 
 class Comparison:
@@ -122,6 +123,31 @@ class Comparison:
                         jobs.append(Job(cell, seed, task, is_scratch=True))
         jobs += [Job(NO_CELL, 0, task) for task in self.grid.tasks if task.task.judge.has_classes]
         return jobs
+
+    def require_same_text(self) -> None:
+        """Check that results in the folder, which new ones replace, are of the same text.
+
+        It may have changed, or have moved.
+
+        Raises:
+            UserError: they are of another.
+        """
+        file, texts = self.out / GRID_FILE, [*self.grid.data, *self.grid.heldout]
+        if not (self.out / RESULTS).is_file() or not file.is_file():
+            return
+        before = config.read_toml(file)
+        earlier = [*before.get("data", ()), *before.get("heldout", ())]
+        if list(map(os.path.abspath, earlier)) == list(map(os.path.abspath, texts)):
+            return
+        if is_prepared(self.grid.data):
+            is_known = any(self.run_folder(cell, 1) for cell in self.grid.cells)
+        else:
+            is_known = any(self.corpora.has_read(recipe) for recipe in self.recipes.values())
+        if not is_known:
+            raise UserError(
+                f"{self.out}: holds the results on another text, {', '.join(earlier)}; choose "
+                "another --out"
+            )
 
     def prepare(self) -> None:
         """Make the tokenizers and token shards that do not exist yet.

@@ -142,7 +142,7 @@ def best_of(trials: Sequence[Trial]) -> Trial | None:
     return next(iter(ranked(trials)), None)
 
 
-def edges(trials: Sequence[Trial]) -> list[str]:
+def settings_at_edge(trials: Sequence[Trial]) -> list[str]:
     """Return the settings whose best value is the lowest or the highest of three or more.
 
     Each as `lr 0.001 (highest)`.

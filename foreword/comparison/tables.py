@@ -16,7 +16,8 @@ from foreword.comparison.grid import Cell, GridTask
 from foreword.comparison.power import power_notes
 from foreword.comparison.probing import RANDOM, named, texts_of
 from foreword.comparison.results import NUMBERS, Measure, Results
-from foreword.comparison.sweep import SEED, describe, edges, ranked
+from foreword.comparison.run import RESULTS
+from foreword.comparison.sweep import SEED, describe, ranked, settings_at_edge
 from foreword.disk import atomic, stored
 from foreword.evaluation.statistics import LEVEL, Interval, half_width_of_share
 from foreword.formatting import duration, power, quantity
@@ -212,7 +213,7 @@ def write(results: Results) -> None:
     parts += [table.markdown() for table in tables(results)]
     parts.append("".join(f"- {note}\n" for note in notes(results)))
     atomic.write_text(out / "table.md", "\n".join(parts))
-    stored.write(out / "results.json", as_json(results))
+    stored.write(out / RESULTS, as_json(results))
     atomic.write_text(out / "results.csv", _csv(results))
 
 
@@ -249,7 +250,7 @@ def _sweep_notes(results: Results) -> list[str]:
         "held-out text of these tables."
     ]
     swept = [cell for cell in grid.cells if results.best(cell) is not None]
-    at_edges = {cell.name: edges(comparison.trials.of(cell)) for cell in swept}
+    at_edges = {cell.name: settings_at_edge(comparison.trials.of(cell)) for cell in swept}
     best_at_edge = [f"{name}: {', '.join(values)}" for name, values in at_edges.items() if values]
     if best_at_edge:
         lines.append(

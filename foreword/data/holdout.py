@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from foreword.data.fingerprint import file_state, fingerprint_text
-from foreword.data.read_documents import find_files, place_of
+from foreword.data.read_documents import canonical_name, find_files
 from foreword.data.shard_writer import ShardWriter
 from foreword.data.shards import Shards
 from foreword.data.text_files import ReadCounts, ReadSettings
@@ -83,12 +83,12 @@ def _find_apart(
 ) -> list[Path]:
     """Return the files to hold out, none of which is one to train on or a copy of one."""
     files = find_files(inputs, counts, read)
-    training_files = {place_of(file) for file in trained}
+    training_files = {canonical_name(file) for file in trained}
     sizes = defaultdict(list)
     for file in trained:
         sizes[file_state(file)[0]].append(file)
     for file in files:
-        if place_of(file) in training_files:
+        if canonical_name(file) in training_files:
             raise UserError(f"{file}: is in both --data and --heldout; name it once")
         size, _ = file_state(file)
         for same in sizes[size] if size else ():

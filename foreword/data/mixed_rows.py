@@ -22,7 +22,7 @@ class MixedRows(Packed):
         plan: the source of each row.
 
     Attributes:
-        plan: the same.
+        plan: the source of each row.
         source_rows_per_epoch: rows of each source in one reading.
         notes: a line for each source, and those of the sources.
     """

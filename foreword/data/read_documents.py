@@ -175,7 +175,7 @@ def cleaned_above(file: Path) -> Path | None:
     return folder if is_cleaned else None
 
 
-def place_of(file: Path) -> str:
+def canonical_name(file: Path) -> str:
     """Return the same name for the same file, however it was named."""
     return str(file) if is_url(file) else str(file.resolve())
 

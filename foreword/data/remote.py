@@ -126,7 +126,7 @@ def storage_of(url: str) -> Any:
     import fsspec
 
     credentials.remember(url)
-    whole = credentials.whole(url)
+    whole = credentials.with_credentials(url)
     if credentials.MASK in whole:
         raise UserError(
             f"{url}: user names, passwords and signatures are not kept; give them again, in "

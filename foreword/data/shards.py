@@ -138,10 +138,10 @@ class Shards:
         Raises:
             UserError: a file has been cut short since it was opened.
         """
-        self.require_whole()
+        self.require_complete()
         return self.all_tokens
 
-    def require_whole(self) -> None:
+    def require_complete(self) -> None:
         """Check that no file has been cut short since it was opened.
 
         The system kills a process that reads a mapped file beyond its end. So this comes before
@@ -151,7 +151,7 @@ class Shards:
             UserError: one has been.
         """
         for file in self.mapped:
-            file.require_whole()
+            file.require_complete()
 
     @property
     def tokens_total(self) -> int:
@@ -247,7 +247,7 @@ class _Mapped:
         if hasattr(mmap, "MADV_DONTNEED"):
             self.memory.madvise(mmap.MADV_DONTNEED)
 
-    def require_whole(self) -> None:
+    def require_complete(self) -> None:
         """Check that the file is as long as it was.
 
         A file that took its name since is of no interest: the mapped one stays.

@@ -147,7 +147,7 @@ def folder(path: Path) -> Iterator[Path]:
     """
     require_no_device(path)
     path = _resolve_link(path)
-    part, old = part_of(path), path.with_name(f".{path.name}.old")
+    part, old = partial_folder(path), path.with_name(f".{path.name}.old")
     with user_errors(path):
         if path.is_file():
             raise NotADirectoryError(errno.ENOTDIR, "is a file, where a folder is to be written")
@@ -172,7 +172,7 @@ def folder(path: Path) -> Iterator[Path]:
                     shutil.rmtree(part, ignore_errors=True)
 
 
-def part_of(path: Path) -> Path:
+def partial_folder(path: Path) -> Path:
     """Return the folder in which `folder` writes, where other processes may write too."""
     return path.with_name(f".{path.name}.part")
 

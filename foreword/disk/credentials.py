@@ -54,7 +54,7 @@ def remember(url: str) -> None:
         os.environ[VARIABLE] = " ".join([*others, url])
 
 
-def whole(url: str) -> str:
+def with_credentials(url: str) -> str:
     """Return a URL with the credentials given for it, for its folder or for its pattern.
 
     Without any, it is returned as it is.

@@ -22,7 +22,7 @@ KEY = "key"  # the part of a file that holds it
 
 
 def find(folder: Path, key: Any) -> Path | None:
-    """Return the first file of a folder with this key, a dataclass; None if there is none."""
+    """Return the first file with this key, a dataclass or JSON; None if there is none."""
     return next((file for file in sorted(folder.glob("*.json")) if _has_key(file, key)), None)
 
 

@@ -25,7 +25,7 @@ class AttentionWeights:
     Attributes:
         tokens: the text's tokens and the special ones around it, as written.
         is_special: which of them are special, (length,) bool.
-        layers: of each layer, the weights of each head: a row for each token that attends, which
+        layers: the weights of each head, by layer: a row for each token that attends, which
             sums to 1; (heads, length, length) float32. Those of a learned prefix are left out.
     """
 

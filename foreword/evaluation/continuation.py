@@ -23,8 +23,8 @@ class Continuation:
             can be ragged has several.
 
     Attributes:
-        states: of the tokens read last, (rows, tokens, d_model).
-        positions: of the last token of each row, (rows,) int64.
+        states: states of the tokens read last, (rows, tokens, d_model).
+        positions: position of the last token of each row, (rows,) int64.
     """
 
     def __init__(self, prompted: TrainedModel, batches: Sequence[Batch]) -> None:

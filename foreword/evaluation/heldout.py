@@ -161,14 +161,11 @@ def on_shards(
     """
     (text, bytes_per_token), watch = shards, stage("measuring the loss")
     # The loss as training measures it.
-    recipe, vocab, dtype = prompted.recipe, prompted.vocab, prompted.dtype
-    measured = measure(
-        recipe, prompted.model, text, vocab, rows=rows, streams=streams, dtype=dtype, watch=watch
-    )
+    measured = measure(prompted, text, rows=rows, streams=streams, watch=watch)
     if measured is None:
         raise UserError(
             f"{text.tokens_total} tokens of held-out text do not fill one row of "
-            f"{recipe.packing.length}; name a "
+            f"{prompted.recipe.packing.length}; name a "
             "longer text with --data"
             if text.tokens_total
             else "there is no held-out text; name a text with --data"
@@ -180,7 +177,7 @@ def on_shards(
         measured.bits_per_byte(bytes_per_token),
         measured.has_perplexity,
         measured.components,
-        unknown_in(text, vocab),
+        unknown_in(text, prompted.vocab),
     )
 
 

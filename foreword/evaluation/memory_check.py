@@ -1,4 +1,9 @@
-"""Checks before decoding that the generated texts fit into memory."""
+"""Checks before decoding that the generated texts fit into memory.
+
+Whether training fits is counted on tensors without numbers (`foreword/runs/counted.py`): it is a
+question of one step. Decoding keeps no activations, and a step of it always fits; what grows is
+what is kept from step to step: the texts, their beams and the key-value cache.
+"""
 
 from __future__ import annotations
 

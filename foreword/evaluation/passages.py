@@ -38,7 +38,7 @@ class Passage:
     after: str = ""
 
     @property
-    def whole(self) -> str:
+    def full_text(self) -> str:
         """The whole text."""
         return self.before + self.text + self.after
 
@@ -49,9 +49,9 @@ class Passage:
         return begin, max(begin, len(self.before) + len(self.text.rstrip()))
 
     @property
-    def given(self) -> int:
+    def context_characters(self) -> int:
         """The number of characters before the part and the spaces in front of it."""
-        return len(self.whole[: self.span[0]].rstrip())
+        return len(self.full_text[: self.span[0]].rstrip())
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def method_of(prompted: TrainedModel, *, ranks: bool = False) -> str:
     return BLANKS if prompted.uses_sentinels else CONDITIONAL
 
 
-def room_of(prompted: TrainedModel) -> int | None:
+def max_input_tokens(prompted: TrainedModel) -> int | None:
     """Return the number of tokens, special ones included, that a model reads of a text at once."""
     return prompted.limit if prompted.answers else prompted.max_context
 
@@ -201,12 +201,12 @@ def _encoded(prompted: TrainedModel, passage: Passage) -> tuple[Array, int, int]
     first token of other words: else options that split differently would not compare.
     """
     begin, end = passage.span
-    ids, offsets = prompted.tokenizer.encode_with_offsets(passage.whole)
+    ids, offsets = prompted.tokenizer.encode_with_offsets(passage.full_text)
     where = np.flatnonzero((offsets[:, 1] > begin) & (offsets[:, 0] < end))
     if not len(where):
         raise UserError(f"{prompted.name}: no token for {passage.text!r:.60}")
     first = int(where[0])
-    while first and offsets[first - 1, 0] >= passage.given:
+    while first and offsets[first - 1, 0] >= passage.context_characters:
         first -= 1
     return ids, first, int(where[-1]) + 1
 
@@ -215,7 +215,7 @@ def _plan(prompted: TrainedModel, passage: Passage) -> _Plan:
     ids, first, stop = _encoded(prompted, passage)
     most = len(ids) + 1  # tokens that count in an item
     if prompted.detects_replacements:
-        items, is_cut = _genuine(prompted, ids, first, stop)
+        items, is_cut = _original_items(prompted, ids, first, stop)
     elif prompted.continues:  # perhaps in place too, as GPT-BERT
         items, is_cut = _causal(prompted, ids, first)
         stop = len(ids)
@@ -282,7 +282,7 @@ def _masked(
     return items, len(whole) > width
 
 
-def _genuine(
+def _original_items(
     prompted: TrainedModel, ids: Array, first: int, stop: int
 ) -> tuple[list[ScoringItem], bool]:
     """Return items that score tokens as genuine."""

@@ -268,7 +268,7 @@ class DetectionScorer:
 
         def score(group: Sequence[ScoringItem]) -> Iterator[Array]:
             texts = padded([item.target for item in group])
-            genuine = prompted.log_probs_genuine(prompted.encoding_batch(texts))
+            genuine = prompted.log_probs_original(prompted.encoding_batch(texts))
             for item, row in zip(group, genuine, strict=True):
                 yield row[: len(item.target)][item.is_scored]
 

@@ -101,8 +101,8 @@ def next_token_batch(prompted: TrainedModel, starts: Sequence[Start]) -> Batch:
     weights = np.zeros(target.shape, dtype=np.float32)
     weights[:, -1] = 1.0
     sources = [start.source for start in starts if start.source is not None]
-    source = whole_rows(np.stack(sources)) if sources else None
-    example = Example(source, whole_rows(target), weights)
+    source = unpadded_rows(np.stack(sources)) if sources else None
+    example = Example(source, unpadded_rows(target), weights)
     batch = prompted.recipe.layout.arrange(example, prompted.vocab)
     where = np.flatnonzero(batch.weights[0])
     if not len(where):
@@ -118,7 +118,7 @@ def next_token_batch(prompted: TrainedModel, starts: Sequence[Start]) -> Batch:
     )
 
 
-def whole_rows(ids: Array) -> Tokens:
+def unpadded_rows(ids: Array) -> Tokens:
     """Return rows of one document each, without padding."""
     positions = np.broadcast_to(np.arange(ids.shape[1]), ids.shape).copy()
     return Tokens(ids, np.zeros_like(ids), positions)

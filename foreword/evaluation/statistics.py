@@ -14,6 +14,9 @@ from foreword.types import Array
 LEVEL = 0.95  # of every interval
 SEED, DRAWS = 1, 2_000
 TOGETHER = 1_000_000  # indices drawn at once
+NO_INTERVAL = "no interval: a score that all draws share; other examples may still differ"
+
+Ends = tuple[float, float] | tuple[None, None]  # of an interval; None where there is none
 
 
 def wilson(correct: float, count: int) -> tuple[float, float]:
@@ -35,9 +38,7 @@ def wilson(correct: float, count: int) -> tuple[float, float]:
     return low, high
 
 
-def bootstrap(
-    statistic: Callable[[Array], float], count: int, draws: int | None = None
-) -> tuple[float, float]:
+def bootstrap(statistic: Callable[[Array], float], count: int, draws: int | None = None) -> Ends:
     """Return the percentile interval of a statistic over draws with replacement.
 
     Args:
@@ -51,10 +52,11 @@ def bootstrap(
 
 def bootstrap_each(
     statistics: Callable[[Array], Sequence[float]], count: int, draws: int | None = None
-) -> list[tuple[float, float]]:
+) -> list[Ends]:
     """Return the percentile interval of each of several statistics of the same draws.
 
-    A draw for which a statistic is nan is left out of its interval; (nan, nan) if all are.
+    A draw for which a statistic is nan is left out of its interval. There is none if all are, or if
+    all draws agree, which says nothing of other examples.
 
     Args:
         statistics: takes the indices of a draw, (count,) int64.
@@ -63,10 +65,14 @@ def bootstrap_each(
     """
     drawn = _drawn(count, DRAWS if draws is None else draws)
     values = np.array([statistics(indices) for indices in drawn], float)
-    known = [column[~np.isnan(column)] for column in values.T]
+    return [_percentiles(column[~np.isnan(column)]) for column in values.T]
+
+
+def _percentiles(values: Array) -> Ends:
     tail = (1 - LEVEL) / 2
-    quantiles = (np.quantile(of, [tail, 1 - tail]) if len(of) else (math.nan,) * 2 for of in known)
-    return [(float(low), float(high)) for low, high in quantiles]
+    low, high = map(float, np.quantile(values, [tail, 1 - tail])) if len(values) else (0.0, 0.0)
+    is_point = math.isclose(low, high, rel_tol=1e-9, abs_tol=1e-12)
+    return (None, None) if is_point else (low, high)
 
 
 def _drawn(count: int, draws: int) -> Iterator[Array]:

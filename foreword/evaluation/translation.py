@@ -30,7 +30,7 @@ class TranslationQuality:
             (Papineni et al. 2002).
         chrf: 0 to 100: the F-score of character n-grams (Popovic 2015).
         length_ratio: words of the translations per word of the references.
-        signatures: of both scores, which name their settings such as the tokenizer (Post 2018).
+        signatures: settings of both scores, such as the tokenizer (Post 2018).
     """
 
     bleu: float
@@ -150,7 +150,7 @@ def record(
         texts: its lines.
         beams: the settings of beam search.
         translations: one of each line.
-        references: those to compare with.
+        references: translations to compare with.
     """
     name = source.stem if source.suffix.lower() in COMPRESSIONS else source.name
     row = {"lines": len(texts), "empty_lines": list(texts).count("")}

@@ -136,7 +136,7 @@ def find_families(trained: TrainedModel, family_name: str = "") -> Iterator[Fami
     reasons: dict[str, list[str]] = {}
     for name in names:
         family: Family = kinds.load(FAMILIES, name)()
-        reasons[name] = _misfits(trained, family)
+        reasons[name] = _mismatches(trained, family)
         if not reasons[name]:
             yield family
     if not all(reasons.values()):
@@ -153,7 +153,7 @@ def _distance(misfits: list[str]) -> tuple[int, int]:
     return sum(text.startswith(("layout is", "model is")) for text in misfits), len(misfits)
 
 
-def _misfits(trained: TrainedModel, family: Family) -> list[str]:
+def _mismatches(trained: TrainedModel, family: Family) -> list[str]:
     """Return why a model is not of a family, one phrase each.
 
     The model is described in the family's terms and read back; what then differs does not fit.

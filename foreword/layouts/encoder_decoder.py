@@ -66,7 +66,7 @@ class EncoderDecoder(Layout):
         ids = np.where(is_first, vocab.id(self.start), shifted)
         positions = target.positions
         if self.positions == "source":
-            positions = _places_in_source(ids, is_first, target.documents, source, vocab)
+            positions = _positions_in_source(ids, is_first, target.documents, source, vocab)
         # The decoder's side, with the encoder's as its source.
         return Batch(
             ids=ids,
@@ -95,7 +95,7 @@ class EncoderDecoder(Layout):
         return positions
 
 
-def _places_in_source(
+def _positions_in_source(
     ids: Array, is_first: Array, documents: Array, source: Tokens, vocab: Vocab
 ) -> Array:
     """Return where in the row of the source each of the decoder's tokens belongs.

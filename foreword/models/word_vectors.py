@@ -135,7 +135,7 @@ class WordVectorsBackbone(NeuralBackbone, OfflineBackbone):
         """
         shards = inputs.shards
         corpus = WordCorpus.of(
-            shards.tokens, shards.document_starts, self.is_word, shards.require_whole
+            shards.tokens, shards.document_starts, self.is_word, shards.require_complete
         )
         vectors, outputs = self.embedding.token.weight, self.outputs.weight
         random = torch.Generator().manual_seed(inputs.seed)

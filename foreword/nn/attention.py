@@ -228,7 +228,7 @@ def takes_spans(mask: Mask, bias: Tensor | None, like: Tensor) -> bool:
     """Return whether a kernel of CUDA computes attention, with dropout too, span by span.
 
     Args:
-        mask: that of documents within a row, causal or not, for it to do so.
+        mask: only that of documents within a row, causal or not, is computed so.
         bias: added to the scores, which it cannot.
         like: see `prepare_mask`.
     """

@@ -85,7 +85,7 @@ class _Checkpointed:
             return self._forward(x, inputs, *others)
 
         def states(*given: Any) -> tuple[Tensor, Tensor | None]:
-            with _without_kept_casts(given[0].device.type):
+            with _without_cast_cache(given[0].device.type):
                 new, _, g = self._forward(*given)  # the cache is for generation
             return new, g
 
@@ -101,7 +101,7 @@ class _Checkpointed:
         return x, None, g
 
 
-def _without_kept_casts(device: str) -> AbstractContextManager[Any]:
+def _without_cast_cache(device: str) -> AbstractContextManager[Any]:
     """Return a context in which autocast keeps no copies of weights from block to block.
 
     Kept ones would take memory, and a weight that a block finds cast would be cast again in
@@ -142,10 +142,10 @@ class _Both(AbstractContextManager[None]):
 
 def _policy(context: Any, operation: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
     """Return whether to keep or recompute the results of an operation."""
-    return CheckpointPolicy.MUST_SAVE if is_kept(operation) else CheckpointPolicy.PREFER_RECOMPUTE
+    return CheckpointPolicy.MUST_SAVE if is_saved(operation) else CheckpointPolicy.PREFER_RECOMPUTE
 
 
-def is_kept(operation: Any) -> bool:
+def is_saved(operation: Any) -> bool:
     """Return whether `selective` keeps an operation's results: linear maps, fused attention."""
     name: str = operation.name().rpartition("::")[2].partition(".")[0]
     return name in KEPT or "attention" in name

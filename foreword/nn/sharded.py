@@ -37,7 +37,7 @@ def gather(tensor: Tensor) -> Tensor:
     return full
 
 
-def own_part(tensor: Tensor) -> Tensor:
+def local_part(tensor: Tensor) -> Tensor:
     """Return this process's rows of a sharded tensor, or a tensor as it is."""
     part: Tensor = tensor.to_local() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
     return part
@@ -58,18 +58,18 @@ class Share:
     is_copy: bool
 
 
-def own_share(tensor: Any) -> Share:
+def local_share(tensor: Any) -> Share:
     """Return which part of a sharded tensor this process holds."""
     mesh, at = tensor.device_mesh, tensor.device_mesh.get_coordinate()
     (axis,) = (n for n, placement in enumerate(tensor.placements) if placement.is_shard())
     return Share(at[axis], mesh.size(axis), any(at[:axis]) or any(at[axis + 1 :]))
 
 
-def own_rows(tensor: Tensor) -> Rows:
+def local_rows(tensor: Tensor) -> Rows:
     """Return the rows of a tensor that this process holds."""
     if not is_sharded(tensor):
         return ...
-    share, rows = own_share(tensor), len(tensor)
+    share, rows = local_share(tensor), len(tensor)
     each = -(-rows // share.count)
     first = min(rows, each * share.number)
     return slice(first, min(rows, first + each))
@@ -78,12 +78,12 @@ def own_rows(tensor: Tensor) -> Rows:
 @torch.no_grad()
 def set_values(tensor: Tensor, values: Values) -> None:
     """Give a tensor its values; of a sharded one each process sets, and reads, its rows alone."""
-    part = own_part(tensor)
+    part = local_part(tensor)
     if part.numel():
-        part.copy_(values[own_rows(tensor)])
+        part.copy_(values[local_rows(tensor)])
 
 
-def placed_like(values: Values, like: Tensor) -> Tensor:
+def distributed_like(values: Values, like: Tensor) -> Tensor:
     """Return a tensor of these values on the device of another, and sharded if that is."""
     placed = torch.empty_like(like, dtype=values.dtype, requires_grad=False)
     set_values(placed, values)

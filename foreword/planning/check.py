@@ -69,7 +69,7 @@ class CheckedRun:
         estimate: the cost of the run.
         rows: some rows of the first batch.
         data: counts of the text.
-        sources: those of a mixture.
+        sources: what is read of each source of a mixture.
         stages: those of a recipe that changes; none of another.
     """
 

@@ -26,7 +26,7 @@ class GPU(Ranged):
         memory_gb: memory, in units of 10^9 bytes.
         bf16_tflops: peak rate of dense products in bf16, in units of 10^12 FLOPs a second; 0 if it
             has no bf16, and training is in float32.
-        fp32_tflops: the same in float32.
+        fp32_tflops: peak rate of dense products in float32.
         bandwidth_gb_s: memory bandwidth, in 10^9 bytes a second.
         link_gb_s: rate to other GPUs of the node, in one direction.
         network_gb_s: rate to other nodes, for one GPU, in one direction.

@@ -20,7 +20,7 @@ from foreword.runs.sizes import count_parameters, count_state, memory_of
 from foreword.train import flops
 from foreword.train.device import wait
 from foreword.train.feed import DEPTH, HELDOUT_SEED
-from foreword.train.step import evaluate, train_step
+from foreword.train.step import StepOptions, evaluate, train_step
 from foreword.train.workers import accumulate_on
 from foreword.types import Batch, Loss
 
@@ -188,10 +188,8 @@ def take_step(
         optimizer,
         batches,
         loss_fn,
-        clip=train.clip,
-        dtype=setup.dtype,
-        seeds=range(train.seed, train.seed + len(batches)),
-        accumulate=accumulate_on(train.threads),
+        range(train.seed, train.seed + len(batches)),
+        StepOptions(train.clip, setup.dtype, accumulate=accumulate_on(train.threads)),
     )
     wait(setup.device)
     return result.loss

@@ -44,7 +44,8 @@ def named_probe(name: str, table: Mapping[str, Any], files: Sequence[str]) -> Pr
             raise UserError(f"--data: '{name}' takes one file, folder or pattern")
         if files:
             table["files"] = files[0]
-    for f in fields(cls):
+    is_known = table.keys() <= {f.name for f in fields(cls)}
+    for f in fields(cls) if is_known else ():  # else the needed one may be misspelt
         if f.default is f.default_factory is MISSING and f.name not in table:
             is_question = f.name == "files" and issubclass(cls, Suite)
             option = "--data, the files of its questions" if is_question else f"--set {f.name}=..."

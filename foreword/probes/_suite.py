@@ -14,8 +14,9 @@ import numpy as np
 from scipy.stats import binomtest
 
 from foreword.errors import UserError
-from foreword.evaluation.passages import room_of
-from foreword.evaluation.statistics import LEVEL, bootstrap, bootstrap_each
+from foreword.evaluation.passages import max_input_tokens
+from foreword.evaluation.statistics import LEVEL, NO_INTERVAL, Ends, bootstrap, bootstrap_each
+from foreword.formatting import interval
 from foreword.probes._contract import Finding, ProbedModel, Row
 from foreword.probes._marks import MAX_RUNS, run_style, title
 from foreword.runs.trained_model import TrainedModel
@@ -26,8 +27,7 @@ from foreword.types import Array
 ALL = "all"  # the subset of all questions
 DRAWS = 1_000  # of a bootstrap
 TITLE_WIDTH = 44  # characters, over axes beside the names of subsets
-WITHOUT = "(no interval)"
-NO_INTERVAL = "no interval: a score that all draws share; other examples may still differ"
+WITHOUT = "no interval"
 CLOSENESS = 1e-6  # relative difference of two sums that are equal in float32
 
 
@@ -64,7 +64,7 @@ class Answer:
     Attributes:
         given: the answer; "" if it has none of its own.
         correct: 1 if right, 0 if not; a tie counts in part.
-        scores: of each option, higher for a likelier one; or what else was measured.
+        scores: score of each option, higher for a likelier one; or what else was measured.
         unknown: unknown tokens among those scored.
         extra: what `extra_scores` takes, as many numbers for each question; nan where not known.
         value: what `statistic` takes if it is not `correct`.
@@ -175,7 +175,7 @@ class Suite(Ranged, ABC):
             if cut := sum(answer.is_cut for answer in answers):
                 notes.append(
                     f"{model.label}: {cut:,} of {len(questions):,} questions have more than "
-                    f"{room_of(model.trained):,} tokens and are cut"
+                    f"{max_input_tokens(model.trained):,} tokens and are cut"
                 )
             notes += [f"{model.label}: {note}" for note in self.remarks(model.trained, questions)]
         notes += [self.caution] if self.caution else []
@@ -215,30 +215,23 @@ class Suite(Ranged, ABC):
                 "run": run,
                 self.subset: name,
                 self.measured: figures.pop(self.measured),
-                "low": None if math.isnan(low) else low,
-                "high": None if math.isnan(high) else high,
+                "low": low,
+                "high": high,
             }
-            for (key, figure), interval in zip(figures.items(), others, strict=True):
-                named = zip((key, f"{key}_low", f"{key}_high"), (figure, *interval), strict=True)
-                row |= {part: None if math.isnan(number) else number for part, number in named}
+            for (key, figure), (low, high) in zip(figures.items(), others, strict=True):
+                known = None if math.isnan(figure) else figure
+                row |= {key: known, f"{key}_low": low, f"{key}_high": high}
             yield row | {"questions": len(where), "chance": self.chance(asked)}
 
-    def _figures(
-        self, values: Array, more: Array
-    ) -> tuple[dict[str, float], list[tuple[float, float]]]:
-        """Return each figure by name, what is `measured` first, and its interval.
-
-        The interval is (nan, nan) if all draws agree, which says nothing of other questions.
-        """
+    def _figures(self, values: Array, more: Array) -> tuple[dict[str, float], list[Ends]]:
+        """Return each figure by name, what is `measured` first, and its interval."""
 
         def of(questions: Any) -> dict[str, float]:
             measured = self.statistic(values[questions])
             return {self.measured: measured, **self.extra_scores(more[questions])}
 
         intervals = bootstrap_each(lambda indices: [*of(indices).values()], len(values), DRAWS)
-        return of(slice(None)), [
-            (math.nan,) * 2 if _is_point(*ends) else ends for ends in intervals
-        ]
+        return of(slice(None)), intervals
 
     def _lacks_interval(self, row: Row) -> bool:
         """Return whether a known figure of a row has no interval."""
@@ -289,17 +282,13 @@ def best(scores: Sequence[float], right: int) -> tuple[int, float]:
     """Return the number of the greatest score, and how far it is right: ties share.
 
     Args:
-        scores: of the options.
+        scores: score of each option.
         right: the number of the right one.
     """
     values = np.asarray(scores, dtype=float)
     # Equal as far as float32 tells: texts of the same tokens may be in different batches.
     is_best = np.isclose(values, values.max(), rtol=CLOSENESS, atol=CLOSENESS)
     return int(values.argmax()), float(is_best[right] / is_best.sum())
-
-
-def _is_point(low: float, high: float) -> bool:
-    return math.isclose(low, high, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def _require_own_total(questions: Sequence[Question], kind: str) -> None:
@@ -384,8 +373,8 @@ def paired(one: Array, other: Array, suite: Suite) -> str:
         len(one),
         DRAWS,
     )
-    interval = WITHOUT if _is_point(low, high) else f"({low:+.3f} to {high:+.3f})"
-    summary = f"{suite.measured.replace('_', ' ')} {difference:+.3f} {interval}"
+    ends = interval(low, high, "+") or WITHOUT
+    summary = f"{suite.measured.replace('_', ' ')} {difference:+.3f} ({ends})"
     if one.ndim > 1:
         return summary
     higher, lower = int((one > other).sum()), int((one < other).sum())

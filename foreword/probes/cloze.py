@@ -42,7 +42,7 @@ class Cloze(Suite):
     likeliest, where it is one token; a causal model does not see what stands after it.
 
     Attributes:
-        language: of the sentences that come with it: `en` or `ko`.
+        language: language of the sentences that come with it: `en` or `ko`.
         files: sentences of one's own instead: a file, a folder or a pattern. The columns are
             `text`, with `___` for the blank, `answer`, `alternatives` (a list, or words with spaces
             between them), and perhaps `kind` (default: the file's name) and `group`.

@@ -74,7 +74,7 @@ class InContext(Suite):
         template: how an example is written, with `{text}` and `{answer}`; default: one of each
             task.
         calibrate: whether to measure `calibrated`, which takes up to four times as long.
-        seed: of questions and examples.
+        seed: seed of the draws of questions and examples.
 
     Reference: Brown et al. 2020; Zhao et al. 2021 (calibration, luck of the examples).
     """
@@ -201,7 +201,7 @@ class InContext(Suite):
         longest = max(self.shots)
         if self.task == "classify":
             pool = labelled_texts(self.files)
-            pool = [self._worded(pool[n]) for n in rng.permutation(len(pool))]
+            pool = [self._with_label_words(pool[n]) for n in rng.permutation(len(pool))]
         elif self.task == "translate":
             pool = translations(self.files, rng)
         elif self.task == "unscramble":
@@ -215,7 +215,7 @@ class InContext(Suite):
             )
         return pool[:limit], pool[limit:]
 
-    def _worded(self, example: Demonstration) -> Demonstration:
+    def _with_label_words(self, example: Demonstration) -> Demonstration:
         """Return an example with the words that stand for its labels."""
         if not self.labels:
             return example

@@ -194,9 +194,8 @@ def _figures(
         first, second = (all_losses[part] for part in _split(indices, len(member_losses)))
         return separation(first, second) if len(first) and len(second) else float("nan")
 
-    low, high = bootstrap(auc, len(all_losses))
-    area = separation(member_losses, other_losses)
-    figures.append(_record("AUC", value=area, low=low, high=high))
+    area, ends = separation(member_losses, other_losses), bootstrap(auc, len(all_losses))
+    figures.append(_record("AUC", value=area, low=ends[0], high=ends[1]))
     figures += [
         _record("loss", text, value=float(of_text.mean()))
         for text, of_text in ((TRAINING, member_losses), (HELD_OUT, other_losses))

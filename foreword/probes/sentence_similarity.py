@@ -12,7 +12,7 @@ import numpy as np
 
 from foreword.errors import UserError, nearest
 from foreword.evaluation.states import TextStates, text_states
-from foreword.evaluation.statistics import DRAWS, LEVEL, bootstrap, rank_correlation
+from foreword.evaluation.statistics import DRAWS, LEVEL, Ends, bootstrap, rank_correlation
 from foreword.probes._contract import FilePath, Finding, ProbedModel, Row
 from foreword.probes._files import evenly
 from foreword.probes._layers import by_layer, layer_order, require_layer
@@ -163,10 +163,8 @@ def _overlap(one: str, other: str) -> float:
     return len(a & b) / max(1, len(a | b))
 
 
-def _interval(ratings: Array, cosines: Array) -> tuple[float | None, float | None]:
-    """Return the bootstrap interval of the correlation over pairs; None where it is undefined."""
-    if rank_correlation(ratings, cosines) is None:
-        return None, None
+def _interval(ratings: Array, cosines: Array) -> Ends:
+    """Return the bootstrap interval of the correlation over pairs."""
 
     def correlation(indices: Array) -> float:
         rho = rank_correlation(ratings[indices], cosines[indices])

@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from foreword.errors import UserError
 from foreword.evaluation.states import text_states
 from foreword.evaluation.statistics import DRAWS, LEVEL, bootstrap
+from foreword.formatting import interval
 from foreword.probes._contract import FilePath, Finding, ProbedModel, Row
 from foreword.probes._files import evenly
 from foreword.probes._layers import by_layer, layer_order, require_layer
@@ -38,6 +39,8 @@ from foreword.types import Array
 EVERY = 10  # every tenth training sentence is held out to choose the layer on
 STEPS = 200  # of the classifier's optimizer
 ALL: tuple[WordProperty, ...] = ("upos", "word", "position", "depth")
+
+Accuracy = tuple[float, float | None, float | None]  # with its interval, if it has one
 
 
 @dataclass(frozen=True)
@@ -144,10 +147,10 @@ class Tagging(Ranged):
     def _notes(
         self,
         tasks: Sequence[WordTask],
-        baselines: dict[WordProperty, tuple[float, float, float]],
+        baselines: dict[WordProperty, Accuracy],
     ) -> list[str]:
         intervals = ", ".join(
-            f"{low:.3f} to {high:.3f}" + f" ({reads})" * (len(tasks) > 1)
+            (interval(low, high) or "no interval") + f" ({reads})" * (len(tasks) > 1)
             for reads, (_, low, high) in baselines.items()
         )
         words = ", ".join(f"{len(task.fit.of_words):,}" for task in tasks)
@@ -215,7 +218,7 @@ def _predicted(classifier: Any, vectors: Array, tags: Tags) -> Array:
     return predicted
 
 
-def _accuracy(predicted: Array, tags: Tags, draws: int | None = None) -> tuple[float, float, float]:
+def _accuracy(predicted: Array, tags: Tags, draws: int | None = None) -> Accuracy:
     """Return the share of words that are right, and its interval over sentences."""
     is_right = predicted == tags.of_words
     right = np.array([part.sum() for part in np.split(is_right, np.cumsum(tags.counts)[:-1])])
@@ -264,13 +267,12 @@ def _plot_run(
 ) -> None:
     """Plot the accuracy of a run by layer with its intervals, and its control."""
     at = [ticks.index(str(detail["layer"])) for detail in details]
-    low = [detail["accuracy"] - detail["low"] for detail in details]
-    high = [detail["high"] - detail["accuracy"] for detail in details]
-    style = run_style(number)
-    accuracies = [detail["accuracy"] for detail in details]
-    axes.errorbar(
-        at, accuracies, yerr=np.clip([low, high], 0, None), label=label, capsize=2, **style
+    low, accuracies, high = (
+        np.array([detail[key] for detail in details], float) for key in ("low", "accuracy", "high")
     )
+    errors = np.clip([accuracies - low, high - accuracies], 0, None)
+    style = run_style(number)
+    axes.errorbar(at, accuracies, yerr=errors, label=label, capsize=2, **style)
     if "control" in details[0]:
         controls = [detail["control"] for detail in details]
         axes.plot(at, controls, linestyle=":", **style | {"marker": "."})

@@ -179,8 +179,8 @@ def _figures(pairs: PairsByWord) -> dict[str, Any]:
         "same": float(same.mean()),
         "other": float(other.mean()),
         "apart": float(apart.mean()),
-        "low": float(low),
-        "high": float(high),
+        "low": low,
+        "high": high,
         "AUC": float(auc),
         "words": len(apart),
     }

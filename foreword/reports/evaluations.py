@@ -40,7 +40,7 @@ def evaluation_section(evaluation: SavedEvaluation, *, says_meaning: bool = True
         f'<p class="meaning">{escape(sentence)}</p>' if sentence else "",
         _table(evaluation),
         bars_by_order(evaluation),
-        *(figure_of(evaluation, drawn) for drawn in evaluation.pictures),
+        *(plot_figure(evaluation, drawn) for drawn in evaluation.pictures),
         *map(fragments.note, evaluation.notes),
         f'<p class="note">{origin}</p>',
     ]
@@ -94,7 +94,7 @@ def bars_by_order(evaluation: SavedEvaluation) -> str:
     return fragments.side_by_side(figures)
 
 
-def figure_of(evaluation: SavedEvaluation, drawn: Picture) -> str:
+def plot_figure(evaluation: SavedEvaluation, drawn: Picture) -> str:
     """Return a plot as an HTML figure with its data inline, so the page stays one file."""
     data = base64.b64encode(drawn.png).decode("ascii")
     alt = escape(f"{evaluation.task or evaluation.name}: {drawn.label or 'plot'}", quote=True)

@@ -75,7 +75,7 @@ class RunFolder:
         stages: records of what changed while it trained, in order.
         samples: records of samples, in order.
         evaluations: the evaluations, sorted by file name.
-        of_tuned: those that began with a model tuned from the run, in `tuned/NAME/evaluations`.
+        of_tuned: evaluations of models tuned from the run, in `tuned/NAME/evaluations`.
         unread: what could not be read, a line each, for the page.
     """
 

@@ -105,7 +105,7 @@ def score_sentence(rows: Sequence[Record], metric: str) -> str:
     return text + (f" It is no better than {' and '.join(better)}." if better else "")
 
 
-def worth_sentence(
+def pretraining_gain(
     rows: Sequence[Record], metric: str, dev: int, margins: Sequence[Record] = ()
 ) -> str:
     """Return what pretraining adds to fine-tuning; "" unless it was done from scratch too.

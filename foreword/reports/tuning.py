@@ -11,7 +11,7 @@ from foreword.formatting import cell, figure
 from foreword.reports import fragments
 from foreword.reports.bars import CellScores, plot_scores
 from foreword.reports.folder import Record, SavedEvaluation, number
-from foreword.reports.meaning import SCRATCH, is_baseline, score_sentence, worth_sentence
+from foreword.reports.meaning import SCRATCH, is_baseline, pretraining_gain, score_sentence
 from foreword.reports.tables import Table
 from foreword.reports.tuning_curves import confusion, curves
 from foreword.tuning.scores import ABOUT, Scores, metric_name, train_count
@@ -33,7 +33,7 @@ def worth(evaluation: SavedEvaluation) -> str:
     if not names:
         return ""
     dev, margins = _count(evaluation, "dev"), evaluation.content.get("margins", ())
-    return worth_sentence(evaluation.rows, names[0], dev, margins)
+    return pretraining_gain(evaluation.rows, names[0], dev, margins)
 
 
 def meaning(evaluation: SavedEvaluation) -> str:

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from foreword.nn.block import Block
-from foreword.nn.checkpointing import AMOUNTS, Checkpointing, is_kept, without_checkpointing
+from foreword.nn.checkpointing import AMOUNTS, Checkpointing, is_saved, without_checkpointing
 from foreword.nn.heads import VocabularyHead
 
 
@@ -22,7 +22,7 @@ class ActivationBytes:
     """Bytes that the forward pass of some rows keeps for backward.
 
     Attributes:
-        activations: of the network; with checkpointing, also what one block computes again.
+        activations: bytes of the network; with checkpointing, also what a block computes again.
         head: the bytes of the heads that predict tokens, with the gradient of the output layer.
     """
 
@@ -142,7 +142,7 @@ class _Results(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if is_kept(func):
+        if is_saved(func):
             for tensor in tree_leaves(result):
                 if isinstance(tensor, Tensor):
                     self._keep(tensor)

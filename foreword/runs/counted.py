@@ -137,15 +137,15 @@ def _row_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
     period = _period(recipe)
     few, deep = shallow(recipe, period)
 
-    def kept(few: Recipe) -> float:
+    def bytes_of(few: Recipe) -> float:
         counts = _counts(few, FEW_ROWS, [amount], dtype=dtype, vocab=vocab)
         return float(sum(counts[: len(PARTS)])) / FEW_ROWS
 
     try:
-        total = first = kept(few)
+        total = first = bytes_of(few)
         for name, layers in deep.items():
             deeper: Any = replace(few.model, **{name: 2 * period})
-            total += (kept(replace(few, model=deeper)) - first) * (layers - period) / period
+            total += (bytes_of(replace(few, model=deeper)) - first) * (layers - period) / period
     except (RuntimeError, TypeError):
         return 0
     return round(total)

@@ -16,7 +16,7 @@ from foreword.errors import UserError
 from foreword.nn.embedding import token_tables
 from foreword.nn.init import embedding_std, shapes_only
 from foreword.nn.model import neural
-from foreword.nn.sharded import own_part, own_rows
+from foreword.nn.sharded import local_part, local_rows
 from foreword.runs.continued import START
 from foreword.runs.dry_run import shallow, widths_of
 from foreword.runs.recipe import Recipe
@@ -56,7 +56,7 @@ def learn(run: Run, setup: TrainingSetup, prepared: PreparedText, stage: Stage) 
         require_budget(setup.recipe, setup.vocab)
     began, width = time.monotonic(), max(widths_of(setup.model, setup.vocab))
     stage(init.stage)
-    prepared.train.require_whole()
+    prepared.train.require_complete()
     text = [(prepared.train.tokens, 1.0)]
     if setup.sources:
         text = [(prepared.sources[s.name].train.tokens, s.share) for s in setup.sources]
@@ -64,7 +64,7 @@ def learn(run: Run, setup: TrainingSetup, prepared: PreparedText, stage: Stage) 
     # Those of the same source, width and seed may be known.
     shares = [share for _, share in text]
     key = f"{GROUP}-{digest([prepared.fingerprint, shares, noted, width, seed])}"
-    part, known = atomic.part_of(file), shared and _shared(Path(shared), key)
+    part, known = atomic.partial_folder(file), shared and _shared(Path(shared), key)
     with atomic.user_errors(file):
         if known:
             shutil.copyfile(known, part)
@@ -144,11 +144,11 @@ def load(run: Run, setup: TrainingSetup) -> Progress:
     std = embedding_std(neural(setup.model.backbone).settings)
     with tensor_files.opened(run.folder, GROUP) as tensors, torch.no_grad():
         for table in token_tables(setup.model, setup.vocab.size):
-            vectors = tensors[GROUP][own_rows(table)][:, : table.shape[1]]
+            vectors = tensors[GROUP][local_rows(table)][:, : table.shape[1]]
             is_known = vectors.any(1)
             lengths = vectors.norm(dim=1, keepdim=True).clamp(min=torch.finfo().tiny)
             vectors = vectors / lengths * (std * math.sqrt(table.shape[1]))
-            part = own_part(table)
+            part = local_part(table)
             part[is_known.to(part.device)] = vectors[is_known].to(part)
     return spent
 

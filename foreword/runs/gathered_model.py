@@ -8,7 +8,7 @@ import torch
 
 from foreword.nn.init import shapes_only
 from foreword.nn.model import Model
-from foreword.nn.sharded import gather, own_share, set_values
+from foreword.nn.sharded import gather, local_share, set_values
 from foreword.runs.setup import TrainingSetup
 from foreword.runs.sizes import least_memory, memory_of
 from foreword.train import processes
@@ -67,7 +67,7 @@ def gathered_model(setup: TrainingSetup) -> GatheredModel | None:
     if setup.sharded is None:
         return GatheredModel(setup, setup.device)
     weights = 4 * setup.model.count_parameters()
-    shards = own_share(next(setup.model.parameters())).count
+    shards = local_share(next(setup.model.parameters())).count
     share = sum(least_memory(setup.recipe, setup.vocab).values()) // shards
     places = (setup.device, CPU)
     held = (share, share if setup.device == CPU else 0)

@@ -16,10 +16,11 @@ from foreword.ngrams import texts
 from foreword.nn.model import Model
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import SourceFeed, heldout_feed
+from foreword.runs.trained_model import TrainedModel
 from foreword.train.budget import Progress
 from foreword.train.feed import Feed
 from foreword.train.step import LossFunction, evaluate
-from foreword.types import Batch, Vocab
+from foreword.types import Batch
 
 Watch = Callable[[float, float], None]  # rows done, rows in all
 
@@ -66,36 +67,32 @@ def perplexity_of(loss: float) -> float:
 
 
 def measure(
-    recipe: Recipe,
-    model: Model,
+    trained: TrainedModel,
     shards: Shards,
-    vocab: Vocab,
     *,
     rows: int | None = None,
     streams: int = 0,
-    dtype: torch.dtype = torch.float32,
     watch: Watch | None = None,
 ) -> Measure | None:
     """Measure the loss on a text: row by row, or on the whole text for count-based models.
 
     Args:
-        recipe: recipe of the model.
-        model: the model, on its device.
+        trained: the model.
         shards: the text.
-        vocab: the vocabulary of the tokenizer.
         rows: maximum rows, or as many tokens for a count-based model; default
             `train.heldout_rows`, or the whole text.
         streams: number of streams that a model with memory reads in parallel; 0 for that of
             training.
-        dtype: precision of the computation.
         watch: called with the rows done and their total.
 
     Returns:
         The measurement, or None if the text is too short.
     """
+    recipe, vocab = trained.recipe, trained.vocab
     if recipe.model.is_count_based:
         limit = None if rows is None else rows * recipe.packing.length
-        table, text = table_of(model), texts.NgramTexts.of(shards, vocab, *recipe.bos_and_eos)
+        table = table_of(trained.model)
+        text = texts.NgramTexts.of(shards, vocab, *recipe.bos_and_eos)
         counts, is_normalised = texts.measure(table, text, limit), table.header.is_normalised
         measured = Measure(counts.loss, counts.tokens, is_normalised, is_normalised)
         return measured if counts.tokens else None
@@ -103,7 +100,7 @@ def measure(
         return None
     feed = heldout_feed(recipe, shards, vocab, streams)
     limit = recipe.train.heldout_rows if rows is None else rows
-    return measure_rows(recipe, model, feed, limit, dtype, watch)
+    return measure_rows(recipe, trained.model, feed, limit, trained.dtype, watch)
 
 
 def measure_rows(
@@ -189,7 +186,7 @@ def heldout_record(spent: Progress, measured: Measure, bytes_per_token: float) -
     Args:
         spent: what the run has used so far.
         measured: the measurement.
-        bytes_per_token: of the text, on average.
+        bytes_per_token: mean bytes of a token of the text.
     """
     return {
         "kind": "heldout",

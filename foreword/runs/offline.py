@@ -90,9 +90,9 @@ def train_offline(
             reporter.note(note)
         run.note(**provenance.set_up(prepared, model, torch.device("cpu"), recipe.train.precision))
         watch = reporter.stage(EVALUATING)
-        records = list(_records(recipe, model, tokenizer, prepared, spent, samples, watch))
+        trained = TrainedModel(model.eval(), recipe, tokenizer, source=run.folder)
+        records = list(_records(trained, prepared, spent, samples, watch))
         if probing is not None:
-            trained = TrainedModel(model.eval(), recipe, tokenizer, source=run.folder)
             records.append(probe_record(spent, probing(trained)))
         log.rewind(run.folder, 0)  # left by a run killed before its checkpoint was complete
         for record in records:
@@ -158,18 +158,16 @@ def offline_inputs(
 
 
 def _records(
-    recipe: Recipe,
-    model: Model,
-    tokenizer: Tokenizer,
+    trained: TrainedModel,
     prepared: PreparedText,
     spent: Progress,
     samples: Samples | None,
     watch: Watch,
 ) -> Iterator[dict[str, Any]]:
     """Yield the records of a trained model for `metrics.jsonl`."""
-    vocab, length = tokenizer.vocab, recipe.packing.length
+    recipe, length = trained.recipe, trained.recipe.packing.length
     limit = recipe.train.heldout_rows
-    train = measure(recipe, model, prepared.train, vocab, rows=limit, watch=watch)
+    train = measure(trained, prepared.train, rows=limit, watch=watch)
     if train is None:
         raise UserError(
             f"{prepared.train.prefix}: only {prepared.train.tokens_total:,} tokens, but a row "
@@ -185,13 +183,13 @@ def _records(
         "seconds": round(spent.seconds, 3),
         "tokens_per_second": _rate(spent),
     }
-    heldout = measure(recipe, model, prepared.heldout, vocab, watch=watch)
+    heldout = measure(trained, prepared.heldout, watch=watch)
     if heldout is not None:
         yield heldout_record(spent, heldout, prepared.bytes_per_token(ends=recipe.ends_texts))
     if samples is not None and prepared.heldout.tokens_total >= length:
-        feed = heldout_feed(recipe, prepared.heldout, vocab)
+        feed = heldout_feed(recipe, prepared.heldout, trained.vocab)
         rows = feed.packed.rows(np.arange(3))
-        records = samples(model, recipe, tokenizer, rows, torch.device("cpu"))
+        records = samples(trained.model, recipe, trained.tokenizer, rows, torch.device("cpu"))
         yield {"kind": "samples", "step": spent.steps, "samples": records}
 
 

@@ -330,7 +330,7 @@ def train_run(
 
         # Model and batches; then the loop, from the start or from the newest checkpoint.
         setup = _set_up(run, tokenizer, prepared, reporter.stage, learns=not has_begun)
-        _tell(run, setup, prepared, reporter)
+        _describe(run, setup, prepared, reporter)
         saver, run_log = Saver(), RunLog(folder, reporter)
         stages = Stages(setup, run_log.write)
         run_hooks = _hooks(run_log, setup, prepared, samples, probing, saver, stages)
@@ -374,7 +374,7 @@ def _set_up(
     return setup
 
 
-def _tell(
+def _describe(
     run: Run, setup: TrainingSetup, prepared: PreparedText, reporter: ProgressReporter
 ) -> None:
     """Describe the text and the training, and warn of what may surprise."""

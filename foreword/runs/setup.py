@@ -13,6 +13,7 @@ from foreword.data.packing._contract import Packed
 from foreword.data.prepared_text import PreparedText
 from foreword.data.shards import Shards
 from foreword.errors import UserError
+from foreword.formatting import rounded
 from foreword.nn.attention import has_triton
 from foreword.nn.block import Block
 from foreword.nn.checkpointing import checkpoint_blocks
@@ -31,8 +32,9 @@ from foreword.train.budget import Budget
 from foreword.train.device import autocast, choose_device, choose_precision, describe
 from foreword.train.feed import Feed
 from foreword.train.hooks import Hook
-from foreword.train.loop import Batches, Loop, StepOptions
+from foreword.train.loop import Batches, Loop
 from foreword.train.parallel._contract import TrainingDivision
+from foreword.train.step import StepOptions
 from foreword.train.workers import accumulate_on, choose_workers
 from foreword.types import Vocab
 
@@ -105,8 +107,8 @@ class TrainingSetup:
         notes, tokens = list(self.feed.packed.notes), prepared.counts["heldout"].tokens
         if (epochs := self.feed.epochs(1)) > 1:
             notes.append(
-                f"one step of {self.feed.rows_per_step:,} rows reads the text {epochs:.3g} times: "
-                "give more text, or set a smaller train.batch"
+                f"one step of {self.feed.rows_per_step:,} rows reads the text {rounded(epochs)} "
+                "times: give more text, or set a smaller train.batch"
             )
         if self.heldout is None and tokens:
             notes.append(

@@ -13,10 +13,11 @@ from foreword.data.mixed_rows import MixedRows
 from foreword.data.mixture import WORTH_IT, effective_epochs
 from foreword.data.mixture_plan import MixturePlan
 from foreword.data.prepared_text import HELDOUT, MANIFEST, PreparedText
-from foreword.data.read_documents import find_files, place_of
+from foreword.data.read_documents import canonical_name, find_files
 from foreword.data.remote import is_url
 from foreword.data.remote_tokens import local
 from foreword.errors import UserError
+from foreword.formatting import rounded
 from foreword.runs.recipe import Recipe
 from foreword.train.budget import Budget
 from foreword.types import Vocab
@@ -67,7 +68,7 @@ def require_sources(recipe: Recipe, texts: Sequence[str]) -> None:
             is_ready = is_prepared(text)
             files = [Path(text)] if is_ready else find_files([text], None, recipe.read)
         for file in files:
-            if (other := seen.setdefault(place_of(file), source.name)) != source.name:
+            if (other := seen.setdefault(canonical_name(file), source.name)) != source.name:
                 raise UserError(f"{where}.path: {file} is also read by source '{other}'")
     names = (source.name for source in recipe.data.sources)
     require_one_tokenizer(dict(zip(names, texts, strict=True)))
@@ -195,7 +196,7 @@ def repetition(epochs: float) -> str:
     if epochs <= 1:
         return ""
     worth = effective_epochs(epochs)
-    text = f"worth {worth:,.3g} epochs of new text"
+    text = f"worth {rounded(worth)} epochs of new text"
     return text if epochs <= WORTH_IT else f"{text}; up to {WORTH_IT:g} are worth it"
 
 

@@ -208,7 +208,7 @@ class TrainedModel:
         """Whether it tells replaced tokens from genuine ones (ELECTRA)."""
         return self.recipe.objective.predicts.replacements
 
-    def log_probs_genuine(self, batch: Batch) -> Array:
+    def log_probs_original(self, batch: Batch) -> Array:
         """Return the log-probability that each token of a batch was not replaced.
 
         Returns:

@@ -36,7 +36,7 @@ def conllu_table(path: Path) -> ExampleTable:
             for name, cells in zip(NAMES, zip(*block.cells, strict=True), strict=True):
                 is_word = name in ("form", "lemma")
                 columns[name] = [None if cell == NONE and not is_word else cell for cell in cells]
-            columns[SPACE_AFTER] = [not glued for glued in block.is_glued]
+            columns[SPACE_AFTER] = [not glued for glued in block.lacks_space_after]
             yield block.line, columns
 
     types = {**dict.fromkeys(NAMES, TEXTS), SPACE_AFTER: pa.list_(pa.bool_())}

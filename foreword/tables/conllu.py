@@ -54,13 +54,13 @@ class WordLines(NamedTuple):
     Attributes:
         line: the number of its first line in the file.
         cells: the columns of each word.
-        is_glued: whether the next word follows without a space, for each word.
+        lacks_space_after: whether the next word follows without a space, for each word.
         wrong: why the sentence cannot be read, with file and line; "" if it can.
     """
 
     line: int
     cells: list[list[str]]
-    is_glued: list[bool]
+    lacks_space_after: list[bool]
     wrong: str = ""
 
 
@@ -76,7 +76,7 @@ class _Line(NamedTuple):
         return self.cells[FORM]
 
     @property
-    def is_glued(self) -> bool:
+    def lacks_space_after(self) -> bool:
         return GLUED in self.cells[MISC].split("|")
 
 
@@ -161,20 +161,22 @@ def _words(lines: Sequence[_Line], start: int) -> WordLines:
     words = [line for line in lines if line.last == line.first]
     # Which words have no space after them: in a multiword token, all but the last if they spell it
     # ("do" and "n't", not "de" and "le" for "du"), and the last if the token has none.
-    is_glued = [word.is_glued for word in words]
+    lacks_space_after = [word.lacks_space_after for word in words]
     for token in multiword_tokens.values():
         members = words[token.first - 1 : token.last]
         if "".join(word.form for word in members) == token.form:
-            is_glued[token.first - 1 : token.first - 2 + len(members)] = [True] * (len(members) - 1)
-        is_glued[token.first - 2 + len(members)] = token.is_glued
-    return WordLines(start, [word.cells for word in words], is_glued)
+            lacks_space_after[token.first - 1 : token.first - 2 + len(members)] = [True] * (
+                len(members) - 1
+            )
+        lacks_space_after[token.first - 2 + len(members)] = token.lacks_space_after
+    return WordLines(start, [word.cells for word in words], lacks_space_after)
 
 
 def _tagged(lines: WordLines, properties: Sequence[WordProperty], path: Path) -> TaggedSentence:
     """Return a sentence with properties of its words."""
     text = ""
     spans = []
-    for cells, glued in zip(lines.cells, lines.is_glued, strict=True):
+    for cells, glued in zip(lines.cells, lines.lacks_space_after, strict=True):
         spans.append((len(text), len(text) + len(cells[FORM])))
         text += cells[FORM] + ("" if glued else " ")
     tags: dict[WordProperty, tuple[str | None, ...]] = {}

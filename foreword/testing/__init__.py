@@ -5,6 +5,7 @@ required, but a test may be parametrised over the tuples of single checks (`OBJE
 """
 
 from foreword.testing.attentions import ATTENTION_CHECKS, check_attention
+from foreword.testing.candidates import CANDIDATE_CHECKS, check_candidate
 from foreword.testing.layouts import LAYOUT_CHECKS, check_layout
 from foreword.testing.objectives import CASE_CHECKS, OBJECTIVE_CHECKS, check_objective
 from foreword.testing.packings import PACKING_CHECKS, check_packing
@@ -23,6 +24,7 @@ from foreword.testing.training import (
 
 __all__ = [
     "ATTENTION_CHECKS",
+    "CANDIDATE_CHECKS",
     "CASE_CHECKS",
     "LAYOUT_CHECKS",
     "OBJECTIVE_CHECKS",
@@ -37,6 +39,7 @@ __all__ = [
     "TRACKER_CHECKS",
     "TRAINING_CHECKS",
     "check_attention",
+    "check_candidate",
     "check_layout",
     "check_objective",
     "check_optimizer",

@@ -29,10 +29,10 @@ from foreword.errors import DamagedError, UserError
 from foreword.nn.model import Model
 from foreword.nn.sharded import (
     Share,
+    distributed_like,
     is_sharded,
-    own_part,
-    own_share,
-    placed_like,
+    local_part,
+    local_share,
     set_values,
 )
 from foreword.train import processes, tensor_files
@@ -78,16 +78,16 @@ class Contents:
         return replace(self, files=files)
 
     def write(
-        self, part: Path, goes_on: Callable[[], None] = lambda: None
+        self, part: Path, before_each: Callable[[], None] = lambda: None
     ) -> dict[str, dict[str, Any]]:
         """Write the files, and return their sizes and checksums.
 
         Args:
             part: the folder.
-            goes_on: called before each tensor; it may raise an error to end the writing.
+            before_each: called before each tensor; it may raise an error to end the writing.
         """
         return {
-            file: tensor_files.write(part / file, tensors, goes_on)
+            file: tensor_files.write(part / file, tensors, before_each)
             for file, tensors in self.files.items()
         }
 
@@ -127,13 +127,13 @@ def contents_of(
         require_finite(tensors, name)
         sharded = {key for key, tensor in tensors.items() if is_sharded(tensor)}
         if sharded:
-            share = own_share(tensors[next(iter(sharded))])
+            share = local_share(tensors[next(iter(sharded))])
         is_first = not share.number and not share.is_copy
         if is_first or (sharded and not share.is_copy):
             part = tensors if is_first else {key: tensors[key] for key in tensors if key in sharded}
             number, count = (share.number, share.count) if sharded else (0, 1)
             file = tensor_files.name_of(name, number, count)
-            files[file] = {key: own_part(tensor.detach()) for key, tensor in part.items()}
+            files[file] = {key: local_part(tensor.detach()) for key, tensor in part.items()}
     return Contents(files, share, state, model)
 
 
@@ -152,7 +152,7 @@ def save(
 def publish(
     folder: Path,
     contents: Contents,
-    goes_on: Callable[[], None] = lambda: None,
+    before_each: Callable[[], None] = lambda: None,
     others: Others | None = None,
 ) -> None:
     """Write a checkpoint that appears under its name only when it is complete.
@@ -160,7 +160,7 @@ def publish(
     Args:
         folder: the checkpoint.
         contents: what this process, the first, writes of it.
-        goes_on: called before each tensor; it may raise an error to end the writing.
+        before_each: called before each tensor; it may raise an error to end the writing.
         others: the processes that write the rest of it.
 
     Raises:
@@ -169,7 +169,7 @@ def publish(
     with atomic.folder(folder) as part:
         if others is not None:
             others.begin()
-        files = contents.write(part, goes_on)
+        files = contents.write(part, before_each)
         if isinstance(contents.model, Model):
             contents.model.backbone.save(part)
         (part / "state.json").write_text(stored.dumps(contents.state), encoding="utf-8")
@@ -301,7 +301,7 @@ def load_optimizer(folder: Path, model: nn.Module, optimizer: Optimizer) -> None
 def _state_like(parameter: Tensor, values: StoredTensor) -> Tensor:
     """Return a parameter's state where its optimizer keeps it."""
     if values.shape == parameter.shape:
-        return placed_like(values, parameter)
+        return distributed_like(values, parameter)
     # A step count stays on the optimizer's device.
     is_count = not values.shape and not parameter.is_cuda
     return values[...] if is_count else values[...].to(parameter.device)
@@ -333,7 +333,7 @@ def load_unaveraged(folder: Path, model: nn.Module) -> dict[str, Tensor]:
         return {}
     parameters = dict(model.named_parameters())
     with opened(folder, "unaveraged") as loaded:
-        return {name: placed_like(values, parameters[name]) for name, values in loaded.items()}
+        return {name: distributed_like(values, parameters[name]) for name, values in loaded.items()}
 
 
 def read_state(folder: Path) -> dict[str, Any]:

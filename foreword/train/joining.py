@@ -92,7 +92,7 @@ class _Group:
         self.store = PrefixStore(self._prefix, store)
         self.ahead = Notes(self.store, "turn")
         self.turns = self.exchanges = 0
-        self._says_why: bool | None = None
+        self._is_first_to_fail: bool | None = None
         self._options = {"store": PrefixStore(f"torch/{attempt}", store), "rank": rank}
         self._options |= {"world_size": count, "timeout": SILENCE}
 
@@ -104,11 +104,11 @@ class _Group:
         """
         distributed.init_process_group(_backend(), **self._options)
 
-    def says_why(self) -> bool:
+    def is_first_to_fail(self) -> bool:
         """Return whether this process was the first to fail, and is to say why."""
-        if self._says_why is None:
-            self._says_why = _claim(self.store)
-        return self._says_why
+        if self._is_first_to_fail is None:
+            self._is_first_to_fail = _claim(self.store)
+        return self._is_first_to_fail
 
     def connection(self) -> Store:
         """Return the store for another thread, each of which needs a connection of its own."""
@@ -154,14 +154,14 @@ def joined() -> Iterator[None]:
         yield
         _group.leave()
     except (Exception, KeyboardInterrupt) as error:
-        if _is_silence(error) and _group.says_why():
+        if _is_silence(error) and _group.is_first_to_fail():
             raise UserError(
                 f"another process gave no sign of life for {SILENCE.seconds // 60} minutes: it "
                 "was stopped, or its machine is gone; 'foreword resume' continues"
             ) from error
         if isinstance(error, KeyboardInterrupt) or comes_from_others(error):
             raise PeerError("another process of this training ended") from error
-        if not _group.says_why():
+        if not _group.is_first_to_fail():
             raise PeerError(f"another process said why first; here: {error}") from error
         if processes.rank() and isinstance(error, UserError):
             error.args = (f"rank {processes.rank()}: {error}",)
@@ -190,7 +190,7 @@ def wait_for_launcher() -> None:
 def fail_first() -> None:
     """Claim the failure that this process is about to raise, before others see its traces."""
     if _group is not None:
-        _group.says_why()
+        _group.is_first_to_fail()
 
 
 def comes_from_others(error: BaseException) -> bool:

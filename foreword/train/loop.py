@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from torch import nn
 from torch.optim import Optimizer
 
@@ -22,7 +21,7 @@ from foreword.train.finite import require_finite
 from foreword.train.hooks import Hook
 from foreword.train.processes import Memory
 from foreword.train.schedules._contract import Schedule
-from foreword.train.step import Accumulate, StepResult, accumulate_sequentially, train_step
+from foreword.train.step import StepOptions, StepResult, train_step
 from foreword.types import Loss
 
 STOPPING = "stopping: the step is finished and saved first"
@@ -77,29 +76,6 @@ class TrainingState:
         values = {k: v for k, v in state.items() if k not in ("step", "spent", "before")}
         before = Progress(**state.get("before", {}))  # none in older checkpoints
         return cls(spent=Progress(**state["spent"]), before=before, **values)
-
-
-@dataclass(frozen=True)
-class StepOptions:
-    """The settings of a training step.
-
-    Attributes:
-        clip: greatest norm of the gradient; 0 for none.
-        dtype: the precision to compute in.
-        dropout_seed: the run's seed of dropout.
-        max_nonfinite_steps: number of non-finite steps in a row that ends the training.
-        flops: the FLOPs of one step; 0 if they are not counted.
-        accumulate: how gradients are added over micro-batches.
-        average: the last share of the budget, over which weights are averaged; 0 for none.
-    """
-
-    clip: float = 1.0
-    dtype: torch.dtype = torch.float32
-    dropout_seed: int = 0
-    max_nonfinite_steps: int = 5
-    flops: float = 0.0
-    accumulate: Accumulate = accumulate_sequentially
-    average: float = 0.0
 
 
 class Loop:
@@ -237,10 +213,8 @@ class Loop:
             self.optimizer,
             batches,
             self.loss_fn,
-            clip=self.options.clip,
-            dtype=self.options.dtype,
-            seeds=dropout_seeds(self.options.dropout_seed, spent.steps, len(batches)),
-            accumulate=self.options.accumulate,
+            dropout_seeds(self.options.dropout_seed, spent.steps, len(batches)),
+            self.options,
         )
         has_memory = any(memory is not None for memory in result.memory)
         if has_memory and (result.is_finite or not result.count):

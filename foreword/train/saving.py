@@ -52,7 +52,9 @@ class Saver:
         """
         self.wait()
         self._number += 1
-        writing = _Writing(folder, contents, then, self._goes_on, self._notes, self._number)
+        writing = _Writing(
+            folder, contents, then, self._raise_if_abandoned, self._notes, self._number
+        )
         if contents.is_on_cpu and contents.share.count == 1:
             writing.run()
         else:
@@ -109,7 +111,7 @@ class Saver:
         except BaseException as error:
             self._error = error
 
-    def _goes_on(self) -> None:
+    def _raise_if_abandoned(self) -> None:
         if self._is_abandoned.is_set():
             raise _AbandonedError
 
@@ -126,12 +128,12 @@ class _Writing:
         folder: Path,
         contents: Contents,
         then: Callable[[], None],
-        goes_on: Callable[[], None],
+        before_each: Callable[[], None],
         notes: Notes | None,
         number: int,
     ) -> None:
         self.contents = contents
-        self._folder, self._then, self._goes_on = folder, then, goes_on
+        self._folder, self._then, self._before_each = folder, then, before_each
         self._notes, self._number = notes, number
 
     def run(self) -> None:
@@ -139,13 +141,13 @@ class _Writing:
         share = self.contents.share
         if processes.is_first():
             others = self if share.count > 1 and self._notes is not None else None
-            checkpoint.publish(self._folder, self.contents, self._goes_on, others)
+            checkpoint.publish(self._folder, self.contents, self._before_each, others)
             self._then()
         elif self.contents.files:
             assert self._notes is not None
-            self._notes.read(f"{self._number}/begun", self._goes_on)
+            self._notes.read(f"{self._number}/begun", self._before_each)
             with atomic.user_errors(self._folder):
-                files = self.contents.write(atomic.part_of(self._folder), self._goes_on)
+                files = self.contents.write(atomic.partial_folder(self._folder), self._before_each)
             self._notes.post(f"{self._number}/{share.number}", stored.to_json(files))
 
     def begin(self) -> None:
@@ -159,7 +161,7 @@ class _Writing:
         files: dict[str, dict[str, Any]] = {}
         for number in range(1, self.contents.share.count):
             note = f"{self._number}/{number}"
-            files |= json.loads(self._notes.read(note, self._goes_on))
+            files |= json.loads(self._notes.read(note, self._before_each))
             self._notes.remove(note)
         self._notes.remove(f"{self._number}/begun")
         return files

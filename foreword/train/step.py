@@ -107,16 +107,36 @@ def _unsynchronised(loss_fn: LossFunction) -> AbstractContextManager[Any]:
     return loss_fn.no_sync() if isinstance(loss_fn, DistributedDataParallel) else nullcontext()
 
 
+@dataclass(frozen=True)
+class StepOptions:
+    """The settings of a training step.
+
+    Attributes:
+        clip: greatest norm of the gradient; 0 for none.
+        dtype: the precision to compute in.
+        dropout_seed: the run's seed of dropout.
+        max_nonfinite_steps: number of non-finite steps in a row that ends the training.
+        flops: the FLOPs of one step; 0 if they are not counted.
+        accumulate: how gradients are added over micro-batches.
+        average: the last share of the budget, over which weights are averaged; 0 for none.
+    """
+
+    clip: float = 1.0
+    dtype: torch.dtype = torch.float32
+    dropout_seed: int = 0
+    max_nonfinite_steps: int = 5
+    flops: float = 0.0
+    accumulate: Accumulate = accumulate_sequentially
+    average: float = 0.0
+
+
 def train_step(
     model: nn.Module,
     optimizer: Optimizer,
     batches: Sequence[Batch],
     loss_fn: LossFunction,
-    *,
-    clip: float,
-    dtype: torch.dtype,
     seeds: Sequence[int],
-    accumulate: Accumulate = accumulate_sequentially,
+    options: StepOptions = StepOptions(),
 ) -> StepResult:
     """Take one optimizer step: the same gradient as one big batch.
 
@@ -131,27 +151,25 @@ def train_step(
         batches: the micro-batches of this process, numpy or torch.
         loss_fn: the sum and count of a micro-batch; a module, perhaps wrapped in
             `DistributedDataParallel`, or a function.
-        clip: greatest norm of the mean gradient; 0 for none.
-        dtype: the precision to compute in.
         seeds: the seeds of dropout, one per micro-batch; they should differ between processes.
-        accumulate: how gradients are added over micro-batches.
+        options: clipping, precision, and how gradients are added over micro-batches.
 
     Raises:
         ValueError: several threads in one of several processes.
     """
-    if processes.count() > 1 and accumulate is not accumulate_sequentially:
+    if processes.count() > 1 and options.accumulate is not accumulate_sequentially:
         raise ValueError("a step over several processes takes one worker in each")
     parameters = [p for p in model.parameters() if p.requires_grad]
     device = parameters[0].device
     jobs = [
-        MicroBatch(batch, loss_fn, device, dtype, seed)
+        MicroBatch(batch, loss_fn, device, options.dtype, seed)
         for batch, seed in zip(_counted_over_processes(batches, device), seeds, strict=True)
     ]
 
     # Accumulate: gradients in `.grad`, sums and counts in `sums`.
     optimizer.zero_grad(set_to_none=True)
     sums, memory = LossSums(device), []
-    for loss in accumulate(jobs, parameters):
+    for loss in options.accumulate(jobs, parameters):
         sums.add(loss)
         memory.append(loss.memory)
 
@@ -169,7 +187,7 @@ def train_step(
     # Clip, and step if all is finite.
     is_finite = math.isfinite(loss_value) and math.isfinite(grad_norm)
     if is_finite:
-        clipped = min(1.0, clip / (grad_norm + 1e-6)) if clip else 1.0
+        clipped = min(1.0, options.clip / (grad_norm + 1e-6)) if options.clip else 1.0
         torch._foreach_mul_(grads, clipped * averaged_over / divisor)
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)

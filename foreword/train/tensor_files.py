@@ -117,14 +117,14 @@ def opened(folder: Path, group: str) -> Iterator[dict[str, StoredTensor]]:
 
 
 def write(
-    file: Path, tensors: Mapping[str, Tensor], goes_on: Callable[[], None] = lambda: None
+    file: Path, tensors: Mapping[str, Tensor], before_each: Callable[[], None] = lambda: None
 ) -> dict[str, Any]:
     """Write a file and flush it to the disk; return its entry in a manifest.
 
     Args:
         file: the file.
         tensors: tensors by name; one at a time is copied, if it is not on the CPU or contiguous.
-        goes_on: called before each tensor; it may raise an error to end the writing.
+        before_each: called before each tensor; it may raise an error to end the writing.
     """
     header, end = {}, 0
     # Readers require that numbers lie at multiples of their size; equal tensors make equal files.
@@ -140,7 +140,7 @@ def write(
     with file.open("wb") as out:
         out.write(text)
         for _, tensor in ordered:
-            goes_on()
+            before_each()
             plain = tensor.detach().contiguous().cpu()
             data = plain.reshape(-1).view(torch.uint8).numpy().data
             digest.update(data)

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 
 from foreword.tables.examples import Labelled
 from foreword.text.words import is_unspaced, split
-from foreword.tuning.drawing import Drawn
+from foreword.tuning.drawing import DrawnExamples
 from foreword.tuning.scores import Scores, single
 from foreword.tuning.tasks._contract import Task
 from foreword.types import Array
@@ -43,7 +43,7 @@ class BagOfWords(NamedTuple):
 
 def bags_of_words(
     task: Task,
-    drawn: Drawn,
+    drawn: DrawnExamples,
     test: Sequence[Labelled],
     further: Mapping[str, Sequence[Labelled]] = MappingProxyType({}),
 ) -> list[BagOfWords]:

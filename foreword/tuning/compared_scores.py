@@ -7,21 +7,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from foreword.errors import UserError
-from foreword.evaluation.statistics import bootstrap_each
+from foreword.evaluation.statistics import NO_INTERVAL, bootstrap_each
+from foreword.formatting import interval
 from foreword.settings import kinds
 from foreword.tables.examples import Labelled
 from foreword.tuning.encoded import cut_warning
+from foreword.tuning.predictor import Predictor
 from foreword.tuning.scored import ScoredExamples, scored
 from foreword.tuning.scores import WHY_UNDEFINED, metric_name
 from foreword.tuning.text_metrics import word_rules
-from foreword.tuning.tuned_model import TunedModel, TunedWriter
+from foreword.tuning.tuned_model import TunedWriter
 from foreword.types import Array
 
 DRAWS = 500  # of the bootstrap
 
 
 def compared_scores(
-    models: Mapping[str, TunedModel | TunedWriter],
+    models: Mapping[str, Predictor | TunedWriter],
     examples: Sequence[Sequence[Labelled]],
     skipped: int,
     stage: Callable[[str], Callable[..., None]],
@@ -65,14 +67,16 @@ def compared_scores(
     notes += filter(None, cuts)
     for name, of, (low, high) in zip(names[1:], scores[1:], left, strict=True):
         difference = scores[0][metric] - of[metric]
-        shown = f"{difference:+.3f} ({low:+.3f} to {high:+.3f}) on the same examples"
+        ends = interval(low, high, "+") or "no interval"
+        shown = f"{difference:+.3f} ({ends}) on the same examples"
         shown = "undefined" if math.isnan(difference) else shown
         notes.append(f"{names[0]} against {name}: {metric_name(metric)} {shown}")
     for name, of in zip(names, scores, strict=True):
         if unknown := [metric_name(key) for key, score in of.items() if math.isnan(score)]:
             notes.append(f"{name}: {', '.join(unknown)} undefined, {WHY_UNDEFINED}")
-    if any(low == high for low, high in intervals):
-        notes.append("no interval: a score that all draws share; other examples may still differ")
+    known = zip(_statistics(scores), intervals, strict=True)
+    if any(low is None and not math.isnan(value) for value, (low, _) in known):
+        notes.append(NO_INTERVAL)
     confusion = first.confusion()
     return {
         "task": kinds.name_of(first.task),

@@ -21,7 +21,7 @@ DRAW = 0xF << 48  # tells the seeds of draws from those of the order of examples
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnExamples:
     """The training examples that some seed draws.
 
     Attributes:
@@ -37,7 +37,7 @@ class Drawn:
     labels: tuple[str, ...]
 
 
-def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task) -> Drawn:
+def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task) -> DrawnExamples:
     """Draw `count` examples for each seed, each label in its proportion but at least once.
 
     More seeds, or more examples of a seed, leave what is drawn as it is, but for the proportions.
@@ -54,7 +54,7 @@ def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task
     """
     total, labels = len(examples), task.labels(examples)
     if count is None:
-        return Drawn(examples, (np.arange(total),) * seeds, total, labels)
+        return DrawnExamples(examples, (np.arange(total),) * seeds, total, labels)
     if count > total:
         raise UserError(f"tune.examples: {count:,}, but there are {total:,} training examples")
     groups = _groups(example.label for example in examples)
@@ -65,7 +65,7 @@ def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task
     draws = _draws(groups, count, range(1, seeds + 1))
     indices = np.unique(np.concatenate(draws))
     subset = LabelledTexts.of(examples[int(n)] for n in indices)
-    return Drawn(
+    return DrawnExamples(
         subset,
         tuple(np.sort(np.searchsorted(indices, numbers)) for numbers in draws),
         total,

@@ -29,6 +29,7 @@ from foreword.tables.examples import Labelled
 from foreword.tuning.encoding import added_tokens
 from foreword.tuning.model_settings import adapted
 from foreword.tuning.network import Network
+from foreword.tuning.predictor import Predictor
 from foreword.tuning.rows import PackedExamples
 from foreword.tuning.scored import network_and_examples
 from foreword.tuning.starting_network import starting_network
@@ -36,7 +37,7 @@ from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks._writing import AnswerForm, WritingTask
 from foreword.tuning.tuned import SCORES
-from foreword.tuning.tuned_model import TunedModel, TunedWriter
+from foreword.tuning.tuned_model import TunedModel, TunedWriter, not_one_network
 from foreword.types import Array
 
 Weights = Mapping[str, Tensor]  # by the names of `named_parameters`
@@ -95,7 +96,7 @@ class WeightChange:
 
 
 def change_of(
-    tuned: TunedModel | TunedWriter, trained: TrainedModel, dev: Sequence[Labelled], name: str
+    tuned: Predictor | TunedWriter, trained: TrainedModel, dev: Sequence[Labelled], name: str
 ) -> WeightChange:
     """Return the change from a pretrained model, or random weights, to a tuned one.
 
@@ -105,6 +106,8 @@ def change_of(
     Raises:
         UserError: it was not tuned from this model, or the examples do not fit it.
     """
+    if not isinstance(tuned, TunedModel | TunedWriter):
+        raise not_one_network(tuned.source)
     scores = stored.read(tuned.source / SCORES)
     settings, seed = scores["settings"], scores["epochs"][0]["seed"]  # the first is saved
     strategy: Strategy = config.build_kind(
@@ -211,7 +214,7 @@ def line(change: WeightChange, points: Sequence[float]) -> list[DevLoss]:
     """Return the loss at points of the line through start (0) and end (1)."""
     losses = []
     for x in points:
-        with _placed(
+        with _with_weights(
             change, {key: w + x * (change.end[key] - w) for key, w in change.start.items()}
         ):
             losses.append(loss_of(change))
@@ -247,7 +250,7 @@ def plane(
                 key: w + x * (change.end[key] - w) + y * (other.end[key] - w)
                 for key, w in change.start.items()
             }
-            with _placed(change, weights):
+            with _with_weights(change, weights):
                 losses[row, column] = loss_of(change).value
     return losses
 
@@ -260,10 +263,12 @@ def loss_of(change: WeightChange) -> DevLoss:
         for batch in change.examples.scoring_batches(change.device.type):
             on_device = batch.to(change.device)
             features, targets = on_device.features(change.network), on_device.targets
-            learned = change.network.training_outputs(features, targets)
+            windows = on_device.windows
+            learned = change.network.training_outputs(features, targets, windows)
             loss = change.task.loss(learned, targets, on_device.numbers)
             total, count = total + float(loss.total), count + float(loss.count)
-            outputs.append(change.network.scored_outputs(features, targets).cpu().numpy())
+            scored = change.network.scored_outputs(features, targets, windows)
+            outputs.append(scored.cpu().numpy())
             numbers.append(batch.numbers)
     order = np.argsort(np.concatenate(numbers), kind="stable")
     metric, score = _score(change, np.concatenate(outputs)[order])
@@ -283,10 +288,10 @@ def mean_loss(change: WeightChange, numbers: Array) -> Tensor:
     """Return the mean loss of some examples with a graph, for gradients."""
     total: Any = 0.0
     count: Any = 0.0
-    for batch in change.examples.batches(numbers, change.device.type):
+    for batch in change.examples.batches(numbers, change.device.type, epoch=0):
         on_device = batch.to(change.device)
         features, targets = on_device.features(change.network), on_device.targets
-        outputs = change.network.training_outputs(features, targets)
+        outputs = change.network.training_outputs(features, targets, on_device.windows)
         loss = change.task.loss(outputs, targets, on_device.numbers)
         total, count = total + loss.total, count + loss.count
     mean: Tensor = total / count
@@ -294,7 +299,7 @@ def mean_loss(change: WeightChange, numbers: Array) -> Tensor:
 
 
 @contextmanager
-def _placed(change: WeightChange, weights: Weights) -> Iterator[None]:
+def _with_weights(change: WeightChange, weights: Weights) -> Iterator[None]:
     """Give the network other weights within the context."""
     _set(change.network, weights)
     try:
@@ -318,7 +323,7 @@ def _states(change: WeightChange, weights: Weights) -> list[Array]:
     """Return the states of the examples' tokens by layer, (tokens, width) each."""
     layers: list[list[Array]] = []
     tokens = 0
-    with _placed(change, weights), torch.inference_mode():
+    with _with_weights(change, weights), torch.inference_mode():
         for batch in change.examples.scoring_batches(change.device.type):
             inputs = batch.to(change.device).batch
             hidden = change.network.backbone.by_layer(inputs).layers or ()

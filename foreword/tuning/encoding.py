@@ -14,8 +14,8 @@ from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.answers import AnswerExamples
-from foreword.tuning.drawing import Drawn, draw
-from foreword.tuning.encoded import first_inputs
+from foreword.tuning.drawing import DrawnExamples, draw
+from foreword.tuning.encoded import first_inputs, first_windows
 from foreword.tuning.input_template import InputTemplate, missing_special_tokens, template_of
 from foreword.tuning.job import Examples
 from foreword.tuning.model_settings import has_dropout, with_dropout
@@ -45,7 +45,7 @@ class TuneData:
     """
 
     trained: TrainedModel
-    drawn: Drawn
+    drawn: DrawnExamples
     template: InputTemplate
     train: PackedExamples
     dev: PackedExamples
@@ -123,7 +123,11 @@ def _require_output_layer(trained: TrainedModel, name: str) -> None:
 
 
 def _encode(
-    trained: TrainedModel, task: Task, drawn: Drawn, examples: Examples, template: InputTemplate
+    trained: TrainedModel,
+    task: Task,
+    drawn: DrawnExamples,
+    examples: Examples,
+    template: InputTemplate,
 ) -> TuneData:
     """Encode examples for a task; the model has the tokens that the task adds."""
     needs = task.needs
@@ -151,8 +155,8 @@ def _encode(
         auxiliary = needs.auxiliary if template.is_causal else 0.0
         train = replace(train, auxiliary=auxiliary, loss_unit=needs.loss_unit)
     numbers = drawn.numbers
-    if needs.loss_unit == "input":  # examples are drawn, and their inputs trained on
-        begins = first_inputs(train.encoded)
+    if needs.loss_unit == "input":  # examples are drawn, and their texts or inputs trained on
+        begins = np.searchsorted(first_windows(train.encoded), first_inputs(train.encoded))
         numbers = tuple(_inputs_of(one_seeds, begins) for one_seeds in numbers)
     return TuneData(trained, drawn, template, train, dev, extra, numbers)
 

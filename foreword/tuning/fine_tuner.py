@@ -12,7 +12,8 @@ from foreword.nn.trained_rows import train_rows
 from foreword.settings import kinds
 from foreword.train.budget import Budget
 from foreword.train.device import choose_precision
-from foreword.train.loop import Loop, StepOptions
+from foreword.train.loop import Loop
+from foreword.train.step import StepOptions
 from foreword.tuning.encoding import TuneData
 from foreword.tuning.epochs import ExampleBatches, ScoreEpochs
 from foreword.tuning.features import Features
@@ -200,7 +201,7 @@ class FineTuner:
 
     def _loss(self, batch: NetworkBatch) -> Loss:
         features, auxiliary = batch.features_and_loss(self.network)
-        outputs = self.network.training_outputs(features, batch.targets)
+        outputs = self.network.training_outputs(features, batch.targets, batch.windows)
         loss = self.task.loss(outputs, batch.targets, batch.numbers)
         return Loss(loss.total + auxiliary, loss.count)
 

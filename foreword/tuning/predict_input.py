@@ -14,14 +14,15 @@ from foreword.tables.columns import Columns
 from foreword.tables.given import texts_or_table
 from foreword.tables.read import read_table
 from foreword.tables.table import ExampleTable, chosen_columns, stream_of_lines
-from foreword.tuning.tuned_model import TunedModel, TunedWriter
+from foreword.tuning.predictor import Predictor
+from foreword.tuning.tuned_model import TunedWriter
 
 STANDARD = "-"  # standard input or output
 
 
 def rows_to_predict(
     data: str | PathLike[str] | Iterable[Any],
-    model: TunedModel | TunedWriter,
+    model: Predictor | TunedWriter,
     chosen: Mapping[str, str],
     names: Sequence[str],
 ) -> tuple[ExampleTable, Columns]:
@@ -54,7 +55,7 @@ def rows_to_predict(
 
 def _file(
     file: Path,
-    model: TunedModel | TunedWriter,
+    model: Predictor | TunedWriter,
     columns: Columns,
     chosen: Mapping[str, str],
     names: Sequence[str],

@@ -14,9 +14,10 @@ from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tables.table import BadRows, ExampleTable, require_columns
 from foreword.tables.write import SourcedRow, WriteRows
 from foreword.tuning.encoded import cut_warning
+from foreword.tuning.predictor import Predictor
 from foreword.tuning.rows import WINDOW
 from foreword.tuning.tasks._contract import PROBABILITY
-from foreword.tuning.tuned_model import TunedModel, TunedWriter
+from foreword.tuning.tuned_model import TunedWriter
 
 SHOWN = 3  # rows without text that are named
 
@@ -72,7 +73,7 @@ class PredictionCounts:
 
 
 def output_types(
-    table: ExampleTable, model: TunedModel | TunedWriter, how: PredictOptions
+    table: ExampleTable, model: Predictor | TunedWriter, how: PredictOptions
 ) -> dict[str, Any]:
     """Return the Arrow type of each column that is written: the table's, then the answers'.
 
@@ -94,7 +95,7 @@ def output_types(
 
 
 def count_rows(
-    model: TunedModel | TunedWriter, table: ExampleTable, how: PredictOptions
+    model: Predictor | TunedWriter, table: ExampleTable, how: PredictOptions
 ) -> int | None:
     """Count the rows by reading all; None for a stream, which can be read only once.
 
@@ -109,7 +110,7 @@ def count_rows(
 
 
 def predict_table(
-    model: TunedModel | TunedWriter,
+    model: Predictor | TunedWriter,
     table: ExampleTable,
     how: PredictOptions,
     write: WriteRows,
@@ -134,7 +135,7 @@ def predict_table(
 
 
 def _answered(
-    model: TunedModel | TunedWriter,
+    model: Predictor | TunedWriter,
     table: ExampleTable,
     how: PredictOptions,
     rows: list[tuple[int, dict[str, Any]]],

@@ -7,7 +7,7 @@ from typing import Any
 
 from foreword.formatting import quantity
 from foreword.tuning import margins
-from foreword.tuning.scores import Scores, train_count
+from foreword.tuning.scores import Scores, metric_name, train_count
 
 
 def remarks_on(
@@ -21,13 +21,15 @@ def remarks_on(
         shows_parameters: whether the table has the number of parameters trained.
     """
     count, first = content["examples"], rows[0].about
+    whole = f", {long:,} read in windows" if (long := count.get("in_windows", 0)) else ""
     lines = [f"{row.name}: {layers}" for row in rows if (layers := _layers(row))]
     parts = [
         train_count(count),
-        f"{count['dev']:,} dev examples; {count['cut']:,} cut to {content['max_tokens']} tokens",
+        f"{count['dev']:,} dev examples; {count['cut']:,} cut to {content['max_tokens']} tokens"
+        f"{whole}",
         f"{count['skipped']:,} rows skipped (empty, or without a label); "
         f"{_counted(first['seeds'], 'seed')}",
-        _scored_when(first),
+        *([_scored_when(first)] if "epochs" in first else []),
     ]
     about = ", ".join(parts)
     trained = None if shows_parameters else first.get("trained_parameters")
@@ -39,9 +41,29 @@ def remarks_on(
     return lines
 
 
+def candidate_rows(content: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return what each candidate of strategy best gave out of fold, and its part of the average."""
+    metric = next(iter(Scores.of(content["rows"][0]).metrics))
+    return [
+        {"candidate": one["title"]}
+        | (
+            {metric_name(metric): "", "weight": "", "seconds": f"left out: {one['left_out']}"}
+            if "left_out" in one
+            else {
+                metric_name(metric): f"{one[metric]:.3f}",
+                "weight": f"{one['weight']:.2f}" if one["weight"] else "–",
+                "seconds": f"{one['seconds']:.0f}",
+            }
+        )
+        for one in content.get("candidates", ())
+    ]
+
+
 def setting_cells(rows: Sequence[Scores]) -> list[dict[str, str]]:
     """Return each row's learning rate, "" if it has none, and its number of trained parameters."""
     trained = [row.about.get("trained_parameters") for row in rows]
+    if not any("lr" in row.about for row in rows):
+        return [{} for _ in rows]
     cells = [{"lr": f"{row.about['lr']:.2g}" if "lr" in row.about else ""} for row in rows]
     if len(set(trained) - {None}) > 1:
         for row_cells, number in zip(cells, trained, strict=True):

@@ -50,8 +50,8 @@ class TuneResult:
         rows: the scores of each variant, then of each baseline.
         epochs: the scores of each epoch of each seed of each variant.
         settings: the settings of the task and of the first variant, as a table.
-        examples: numbers of examples: train, dev, cut, skipped; with `TuneSettings.examples` also
-            `drawn_from`, of how many those of each seed were drawn.
+        examples: numbers of examples: train, dev, cut, in_windows, skipped; with
+            `TuneSettings.examples` also `drawn_from`, of how many those of each seed were drawn.
         notes: what a reader of the scores has to know, a line each.
         confusion: how often each label (row) got each answer (column), over all seeds of the first
             variant; None unless the labels are classes.
@@ -150,9 +150,11 @@ def save_network(
         tuned.save(part, result.recipe)
         model, chat_template = result.network.as_model(), ""
         if model is not None:
-            _save_run(result, model, part)
+            prompted = _prompted(result, model)
+            objective = _tuned_objective(prompted) if prompted.answers else result.recipe.objective
+            write_run(part, model, replace(result.recipe, objective=objective))
             assert isinstance(result.task, WritingTask)
-            chat_template = result.task.chat_template(_prompted(result, model), result.template)
+            chat_template = result.task.chat_template(prompted, result.template)
         else:
             save_file(weights, part / "weights.safetensors")
             (part / "recipe.toml").write_text(result.recipe.dumps(), encoding="utf-8")
@@ -165,13 +167,10 @@ def save_network(
             manifest.write(part, KIND, VERSION)
 
 
-def _save_run(result: TuneResult, model: Model, folder: Path) -> None:
-    """Save the weights as a checkpoint of the recipe's model, with the state of a run."""
+def write_run(folder: Path, model: Model, recipe: Recipe) -> None:
+    """Write weights as a checkpoint of the recipe's model, with the state of a run."""
     checkpoint.save(folder / "checkpoints" / checkpoint.name_of(0), model, None, {"step": 0})
-    state = {"texts": [], "plugins": plugins.used_by(result.recipe)}
-    prompted = _prompted(result, model)
-    objective = _tuned_objective(prompted) if prompted.answers else result.recipe.objective
-    write_files(folder, state, replace(result.recipe, objective=objective))
+    write_files(folder, {"texts": [], "plugins": plugins.used_by(recipe)}, recipe)
 
 
 def _prompted(result: TuneResult, model: Model) -> TrainedModel:

@@ -17,7 +17,7 @@ from foreword.settings import kinds
 from foreword.settings.config import to_table
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tuning.bag_of_words import bags_of_words
-from foreword.tuning.encoded import cut_count, cut_warning, first_inputs
+from foreword.tuning.encoded import cut_count, cut_warning, first_inputs, windowed_count
 from foreword.tuning.encoding import TuneData, draw_and_encode
 from foreword.tuning.features import Features, fits_in_memory
 from foreword.tuning.fine_tuner import FineTuner, SeedResult
@@ -79,14 +79,8 @@ def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = Listeners()
         UserError: the examples do not fit the task or each other, or the model has no gradients.
         TrainingStoppedError: the loss of every seed of the first variant is no longer finite.
     """
-    trained.require_gradients()
     task, variants, first = job.task, job.variants, job.variants[0]
-    for variant in variants:
-        recipe_for(trained.recipe, variant.strategy)
-    if task.needs.loss_unit == "batch" and min(first.batch, len(job.examples.train)) < 2:
-        raise UserError(
-            "--batch: this task compares the examples of a batch; at least 2 are needed"
-        )
+    _require_possible(trained, job)
     # Draw the examples of each seed; encode them once, for all variants and seeds.
     job = replace(job, examples=_with_sources(job.examples))
     data = draw_and_encode(trained, task, variants, job.examples)
@@ -170,6 +164,23 @@ def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = Listeners()
     return tuned
 
 
+def _require_possible(trained: TrainedModel, job: TuneJob) -> None:
+    """Check that the model can be tuned by each variant."""
+    trained.require_gradients()
+    for variant in job.variants:
+        recipe_for(trained.recipe, variant.strategy)
+        if variant.strategy.chooses:
+            raise UserError(
+                "strategy best: chooses among ways to learn, as 'foreword tune' alone does; name "
+                "another, such as full"
+            )
+    smallest = min(job.variants[0].batch, len(job.examples.train))
+    if job.task.needs.loss_unit == "batch" and smallest < 2:
+        raise UserError(
+            "--batch: this task compares the examples of a batch; at least 2 are needed"
+        )
+
+
 def _use_features(tuner: FineTuner, known: dict[str, tuple[Features, Features]]) -> None:
     """Compute the features of a backbone that is not trained once for all seeds."""
     settings = tuner.settings
@@ -197,6 +208,7 @@ def _counts(data: TuneData, job: TuneJob) -> dict[str, int]:
         **({} if job.variants[0].examples is None else {"drawn_from": data.drawn.total}),
         "dev": len(job.examples.dev),
         "cut": sum(cut_count(part.encoded) for part in (data.train, data.dev)),
+        "in_windows": sum(windowed_count(part.encoded) for part in (data.train, data.dev)),
         "skipped": job.examples.skipped,
     }
 

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from foreword.errors import UserError
-from foreword.tables.examples import Labelled
+from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tuning.answers import AnswerExamples
 from foreword.tuning.encoded import by_example
 from foreword.tuning.encoding import scoring_examples
 from foreword.tuning.network import Network
 from foreword.tuning.outputs import scored_outputs
+from foreword.tuning.predictor import Predictor
 from foreword.tuning.rows import PooledExamples
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import ExampleOutputs, Task
@@ -72,12 +73,13 @@ class ScoredExamples:
     @cached_property
     def _single_targets(self) -> Array | None:
         """The target of each example, (examples,), if each has one; else None."""
-        targets, count = self._targets(self.results), sum(len(r.inputs) for r in self.results)
-        return targets if isinstance(targets, np.ndarray) and len(targets) == count else None
+        targets = self._targets(self.results)
+        is_single = isinstance(targets, np.ndarray) and len(targets) == len(self.results)
+        return targets if is_single else None
 
 
 def scored(
-    tuned: TunedModel | TunedWriter,
+    tuned: Predictor | TunedWriter,
     examples: Sequence[Labelled],
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> ScoredExamples:
@@ -91,6 +93,10 @@ def scored(
         UserError: a label is unknown, or the task compares the model with the one it began from.
     """
     task, labels = tuned.task, tuned.labels
+    if isinstance(tuned, Predictor) and not isinstance(tuned, TunedModel):
+        results, _ = tuned.compute(LabelledTexts.of(examples))
+        advance(len(examples), len(examples))
+        return ScoredExamples(task, labels, results, tuned.max_tokens)
     network, part = network_and_examples(tuned, examples)
     is_done = np.zeros(len(part), bool)
 

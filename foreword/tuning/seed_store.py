@@ -1,8 +1,4 @@
-"""Finished seeds of fine-tuning, kept until all are done: a killed call loses at most one.
-
-Each has a folder of its own, named after a digest of all that decides its result, which appears
-when it is complete. The folder around them is removed when the result is written.
-"""
+"""Finished seeds of fine-tuning, kept until all are done: a killed call loses at most one."""
 
 from __future__ import annotations
 
@@ -10,36 +6,34 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from safetensors.torch import save_file
-
-from foreword.disk import atomic, manifest, stored
+from foreword.disk import atomic, store, stored
 from foreword.errors import UserError
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
-from foreword.train.checkpoint import load_weights, weights_of
+from foreword.train import tensor_files
+from foreword.train.checkpoint import load_weights, stored_tensors
 from foreword.tuning.fine_tuner import SeedResult
 from foreword.tuning.job import TuneJob, digest_of
 from foreword.tuning.network import Network
 from foreword.tuning.scores import Scores
 from foreword.tuning.settings import TuneSettings
-from foreword.tuning.tuned import VERSION
 
-KIND = "tuned-seed"
-SEED, WEIGHTS = "seed.json", "weights.safetensors"
+WEIGHTS = "weights"
 
 
 @dataclass(frozen=True)
 class SeedStore:
-    """The finished seeds of one variant in a folder.
+    """The finished seeds of one variant.
 
     Attributes:
         folder: folder of all seeds of all variants; None to keep none.
-        digest: digest of everything that decides the results, except the seed.
+        variant: digest of everything that decides the results, except the seed.
     """
 
     folder: Path | None
-    digest: str = ""
+    variant: str = ""
 
     @classmethod
     def of(cls, trained: TrainedModel, job: TuneJob, settings: TuneSettings) -> SeedStore:
@@ -62,11 +56,11 @@ class SeedStore:
         Args:
             build: returns a network for its weights; None if they are not needed.
         """
-        if self.folder is None or not (folder := self._folder_of(seed)).is_dir():
+        file = self.folder and store.find(self.folder, self._key(seed))
+        if file is None:
             return None
         try:
-            manifest.verify(folder, KIND, VERSION, (SEED,))
-            about = stored.read(folder / SEED)
+            about, folder = stored.read(file), file.with_suffix("")
             result = SeedResult(
                 [Scores.of(row) for row in about["curve"]],
                 Scores.of(about["final"]),
@@ -76,12 +70,12 @@ class SeedStore:
             )
             if build is None or result.has_diverged:
                 return result, None
-            if not (folder / WEIGHTS).is_file():
+            if tensor_files.checksum(folder, WEIGHTS) != about[WEIGHTS]:
                 return None
             network = build()
             load_weights(folder, network)
             return result, network
-        except (KeyError, UserError):
+        except (KeyError, OSError, UserError):
             return None  # it is trained again
 
     def save(self, seed: int, result: SeedResult, network: Network | None) -> None:
@@ -93,23 +87,25 @@ class SeedStore:
         if self.folder is None:
             return
         content = {
+            store.KEY: self._key(seed),
             "curve": [scores.as_row() for scores in result.curve],
             "final": result.final.as_row(),
             "task": {"kind": kinds.name_of(result.task), **config.to_table(result.task)},
             "confusion": result.confusion,
             "correct": result.correct,
         }
+        file = store.file_for(self.folder, f"{self.variant}-{seed}", self._key(seed))
         try:
-            with atomic.folder(self._folder_of(seed)) as part:
-                (part / SEED).write_text(stored.dumps(content), encoding="utf-8")
-                if network is not None:
-                    save_file(weights_of(network), part / WEIGHTS)
-                manifest.write(part, KIND, VERSION)
+            if network is not None:
+                with atomic.folder(file.with_suffix("")) as part:
+                    tensors = stored_tensors(network)
+                    written = tensor_files.write(part / tensor_files.name_of(WEIGHTS), tensors)
+                content[WEIGHTS] = written["blake2b"]
+            stored.write(file, content)
         except UserError:
             with suppress(OSError):
                 self.folder.rmdir()  # if it holds nothing
             raise
 
-    def _folder_of(self, seed: int) -> Path:
-        assert self.folder is not None
-        return self.folder / f"{self.digest}-{seed}"
+    def _key(self, seed: int) -> dict[str, Any]:
+        return {"variant": self.variant, "seed": seed}

@@ -15,8 +15,9 @@ from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tables.files import SEPARATED, format_of
 from foreword.tables.read import read_table
 from foreword.tables.table import BadRows, ExampleTable, labelled
+from foreword.tuning.predictor import Predictor
 from foreword.tuning.suite import SuiteTask
-from foreword.tuning.tuned_model import TunedModel, TunedWriter
+from foreword.tuning.tuned_model import TunedWriter
 
 TEXT_FORMATS = {".txt": ".tsv"}
 INDICES = ("index", "id", "idx")  # columns with the number of an example
@@ -146,7 +147,7 @@ HEADER = "index\tprediction\n"
 
 
 def write_submission(
-    model: TunedModel | TunedWriter,
+    model: Predictor | TunedWriter,
     task: SuiteTask,
     files: Sequence[Path],
     out: Path,

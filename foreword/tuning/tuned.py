@@ -25,6 +25,7 @@ from foreword.types import Array
 KIND, VERSION = "tuned", 2
 FILE = "labels.json"
 SCORES = "scores.json"  # a copy of the evaluation
+CHOSEN = "parts.json"  # of a folder with an average of candidates, besides
 
 
 @dataclass(frozen=True)
@@ -130,8 +131,9 @@ class Tuned:
         """
         about = stored.read(folder / FILE)
         plugins.require_noted(about.get("plugins", []), folder)
+        tasks = kinds.Part("tuning/tasks")
         return cls(
-            config.build_kind(kinds.Part("tuning/tasks"), about["task"], "task"),
+            config.build_kind(tasks, config.as_stored(tasks, about["task"]), "task"),
             tuple(about["labels"]),
             config.build(InputTemplate, dict(about["template"]), "template"),
             config.build(TunedOn, dict(about.get("tuned_on", {})), "tuned_on"),

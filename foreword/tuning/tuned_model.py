@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -10,7 +10,6 @@ from typing import Any, NoReturn, cast
 import numpy as np
 import pyarrow as pa
 import torch
-from scipy.special import softmax
 
 from foreword.disk import manifest
 from foreword.errors import UserError, quoted_command
@@ -22,28 +21,27 @@ from foreword.nn.model import neural
 from foreword.runs.recipe import Recipe
 from foreword.runs.run_folder import is_run, open_run, read_recipe
 from foreword.runs.trained_model import TrainedModel
-from foreword.settings import kinds
 from foreword.tables.columns import PREDICTION
 from foreword.tables.examples import LabelledTexts
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.checkpoint import load_weights
 from foreword.train.device import choose_device, choose_precision
-from foreword.tuning.encoded import by_example, cut_count, output_counts
+from foreword.tuning.encoded import by_example, cut_count, first_windows, output_counts
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import HeadNetwork, Network
 from foreword.tuning.outputs import predict
+from foreword.tuning.predictor import Answered, Predictor
 from foreword.tuning.rows import CHUNK, PooledExamples
-from foreword.tuning.tasks._contract import PROBABILITY, EncodedExample, ExampleOutputs, Task
+from foreword.tuning.tasks._contract import ExampleOutputs, Task
 from foreword.tuning.tasks._writing import WritingTask
-from foreword.tuning.tuned import FILE, KIND, VERSION, Tuned, TunedOn, is_tuned
+from foreword.tuning.tuned import CHOSEN, FILE, KIND, VERSION, Tuned, TunedOn, is_tuned
 from foreword.types import Array
 
 FILES = (FILE, "recipe.toml", "weights.safetensors", "tokenizer/tokenizer.json")
-Answered = tuple[list[dict[str, Any]], int]  # the columns of each answer; how many were cut
 
 
 @dataclass(frozen=True, repr=False)
-class TunedModel:
+class TunedModel(Predictor):
     """A fine-tuned network with what is needed to predict.
 
     Attributes:
@@ -70,127 +68,31 @@ class TunedModel:
     source: Path
     tuned_on: TunedOn = TunedOn()
 
-    def __repr__(self) -> str:
-        labels = f"{len(self.labels):,} labels, " if self.task.judge.has_classes else ""
-        return f"<{kinds.name_of(self.task)}, {labels}{self.source}>"
-
-    def predict(
-        self, texts: Iterable[Any], pairs: Iterable[str] | None = None
-    ) -> tuple[list[Any], Any]:
-        """Return the most probable label of each text or pair, and all probabilities.
-
-        Texts of similar length are computed together, so the order of many does not matter.
-
-        Args:
-            texts: texts, or pairs of texts, in a list, Series or array; or a table, such as a
-                DataFrame, with the columns it was tuned on. One longer than `max_tokens` is cut.
-                For other tasks what `foreword.predict` takes.
-            pairs: the second text of each, if it was tuned on pairs and they are given apart.
-
-        Returns:
-            Labels, and probabilities (texts, labels) in the order of `labels`; for an empty text,
-            None and nan. Of other tasks the answers and their probabilities, as `foreword.predict`
-            gives them.
-
-        Raises:
-            UserError: an item is not a text, the numbers of texts and second texts differ, or the
-                task is regression or embedding, whose answers `outputs` returns.
-        """
-        examples, has_text = self.tuned_on.examples(texts, pairs, self.task)
-        if PROBABILITY not in self.task.answers.types(
-            self.labels, probabilities=False, is_pair=False
-        ):
-            raise UserError(f"this model was tuned to {self.task.answers.purpose}; use `outputs`")
-        results = self.outputs_of(examples)
-        if not self.task.judge.has_classes:
-            answers = iter(self.task.answers.rows(results, self.labels, probabilities=False))
-            rows = [next(answers) if known else {} for known in has_text]
-            return [r.get(PREDICTION) for r in rows], [r.get(PROBABILITY) for r in rows]
-        outputs = self._in_place(results, has_text)
-        best = [None if np.isnan(row).all() else self.labels[row.argmax()] for row in outputs]
-        return best, softmax(outputs, axis=1)
-
-    def outputs(self, texts: Iterable[Any], pairs: Iterable[str] | None = None) -> Any:
-        """Return the head's outputs for each text or pair, (texts, outputs) float32.
-
-        These are logits (`classify`), the predicted number (`regress`) or a vector (`embed`); nan
-        for an empty text. Where an example has several, such as the words of a sentence or the
-        vectors of a pair: a list of (n, outputs) each.
-
-        Raises:
-            UserError: an item is not a text, or the numbers of texts and second texts differ.
-        """
-        examples, has_text = self.tuned_on.examples(texts, pairs, self.task)
-        results = self.outputs_of(examples)
-        if self.task.reader.takes_texts and all(len(result.outputs) == 1 for result in results):
-            return self._in_place(results, has_text)
-        arrays = iter(result.outputs for result in results)
-        return [next(arrays) if known else None for known in has_text]
-
-    def outputs_of(self, examples: LabelledTexts) -> list[ExampleOutputs]:
-        """Return what the network computes for each example."""
-        return self._compute(self._encode(examples), examples)
-
-    def _in_place(self, results: Sequence[ExampleOutputs], has_text: Array) -> Array:
-        """Return the output of each text, (texts, outputs) float32; nan where there is none."""
-        outputs: Array = np.full((len(has_text), self.width), np.nan, np.float32)
-        if results:
-            outputs[has_text] = np.concatenate([result.outputs for result in results])
-        return outputs
-
     @property
     def max_tokens(self) -> int:
         """The most tokens that it reads of an example, special ones included."""
         return self.template.length
 
-    def answer_types(self, *, probabilities: bool, is_pair: bool = False) -> dict[str, Any]:
-        """Return the Arrow type of each column of its answers.
+    def compute(
+        self, examples: LabelledTexts, done: Callable[[int], None] = lambda count: None
+    ) -> tuple[list[ExampleOutputs], int]:
+        """Return what the network computes for each example, and how many were cut.
 
-        Args:
-            probabilities: whether there is a column for the probability of each label.
-            is_pair: whether the examples have second texts.
-
-        Raises:
-            UserError: the task has no probabilities.
+        Texts of similar length are computed together, so the order of many does not matter.
         """
-        return self.task.answers.types(self.labels, probabilities=probabilities, is_pair=is_pair)
+        if not examples:
+            return [], 0
+        encoded = self.task.encode(examples, self.tokenizer, self.template)
+        firsts = first_windows(encoded)[:-1]
+        is_first = np.asarray([not encoded[n].is_further for n in firsts])
 
-    def answer(
-        self, examples: LabelledTexts, *, probabilities: bool, done: Callable[[int], None]
-    ) -> Answered:
-        """Return the answer to each example, and how many were cut to the model's length.
+        def examples_done(texts: Array) -> None:
+            done(int(is_first[texts].sum()))
 
-        Args:
-            examples: with their prefixes.
-            done: called with the number of examples answered since the last call.
-        """
-        encoded = self._encode(examples)
-        results = self._compute(encoded, examples, done)
-        rows = self.task.answers.rows(results, self.labels, probabilities=probabilities)
-        return rows, cut_count(encoded)
-
-    def _encode(self, examples: LabelledTexts) -> Sequence[EncodedExample]:
-        return self.task.encode(examples, self.tokenizer, self.template) if examples else []
-
-    def _compute(
-        self,
-        encoded: Sequence[EncodedExample],
-        examples: LabelledTexts,
-        done: Callable[[int], None] | None = None,
-    ) -> list[ExampleOutputs]:
-        """Return what the network computes for each example."""
-        if not encoded:
-            return []
-        is_first = np.asarray([not example.is_further for example in encoded])
-
-        def examples_done(inputs: Array) -> None:
-            if done is not None:
-                done(int(is_first[inputs].sum()))
-
-        targets = [np.zeros(count, np.int64) for count in output_counts(encoded)]
+        targets = [np.zeros(count, np.int64) for count in output_counts(encoded)[firsts]]
         unlabelled = PooledExamples(encoded, targets, self.template)
         outputs = predict(self.network, unlabelled, self.device, self.dtype, examples_done)
-        return by_example(examples, encoded, outputs)
+        return by_example(examples, encoded, outputs), cut_count(encoded)
 
     @property
     def width(self) -> int:
@@ -283,6 +185,15 @@ class TunedWriter(LoadedModel):
         return rows, cut
 
 
+def not_one_network(folder: Path) -> UserError:
+    """Return the error that a folder holds an average of candidates."""
+    network = folder / "fine_tuned"
+    remedy = f"name the network in it, {network}, or " if network.is_dir() else ""
+    return UserError(
+        f"{folder}: an average of candidates, not one network; {remedy}tune with --strategy full"
+    )
+
+
 def load_tuned(folder: str | Path, device: str = "auto", precision: str = "fp32") -> TunedModel:
     """Load a model that `foreword tune` saved.
 
@@ -300,6 +211,8 @@ def load_tuned(folder: str | Path, device: str = "auto", precision: str = "fp32"
         is_run = (folder / "recipe.toml").is_file()
         hint = "; it is a run, which 'foreword tune' fine-tunes" if is_run else ""
         raise UserError(f"{folder}: not a fine-tuned model (no {FILE}){hint}")
+    if (folder / CHOSEN).is_file():
+        raise not_one_network(folder)
     if (folder / "run.json").exists():
         raise UserError(f"{folder}: answers in text; use {quoted_command('generate', folder)}")
     # Verify the files and the plug-ins before anything is built.
@@ -326,30 +239,6 @@ def load_tuned(folder: str | Path, device: str = "auto", precision: str = "fp32"
         source=folder,
         tuned_on=tuned.tuned_on,
     )
-
-
-def open_tuned(
-    folder: str | Path, device: str = "auto", precision: str = "fp32"
-) -> TunedModel | TunedWriter:
-    """Load a model that `foreword tune` saved, whatever its task.
-
-    Args:
-        folder: the `--out` of `foreword tune`.
-        precision: auto, bf16 or fp32; fine-tuning scored it in fp32.
-
-    Raises:
-        UserError: the folder holds no fine-tuned model, or a damaged one.
-    """
-    folder = Path(folder)
-    if not is_tuned(folder) and (folder / "recipe.toml").is_file():
-        raise UserError(
-            f"{folder}: was pretrained and not fine-tuned; "
-            f"{quoted_command('tune', folder, '--train', 'FILE', '--dev', 'FILE')} teaches it a "
-            "task"
-        )
-    if not (folder / "run.json").is_file():
-        return load_tuned(folder, device, precision)
-    return TunedWriter(open_run(folder, device, precision), Tuned.read(folder))
 
 
 def open_start(path: Path, device: str = "auto") -> TrainedModel:

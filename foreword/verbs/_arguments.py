@@ -97,7 +97,7 @@ def texts_file(out: Path) -> Path:
 
 
 @contextmanager
-def kept(texts: Iterable[str] | None, out: Path) -> Iterator[None]:
+def saved_texts(texts: Iterable[str] | None, out: Path) -> Iterator[None]:
     """Keep texts given in Python beside what is made of them, as JSON lines, to read them again.
 
     Args:

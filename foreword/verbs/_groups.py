@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -22,7 +23,6 @@ from foreword.settings.ranges import (
     LengthPenalty,
     PositiveShare,
     Seed,
-    Share,
     ShareBelowOne,
     Temperature,
     TokensOfText,
@@ -271,62 +271,19 @@ def _is_share(value: str) -> bool:
 
 
 @contextmanager
-def naming(**options: str) -> Iterator[None]:
-    """Name a setting as the command line does in the messages of user errors.
+def naming(part: str, options: Mapping[str, str]) -> Iterator[None]:
+    """Name settings as the command line does in the messages of user errors.
 
     Args:
-        options: the option of each setting of a tokenizer: `vocab="--vocab"`.
+        part: the part of a recipe that has them: "tokenizer".
+        options: the option of each: {"vocab": "--vocab"}.
     """
     try:
         yield
     except UserError as error:
-        text = str(error)
-        for name, option in options.items():
-            text = text.replace(f"tokenizer.{name}=", f"{option} ")
-            text = text.replace(f"tokenizer.{name}", option)
+        setting = rf"\b{part}\.({'|'.join(options)})\b(=?)"
+        text = re.sub(setting, lambda m: options[m[1]] + (m[2] and " "), str(error))
         raise UserError(text) from error
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReadsRows:
-    """Which columns of rows hold what.
-
-    Attributes:
-        text: column of the text, a number from 0 if the file has no header; default: as tuned.
-        pair: column of a second text; default: as tuned.
-        columns: names of all columns, a,b,c, if the file has no header.
-        prefix: task prefix; default: the one it was tuned with.
-        bad_rows: share of a file's rows that may be wrong: they are left out, counted and named,
-            more are refused; default: as tuned, or 0.01.
-    """
-
-    text: str | None = None
-    pair: str | None = None
-    columns: str = ""
-    prefix: str | Sequence[str] | None = None
-    bad_rows: Share | None = None
-
-    @property
-    def named(self) -> dict[str, str]:
-        """The columns that are named, by field of `Columns`."""
-        values = {name: getattr(self, name, None) for name in ("text", "pair", "label")}
-        return {name: value for name, value in values.items() if value is not None}
-
-    @property
-    def names(self) -> list[str]:
-        """The names of all columns; none if the file has a header."""
-        return [name.strip() for name in self.columns.split(",")] if self.columns else []
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReadsLabelled(ReadsRows):
-    """Which columns of labelled rows hold what.
-
-    Attributes:
-        label: column of the label; default: as tuned.
-    """
-
-    label: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

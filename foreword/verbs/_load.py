@@ -11,12 +11,13 @@ from foreword.verbs._arguments import PathName
 
 if TYPE_CHECKING:
     from foreword.evaluation.loaded import LoadedModel
-    from foreword.tuning.tuned_model import TunedModel, TunedWriter
+    from foreword.tuning.predictor import Predictor
+    from foreword.tuning.tuned_model import TunedWriter
 
 
 def load(
     path: PathName, device: str = "auto", precision: str = "fp32"
-) -> LoadedModel | TunedModel | TunedWriter:
+) -> LoadedModel | Predictor | TunedWriter:
     """Open a trained model: a run or one of its checkpoints, or a folder that `tune` wrote.
 
         foreword.load("runs/books").fill("The old man went to [MASK].").blanks[0]
@@ -41,7 +42,7 @@ def load(
     from foreword.tuning.tuned import is_tuned
 
     if is_tuned(folder):
-        from foreword.tuning.tuned_model import open_tuned
+        from foreword.tuning.open_tuned import open_tuned
 
         return open_tuned(folder, device, precision)
     return loaded.load(folder, device, precision)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from foreword.display.results import Facts, Part, ResultTable, Text
-from foreword.formatting import byte_size, duration, figure, quantity
+from foreword.formatting import byte_size, duration, figure, quantity, rounded
 from foreword.settings.ranges import Count, NonNegative, Positive, PositiveShare
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def shown(
         title: names of the recipe and the GPU.
         gpu: to plan for.
         gpus: how many.
-        assumptions: of the plan.
+        assumptions: what the plan assumes.
     """
     from foreword.planning.plan import precision_name
 
@@ -89,9 +89,7 @@ def shown(
             "rows": setting.micro_batch,
             "GB": _gigabytes(setting.memory.total),
             "fits": setting.fits,
-            "s/step": f"{setting.seconds:.3g}"
-            if setting.seconds < 100
-            else f"{setting.seconds:,.0f}",
+            "s/step": rounded(setting.seconds),
             "time": _time(plan.seconds(setting)) if setting.fits else "",
         }
         for setting in plan.settings
@@ -128,7 +126,7 @@ def _time(seconds: float) -> str:
     return (
         "no end"
         if days == math.inf
-        else f"{days:,.3g} days"
+        else f"{rounded(days)} days"
         if days < 1000
         else f"{days:,.0f} days"
     )
@@ -145,7 +143,7 @@ def _best(plan: Plan, gpu: GPU, gpus: int, assumptions: Assumptions) -> dict[str
         "time": f"{_time(3600 * hours)} for {plan.steps:,} steps, "
         f"{quantity(plan.steps * plan.tokens_per_step)} tokens, "
         f"{plan.flops_per_step * plan.steps:.3g} FLOPs",
-        "cost": f"{hours * gpus:,.3g} GPU-hours"
+        "cost": f"{rounded(hours * gpus)} GPU-hours"
         if hours * gpus < 10
         else f"{hours * gpus:,.0f} GPU-hours",
         "speed": f"{quantity(plan.tokens_per_second)} tokens/s, "
@@ -155,8 +153,8 @@ def _best(plan: Plan, gpu: GPU, gpus: int, assumptions: Assumptions) -> dict[str
         lines["cost"] += f", {plan.dollars:,.0f} dollars at {assumptions.price:g} each"
     if best.network_seconds > best.compute_seconds:
         lines["network"] = (
-            f"decides: {best.network_seconds:.3g} s per step to send, "
-            f"{best.compute_seconds:.3g} s to compute"
+            f"decides: {rounded(best.network_seconds)} s per step to send, "
+            f"{rounded(best.compute_seconds)} s to compute"
         )
     if missing := -plan.rows_per_step % gpus:
         lines["uneven"] = (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from foreword.display.results import Part, ResultTable
 from foreword.errors import UserError
+from foreword.formatting import rounded
 
 if TYPE_CHECKING:
     from foreword.cleaning.personal import PersonalCounts
@@ -80,7 +81,7 @@ class LooksForPersonal:
         ]
         return [
             ResultTable(rows, "Strings that look personal"),
-            f"in {personal.documents:,} documents, {personal.bytes / 1e6:.3g} MB; a count of "
+            f"in {personal.documents:,} documents, {rounded(personal.bytes / 1e6)} MB; a count of "
             "forms, so some are none and others are missed. Known forms: telephone numbers with "
             f"{phones}; cards and bank accounts with valid check digits; keys of known services, "
             "private keys, passwords in URLs. Other secrets are not seen, such as a password in a "

@@ -106,7 +106,9 @@ class Trains(HoldsOut, ReadsText, Budgets):
         if isinstance(self.recipe, str) and self.recipe in FAMILIES:
             _require_data(data)
             hours = self._hours_of_dial(budget)
-            dial = conditions.turn(self.recipe, hours, data, tokenizer, settings, self.reading)
+            dial = conditions.local_dial(
+                self.recipe, hours, data, tokenizer, settings, self.reading
+            )
             recipe = dial.recipe(settings)
         else:
             recipe = self.read_recipe(settings)

@@ -18,12 +18,12 @@ from foreword.tables.table import BadRows
 from foreword.trackers._contract import Tracker
 from foreword.tuning.fine_tuning import fine_tune
 from foreword.tuning.job import Examples, TuneJob
+from foreword.tuning.open_tuned import open_tuned
 from foreword.tuning.published_head import with_published_head
 from foreword.tuning.suite import SUBMISSION, FoundFiles, SuiteTask, TuningSuite
 from foreword.tuning.suite_files import read_examples, write_submission
 from foreword.tuning.suite_table import score_rows, with_average
 from foreword.tuning.tuned import TunedOn
-from foreword.tuning.tuned_model import open_tuned
 from foreword.verbs._tune_settings import FineTunes
 
 PREFIX = "tune-suite-"  # of the file of a suite's table

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from foreword.tuning.settings import TuneSettings
     from foreword.tuning.tasks._contract import Task
 
+BEST = "best"  # the strategy that chooses
 LONGEST_NAME = 200  # bytes; files add a few of their own, and may have 255
 
 
@@ -29,10 +30,11 @@ class FineTunes(Tracks, ShowsProgress, Computes):
 
     Attributes:
         strategy: what is trained: full, frozen (the head alone), lora, or another of those that
-            'foreword show strategies' lists, with their settings.
+            'foreword show strategies' lists, with their settings; default: full.
         from_scratch: train the same network from random weights.
-        seeds: number of seeds; scores are their mean and deviation.
-        epochs: number of epochs.
+        seeds: number of seeds; scores are their mean and deviation; default: 3, or 1 with
+            strategy best.
+        epochs: number of epochs; default: 3, or by the number of labels with strategy best.
         batch: examples per step.
         examples: number of training examples, drawn anew for each seed, each label in its
             proportion; default: all.
@@ -43,16 +45,17 @@ class FineTunes(Tracks, ShowsProgress, Computes):
         settings: a setting, repeatable: task.pooling=mean, tune.strategy.rank=4,
             tune.optimizer.decay=0, tune.schedule.warmup.share=0.06, tune.clip=0, tune.keep=best,
             tune.patience=2; 'foreword show tune' lists them.
-        max_length: maximum tokens of an example; default: the row length of pretraining.
+        max_length: maximum tokens read at once, of an example or a window of a long text; default:
+            the row length of pretraining.
         precision: training precision: auto, bf16 or fp32.
         name: name of the results; default: folder and file of --train.
         out: folder for the tuned model; default: RUN/tuned/NAME.
     """
 
-    strategy: str = "full"
+    strategy: str | None = None
     from_scratch: bool = False
-    seeds: Trainings = 3
-    epochs: Count = 3
+    seeds: Trainings | None = None
+    epochs: Count | None = None
     batch: Count = 16
     examples: Count | None = None
     lr: LearningRate | Sequence[LearningRate] | None = None
@@ -90,16 +93,28 @@ class FineTunes(Tracks, ShowsProgress, Computes):
         return "lr" in self._tables({})["tune"]["strategy"]
 
     @property
+    def chosen_strategy(self) -> str:
+        """The name of the strategy."""
+        return self.strategy or "full"
+
+    @property
     def _options(self) -> dict[str, Any]:
         """The settings of fine-tuning that are arguments; one that is None has its default."""
-        names = ("from_scratch", "seeds", "epochs", "batch", "examples", "max_length", "precision")
+        names = ("from_scratch", "seeds", "batch", "examples", "max_length", "precision")
         values = {name: getattr(self, name) for name in names}
+        if self.chosen_strategy != BEST:
+            values["epochs"] = self.epochs
+        elif self.seeds is None:
+            values["seeds"] = 1
         return {name: value for name, value in values.items() if value is not None}
 
     def _tables(self, task: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of task and strategy, with `settings` above the arguments."""
         rates = self._given_rates()
-        strategy = {"kind": self.strategy} | ({"lr": rates[0]} if len(rates) == 1 else {})
+        name = self.chosen_strategy
+        strategy = {"kind": name} | ({"lr": rates[0]} if len(rates) == 1 else {})
+        if name == BEST and self.epochs is not None:
+            strategy["epochs"] = self.epochs
         tables = {"task": dict(task), "tune": {"strategy": strategy}}
         return config.assign(tables, assignments(self.settings))
 
@@ -116,7 +131,7 @@ class FineTunes(Tracks, ShowsProgress, Computes):
         from foreword.tuning.settings import TuneSettings
         from foreword.tuning.tasks._contract import require_score
 
-        kinds.file_of("tuning/strategies", self.strategy, "--strategy")
+        kinds.file_of("tuning/strategies", self.chosen_strategy, "--strategy")
         table = self._tables(task)
         if unknown := sorted(table.keys() - {"task", "tune"}):
             raise UserError(f"--set {unknown[0]}: expected task.NAME=value or tune.NAME=value")

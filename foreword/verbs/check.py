@@ -12,7 +12,7 @@ from foreword.disk import atomic
 from foreword.display.progress import ProgressDisplay, progress_of
 from foreword.display.results import Facts, Heading, Output, Part, ResultTable, Text, TokenRow
 from foreword.errors import UserError
-from foreword.formatting import byte_size, quantity
+from foreword.formatting import byte_size, quantity, rounded
 from foreword.settings import kinds
 from foreword.settings.ranges import Count, CountOrZero
 from foreword.verbs import _plan
@@ -287,7 +287,7 @@ def _facts(checked: CheckedRun, figures: dict[str, Any], *, is_dial: bool) -> di
         "compute": f"{estimate.flops_per_step:.3g} FLOPs per step, "
         f"{figures['flops']['total']:.3g} in total"
         + (f"; first embeddings at most {vectors:.2g}" if vectors else ""),
-        "time": f"{estimate.seconds_per_step:.3g} s per step, "
+        "time": f"{rounded(estimate.seconds_per_step)} s per step, "
         f"{_duration(figures['seconds']['total'])} in total, in {figures['precision']} on "
         f"{figures['computed_on']}",
         " ": f"(the median of 3 steps or more, after 2 to warm up, on {estimate.rows_timed} of "
@@ -296,7 +296,7 @@ def _facts(checked: CheckedRun, figures: dict[str, Any], *, is_dial: bool) -> di
         else "(if there were enough memory, at full matrix-product speed)",
         "  ": f"({emulated})" if emulated else None,
         "budget": f"{estimate.steps:,} steps of {estimate.tokens_per_step:,.0f} tokens: "
-        f"{estimate.epochs:,.3g} epochs",
+        f"{rounded(estimate.epochs)} epochs",
         "   ": BY_STEPS if is_dial and train.hours and estimate.rows_timed else None,
         "text": _text(data),
         "notes": "; ".join(data["notes"]) or None,
@@ -308,7 +308,7 @@ def _text(data: dict[str, Any]) -> str:
     from foreword.data.prepared_text import data_warnings
 
     about = "about " if data["share_read"] < 1 else ""
-    sentences = f" of {data['sequences'] / data['documents']:,.3g} sentences"
+    sentences = f" of {rounded(data['sequences'] / data['documents'])} sentences"
     text = (
         f"{about}{data['tokens']:,} training tokens in {about}{data['documents']:,} documents"
         f"{sentences if data['has_pairs'] else ''}, "
@@ -330,8 +330,8 @@ def _sources(sources: Sequence[SourceEstimate]) -> Iterator[Part]:
             "tokens": quantity(source.tokens),
             "share": f"{source.share:.2%}",
             "stage": source.stage or "all",
-            "epochs": f"{source.epochs:,.3g}",
-            "worth": f"{source.worth:,.3g}",
+            "epochs": rounded(source.epochs),
+            "worth": rounded(source.worth),
             "effective tokens": quantity(source.effective_tokens),
         }
         for source in sources
@@ -341,8 +341,8 @@ def _sources(sources: Sequence[SourceEstimate]) -> Iterator[Part]:
     for source in sources:
         if source.epochs > source.worth_it:
             yield Text(
-                f"{source.name}: {source.epochs:,.3g} epochs are more than the {source.worth_it:g} "
-                "that are worth it; lower its weight, or set its epochs"
+                f"{source.name}: {rounded(source.epochs)} epochs are more than the "
+                f"{source.worth_it:g} that are worth it; lower its weight, or set its epochs"
             )
 
 

@@ -12,7 +12,7 @@ from foreword.display.results import Facts, Part, Remark, Result, ResultTable
 from foreword.errors import UserError
 from foreword.settings import config
 from foreword.settings.ranges import Workers
-from foreword.verbs._arguments import assignments, kept, paths, require_path
+from foreword.verbs._arguments import assignments, paths, require_path, saved_texts
 from foreword.verbs._contract import SET, Flag, PathName, Paths, Settings, Verb
 from foreword.verbs._groups import ShowsProgress, TakesTexts
 
@@ -108,7 +108,7 @@ class Clean(TakesTexts, ShowsProgress, Verb[CleaningResult]):
 
         # Clean, and write the page.
         try:
-            with kept(self.texts, folder), self.display() as display:
+            with saved_texts(self.texts, folder), self.display() as display:
                 report, reused = clean(sources, folder, recipe, display.stage)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"stopped; the same command continues in {folder}") from None

@@ -11,9 +11,10 @@ from foreword.disk import atomic, store
 from foreword.display.results import Part, Remark, ResultTable, SavedResult, remarks
 from foreword.errors import UserError
 from foreword.settings.ranges import CountOrZero
+from foreword.tables.reads_rows import ReadsLabelled
 from foreword.verbs._arguments import distinct_names, paths
 from foreword.verbs._contract import PathName, Paths, Verb
-from foreword.verbs._groups import TUNED, Computes, Examples, ReadsLabelled, ShowsProgress
+from foreword.verbs._groups import TUNED, Computes, Examples, ShowsProgress
 
 if TYPE_CHECKING:
     from foreword.tables.examples import Labelled
@@ -60,8 +61,9 @@ class Drift(ShowsProgress, Computes, Verb[DriftResult]):
         from foreword.runs.provenance import command
         from foreword.tuning.drift import change_of
         from foreword.tuning.drift_figures import measured, steps
-        from foreword.tuning.tuned_model import open_start, open_tuned
-        from foreword.verbs._examples import tuned_examples
+        from foreword.tuning.open_tuned import open_tuned
+        from foreword.tuning.tuned_examples import tuned_examples
+        from foreword.tuning.tuned_model import open_start
 
         # Open the models and what they started from, and read the examples as each was tuned on.
         folders = [Path(folder) for folder in dict.fromkeys(paths(self.tuned))]

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 from foreword.disk import atomic, store, stored
 from foreword.display.results import SavedResult
 from foreword.errors import UserError
+from foreword.formatting import interval
 from foreword.settings import kinds
+from foreword.tables.reads_rows import ReadsLabelled
 from foreword.verbs._arguments import distinct_names, paths
 from foreword.verbs._contract import Flag, PathName, Paths, Verb
-from foreword.verbs._groups import TUNED, Computes, Examples, ReadsLabelled, ShowsProgress
+from foreword.verbs._groups import TUNED, Computes, Examples, ShowsProgress
 
 if TYPE_CHECKING:
-    from foreword.verbs._examples import TunedExamples
+    from foreword.tuning.tuned_examples import TunedExamples
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,8 +64,9 @@ class EvaluateTuned(ReadsLabelled, ShowsProgress, Computes, Verb[TunedEvaluation
     def __call__(self) -> TunedEvaluation:
         from foreword.runs.provenance import command
         from foreword.tuning.compared_scores import compared_scores
-        from foreword.tuning.tuned_model import open_tuned
-        from foreword.verbs._examples import name_of, tuned_examples
+        from foreword.tuning.example_reader import name_of
+        from foreword.tuning.open_tuned import open_tuned
+        from foreword.tuning.tuned_examples import tuned_examples
 
         # Open the models, and read the examples as each was tuned on.
         given = [Path(path) for path in paths(self.tuned)]
@@ -84,11 +87,12 @@ class EvaluateTuned(ReadsLabelled, ShowsProgress, Computes, Verb[TunedEvaluation
                 display.warn(warning)
             examples = [part.examples for part in read]
             by_name = dict(zip(names, models, strict=True))
-            found = compared_scores(by_name, examples, read[0].skipped, display.stage)
-        source = read[0].description
+            found = compared_scores(by_name, examples, read[0].read.skipped, display.stage)
+        first = read[0].read
+        source = first.description
         on = Path(source).name if isinstance(source, str) else "several files"
         content = {
-            "name": f"evaluate-{name_of(read[0].sources)}",
+            "name": f"evaluate-{name_of(first.sources)}",
             "title": f"{', '.join(names)}: scores on {on}" if names[1:] else f"Scores on {on}",
             "task": found.pop("task"),
             "data": source,
@@ -96,7 +100,7 @@ class EvaluateTuned(ReadsLabelled, ShowsProgress, Computes, Verb[TunedEvaluation
             "command": command(),
             "of": {
                 "models": [str(folder.resolve()) for folder in folders],
-                "files": [str(Path(s.file).resolve()) if s.file else "" for s in read[0].sources],
+                "files": [str(Path(s.file).resolve()) if s.file else "" for s in first.sources],
                 "columns": {
                     name: getattr(self, name)
                     for name in ("text", "pair", "label", "columns", "prefix")
@@ -111,7 +115,7 @@ class EvaluateTuned(ReadsLabelled, ShowsProgress, Computes, Verb[TunedEvaluation
 
 def _require_same_examples(read: Sequence[TunedExamples]) -> None:
     """Check that all models read the same texts and labels, so that their scores compare."""
-    keys = [[(e.text, e.pair, e.label) for e in part.plain] for part in read]
+    keys = [[(e.text, e.pair, e.label) for e in part.read.together] for part in read]
     if any(key != keys[0] for key in keys[1:]):
         raise UserError(
             "the models read other texts or labels, so their scores do not compare; name one file "
@@ -121,5 +125,5 @@ def _require_same_examples(read: Sequence[TunedExamples]) -> None:
 
 def _cell(row: Mapping[str, Any], metric: str) -> str:
     score, low, high = (row[name] for name in (metric, f"{metric}_low", f"{metric}_high"))
-    interval = f" ({low:.3f} to {high:.3f})" if low is not None and low < high else ""
-    return "–" if score is None else f"{score:.3f}{interval}"
+    ends = interval(low, high)
+    return "–" if score is None else f"{score:.3f}" + (f" ({ends})" if ends else "")

@@ -34,7 +34,7 @@ class Export(Verb[Output]):
         format: hf (Hugging Face), arpa (n-grams) or word2vec (word vectors).
         family: with hf: bert, gpt2, ...; default: the first that matches.
         binary: with word2vec: the binary format, not the text one.
-        adapter: of a model tuned with lora: the change alone, for peft; the run it began with.
+        adapter: for peft: the change of a model tuned with lora alone; the run it began with.
     """
 
     run: Annotated[PathName, ARGUMENT]

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from foreword.display.results import Part, Remark, Result, ResultTable, Shown
 from foreword.errors import UserError
+from foreword.tables.reads_rows import ReadsRows
 from foreword.verbs._arguments import path
 from foreword.verbs._contract import ARGUMENT, Flag, PathName, Verb
-from foreword.verbs._groups import Computes, ReadsRows, ShowsProgress
+from foreword.verbs._groups import Computes, ShowsProgress
 
 if TYPE_CHECKING:
     from foreword.tables.write import WriteRows
     from foreword.tuning.predict_table import PredictionCounts
-    from foreword.tuning.tuned_model import TunedModel, TunedWriter
+    from foreword.tuning.predictor import Predictor
+    from foreword.tuning.tuned_model import TunedWriter
 
 STANDARD = "-"  # standard input or output
 ROWS_SHOWN = 5  # of a result
@@ -90,7 +92,7 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
         precision: fp32, bf16 or auto.
     """
 
-    tuned: Annotated[PathName | TunedModel | TunedWriter, ARGUMENT]
+    tuned: Annotated[PathName | Predictor | TunedWriter, ARGUMENT]
     data: Annotated[PathName | Iterable[Any], Flag(is_argument=True, metavar="FILE")]
     _: KW_ONLY
     prefix: str | None = None
@@ -155,11 +157,13 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
             raise UserError(f"{target}: already exists; choose another --out")
         return target
 
-    def _opened(self) -> TunedModel | TunedWriter:
+    def _opened(self) -> Predictor | TunedWriter:
         """Return the model, loaded if a folder is given."""
-        from foreword.tuning.tuned_model import TunedModel, TunedWriter, open_tuned
+        from foreword.tuning.open_tuned import open_tuned
+        from foreword.tuning.predictor import Predictor
+        from foreword.tuning.tuned_model import TunedWriter
 
-        if not isinstance(self.tuned, TunedModel | TunedWriter):
+        if not isinstance(self.tuned, Predictor | TunedWriter):
             return open_tuned(path(self.tuned, "TUNED"), self.device, self.precision)
         if (self.device, self.precision) != ("auto", "fp32"):
             raise UserError(
@@ -183,7 +187,7 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
             yield lambda some: rows.extend(dict(row.values) for row in some)
 
 
-def _precision_warning(model: TunedModel | TunedWriter) -> str | None:
+def _precision_warning(model: Predictor | TunedWriter) -> str | None:
     """Return a warning that the hardware emulates the model's precision."""
     from foreword.train.device import precision_warning
     from foreword.tuning.tuned_model import TunedWriter

@@ -12,7 +12,7 @@ from foreword.display.results import Facts, Part, Result, ResultTable
 from foreword.errors import UserError
 from foreword.settings import config
 from foreword.settings.ranges import Count, Workers
-from foreword.verbs._arguments import assignments, kept, paths
+from foreword.verbs._arguments import assignments, paths, saved_texts
 from foreword.verbs._contract import PYTHON_ONLY, REQUIRED, Flag, PathName, Paths, Settings, Verb
 from foreword.verbs._groups import HoldsOut, ShowsProgress, TakesTexts, naming
 
@@ -136,9 +136,9 @@ class Prepare(HoldsOut, TakesTexts, ShowsProgress, Verb[PreparationResult]):
         # Train the tokenizer, unless there is one, and write the shards.
         with (
             nullcontext() if self.ray is None else connected(self.ray) as cluster,
-            kept(self.texts, out),
+            saved_texts(self.texts, out),
             self.display() as display,
-            naming(kind="--kind", vocab="--vocab"),
+            naming("tokenizer", {"kind": "--kind", "vocab": "--vocab"}),
         ):
             files = SplitFiles.find(texts, read, heldout)
             tokenizer = existing_tokenizer(out, tokenizer, files, how)
@@ -167,5 +167,5 @@ class Prepare(HoldsOut, TakesTexts, ShowsProgress, Verb[PreparationResult]):
             return Tokenizer.load(Path(self.tokenizer))
         table: dict[str, Any] = {"kind": self.kind or "wordpiece"}
         table |= {} if self.vocab is None else {"vocab": self.vocab}
-        with naming(kind="--kind", vocab="--vocab"):
+        with naming("tokenizer", {"kind": "--kind", "vocab": "--vocab"}):
             return trainer_of(config.assign(table, assignments(self.settings)))

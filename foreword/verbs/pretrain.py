@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from foreword.display.progress import ProgressDisplay
 from foreword.errors import UserError
-from foreword.verbs._arguments import kept
+from foreword.verbs._arguments import saved_texts
 from foreword.verbs._contract import REQUIRED, Flag, PathName
 from foreword.verbs._groups import TakesTexts
 from foreword.verbs._recipe import Trains
@@ -73,7 +73,7 @@ class Pretrain(TakesTexts, Trains, TrainsRun):
             trackers_of(self.track)
             tables = tables_of(self.probes)
             request = self._with_probes(self.request(data, display.note), tables)
-            with kept(self.texts, run), self._started(request, display):
+            with saved_texts(self.texts, run), self._started(request, display):
                 return self.train(display)
 
     def _with_probes(self, request: RunRequest, tables: tuple[dict[str, Any], ...]) -> RunRequest:

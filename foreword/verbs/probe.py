@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +16,7 @@ from foreword.formatting import cell, with_intervals
 from foreword.settings import config, kinds
 from foreword.verbs._arguments import assignments, distinct_names, paths
 from foreword.verbs._contract import SET, Flag, PathName, Paths, Settings, Verb
-from foreword.verbs._groups import Computes, ReadsText, ShowsProgress
+from foreword.verbs._groups import Computes, ReadsText, ShowsProgress, naming
 
 if TYPE_CHECKING:
     from foreword.probes._contract import Finding
@@ -96,7 +96,8 @@ class Probe(ReadsText, ShowsProgress, Computes, Verb[ProbeResult]):
         if not files:
             self.refuse_reading("requires --data")
         if isinstance(self.name, str):
-            probe = named_probe(self.name, table, files)
+            with _naming(table):
+                probe = named_probe(self.name, table, files)
         else:
             probe = self.name
             if table:
@@ -125,6 +126,7 @@ class Probe(ReadsText, ShowsProgress, Computes, Verb[ProbeResult]):
             for model in models:
                 stack.enter_context(atomic.guarded(model.trained.run))
             stack.enter_context(display)
+            stack.enter_context(_naming(config.to_table(probe)))
             stage = display.stage(f"probing {', '.join(model.label for model in models)}")
             finding, content, plot = measure(probe, models, stage)
         saved = [store.file_for(f, content["name"], content["of"], "of") for f in folders]
@@ -146,3 +148,8 @@ class Probe(ReadsText, ShowsProgress, Computes, Verb[ProbeResult]):
             read = self.read_as(recipe.read)
             models[label] = replace(trained, recipe=replace(recipe, read=read))
         return models
+
+
+def _naming(settings: Iterable[str]) -> AbstractContextManager[None]:
+    """Name settings of a probe as the command line does in the messages of user errors."""
+    return naming("probe", {name: f"--set {name}" for name in settings} | {"files": "--data"})

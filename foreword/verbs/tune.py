@@ -12,20 +12,22 @@ from foreword.display.results import Part, Remark, Result, ResultTable, remarks
 from foreword.errors import UserError, quoted_command
 from foreword.settings import kinds
 from foreword.settings.ranges import Temperature
+from foreword.tables.reads_rows import ReadsLabelled
 from foreword.verbs._contract import ARGUMENT, Flag, PathName, Verb
-from foreword.verbs._groups import Examples, ReadsLabelled
-from foreword.verbs._tune_settings import FineTunes
+from foreword.verbs._groups import Examples
+from foreword.verbs._tune_settings import BEST, FineTunes
 
 if TYPE_CHECKING:
     from foreword.evaluation.loaded import LoadedModel
     from foreword.runs.trained_model import TrainedModel
+    from foreword.tuning.example_reader import ExampleSource
     from foreword.tuning.job import Examples as TuningExamples
     from foreword.tuning.job import TuneJob
+    from foreword.tuning.predictor import Predictor
     from foreword.tuning.result import TuneResult
     from foreword.tuning.settings import TuneSettings
     from foreword.tuning.tasks._contract import Task
-    from foreword.tuning.tuned_model import TunedModel, TunedWriter
-    from foreword.verbs._examples import ExampleSource
+    from foreword.tuning.tuned_model import TunedWriter
 
 FILES = Flag(takes=list[PathName])
 
@@ -38,13 +40,16 @@ class TuningResult(Result):
         out: folder of the tuned model.
         evaluation: file of the scores.
         content: the scores as the file has them.
-        result: all that fine-tuning returned; None if it was done by an earlier call.
+        result: all that fine-tuning returned; None with strategy best, and if it was done by an
+            earlier call.
+        was_done: whether an earlier call did it.
     """
 
     out: Path
     evaluation: Path
     content: Mapping[str, Any]
     result: TuneResult | None = None
+    was_done: bool = False
 
     @property
     def title(self) -> str:
@@ -61,7 +66,7 @@ class TuningResult(Result):
     def __fspath__(self) -> str:
         return str(self.out)
 
-    def load(self, device: str = "auto") -> TunedModel | TunedWriter | LoadedModel:
+    def load(self, device: str = "auto") -> Predictor | TunedWriter | LoadedModel:
         """Return the tuned model, as `foreword.load` does.
 
         Raises:
@@ -78,7 +83,7 @@ class TuningResult(Result):
 
     def tables(self) -> Sequence[Part]:
         """Return a row for each variant, what a reader of the scores has to know, and the files."""
-        from foreword.tuning.remarks import remarks_on, setting_cells
+        from foreword.tuning.remarks import candidate_rows, remarks_on, setting_cells
         from foreword.tuning.scores import Scores, metric_name
 
         scores = [Scores.of(row) for row in self.rows]
@@ -92,11 +97,14 @@ class TuningResult(Result):
         lines = remarks_on(
             self.content, scores, shows_parameters="trained parameters" in settings[0]
         )
-        if self.result is None:
+        if self.was_done:
             lines.append("done already, with the same model, settings and examples")
         files = f"scores: {self.evaluation}", f"tuned model: {self.out}"
         use = f"{quoted_command('predict', self.out, 'FILE')} uses it"
-        return [ResultTable(rows, self.title), *remarks(lines), *map(Remark, [*files, use])]
+        parts: list[Part] = [ResultTable(rows, self.title)]
+        if candidates := candidate_rows(self.content):
+            parts.append(ResultTable(candidates, "Candidates, cross-validated on the labels given"))
+        return [*parts, *remarks(lines), *map(Remark, [*files, use])]
 
 
 @dataclass(frozen=True)
@@ -112,6 +120,10 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
     counted and left out. The scores go to RUN/evaluations, the first seed's model to --out.
     Classes are scored by accuracy, macro F1 (the mean of each label's F1) and Matthews
     correlation.
+
+    By default the strategy is best, for classify, regress, tag and choice: counts of words,
+    regression on the model's states and fine-tuning are cross-validated on --train, and their best
+    average is kept. --strategy full fine-tunes the one network.
 
     A tuned model as RUN gets a new head for the task (intermediate-task tuning).
 
@@ -150,12 +162,23 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
     temperature: Temperature = 1.0
     compare: bool = False
 
+    @property
+    def chosen_strategy(self) -> str:
+        """The name of the strategy: best, unless one network is asked for."""
+        from foreword.tuning.strategies.best import suits
+
+        if self.strategy or self.compare or self.from_scratch or self.rates[0]:
+            return self.strategy or "full"
+        task: Task = kinds.load("tuning/tasks", self.task)()
+        return BEST if suits(task) else "full"
+
     def __call__(self) -> TuningResult:
         from foreword.process import allocator
         from foreword.runs.tracking import trackers_of
+        from foreword.tuning.best import tune_best
+        from foreword.tuning.example_reader import ExampleReader, sources_of
         from foreword.tuning.fine_tuning import fine_tune
         from foreword.tuning.published_head import with_published_head
-        from foreword.verbs._examples import ExampleReader, sources_of
 
         # Check every argument.
         kinds.file_of("tuning/tasks", self.task, "--task")
@@ -180,14 +203,17 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         job = self._job(trained, task, replace(examples, notes=notes), variants, sources["train"])
 
         # Return a result that is there already, and never overwrite another one.
-        done = job.done(trained)
-        result = None
+        done, result = job.done(trained), None
+        was_done = done is not None
         if done is None:
             self._say_before(display, trained, job)
             with display:
-                result, done = fine_tune(trained, job, display, trackers)
+                if variants[0].strategy.chooses:
+                    done = tune_best(trained, job, display)
+                else:
+                    result, done = fine_tune(trained, job, display, trackers)
         places = self.folder_of(trained, job.name), self._evaluation(trained, job.name)
-        return TuningResult(*places, done, result)
+        return TuningResult(*places, done, result, was_done)
 
     def _variants(self, task: Task, settings: TuneSettings) -> list[TuneSettings]:
         """Return the settings of each variant to fine-tune."""
@@ -198,7 +224,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
             return [settings]
         if rates:
             raise UserError("--lr: several cannot be combined with --compare")
-        if self.from_scratch or self.strategy != "full":
+        if self.from_scratch or self.strategy not in (None, "full"):
             raise UserError(
                 "--compare cannot be combined with --strategy or --from-scratch: it compares full "
                 "fine-tuning, the frozen model and the same network from scratch"
@@ -230,8 +256,8 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         train: Sequence[ExampleSource],
     ) -> TuneJob:
         """Return the fine-tuning, and where its results go."""
+        from foreword.tuning.example_reader import name_of
         from foreword.tuning.job import TuneJob
-        from foreword.verbs._examples import name_of
 
         name = self.name or name_of(train)
         return TuneJob(

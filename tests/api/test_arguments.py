@@ -125,7 +125,7 @@ def test_a_wrong_argument_of_other_functions_is_named(
 )
 def test_a_wrong_argument_of_tune_is_named(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        foreword.tune("run", [("a", "b")], [("a", "b")], **arguments)
+        foreword.tune("run", [("a", "b")], [("a", "b")], **arguments, strategy="full")
 
 
 @pytest.mark.full
@@ -152,7 +152,9 @@ def test_results_are_taken_for_their_folders(tmp_path: Path) -> None:
     assert foreword.evaluate(run, progress=False).loss is not None
     assert repr(foreword.load(run, "cpu")) == repr(foreword.load(tmp_path / "run", "cpu"))
     examples = [("good", 1), ("bad", 0)] * 4
-    tuned = foreword.tune(run, examples, examples, seeds=1, epochs=1, progress=False)
+    tuned = foreword.tune(
+        run, examples, examples, seeds=1, epochs=1, progress=False, strategy="full"
+    )
     assert len(foreword.predict(tuned, ["good"], progress=False).predictions) == 1
     assert repr(foreword.load(tuned)) == f"<classify, 2 labels, {tuned.out}>"
 

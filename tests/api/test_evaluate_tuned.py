@@ -17,7 +17,9 @@ from foreword.tuning.scored import ScoredExamples, scored
 from foreword.verbs.evaluate_tuned import TunedEvaluation
 from tests.tuning.runs import make_run, reviews
 
-FAST: dict[str, Any] = {"seeds": 1, "epochs": 1, "device": "cpu", "progress": False}
+FAST: dict[str, Any] = {
+    "strategy": "full", "seeds": 1, "epochs": 1, "device": "cpu", "progress": False,
+}  # fmt: skip
 TRAIN, DEV = ([(e.text, e.label) for e in reviews(48, seed)] for seed in (1, 2))
 SPAN, CHOICE = ("context", "question", "answers"), ("question", "options", "answer")
 QUIET: dict[str, Any] = {"device": "cpu", "progress": False}

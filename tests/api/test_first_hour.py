@@ -39,7 +39,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tuned(run: Path) -> Path:
-    return tune(run, EXAMPLES, EXAMPLES[:4], seeds=1, epochs=1, name="t", progress=False).out
+    return tune(
+        run, EXAMPLES, EXAMPLES[:4], seeds=1, epochs=1, name="t", progress=False, strategy="full"
+    ).out
 
 
 @pytest.mark.parametrize("use", [open_run, evaluate, resume])
@@ -105,7 +107,7 @@ def test_dev_examples_that_are_trained_on_are_counted(
         text = "\n".join(["text\tlabel", *lines])
         (tmp_path / f"{name}.tsv").write_text(text, encoding="utf-8")
     files = [tmp_path / "train.tsv", tmp_path / "dev.tsv"]
-    result = tune(run, *files, seeds=1, epochs=1, name="overlap", progress=False)
+    result = tune(run, *files, seeds=1, epochs=1, name="overlap", progress=False, strategy="full")
     warning = "3 of the 4 dev examples are training examples too"
     assert warning in " ".join(capsys.readouterr().err.split())
     assert any(warning in note for note in stored.read(result.evaluation)["notes"])

@@ -27,7 +27,9 @@ from foreword.verbs._load import load
 from tests.frames import Frame, Series
 from tests.tuning.runs import make_run, reviews
 
-FAST: dict[str, Any] = {"seeds": 1, "epochs": 1, "device": "cpu", "progress": False}
+FAST: dict[str, Any] = {
+    "strategy": "full", "seeds": 1, "epochs": 1, "device": "cpu", "progress": False,
+}  # fmt: skip
 TRAIN = [(e.text, e.label) for e in reviews(40, 1)]
 TEXTS = [e.text for e in reviews(30, 3)]
 

@@ -15,7 +15,9 @@ from foreword.tuning.tuned_model import TunedModel
 from tests.frames import Frame
 from tests.tuning.runs import make_run, reviews
 
-FAST: dict[str, Any] = {"seeds": 1, "epochs": 1, "device": "cpu", "progress": False}
+FAST: dict[str, Any] = {
+    "strategy": "full", "seeds": 1, "epochs": 1, "device": "cpu", "progress": False,
+}  # fmt: skip
 TEXTS = [e.text for e in reviews(12, 1)]
 LABELS = [e.label for e in reviews(12, 1)]
 NUMBERS = [int(label == "good") for label in LABELS]

@@ -94,7 +94,7 @@ def test_evaluate_takes_lengths_of_memory_as_numbers_or_as_on_the_command_line(r
 
 
 def test_tune_accepts_examples_given_in_python(run: Path) -> None:
-    result = tune(run, EXAMPLES, EXAMPLES[:4], seeds=1, epochs=1, progress=False)
+    result = tune(run, EXAMPLES, EXAMPLES[:4], seeds=1, epochs=1, progress=False, strategy="full")
     assert result.out == run / "tuned" / "data"
     assert 0 <= result.rows[0]["accuracy"] <= 1
     assert result.content["settings"]["data"]["train"] == "12 examples given in Python"
@@ -146,7 +146,7 @@ def test_a_mistake_in_tuning_is_one_line(
     arguments: dict[str, Any], message: str, run: Path
 ) -> None:
     with pytest.raises(UserError, match=message):
-        tune(run, EXAMPLES, EXAMPLES, progress=False, **arguments)
+        tune(run, EXAMPLES, EXAMPLES, progress=False, **arguments, strategy="full")
 
 
 def test_compare_runs_a_grid_file(shards: Path, tmp_path: Path) -> None:

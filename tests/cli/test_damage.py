@@ -99,7 +99,23 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"{name}.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
     words = ["--train", str(folder / "train.tsv"), "--dev", str(folder / "dev.tsv")]
     tuned = str(folder / "tuned")
-    assert run(["tune", str(whole), *words, "--seeds", "1", "--epochs", "1", "--out", tuned]) == 0
+    assert (
+        run(
+            [
+                "tune",
+                "--strategy=full",
+                str(whole),
+                *words,
+                "--seeds",
+                "1",
+                "--epochs",
+                "1",
+                "--out",
+                tuned,
+            ]
+        )
+        == 0
+    )
     return folder
 
 

@@ -164,7 +164,17 @@ def test_mistakes_are_reported_in_one_line(
         assert "an n-gram model has no word vectors; use word2vec" in refused(*asked)
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("text\tlabel\n" + "a b\tx\nb a\ty\n" * 4, encoding="utf-8")
-    tune = ["tune", str(run), "--task", "classify", "--train", str(pairs), "--dev", str(pairs)]
+    tune = [
+        "tune",
+        "--strategy=full",
+        str(run),
+        "--task",
+        "classify",
+        "--train",
+        str(pairs),
+        "--dev",
+        str(pairs),
+    ]
     assert "no weights to train further" in refused(*tune)
     start = ["pretrain", "gpt2_tiny", "--from", str(run), "--data", str(run.parent / "text.txt")]
     assert "no weights to train further" in refused(*start, "--out", out)

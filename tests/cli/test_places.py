@@ -64,7 +64,7 @@ def words_of(verb: str, here: Path, out: Path) -> list[str]:
         "prepare": ["prepare", text, "--kind", "char"],
         "pretrain": ["pretrain", "gpt2_tiny", "--data", text, "--steps", "1"],
         "tokenizer": ["tokenizer", "train", text, "--kind", "char"],
-        "tune": ["tune", one, *labelled, *tiny],
+        "tune": ["tune", "--strategy=full", one, *labelled, *tiny],
         "vectors": ["export", one, "--format", "word2vec"],
         "export": ["export", one],
         "import": ["import", one],

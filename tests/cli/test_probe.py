@@ -68,8 +68,10 @@ def test_mistakes_are_reported_in_one_line(
     run = make_run("decoder")
     assert "did you mean 'gradient_reach'" in refused("probe", run, "gradient_reech")
     reach = ("probe", run, "gradient_reach")
-    assert "no such setting" in refused(*reach, "--set", "layr=1")
-    assert "rows: must be a whole number from 1" in refused(*reach, "--set", "rows=0")
+    line = refused("probe", run, "attention", "--set", "sentense=he sat")
+    assert "--set sentense: kind 'attention' has no such" in line
+    assert "did you mean 'sentence'?" in line
+    assert "--set rows: must be a whole number from 1" in refused(*reach, "--set", "rows=0")
     assert "name a text with --data" in refused(*reach)
     assert "no layer 7: it has layers 0 to 2" in refused(*reach, "--data", text, "--set", "layer=7")
     short = tmp_path / "short.txt"

@@ -62,7 +62,7 @@ def check(terminal: Terminal, columns: int) -> None:
     assert "fault" not in terminal.text
 
 
-TUNE = "tune {made}/run --train {made}/train.tsv --dev {made}/dev.tsv --out {out}"
+TUNE = "tune --strategy=full {made}/run --train {made}/train.tsv --dev {made}/dev.tsv --out {out}"
 VERBS = {
     "pretrain": ("{made}/tiny.toml --data {made}/text --out {out}", 100, "training"),
     "prepare": ("{made}/text --out {out} --kind word", 40, "cutting text into tokens"),

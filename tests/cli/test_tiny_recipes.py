@@ -95,7 +95,7 @@ def commands(family: str, folder: Path) -> dict[str, list[str]]:
         "generate": ["generate", out, word, "--tokens", "4"],
         "score": ["score", out, line, *source],
         "translate": ["translate", out, "--source", str(folder / "line.txt"), "--tokens", "4"],
-        "tune": ["tune", out, *labelled, "--seeds", "1", "--epochs", "1"],
+        "tune": ["tune", "--strategy=full", out, *labelled, "--seeds", "1", "--epochs", "1"],
         "neighbours": ["neighbours", out, word.lower(), "--top", "2"],
         "evaluate": ["evaluate", out],
         "report": ["report", out],

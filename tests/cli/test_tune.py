@@ -31,7 +31,7 @@ def words(tmp_path: Path) -> list[str]:
     train, dev = write(data / "train.tsv", 64, 1), write(data / "dev.tsv", 32, 2)
     folder = make_run(tmp_path / "run")
     fast = ["--epochs", "1", "--seeds", "2", "--device", "cpu"]
-    return ["tune", str(folder), "--train", str(train), "--dev", str(dev), *fast]
+    return ["tune", "--strategy=full", str(folder), "--train", str(train), "--dev", str(dev), *fast]
 
 
 def test_compare_writes_scores_and_a_model(tmp_path: Path, words: list[str], told: Told) -> None:
@@ -211,7 +211,7 @@ def test_several_tasks_are_told_apart_by_prefixes(
         (tmp_path / name).mkdir()
         files = [write(tmp_path / name / f"{part}.tsv", 16, n) for part in ("train", "dev")]
         tasks += ["--train", str(files[0]), "--dev", str(files[1]), "--prefix", f"{name} film "]
-    words = ["tune", str(folder), "--task", "text_to_text", *tasks]
+    words = ["tune", "--strategy=full", str(folder), "--task", "text_to_text", *tasks]
     fast = ["--epochs", "1", "--seeds", "1", "--device", "cpu", "--max-length", "32"]
     assert (
         run([*words, *fast, "--temperature", "2", "--set", 'task.words=["bad=dull"]', "--json"])

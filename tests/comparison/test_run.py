@@ -233,6 +233,18 @@ def test_a_folder_with_other_files_is_refused_and_unchanged(folder: Path, tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
 
 
+def test_results_on_another_text_are_not_replaced(out: Path, tmp_path: Path) -> None:
+    (out / "results.json").write_text("{}")
+    grid = load_grid(grids.write_grid(grids.write_files(tmp_path / "moved")))
+    Comparison(grid, out, Quiet()).require_same_text()
+    (tmp_path / "moved" / "text" / "0.txt").write_text("the cat sat on a road\n" * 9)
+    with pytest.raises(UserError, match=r"holds the results on another text, .*text; choose anoth"):
+        Comparison(grid, out, Quiet()).require_same_text()
+    with atomic.locked(out):  # the grid's own text may change
+        (out / "grid.toml").write_text(config.dumps(config.to_table(grid)))
+    Comparison(grid, out, Quiet()).require_same_text()
+
+
 def test_a_second_process_is_refused(folder: Path, tmp_path: Path) -> None:
     comparison = Comparison(load_grid(grids.write_grid(folder)), tmp_path / "out", Quiet())
     with atomic.locked(tmp_path / "out"):

@@ -76,11 +76,11 @@ def test_an_edge_is_the_lowest_or_highest_of_three_values() -> None:
     def trials(*losses: float | None) -> list[Trial]:
         return [Trial("x", {"lr": 10.0**n}, loss, 1, 1, 1.0) for n, loss in enumerate(losses)]
 
-    assert sweep.edges(trials(1.0, 2.0, 3.0)) == ["lr 1 (lowest)"]
-    assert sweep.edges(trials(3.0, 2.0, 1.0)) == ["lr 100 (highest)"]
-    assert sweep.edges(trials(2.0, 1.0, None)) == []
-    assert sweep.edges(trials(2.0, 1.0)) == []
-    assert sweep.edges(trials(None, None, None)) == []
+    assert sweep.settings_at_edge(trials(1.0, 2.0, 3.0)) == ["lr 1 (lowest)"]
+    assert sweep.settings_at_edge(trials(3.0, 2.0, 1.0)) == ["lr 100 (highest)"]
+    assert sweep.settings_at_edge(trials(2.0, 1.0, None)) == []
+    assert sweep.settings_at_edge(trials(2.0, 1.0)) == []
+    assert sweep.settings_at_edge(trials(None, None, None)) == []
 
 
 def test_the_seeds_have_the_best_values_and_cells_without_a_sweep_their_own(swept: Path) -> None:
@@ -240,7 +240,7 @@ def test_the_last_round_decides_though_a_short_trial_was_better() -> None:
     long = [Trial("x", {"lr": n}, loss, 2, 2, 2.0, round=2) for n, loss in enumerate([1.3, 0.9])]
     best = sweep.best_of([*short, *long])
     assert best is not None and best.values == {"lr": 1}
-    assert sweep.edges([*short, *long]) == []
+    assert sweep.settings_at_edge([*short, *long]) == []
     assert sweep.best_of([*short, Trial("x", {"lr": 0}, None, 2, 2, 2.0, round=2)]) is None
 
 

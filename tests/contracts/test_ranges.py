@@ -10,7 +10,6 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-import torch
 
 from foreword.comparison.grid import Cell, Grid, GridTask
 from foreword.data.rng import RowRng
@@ -179,9 +178,7 @@ def test_optimizers_take_finite_steps_at_the_ends_of_ranges(
             optimizer,
             [batch],
             lambda batch: case.loss(model, batch),
-            clip=1.0,
-            dtype=torch.float32,
-            seeds=[SEED],
+            [SEED],
         )
         assert result.is_finite
     assert all(bool(p.isfinite().all()) for p in model.parameters())

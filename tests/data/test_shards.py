@@ -110,7 +110,7 @@ def test_a_file_that_is_cut_short_while_it_is_read_is_named(tmp_path: Path, name
     message = (
         f"{path}: cut short while it was read: {len(data) - 1} bytes where there were {len(data)}"
     )
-    for read in (lambda: shards.tokens, lambda: shards.counts(8), shards.require_whole):
+    for read in (lambda: shards.tokens, lambda: shards.counts(8), shards.require_complete):
         with pytest.raises(UserError, match=message):
             read()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from foreword import formatting
 from foreword.display import tables
 
 
@@ -24,6 +25,15 @@ def test_each_part_of_a_wide_table_tells_its_rows_apart(
     assert "column 0" in heads[0]
     assert max(map(len, lines)) <= width
     assert sum(line.startswith("├") for line in lines) == len(heads)  # before random weights
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.01234, "0.0123"), (28.44, "28.4"), (999.6, "1,000"), (2842.3, "2,842")]
+)
+def test_large_numbers_are_whole_and_never_powers_of_ten(value: float, text: str) -> None:
+    assert formatting.rounded(value) == text
+    assert "e" not in formatting.figure(value, 3)
+    assert "e" not in formatting.figure(10 * value - 0.4)
 
 
 def test_lines_are_cut_where_the_console_ends() -> None:

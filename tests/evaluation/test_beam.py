@@ -15,7 +15,7 @@ from foreword.evaluation import beam, decoding
 from foreword.evaluation.beam import Beams
 from foreword.evaluation.decoding import decode, stops_of
 from foreword.evaluation.sampling import Sampling
-from foreword.evaluation.starts import GeneratedTokens, Start, whole_rows
+from foreword.evaluation.starts import GeneratedTokens, Start, unpadded_rows
 from foreword.nn.init import initialise
 from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import TrainedModel
@@ -87,11 +87,11 @@ def test_one_beam_equals_greedy_decoding(make: MakeModel, family: str) -> None:
 def log_probs_of(prompted: TrainedModel, start: Start, texts: list[Array]) -> Array:
     """Return the log-probability of each token of equally long texts after a start, in one pass."""
     rows = [np.concatenate([start.target, text]) for text in texts]
-    target = whole_rows(np.stack(rows))
+    target = unpadded_rows(np.stack(rows))
     weights = np.zeros(target.ids.shape, np.float32)
     weights[:, len(start.target) :] = 1
     sources = np.tile(start.source, (len(texts), 1)) if start.source is not None else None
-    source = None if sources is None else whole_rows(sources)
+    source = None if sources is None else unpadded_rows(sources)
     batch = prompted.recipe.layout.arrange(Example(source, target, weights), prompted.vocab)
     logits = prompted.logits(prompted.run_backbone(batch).states).double().log_softmax(-1).numpy()
     at = batch.weights > 0

@@ -45,9 +45,7 @@ def train(prompted: TrainedModel, text: str, steps: int = 100) -> None:
             optimizer,
             [recipe.layout.arrange(example, vocab)],
             lambda batch: recipe.objective.loss(model, batch),
-            clip=1.0,
-            dtype=torch.float32,
-            seeds=[step],
+            [step],
         )
     model.eval()
 

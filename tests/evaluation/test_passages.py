@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from foreword.errors import UserError
-from foreword.evaluation.passages import Passage, room_of, score_passages, tokens_of
+from foreword.evaluation.passages import Passage, max_input_tokens, score_passages, tokens_of
 from foreword.evaluation.scorer import padded
 from foreword.evaluation.scoring import score
 from foreword.nn.masks import CausalMask
@@ -58,7 +58,7 @@ def test_a_causal_model_scores_the_passage_and_what_follows_given_what_is_before
     make_prompted: Make, family: str
 ) -> None:
     prompted = make_prompted(family)
-    ids = np.concatenate([prompted.prompt_prefix, prompted.tokenizer.encode(TEXT.whole)])
+    ids = np.concatenate([prompted.prompt_prefix, prompted.tokenizer.encode(TEXT.full_text)])
     before = len(prompted.prompt_prefix) + len(prompted.tokenizer.encode(TEXT.before))
     table = causal_table(prompted, ids)
     places = np.arange(before, len(ids))
@@ -78,7 +78,7 @@ def test_a_whole_text_has_its_score_without_the_end(make_prompted: Make) -> None
 def test_a_long_context_is_cut_from_the_left(make_prompted: Make) -> None:
     prompted = make_prompted("decoder", length=8)
     long = Passage(" ran", before="The cat sat on the mat. " * 5 + "The dog")
-    ids = prompted.tokenizer.encode(long.whole)[-9:]
+    ids = prompted.tokenizer.encode(long.full_text)[-9:]
     table = causal_table(prompted, ids[:-1])
     assert one(prompted, long)[0] == pytest.approx(float(table[-1, ids[-1]]), abs=1e-4)
 
@@ -92,7 +92,7 @@ def test_a_long_context_is_cut_from_the_left(make_prompted: Make) -> None:
 )
 def test_a_text_that_is_not_read_in_whole_is_marked(make_prompted: Make, family: str) -> None:
     prompted = make_prompted(family)
-    room = room_of(prompted)
+    room = max_input_tokens(prompted)
     assert room is not None
     before = " ".join(["cat"] * room)
     short, long = score_passages(
@@ -145,7 +145,7 @@ def test_a_row_that_is_just_full_is_not_cut(make_prompted: Make) -> None:
 
 def test_a_masked_model_hides_the_rest_of_the_word(make_prompted: Make, bpe: Tokenizer) -> None:
     prompted = make_prompted("encoder", length=64, text=bpe)
-    ids, offsets = prompted.tokenizer.encode_with_offsets(TEXT.whole)
+    ids, offsets = prompted.tokenizer.encode_with_offsets(TEXT.full_text)
     begin, end = TEXT.span
     whole = np.concatenate([prompted.bos, ids, prompted.eos])
     starts = prompted.vocab.starts_word[ids]
@@ -166,7 +166,7 @@ def test_a_masked_model_hides_the_rest_of_the_word(make_prompted: Make, bpe: Tok
 
 def test_a_discriminator_scores_tokens_as_genuine(make_prompted: Make) -> None:
     prompted = make_prompted("electra")
-    ids, offsets = prompted.tokenizer.encode_with_offsets(TEXT.whole)
+    ids, offsets = prompted.tokenizer.encode_with_offsets(TEXT.full_text)
     begin, end = TEXT.span
     whole = np.concatenate([prompted.bos, ids, prompted.eos])
     batch = prompted.encoding_batch(padded([whole]))
@@ -257,7 +257,7 @@ def test_a_masked_model_hides_a_word_with_its_space_token(
 ) -> None:
     prompted = make_prompted("encoder", length=64, text=bpe)
     passage = Passage(" mat", "The cat sat on the", ", and ran")
-    ids = np.concatenate([prompted.bos, bpe.encode(passage.whole), prompted.eos])
+    ids = np.concatenate([prompted.bos, bpe.encode(passage.full_text), prompted.eos])
     first = len(prompted.bos) + len(bpe.encode(passage.before))
     total = 0.0
     for place in range(first, first + 3):  # the space, m, at

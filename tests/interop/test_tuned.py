@@ -99,7 +99,17 @@ def test_an_imported_gpt1_is_tuned_from_the_command_line(
     rows = [f"{e.text}\t{e.pair}\t{e.label}" for e in PAIRS * 4]
     file = tmp_path / "pairs.tsv"
     file.write_text("\n".join(["text\tother\tlabel", *rows]) + "\n")
-    words = ["tune", str(trained.run), "--train", str(file), "--dev", str(file), "--pair", "other"]
+    words = [
+        "tune",
+        "--strategy=full",
+        str(trained.run),
+        "--train",
+        str(file),
+        "--dev",
+        str(file),
+        "--pair",
+        "other",
+    ]
     words += ["--seeds", "1", "--epochs", "1", "--device", "cpu", "--out", str(tmp_path / "out")]
     assert command(words) == 0
     message = "special tokens added for the input template: [SEP], [CLS], <s>"
@@ -113,7 +123,17 @@ def test_an_imported_gpt1_writes_answers_after_new_tokens(
 ) -> None:
     file = tmp_path / "answers.tsv"
     file.write_text("\n".join(["text\tlabel", *(f"{e.text}\t{e.pair}" for e in PAIRS * 4)]) + "\n")
-    words = ["tune", str(trained.run), "--train", str(file), "--dev", str(file), "--device", "cpu"]
+    words = [
+        "tune",
+        "--strategy=full",
+        str(trained.run),
+        "--train",
+        str(file),
+        "--dev",
+        str(file),
+        "--device",
+        "cpu",
+    ]
     words += ["--task", "text_to_text", "--set", "task.metric=answer", "--lr", "1e-2"]
     assert command([*words, "--seeds", "1", "--epochs", "30", "--out", str(tmp_path / "out")]) == 0
     assert "special tokens added for the input template: [SEP], </s>" in capsys.readouterr().err

@@ -97,7 +97,7 @@ def test_the_loss_on_answers_is_that_of_transformers(kind: str, tmp_path: Path) 
     rows: Any = CHATS if kind == "chat" else PAIRS
     tuned = tune(
         run, rows, rows, task=kind, seeds=1, epochs=2, lr=1e-2, device="cpu", precision="fp32",
-        progress=False,
+        progress=False, strategy="full"
     )  # fmt: skip
     assert command(["export", str(tuned.out), "--out", str(tmp_path / "hf")]) == 0
     model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hf").eval()

@@ -17,7 +17,7 @@ from foreword.data.text_files import ReadSettings
 from foreword.errors import UserError
 from foreword.nn.stack_settings import StackSettings
 from foreword.planning import conditions, dial_sizes
-from foreword.planning.conditions import text_bytes, turn
+from foreword.planning.conditions import local_dial, text_bytes
 from foreword.planning.dial import FAMILIES, MOST_EPOCHS, Conditions, dial
 from foreword.planning.dial_losses import MEASURED, MeasuredLosses
 from foreword.runs.dry_run import dry_run
@@ -101,6 +101,16 @@ def test_minutes_on_a_laptop_are_the_small_recipe(family: str, hours: float) -> 
     small = load_recipe(FAMILIES[family].small)
     budget = replace(small.train, hours=hours)
     assert made == replace(small, description=made.description, train=budget)
+
+
+def test_rows_are_no_longer_than_documents_need() -> None:
+    wide = replace(LAPTOP, family="encoder", hours=5000.0)
+    made = {longest: dial(replace(wide, document_tokens=(9.0, longest))).size
+            for longest in (20.0, 200.0, 1e5)}  # fmt: skip
+    least = load_recipe(FAMILIES["encoder"].small).packing.length
+    most = dial(wide).size.length
+    assert [size.length for size in made.values()] == [least, 2 * least, most]
+    assert most > 2 * least
 
 
 def test_a_small_text_is_read_often_with_dropout_and_decay_but_not_for_ever() -> None:
@@ -214,7 +224,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_vocabulary_is_one_that_the_text_supports(text: Path, slow: None) -> None:
-    made = turn("decoder", 0.01, [str(text)])
+    made = local_dial("decoder", 0.01, [str(text)])
     vocab = next(one for one in made.choices if one.setting == "tokenizer.vocab")
     assert vocab.value < dial(replace(made.conditions, vocab=None)).size.vocab
     assert "the most that this text supports" in vocab.reason
@@ -227,7 +237,7 @@ def test_a_script_of_many_letters_gets_a_larger_vocabulary(tmp_path: Path, slow:
     letters = [chr(0xAC00 + n) for n in range(700)]
     lines = ["".join(letters[(n * k) % 700] for k in range(1, 30)) for n in range(400)]
     file.write_text("\n".join(lines), encoding="utf-8")
-    made = turn("encoder", 0.01, [str(file)])
+    made = local_dial("encoder", 0.01, [str(file)])
     assert "the least that this text supports" in made.choices[0].reason
     assert made.size.vocab > 700
 

@@ -217,6 +217,11 @@ def test_the_bootstrap_interval_of_a_mean_is_near_the_normal_one() -> None:
     assert bootstrap(mean, len(values), 2_000) == pytest.approx(expected, abs=0.15 * error)
 
 
+@pytest.mark.parametrize("value", [0.0, 0.1, math.nan])
+def test_a_statistic_of_which_all_draws_agree_has_no_interval(value: float) -> None:
+    assert bootstrap(lambda indices: value, 5, 20) == (None, None)
+
+
 def test_settings_come_from_a_table() -> None:
     table = {"kind": "minimal_pairs", "files": "blimp", "limit": 5}
     assert config.build_kind(Part("probes"), table, "probe") == MinimalPairs("blimp", 5)

@@ -12,8 +12,8 @@ from foreword.reports.meaning import (
     comparison_sentences,
     gain_sentence,
     loss_sentence,
+    pretraining_gain,
     score_sentence,
-    worth_sentence,
 )
 
 
@@ -59,7 +59,7 @@ def test_a_missing_loss_has_no_meaning() -> None:
 
 def test_pretraining_that_helps_adds_points_with_their_interval() -> None:
     rows = [tuned("pretrained", 0.80, 0.01), tuned("from scratch", 0.75, 0.01)]
-    message = worth_sentence(rows, "accuracy", 872)
+    message = pretraining_gain(rows, "accuracy", 872)
     assert message.startswith("Pretraining adds 5.0 points of accuracy over the same network")
     assert "(95% interval +2.7 to +7.3)" in message
     assert "872 examples" in message and "± 3.3 points" in message
@@ -72,7 +72,7 @@ def test_a_margin_of_paired_answers_gives_the_interval() -> None:
         {"name": "pretrained, full", "over": "chance", "difference": 0.3, "low": 0.2, "high": 0.4},
         {"name": "pretrained, full", "over": "from scratch, full", **ends},
     ]
-    message = worth_sentence(rows, "accuracy", 872, margins)
+    message = pretraining_gain(rows, "accuracy", 872, margins)
     assert message.startswith("Pretraining adds 5.0 points of accuracy over the same network")
     assert "(95% interval +1.0 to +9.0)" in message
     assert message.endswith("The interval is over seeds of fine-tuning and examples.")
@@ -80,19 +80,19 @@ def test_a_margin_of_paired_answers_gives_the_interval() -> None:
 
 def test_an_interval_that_includes_zero_shows_nothing() -> None:
     rows = [tuned("pretrained", 0.76, 0.03), tuned("from scratch", 0.75, 0.03)]
-    message = worth_sentence(rows, "accuracy", 0)
+    message = pretraining_gain(rows, "accuracy", 0)
     assert "includes zero, so these runs do not show that pretraining helps" in message
     assert "adds" not in message
 
 
 def test_pretraining_that_hurts_costs_points() -> None:
     rows = [tuned("pretrained", 0.60, 0.01), tuned("from scratch", 0.75, 0.01)]
-    assert worth_sentence(rows, "accuracy", 0).startswith("Pretraining costs 15.0 points")
+    assert pretraining_gain(rows, "accuracy", 0).startswith("Pretraining costs 15.0 points")
 
 
 def test_one_seed_has_no_interval_and_may_be_chance() -> None:
     rows = [tuned("pretrained", 0.8, None, 1), tuned("from scratch", 0.7, None, 1)]
-    message = worth_sentence(rows, "accuracy", 872)
+    message = pretraining_gain(rows, "accuracy", 872)
     assert "with one seed there is no interval over seeds" in message and "±" not in message
 
 

@@ -125,7 +125,17 @@ def test_a_damaged_note_of_the_trackers_is_refused(wandb: None, begun: Path) -> 
 def test_each_epoch_of_fine_tuning_is_tracked(wandb: None, begun: Path) -> None:
     resume(begun, progress=False)
     examples = [(e.text, e.label) for e in reviews(24, 1)]
-    tune(begun, examples, examples, seeds=2, epochs=2, name="mine", track="wandb", progress=False)
+    tune(
+        begun,
+        examples,
+        examples,
+        seeds=2,
+        epochs=2,
+        name="mine",
+        track="wandb",
+        progress=False,
+        strategy="full",
+    )
     assert heard()[0][1] == ("foreword", "tune-classify-mine")
     assert heard()[1][1]["task"]["kind"] == "classify"
     for seed in (1, 2):

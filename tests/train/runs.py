@@ -19,7 +19,7 @@ from foreword.runs.recipe import Recipe
 from foreword.runs.setup import TrainingSetup
 from foreword.settings import config
 from foreword.train import checkpoint, log
-from foreword.train.step import train_step
+from foreword.train.step import StepOptions, train_step
 from foreword.train.workers import accumulate_on
 from foreword.types import Batch
 from tests import shelf
@@ -303,10 +303,8 @@ def gradient(setup: TrainingSetup, batches: Sequence[Batch], workers: int = 1) -
         torch.optim.SGD(setup.model.parameters(), lr=1.0),
         batches,
         partial(setup.recipe.objective.loss, setup.model),
-        clip=0.0,
-        dtype=setup.dtype,
-        seeds=range(len(batches)),
-        accumulate=accumulate_on(workers),
+        range(len(batches)),
+        StepOptions(0.0, setup.dtype, accumulate=accumulate_on(workers)),
     )
     with torch.no_grad():
         moved = [old - p for old, p in zip(before, setup.model.parameters(), strict=True)]

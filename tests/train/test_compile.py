@@ -62,10 +62,7 @@ def step(setup: TrainingSetup, number: int) -> float:
     batches = setup.feed.micro_batches(number)
     seeds = range(len(batches))
     optimizer = torch.optim.SGD(setup.model.parameters(), lr=0.1)
-    dtype = torch.float32
-    return train_step(
-        setup.model, optimizer, batches, loss_fn, clip=1.0, dtype=dtype, seeds=seeds
-    ).loss
+    return train_step(setup.model, optimizer, batches, loss_fn, seeds).loss
 
 
 @pytest.mark.product(few=1)

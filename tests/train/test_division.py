@@ -20,7 +20,7 @@ from foreword.errors import UserError
 from foreword.nn.block import Block
 from foreword.nn.init import without_weights
 from foreword.nn.model import ModelSettings
-from foreword.nn.sharded import is_sharded, own_part, own_rows, placed_like
+from foreword.nn.sharded import distributed_like, is_sharded, local_part, local_rows
 from foreword.runs import gathered_model as gathered_models
 from foreword.runs.dry_run import dummy_example, dummy_vocab
 from foreword.runs.recipe import load_recipe
@@ -57,7 +57,7 @@ def require_rows_of(divided: nn.Module, alone: nn.Module) -> None:
     assert tensors.keys() == expected.keys()
     assert any(map(is_sharded, tensors.values()))
     for name, tensor in tensors.items():
-        assert torch.equal(own_part(tensor), expected[name][own_rows(tensor)]), name
+        assert torch.equal(local_part(tensor), expected[name][local_rows(tensor)]), name
     for one, other in zip(divided.buffers(), alone.buffers(), strict=True):
         assert torch.equal(one, other)
 
@@ -152,12 +152,12 @@ def test_muon_makes_a_divided_matrix_orthogonal_as_a_whole(count: int) -> None:
             optimizer = Muon(lr=0.1, decay=0.1).build(layer)
             for n in range(2):
                 values = torch.sin(torch.arange(32.0) + n).view(2, 16)
-                layer.weight.grad = placed_like(values, layer.weight)
+                layer.weight.grad = distributed_like(values, layer.weight)
                 optimizer.step()
         mean = optimizer.state[divided.weight]["momentum_buffer"]
-        assert len(own_part(mean)) == -(-2 // count)
+        assert len(local_part(mean)) == -(-2 // count)
         if count == 1:  # the rows of others do not exist
-            torch.testing.assert_close(own_part(divided.weight), alone.weight)
+            torch.testing.assert_close(local_part(divided.weight), alone.weight)
 
 
 def test_a_model_is_gathered_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:

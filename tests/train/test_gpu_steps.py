@@ -15,7 +15,7 @@ from foreword.nn.masks import DocumentMask
 from foreword.runs.corpus import corpus
 from foreword.runs.run_folder import Run, open_run
 from foreword.runs.setup import TrainingSetup, compile_blocks, set_up_training
-from foreword.train.step import train_step
+from foreword.train.step import StepOptions, train_step
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks.classify import Classify
@@ -51,9 +51,8 @@ def losses(setup: TrainingSetup, dtype: torch.dtype, steps: int = 3) -> list[flo
     for number in range(steps):
         batches = setup.feed.micro_batches(number)
         seeds = range(len(batches))
-        step = train_step(
-            setup.model, optimizer, batches, loss_fn, clip=1.0, dtype=dtype, seeds=seeds
-        )
+        options = StepOptions(dtype=dtype)
+        step = train_step(setup.model, optimizer, batches, loss_fn, seeds, options)
         assert step.is_finite
         losses.append(step.loss)
     return losses

@@ -24,7 +24,7 @@ from foreword.settings import config, kinds
 from foreword.train import checkpoint, joining, log, processes
 from foreword.train.feed import Feed
 from foreword.train.loop import dropout_seeds
-from foreword.train.step import train_step
+from foreword.train.step import StepOptions, train_step
 from foreword.train.tensor_files import opened
 from foreword.train.workers import accumulate_on
 from foreword.types import Loss
@@ -258,10 +258,8 @@ def test_threads_in_one_of_several_processes_are_refused(monkeypatch: pytest.Mon
             optimizer,
             [],
             lambda batch: Loss(model.weight.sum(), torch.tensor(1.0)),
-            clip=0.0,
-            dtype=torch.float32,
-            seeds=[],
-            accumulate=accumulate_on(2),
+            [],
+            StepOptions(accumulate=accumulate_on(2)),
         )
 
 
@@ -272,7 +270,7 @@ def test_sums_on_mps_are_in_float32() -> None:
 
 def test_what_waits_for_a_silent_process_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def says(*, is_first: bool) -> None:
-        group = SimpleNamespace(enter=lambda: None, says_why=lambda: is_first)
+        group = SimpleNamespace(enter=lambda: None, is_first_to_fail=lambda: is_first)
         monkeypatch.setattr(joining, "_Group", lambda: group)
         with joining.joined():
             raise RuntimeError("[gloo/transport/tcp/buffer.cc:84] Timed out waiting 1800000ms")

@@ -45,7 +45,9 @@ def test_a_checkpoint_has_its_name_when_every_process_has_written(
         saver.save(folder, contents(values), lambda: named.append(folder.is_dir()))
         values += 1  # training goes on
         other.read("1/begun", lambda: None)
-        entry = tensor_files.write(atomic.part_of(folder) / NAMES[1], {"a": torch.ones(2, 2)})
+        entry = tensor_files.write(
+            atomic.partial_folder(folder) / NAMES[1], {"a": torch.ones(2, 2)}
+        )
         saver.check()
         assert not folder.exists()
         other.post("1/1", json.dumps({NAMES[1]: entry}))

@@ -13,7 +13,7 @@ from torch import nn
 from foreword.runs.corpus import corpus
 from foreword.runs.run_folder import Run
 from foreword.runs.setup import TrainingSetup, set_up_training
-from foreword.train.step import evaluate, train_step
+from foreword.train.step import StepOptions, evaluate, train_step
 from foreword.train.workers import accumulate_on
 from foreword.types import Batch, Loss
 from tests.train import runs
@@ -96,10 +96,8 @@ def test_autocast_caches_weights_on_one_thread_only(workers: int, keeps: bool) -
             optimizer,
             [empty] * 2,
             loss_fn,
-            clip=0.0,
-            dtype=torch.bfloat16,
-            seeds=range(2),
-            accumulate=accumulate_on(workers),
+            range(2),
+            StepOptions(0.0, torch.bfloat16, accumulate=accumulate_on(workers)),
         )
     assert cached == [keeps] * 4
 
@@ -126,9 +124,8 @@ def test_gradients_that_share_storage_are_scaled_once() -> None:
             torch.optim.SGD(model.parameters(), lr=1.0),
             [Batch(torch.zeros(1, 1), torch.zeros(1, 1), None)] * batches,
             loss_fn,
-            clip=0.0,
-            dtype=torch.float32,
-            seeds=range(batches),
+            range(batches),
+            StepOptions(clip=0.0),
         )
 
     for batches in (1, 2):
@@ -174,7 +171,7 @@ def step(model: Line, gradients: list[float], count: float, clip: float = 0.0) -
 
     empty = Batch(torch.zeros(1, 1), torch.zeros(1, 1), None)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    return train_step(model, optimizer, [empty], loss_fn, clip=clip, dtype=torch.float32, seeds=[0])
+    return train_step(model, optimizer, [empty], loss_fn, [0], StepOptions(clip=clip))
 
 
 def test_clipping_shortens_the_mean_gradient() -> None:
@@ -196,9 +193,7 @@ def test_a_step_without_predictions_changes_nothing() -> None:
         optimizer,
         [empty],
         lambda batch: Loss(model.weight.sum() * 0, torch.tensor(0.0)),
-        clip=1.0,
-        dtype=torch.float32,
-        seeds=[0],
+        [0],
     )
     assert (result.count, result.is_finite) == (0, False)
     assert torch.equal(model.weight.data, torch.tensor([3.0, 4.0]))

@@ -81,7 +81,9 @@ def test_a_model_without_a_change_of_low_rank_is_refused(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train = [one[:2] for one in reviews(16, 1)]
-    tuned = tune(run, train, train, out=tmp_path / "full", name=tmp_path.name, **FAST)
+    tuned = tune(
+        run, train, train, out=tmp_path / "full", name=tmp_path.name, **FAST, strategy="full"
+    )
     for model in (tuned.out, run):
         call = ["export", str(model), "--adapter", str(run), "--out", str(tmp_path / "adapter")]
         assert command(call) == 2
@@ -96,7 +98,7 @@ def test_peft_gives_the_logits_of_the_tuned_model(task: str, run: Path, tmp_path
 
     train = [one[:2] for one in reviews(16, 1)] if task == "classify" else SINGLE * 4
     how = {**FAST, "task": task, "strategy": "lora", "name": tmp_path.name}
-    tuned = tune(run, train, train, out=tmp_path / task, **how).out
+    tuned = tune(run, train, train, out=tmp_path / task, **how, strategy="full").out
     for source, name, more in (
         (run, "base", []), (tuned, "whole", []), (tuned, "adapter", ["--adapter", str(run)]),
     ):  # fmt: skip

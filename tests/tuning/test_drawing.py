@@ -172,7 +172,7 @@ def test_the_command_and_the_report_say_how_many_were_drawn(
         (tmp_path / f"{name}.tsv").write_text("text\tlabel\n" + "".join(rows), encoding="utf-8")
     files = ["--train", str(tmp_path / "train.tsv"), "--dev", str(tmp_path / "dev.tsv")]
     quick = ["--seeds", "2", "--epochs", "1", "--examples", "8", "--compare", "--name", "few"]
-    assert command(["tune", str(run), *files, *quick]) == 0
+    assert command(["tune", "--strategy=full", str(run), *files, *quick]) == 0
     captured = capsys.readouterr()
     assert "bag of words" in captured.out
     assert "8 of 40 training examples, drawn for each seed, 10 dev examples" in captured.err
@@ -181,5 +181,8 @@ def test_the_command_and_the_report_say_how_many_were_drawn(
     assert command(["report", str(run)]) == 0
     page = (run / "report.html").read_text("utf-8")
     assert "8 of 40 training examples, drawn for each seed" in page
-    assert command(["tune", str(run), *files, "--examples", "41", "--name", "many"]) == 2
+    assert (
+        command(["tune", "--strategy=full", str(run), *files, "--examples", "41", "--name", "many"])
+        == 2
+    )
     assert "tune.examples: 41, but there are 40 training examples" in capsys.readouterr().err

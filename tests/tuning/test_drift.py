@@ -27,7 +27,7 @@ from foreword.tuning.drift import (
     plane,
     similarities,
 )
-from foreword.tuning.tuned_model import open_tuned
+from foreword.tuning.open_tuned import open_tuned
 
 from .runs import make_run, reviews
 
@@ -43,7 +43,9 @@ def tuned_way(
     examples = [(example.text, example.label) for example in reviews(48, 1)]
     dev = [(example.text, example.label) for example in DEV]
     options = {"seeds": 1, "epochs": 2, "device": "cpu", "progress": False, "lr": 1e-3}
-    result = foreword.tune(folder, examples, dev, name=name, **{**options, **settings})
+    result = foreword.tune(
+        folder, examples, dev, name=name, **{"strategy": "full", **options, **settings}
+    )
     return change_of(open_tuned(result.out, "cpu"), open_run(folder, "cpu"), DEV, name)
 
 
@@ -239,7 +241,9 @@ def test_models_scored_on_other_texts_are_shown_together(
         lines = [f"{example.text}\t{example.label}" for example in reviews(12, seed)]
         file.write_text("\n".join(["text\tlabel", *lines]), encoding="utf-8")
         options = {"seeds": 1, "epochs": 1, "device": "cpu", "progress": False}
-        folders.append(str(foreword.tune(run, file, file, name=f"of-{seed}", **options).out))
+        folders.append(
+            str(foreword.tune(run, file, file, name=f"of-{seed}", **options, strategy="full").out)
+        )
     assert command(["drift", *folders, "--examples", "8", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["rows"]) == 2
 

@@ -22,6 +22,7 @@ from foreword.runs.run_folder import open_run
 from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.drift import change_of, distances, line
 from foreword.tuning.model_settings import adapted
+from foreword.tuning.open_tuned import open_tuned
 from foreword.tuning.published_head import published_head
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network
@@ -29,7 +30,7 @@ from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.prefix_tuning import PrefixTuning
 from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tasks.tag import Tag
-from foreword.tuning.tuned_model import load_tuned, open_start, open_tuned
+from foreword.tuning.tuned_model import load_tuned, open_start
 from foreword.types import Batch
 from tests.tuning.runs import make_run, reviews
 from tests.tuning.runs import tune as tune_network

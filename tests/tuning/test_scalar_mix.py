@@ -119,7 +119,17 @@ def test_tune_shows_the_layer_weights(tmp_path: Path, capsys: pytest.CaptureFixt
         files.append(tmp_path / f"{name}.tsv")
         files[-1].write_text("\n".join(lines), encoding="utf-8")
     run = make_run(tmp_path / "run", "bidirectional")
-    words = ["tune", str(run), "--train", str(files[0]), "--dev", str(files[1]), "--device", "cpu"]
+    words = [
+        "tune",
+        "--strategy=full",
+        str(run),
+        "--train",
+        str(files[0]),
+        "--dev",
+        str(files[1]),
+        "--device",
+        "cpu",
+    ]
     more = ["--set", "task.mix_layers=true", "--compare", "--seeds", "2", "--epochs", "1"]
     assert foreword([*words, *more, "--name", "mixed"]) == 0
     captured = capsys.readouterr()

@@ -134,7 +134,10 @@ def test_finished_seeds_are_not_trained_again_and_the_result_is_the_same(
 
 
 @pytest.mark.product(few=1)
-@pytest.mark.parametrize("changed", ["settings", "train", "dev", "task", "damage"])
+@pytest.mark.parametrize(
+    "changed",
+    ["settings", "train", "dev", "task", "damaged .json", "damaged /weights.safetensors"],
+)
 def test_a_seed_of_other_settings_or_examples_or_a_damaged_one_is_trained_again(
     changed: str, trained: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,9 +147,9 @@ def test_a_seed_of_other_settings_or_examples_or_a_damaged_one_is_trained_again(
     begun = fail_seeds(monkeypatch, lambda seed: None)
     tune(trained, TASK, TRAIN, DEV, replace(one, seeds=2), folder=folder)
     assert begun == [2]
-    if changed == "damage":
-        (file,) = tmp_path.glob(".tuned.seeds/*-1/seed.json")
-        file.write_text(file.read_text(encoding="utf-8")[:-9], encoding="utf-8")
+    if changed.startswith("damaged"):
+        (file,) = tmp_path.glob(f".tuned.seeds/*-1{changed.removeprefix('damaged ')}")
+        file.write_bytes(file.read_bytes()[:-9])
     settings = replace(one, epochs=1) if changed == "settings" else one
     train = reviews(40, 1) if changed == "train" else TRAIN
     dev = reviews(20, 2) if changed == "dev" else DEV

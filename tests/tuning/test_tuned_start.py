@@ -29,7 +29,7 @@ THREE = [  # "bad" in two classes
 @pytest.fixture(params=["encoder", "decoder", "bidirectional", "recurrent", "encoder_decoder"])
 def first(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     run = make_run(tmp_path / "run", request.param)
-    return tune(run, TRAIN, DEV, name="first", **FAST).out
+    return tune(run, TRAIN, DEV, name="first", **FAST, strategy="full").out
 
 
 @pytest.mark.product(few=1)
@@ -47,20 +47,24 @@ def test_the_backbone_is_the_tuned_one_and_the_head_is_new(first: Path) -> None:
 
 @pytest.mark.product(few=1)
 def test_another_task_is_learned_and_its_origin_is_noted(first: Path, tmp_path: Path) -> None:
-    done = tune(first, THREE, THREE, name="second", **FAST)
+    done = tune(first, THREE, THREE, name="second", **FAST, strategy="full")
     assert done.out == first / "tuned" / "second"
     assert done.rows[0]["start"] == "tuned on first"
     content = stored.read(done.evaluation)
     assert content["settings"]["tuned_from"] == str(first)
     assert len(load_tuned(done.out, "cpu").labels) == 3
     assert load_tuned(first, "cpu").labels == ("bad", "good")  # as it was
-    again = tune(done, TRAIN, DEV, name="third", **FAST)  # a result stands for its folder
+    again = tune(
+        done, TRAIN, DEV, name="third", **FAST, strategy="full"
+    )  # a result stands for its folder
     assert again.rows[0]["start"] == "tuned on second"
 
 
 @pytest.mark.full
 def test_tokens_that_the_first_task_trained_are_not_initialised_again(tmp_path: Path) -> None:
-    first = tune(make_run(tmp_path, "decoder"), TRAIN, DEV, name="first", **FAST).out
+    first = tune(
+        make_run(tmp_path, "decoder"), TRAIN, DEV, name="first", **FAST, strategy="full"
+    ).out
     before = load_tuned(first, "cpu").network.backbone.embedding.token.weight
     settings = {"tune.strategy.layers": 1}
     second = tune(first, TRAIN, DEV, name="b", strategy="top_layers", settings=settings, **FAST)
@@ -71,7 +75,7 @@ def test_tokens_that_the_first_task_trained_are_not_initialised_again(tmp_path: 
 def test_the_hidden_layer_of_the_first_head_is_kept(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     settings = {"task.hidden_layer": "tanh", "task.pooling": "first"}
-    first = tune(run, TRAIN, DEV, name="first", settings=settings, **FAST).out
+    first = tune(run, TRAIN, DEV, name="first", settings=settings, **FAST, strategy="full").out
     trained, labels = open_start(first, "cpu"), ("a", "b", "c")
     kept = below_output(load_tuned(first, "cpu").network.head)[0].weight
     for layer, same in (("tanh", True), ("gelu", False)):
@@ -81,10 +85,16 @@ def test_the_hidden_layer_of_the_first_head_is_kept(tmp_path: Path) -> None:
 
 
 def test_what_needs_the_heads_of_pretraining_is_refused(tmp_path: Path) -> None:
-    decoder = tune(make_run(tmp_path / "a", "decoder"), TRAIN, DEV, name="x", **FAST).out
+    decoder = tune(
+        make_run(tmp_path / "a", "decoder"), TRAIN, DEV, name="x", **FAST, strategy="full"
+    ).out
     with pytest.raises(UserError, match=r"task\.auxiliary: requires the output layer of pretrai"):
-        tune(decoder, TRAIN, DEV, name="y", settings={"task.auxiliary": 0.5}, **FAST)
-    t5 = tune(make_run(tmp_path / "b", "encoder_decoder"), TRAIN, DEV, name="x", **FAST).out
+        tune(
+            decoder, TRAIN, DEV, name="y", settings={"task.auxiliary": 0.5}, **FAST, strategy="full"
+        )
+    t5 = tune(
+        make_run(tmp_path / "b", "encoder_decoder"), TRAIN, DEV, name="x", **FAST, strategy="full"
+    ).out
     with pytest.raises(UserError, match="tasks that are answered in text: requires the output"):
         tune(t5, TRAIN, DEV, name="y", task="text_to_text", **FAST)
 
@@ -92,6 +102,6 @@ def test_what_needs_the_heads_of_pretraining_is_refused(tmp_path: Path) -> None:
 def test_other_verbs_name_what_a_tuned_model_is_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first = tune(make_run(tmp_path), TRAIN, DEV, name="first", **FAST).out
+    first = tune(make_run(tmp_path), TRAIN, DEV, name="first", **FAST, strategy="full").out
     assert command(["fill", str(first), "the [MASK]"]) == 2
     assert "may start 'foreword tune'" in capsys.readouterr().err

@@ -21,7 +21,7 @@ class FirstVectors:
     """Vectors that the embeddings of tokens begin as.
 
     Attributes:
-        vectors: of each token, zeros for one that keeps random numbers; (vocab, width) float32.
+        vectors: a vector per token, zeros where it stays random; (vocab, width) float32.
         flops: operations that they took, a part of the budget.
     """
 

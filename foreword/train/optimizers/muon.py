@@ -13,7 +13,7 @@ from annotated_types import Interval
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from foreword.nn.sharded import gather, is_sharded, own_part, own_rows
+from foreword.nn.sharded import gather, is_sharded, local_part, local_rows
 from foreword.settings.ranges import Decay, Epsilon, LearningRate, ShareBelowOne
 from foreword.train.device import choose_precision
 from foreword.train.optimizers._contract import ONE_RATE, OptimizerSettings, RateFactors
@@ -156,9 +156,9 @@ class OrthogonalMomentum(Optimizer):
         mean = state["momentum_buffer"].lerp_(grad, 1 - momentum)
         # What it would move by with Nesterov's look-ahead, whole in each process.
         ahead = gather(grad.lerp(mean, momentum).to(dtype))
-        move = orthogonalise(ahead, group["iterations"])[own_rows(matrix)]
+        move = orthogonalise(ahead, group["iterations"])[local_rows(matrix)]
         scale = RMS * math.sqrt(max(ahead.shape))
-        own_part(matrix).mul_(1 - lr * group["weight_decay"]).add_(move, alpha=-lr * scale)
+        local_part(matrix).mul_(1 - lr * group["weight_decay"]).add_(move, alpha=-lr * scale)
 
 
 def _cost(matrix: Tensor) -> int:

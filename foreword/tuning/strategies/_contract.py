@@ -22,10 +22,13 @@ class Strategy(Ranged, ABC):
         trains_backbone: whether any parameter of the backbone is trained.
         trains_new_tokens: whether the embeddings of tokens that pretraining never saw are trained,
             those of its tokens not.
+        chooses: whether it chooses among ways to learn, of which fine-tuning is one;
+            `foreword.tuning.best` then takes the place of `foreword.tuning.run`.
     """
 
     trains_backbone: ClassVar[bool] = True
     trains_new_tokens: ClassVar[bool] = False
+    chooses: ClassVar[bool] = False
 
     @abstractmethod
     def peak_lr(self, settings: ModelSettings) -> float:

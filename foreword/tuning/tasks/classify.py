@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from foreword.errors import UserError
 from foreword.tables.examples import Labelled
-from foreword.tuning.tasks._contract import Exports, Inputs, Judge, Labels
+from foreword.tuning.tasks._contract import Exports, Inputs, Judge, Labels, OutputForm
 from foreword.tuning.tasks._headed import PooledTask
 from foreword.tuning.tasks._losses import (
     Weights,
@@ -53,6 +53,7 @@ class Classify(PooledTask):
     """
 
     exports: ClassVar[Exports] = Exports("SequenceClassification")
+    output_form: ClassVar[OutputForm | None] = "classes"
 
     weights: Weights = ()
     positive: str = ""

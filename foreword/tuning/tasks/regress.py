@@ -16,7 +16,14 @@ from foreword.evaluation.statistics import correlations
 from foreword.tables.columns import Columns, example_of
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.tasks._contract import Exports, Inputs, Judge, Labels, RowReader
+from foreword.tuning.tasks._contract import (
+    Exports,
+    Inputs,
+    Judge,
+    Labels,
+    OutputForm,
+    RowReader,
+)
 from foreword.tuning.tasks._headed import PooledTask
 from foreword.types import Array, Loss
 
@@ -81,6 +88,7 @@ class Regress(PooledTask):
 
     reader: ClassVar[RowReader] = RowReader(read_number)
     exports: ClassVar[Exports] = Exports("SequenceClassification")
+    output_form: ClassVar[OutputForm | None] = "number"
     judge: ClassVar[Judge] = NumberJudge()
 
     def labels(self, train: Sequence[Labelled]) -> Labels:

@@ -50,7 +50,7 @@ class Train(ReadsText, ShowsProgress, TokenizerVerb):
             )
         options = {"kind": self.kind} | ({} if self.vocab is None else {"vocab": self.vocab})
         table = config.assign({"tokenizer": options}, assignments(self.settings))
-        with naming(kind="--kind", vocab="--vocab"):
+        with naming("tokenizer", {"kind": "--kind", "vocab": "--vocab"}):
             trainer = trainer_of(table.pop("tokenizer"))
         if table:
             raise UserError(f"--set {next(iter(table))}: only tokenizer.* can be set here")
@@ -58,7 +58,7 @@ class Train(ReadsText, ShowsProgress, TokenizerVerb):
         # Train and save.
         counts = ReadCounts()
         files, read = list(paths(self.files)), self.read_as(ReadSettings())
-        with self.display() as display, naming(vocab="--vocab"):
+        with self.display() as display, naming("tokenizer", {"vocab": "--vocab"}):
             tokenizer = train_tokenizer(trainer, files, read, display.stage, counts)
         tokenizer.save(out)
         facts = facts_of(tokenizer) | {"folder": str(out)}

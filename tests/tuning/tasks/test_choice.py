@@ -30,7 +30,8 @@ from tests.tuning.runs import BAD, GOOD, LAYOUTS, make_run, reviews
 
 COLUMNS = Columns("question", "answer", "options")
 FAST: dict[str, Any] = {
-    "task": "choice", "seeds": 1, "device": "cpu", "precision": "fp32", "progress": False,
+    "task": "choice", "strategy": "full", "seeds": 1, "device": "cpu", "precision": "fp32",
+    "progress": False,
 }  # fmt: skip
 QUESTION = {"question": "which", "options": ["one", "two", "three"], "answer": 2}
 
@@ -88,15 +89,23 @@ def test_the_layouts_of_published_sets_are_read(row: dict[str, Any], tmp_path: P
     assert json.loads(example.pair or "") == [row.get("article", ""), "x", "y"]
 
 
-def test_a_long_context_is_cut_and_the_question_is_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("windows", "question", "count"), [("mean", "we saw", 5), ("cut", "we saw", 1),
+                                       ("mean", "we saw " * 5, 1)],
+)  # fmt: skip
+def test_a_long_context_has_windows_or_is_cut_and_the_question_is_kept(
+    tmp_path: Path, windows: Any, question: str, count: int
+) -> None:
+    """A question that leaves the context little room has no windows."""
     trained = open_run(make_run(tmp_path), "cpu")
     template = template_of(trained.recipe, trained.vocab, 16)
-    row = {"article": "film " * 40, "question": "we saw", "options": ["day", "warm town"]}
-    inputs = Choice().encode([read(row)], trained.tokenizer, template)
-    assert [one.is_further for one in inputs] == [False, True]
-    assert [len(one.ids) for one in inputs] == [16, 16]
-    assert all(one.was_cut for one in inputs)
-    asked = trained.tokenizer.encode("we saw").tolist()
+    row = {"article": "film " * 40, "question": question, "options": ["day", "town"]}
+    inputs = Choice(windows=windows).encode([read(row)], trained.tokenizer, template)
+    assert [one.is_further for one in inputs] == [False] + [True] * (2 * count - 1)
+    assert [one.is_continued for one in inputs] == 2 * [False, *[True] * (count - 1)]
+    assert {len(one.ids) for one in inputs} == {16}
+    assert {one.was_cut for one in inputs} == {count == 1}
+    asked = trained.tokenizer.encode(question).tolist()
     assert all(" ".join(map(str, asked)) in " ".join(map(str, one.ids)) for one in inputs)
 
 
@@ -233,7 +242,17 @@ def test_mistakes_are_reported_in_one_line(
     change: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, file = make_run(tmp_path / "run"), write(tmp_path / "q.jsonl", [{**QUESTION, **change}])
-    words = ["tune", str(run), "--task", "choice", "--train", str(file), "--dev", str(file)]
+    words = [
+        "tune",
+        "--strategy=full",
+        str(run),
+        "--task",
+        "choice",
+        "--train",
+        str(file),
+        "--dev",
+        str(file),
+    ]
     assert command([*words, "--device", "cpu"]) == 2
     (error,) = capsys.readouterr().err.splitlines()
     assert re.search(re.escape(message), error)

@@ -9,7 +9,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from foreword.disk import stored
 from foreword.errors import UserError
 from foreword.settings import kinds
 from foreword.tables.columns import Columns
@@ -26,16 +25,12 @@ from foreword.tables.given import (
     texts_of,
 )
 from foreword.tables.read import read_table
+from foreword.tables.reads_rows import ReadsLabelled
 from foreword.tables.table import BAD_ROWS, BadRows, ExampleTable, chosen_columns, labelled
-from foreword.tuning.job import Examples as TuningExamples
+from foreword.tuning.job import Examples
 from foreword.tuning.task_mixture import mix_tasks, with_prefix
 from foreword.tuning.tasks._contract import Task
-from foreword.tuning.tuned import SCORES, TunedOn
-from foreword.tuning.tuned_model import TunedModel, TunedWriter
-from foreword.verbs import _arguments
-from foreword.verbs._groups import Examples, ReadsLabelled
-
-USUAL = (TEXT, PAIR, LABEL)
+from foreword.tuning.tuned import TunedOn
 
 
 @dataclass(frozen=True)
@@ -53,7 +48,7 @@ class ExampleSource:
     columns: Columns | None = None
 
 
-def sources_of(examples: Examples, name: str, task: Task) -> list[ExampleSource]:
+def sources_of(examples: Any, name: str, task: Task) -> list[ExampleSource]:
     """Return the files or tables of an argument, or its examples as one table.
 
     Args:
@@ -90,9 +85,18 @@ def sources_of(examples: Examples, name: str, task: Task) -> list[ExampleSource]
 
 def _source_of(value: Any, name: str) -> ExampleSource | None:
     if isinstance(value, str | PathLike):
-        return ExampleSource(str(_arguments.path(value, f"--{name}")))
+        return ExampleSource(str(Path(value)))
     table = given_table(value, name)
     return None if table is None else ExampleSource("", table)
+
+
+def name_of(train: Sequence[ExampleSource]) -> str:
+    """Return folder and file, `CoLA-small`; for a file named `train`, the folder alone."""
+    if not train[0].file:
+        return "data"
+    path = Path(train[0].file).resolve()
+    folder, file = path.parent.name, path.name.partition(".")[0]
+    return "-".join(part for part in (folder, file) if part and part != "train") or "data"
 
 
 @dataclass(frozen=True)
@@ -148,7 +152,7 @@ class ExampleReader:
 
     def read(
         self, sources: Mapping[str, Sequence[ExampleSource]], temperature: float = 1.0
-    ) -> tuple[TuningExamples, Columns]:
+    ) -> tuple[Examples, Columns]:
         """Return the examples of a fine-tuning, and which columns those to train on have.
 
         Args:
@@ -175,7 +179,7 @@ class ExampleReader:
         about |= {} if self.bad.share == BAD_ROWS else {"bad_rows": self.bad.share}
         if self.prefixes:
             about |= {"prefix": self.prefixes, "temperature": temperature}
-        return TuningExamples(
+        return Examples(
             mix_tasks(tasks, temperature),
             scored.pop("dev"),
             scored,
@@ -252,101 +256,3 @@ class ExampleReader:
                 raise
             are_read = f"{ending} is read by --task {' and '.join(names)}"
             raise UserError(f"{error}; {are_read}") from None
-
-
-@dataclass(frozen=True)
-class TunedExamples:
-    """Labelled examples as a fine-tuned model reads them.
-
-    Attributes:
-        examples: with their task prefixes.
-        plain: as they were read.
-        skipped: the number of rows without text or label.
-        sources: where they came from.
-        description: the same, as results record it.
-        notes: what was wrong in them, a line for each file.
-    """
-
-    examples: LabelledTexts
-    plain: LabelledTexts
-    skipped: int
-    sources: Sequence[ExampleSource]
-    description: str | list[str]
-    notes: Sequence[str]
-
-
-def tuned_examples(
-    models: Sequence[TunedModel | TunedWriter],
-    data: Examples | None,
-    reads: ReadsLabelled,
-    option: str = "--data",
-) -> list[TunedExamples]:
-    """Return labelled examples in the form in which each model was tuned.
-
-    Args:
-        models: fine-tuned models, of one task.
-        data: the examples; default: those that each model was scored on.
-        reads: which columns hold what; default: as tuned.
-        option: the option that names the examples, for messages.
-
-    Raises:
-        UserError: there are none, a file cannot be read, or they do not fit a model.
-    """
-    sources = None if data is None else sources_of(data, "data", models[0].task)
-    return [_tuned_part(model, sources, reads, option) for model in models]
-
-
-def _tuned_part(
-    model: TunedModel | TunedWriter,
-    sources: Sequence[ExampleSource] | None,
-    reads: ReadsLabelled,
-    option: str,
-) -> TunedExamples:
-    """Return labelled examples in the form in which a model was tuned; see `tuned_examples`."""
-    scores = stored.read(model.source / SCORES)
-    known: Mapping[str, Any] = scores["settings"]["data"]
-    # Where they are: given, or those that it was scored on, whose number is known.
-    where = sources
-    if where is None:
-        if isinstance(known["dev"], Mapping):  # a suite's, read in its own way
-            raise UserError(
-                f"{model.source}: was tuned on a suite; {option} names labelled examples"
-            )
-        files = [known["dev"]] if isinstance(known["dev"], str) else list(known["dev"])
-        if missing := [file for file in files if not Path(file).exists()]:
-            raise UserError(f"{missing[0]}: no such file; {option} names labelled examples")
-        where = sources_of(files, "dev", model.task)
-    columns = {} if where[0].columns else {name: known.get(name) or None for name in USUAL}
-
-    # The prefixes: given, those of its own files, or the one of training.
-    prefixes = [] if reads.prefix is None else [str(reads.prefix)] * len(where)
-    if reads.prefix is None and sources is None:
-        prefixes = list(known.get("prefix") or [])[-len(where) :]
-    bad_rows = known.get("bad_rows") if reads.bad_rows is None else reads.bad_rows
-    named: dict[str, Any] = columns | reads.named
-    reader = ExampleReader(
-        model.task,
-        ReadsLabelled(**named, columns=reads.columns, prefix=prefixes, bad_rows=bad_rows),
-    )
-    part = reader.read_part(where)
-    model.tuned_on.require_form(is_pair=bool(model.task.reader.to_predict(part.columns[0]).pair))
-    plain = examples = part.together
-    if not prefixes and model.task.reader.takes_texts and not model.task.reader.compares_texts:
-        examples = LabelledTexts.of(model.tuned_on.with_prefix(e, None) for e in plain)
-    if not examples:
-        raise UserError(f"{part.description}: no example has a text and a label")
-    if sources is None and len(examples) != scores["examples"]["dev"]:
-        raise UserError(
-            f"{part.description}: has {len(examples):,} examples, and {model.source} was scored on "
-            f"{scores['examples']['dev']:,}; {option} names labelled examples"
-        )
-    return TunedExamples(examples, plain, part.skipped, where, part.description, reader.bad.notes)
-
-
-def name_of(train: Sequence[ExampleSource]) -> str:
-    """Return folder and file, `CoLA-small`; for a file named `train`, the folder alone."""
-    if not train[0].file:
-        return "data"
-    path = Path(train[0].file).resolve()
-    folder, file = path.parent.name, path.name.partition(".")[0]
-    return "-".join(part for part in (folder, file) if part and part != "train") or "data"

@@ -1,0 +1,239 @@
+"""Strategy `best`, from a job to a chosen model and its scores on disk."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+
+from foreword.disk import atomic, stored
+from foreword.runs.provenance import command
+from foreword.runs.stages import ProgressReporter
+from foreword.runs.trained_model import TrainedModel
+from foreword.settings import config, kinds
+from foreword.tables.examples import LabelledTexts
+from foreword.tuning import chosen_model
+from foreword.tuning.calibration import calibration_error
+from foreword.tuning.candidates._contract import Learner
+from foreword.tuning.candidates.fine_tuned import FittedNetwork
+from foreword.tuning.choosing import (
+    CandidateTrial,
+    ChosenPart,
+    TrialStore,
+    fit_parts,
+    try_candidates,
+)
+from foreword.tuning.drawing import DrawnExamples, draw
+from foreword.tuning.encoded import cut_count, cut_warning, windowed_count
+from foreword.tuning.job import TuneJob
+from foreword.tuning.margins import margins
+from foreword.tuning.material import Material, material_of
+from foreword.tuning.result import save_network
+from foreword.tuning.scores import MeanScore, Scores, as_gain, single
+from foreword.tuning.starting_network import start_name
+from foreword.tuning.strategies.best import Best
+from foreword.tuning.tuned import TunedOn
+from foreword.types import Array
+
+NAME, COUNTING = "best", "counting alone"
+
+
+def tune_best(trained: TrainedModel, job: TuneJob, display: ProgressReporter) -> dict[str, Any]:
+    """Choose among candidates, once per seed, and write the first seed's choice and the scores.
+
+    Args:
+        job: what to learn; its first variant has the strategy.
+        display: shows the progress.
+
+    Returns:
+        The scores as they are written.
+
+    Raises:
+        UserError: the examples do not fit the task, or are too few.
+    """
+    assert job.folder is not None and job.evaluation is not None
+    settings, task = job.variants[0], job.task
+    strategy = settings.strategy
+    assert isinstance(strategy, Best)
+    candidates: list[Learner] = [
+        kinds.load("tuning/candidates", name)() for name in strategy.candidates
+    ]
+    drawn = draw(job.examples.train, settings.examples, settings.seeds, task)
+    examples = LabelledTexts.of(drawn.examples)
+    whole = material_of(trained, task, drawn.labels, examples, settings)
+    dev = whole.of(LabelledTexts.of(job.examples.dev))
+    extra = {name: whole.of(LabelledTexts.of(e)) for name, e in job.examples.extra.items()}
+    assert job.seeds_folder is not None
+    trial_store = TrialStore(job.seeds_folder / job.request(trained))
+    runs: list[_Run] = []
+    for seed, numbers in enumerate(drawn.numbers, 1):
+        material = whole.part(numbers)
+        seconds = strategy.minutes * 60 / settings.seeds
+        report = display.stage("choosing" if settings.seeds == 1 else f"choosing, seed {seed}")
+        trials = try_candidates(material, candidates, seconds, seed, report, trial_store)
+        parts = fit_parts(material, trials, seed, display.stage("fitting what was chosen"))
+        counting = _counting(material, trials, parts, seed)
+        runs.append(_Run(material, trials, parts, counting, dev, extra))
+    content = _content(trained, job, drawn, dev, runs)
+    with atomic.guarded(trained.run):
+        _save(job.folder, runs[0], job.examples.tuned_on, content)
+        stored.write(job.evaluation, content)
+        shutil.rmtree(job.seeds_folder, ignore_errors=True)
+    return content
+
+
+def _save(folder: Path, run: _Run, tuned_on: TunedOn, content: Mapping[str, Any]) -> None:
+    """Save an average, or its network as every tuned model if there is nothing else."""
+    fitted = run.parts[0].fitted
+    if len(run.parts) == 1 and isinstance(fitted, FittedNetwork) and fitted.result is not None:
+        save_network(fitted.result, folder, tuned_on, content)
+    else:
+        chosen_model.save(folder, run.material, run.parts, tuned_on, content)
+
+
+class _Run:
+    """What was chosen with a seed, and what it answers.
+
+    Args:
+        material: the training examples.
+        trials: the candidates that were tried.
+        parts: what was chosen.
+        counting: the best candidate that counts alone; None if there is none.
+        dev: the examples to score.
+        extra: more examples to score, by name.
+    """
+
+    def __init__(
+        self,
+        material: Material,
+        trials: Sequence[CandidateTrial],
+        parts: Sequence[ChosenPart],
+        counting: ChosenPart | None,
+        dev: Material,
+        extra: Mapping[str, Material],
+    ) -> None:
+        self.material, self.trials, self.parts = material, trials, parts
+        judge = material.task.judge
+        self.answers: dict[str, Array] = {NAME: chosen_model.averaged(parts, dev)}
+        self.scores = {NAME: judge.scores(self.answers[NAME], dev.judged)}
+        for name, part in extra.items():
+            of_part = judge.scores(chosen_model.averaged(parts, part), part.judged)
+            self.scores[NAME] |= {f"{name}_{metric}": score for metric, score in of_part.items()}
+        if counting is not None:
+            self.answers[COUNTING] = counting.fitted.outputs(dev)
+            self.scores[COUNTING] = judge.scores(self.answers[COUNTING], dev.judged)
+
+
+def _counting(
+    material: Material, trials: Sequence[CandidateTrial], parts: Sequence[ChosenPart], seed: int
+) -> ChosenPart | None:
+    """Return the candidate that counts alone and answers best out of fold, fitted."""
+    task = material.task
+    tried = [
+        trial for trial in trials if trial.outputs is not None and not trial.candidate.reads_model
+    ]
+    if not tried:
+        return None
+    metric = next(iter(tried[0].scores))
+    best = max(tried, key=lambda trial: as_gain(metric, trial.scores[metric], task))
+    name = kinds.name_of(best.candidate)
+    known = next((part for part in parts if part.name == name), None)
+    return known or ChosenPart(name, best.candidate.fit(material, seed), 0.0, best.temperature)
+
+
+def _content(
+    trained: TrainedModel, job: TuneJob, drawn: DrawnExamples, dev: Material, runs: Sequence[_Run]
+) -> dict[str, Any]:
+    """Return the scores as in their file; see `foreword.tuning.result.as_json`."""
+    settings, task, first = job.variants[0], job.task, runs[0]
+    start = start_name(trained)
+    rows = [
+        Scores(
+            start if name == NAME else "no network",
+            name,
+            {m: MeanScore.of([run.scores[name][m] for run in runs]) for m in first.scores[name]},
+            {"seeds": len(runs)} if name == NAME else {},
+        )
+        for name in first.scores
+        if all(name in run.scores for run in runs)
+    ]
+    correct: dict[str, Array] = {}
+    for row in rows:
+        answers = [task.judge.correct(run.answers[row.strategy], dev.judged) for run in runs]
+        known = [of_run for of_run in answers if of_run is not None]
+        correct |= {row.strategy: np.stack(known)} if known else {}
+    baselines = task.judge.baselines(first.material.judged, dev.judged, dev.labels)
+    for name, outputs in baselines.items():
+        rows.append(single("no model", name, task.judge.scores(outputs, dev.judged)))
+        answered = task.judge.correct(outputs, dev.judged)
+        correct |= {} if answered is None else {name: answered[None]}
+    of_task = {"kind": kinds.name_of(task), **config.to_table(task)}
+    cut = cut_count(first.material.encoded) + cut_count(dev.encoded)
+    confusion = task.judge.confusion(first.answers[NAME], dev.judged)
+    warning = cut_warning(
+        cut, len(first.material) + len(dev), dev.template.length, trained.recipe.model.limit
+    )
+    return {
+        "name": job.name,
+        "title": f"Fine-tuning: {of_task['kind']}, {job.name}",
+        "task": of_task["kind"],
+        "rows": [row.as_row() for row in rows],
+        "candidates": [_candidate(trial) for trial in first.trials],
+        "command": command(),
+        "settings": {
+            "task": of_task,
+            **config.to_table(settings),
+            "data": dict(job.examples.about or {}),
+        },
+        "examples": {
+            "train": len(first.material),
+            **({} if settings.examples is None else {"drawn_from": drawn.total}),
+            "dev": len(dev),
+            "cut": cut,
+            "in_windows": windowed_count(first.material.encoded) + windowed_count(dev.encoded),
+            "skipped": job.examples.skipped,
+        },
+        "max_tokens": dev.template.length,
+        "labels": dev.labels,
+        **({} if confusion is None else {"confusion": confusion}),
+        **_calibration(first, dev),
+        "margins": margins(correct),
+        "epochs": [],
+        "notes": [*filter(None, [warning]), *_notes(first), *job.examples.notes],
+        "request": job.request(trained),
+    }
+
+
+def _candidate(trial: CandidateTrial) -> dict[str, Any]:
+    """Return what is told of a candidate, as a row of JSON."""
+    row = {"name": kinds.name_of(trial.candidate), "title": trial.candidate.title}
+    if trial.outputs is None:
+        return row | {"left_out": trial.why_not}
+    return row | {"weight": trial.weight, "seconds": trial.seconds, **trial.scores}
+
+
+def _notes(run: _Run) -> list[str]:
+    """Return what a reader of the scores has to know of the choice, a line each."""
+    notes = []
+    if all(trial.candidate.reads_model for trial in run.trials if trial.outputs is not None):
+        notes.append("no candidate counts words alone: there is nothing to be worth more than")
+    if not any(_reads_model(part) for part in run.parts):
+        notes.append("counting is as good here: no candidate that reads the model was taken")
+    return notes
+
+
+def _reads_model(part: ChosenPart) -> bool:
+    return bool(kinds.load("tuning/candidates", part.name).reads_model)
+
+
+def _calibration(run: _Run, dev: Material) -> dict[str, float]:
+    """Return the expected calibration error on the dev examples, of classes."""
+    if dev.form != "classes":
+        return {}
+    known = np.flatnonzero(dev.targets >= 0)
+    shares = softmax(run.answers[NAME][known], axis=1)
+    return {"calibration_error": calibration_error(shares, dev.targets[known])}

@@ -1,0 +1,64 @@
+"""The contract of candidates, the kinds in `tuning/candidates/`: ways to learn a task from labels.
+
+`--strategy best` tries each on the training examples alone, by cross-validation, and keeps those
+that predict best; see `foreword.tuning.choosing`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from foreword.runs.trained_model import TrainedModel
+from foreword.settings.ranges import Ranged
+from foreword.tuning.material import Material
+from foreword.types import Array
+
+
+class Fitted(ABC):
+    """What a candidate learned."""
+
+    @abstractmethod
+    def outputs(self, material: Material) -> Array:
+        """Return the outputs for examples, (outputs, labels) float64, each by itself.
+
+        Those of classes are logits, of numbers the number (outputs, 1), of options a score each
+        (outputs, 1).
+        """
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Write it to a new folder; what it reads of the pretrained model is kept elsewhere."""
+
+
+@dataclass(frozen=True)
+class Learner(Ranged, ABC):
+    """A way to learn a task from labelled texts: a kind in `tuning/candidates/`.
+
+    Attributes:
+        title: what tables call it.
+        reads_model: whether it reads the pretrained model; others count words alone.
+    """
+
+    title: ClassVar[str]
+    reads_model: ClassVar[bool] = True
+
+    def unsuited(self, material: Material) -> str:
+        """Return why the candidate is not for these examples; "" if it is."""
+        return ""
+
+    @abstractmethod
+    def fit(self, material: Material, seed: int) -> Fitted:
+        """Learn from examples."""
+
+    @classmethod
+    @abstractmethod
+    def read(cls, folder: Path, trained: TrainedModel) -> Fitted:
+        """Read what `Fitted.save` wrote.
+
+        Args:
+            folder: the folder.
+            trained: the pretrained model.
+        """

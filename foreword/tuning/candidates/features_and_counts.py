@@ -1,0 +1,88 @@
+"""The pretrained model's states and words, together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+from scipy.sparse import csr_matrix, hstack
+
+from foreword.runs.trained_model import TrainedModel
+from foreword.settings.ranges import Positive
+from foreword.tuning.candidates._contract import Fitted, Learner
+from foreword.tuning.counts import Counts, FittedCounts
+from foreword.tuning.linear import fit_linear
+from foreword.tuning.material import Material
+from foreword.types import Array
+
+INVERSE_PENALTIES = (0.1, 1.0, 10.0)
+SCALES = "scales.safetensors"
+
+
+@dataclass(frozen=True)
+class FittedBoth(Fitted):
+    """A linear model of words, then of features.
+
+    Attributes:
+        words: the counts of words, and the weights of all columns.
+        mean: the mean of each feature, (features,).
+        scale: what each feature is multiplied by, (features,).
+    """
+
+    words: FittedCounts
+    mean: Array
+    scale: Array
+
+    def outputs(self, material: Material) -> Array:
+        """Return the outputs of counts and features."""
+        counts = self.words.counts.features(material.counted)
+        return self.words.linear(_joined(counts, material.features, self.mean, self.scale))
+
+    def save(self, folder: Path) -> None:
+        """Write the counts, the linear model and the scales of the features."""
+        self.words.save(folder)
+        save_file({"mean": self.mean, "scale": self.scale}, folder / SCALES)
+
+
+@dataclass(frozen=True)
+class FeaturesAndCounts(Learner):
+    """Logistic regression (ridge for numbers) on the model's states and on words, together.
+
+    Attributes:
+        norm: the length of a text's features beside that of its words, which is 1.
+    """
+
+    title: ClassVar[str] = "features and counts together"
+
+    norm: Positive = 1.0
+
+    def unsuited(self, material: Material) -> str:
+        """All features have to fit in memory."""
+        return "" if material.has_features else "the features do not fit in memory"
+
+    def fit(self, material: Material, seed: int) -> FittedBoth:
+        """Compute features and counts, and fit the regression."""
+        counts, of_words = Counts.of(material, "words", 2, "tf_idf")
+        features = material.features
+        mean, deviation = features.mean(axis=0), features.std(axis=0) + 1e-6
+        scale = (self.norm / (deviation * np.sqrt(features.shape[1]))).astype(np.float32)
+        linear = fit_linear(
+            _joined(of_words, features, mean, scale),
+            material.targets,
+            material.form,
+            len(material.labels),
+            INVERSE_PENALTIES,
+        )
+        return FittedBoth(FittedCounts(counts, linear), mean, scale)
+
+    @classmethod
+    def read(cls, folder: Path, trained: TrainedModel) -> FittedBoth:
+        """Read the counts, the linear model and the scales."""
+        return FittedBoth(FittedCounts.read(folder), **load_file(folder / SCALES))
+
+
+def _joined(counts: Any, features: Array, mean: Array, scale: Array) -> Any:
+    return hstack([counts, csr_matrix((features - mean) * scale)], format="csr")

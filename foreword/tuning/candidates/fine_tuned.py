@@ -1,0 +1,115 @@
+"""The pretrained model, fine-tuned."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from foreword.nn.model import neural_settings
+from foreword.runs.trained_model import TrainedModel
+from foreword.settings.ranges import Count, Positive
+from foreword.tables.examples import LabelledTexts
+from foreword.tuning.candidates._contract import Fitted, Learner
+from foreword.tuning.job import Examples, TuneJob
+from foreword.tuning.material import Material
+from foreword.tuning.result import TuneResult, save_network
+from foreword.tuning.run import tune
+from foreword.tuning.settings import TuneSettings
+from foreword.tuning.strategies.full import Full
+from foreword.tuning.tuned_model import TunedModel, load_tuned
+from foreword.types import Array
+
+DUMMY = 2  # examples scored in place of dev examples, which there are none of
+
+
+@dataclass(frozen=True)
+class FittedNetwork(Fitted):
+    """A fine-tuned network.
+
+    Attributes:
+        tuned: the network, to predict with.
+        result: the result of fine-tuning it; None if it was read.
+    """
+
+    tuned: TunedModel
+    result: TuneResult | None = None
+
+    @classmethod
+    def of(cls, result: TuneResult, trained: TrainedModel) -> FittedNetwork:
+        """Return the network of a fine-tuning, on the device of the pretrained model."""
+        tuned = TunedModel(
+            network=result.network.to(trained.device),
+            task=result.task,
+            labels=result.labels,
+            template=result.template,
+            tokenizer=result.tokenizer,
+            device=trained.device,
+            dtype=trained.dtype,
+            recipe=result.recipe,
+            source=Path(),
+        )
+        return cls(tuned, result)
+
+    @classmethod
+    def read(cls, folder: Path, trained: TrainedModel) -> FittedNetwork:
+        """Read what `save` wrote."""
+        return cls(load_tuned(folder, trained.device.type))
+
+    def outputs(self, material: Material) -> Array:
+        """Return what the network computes."""
+        results = self.tuned.outputs_of(material.examples)
+        return np.concatenate([result.outputs for result in results]).astype(np.float64)
+
+    def save(self, folder: Path) -> None:
+        """Write a tuned model."""
+        assert self.result is not None
+        save_network(self.result, folder)
+
+
+@dataclass(frozen=True)
+class FineTuned(Learner):
+    """Fine-tuning of all weights, for more epochs the fewer the labels.
+
+    Few labels get too few steps with three epochs: seeds then fail or stop half way (Mosbach et al.
+    2021; Zhang et al. 2021).
+
+    Attributes:
+        steps: the least number of steps, if `most_epochs` allow it.
+        most_epochs: the most epochs.
+        rate: the learning rate by the model's width is multiplied by this.
+    """
+
+    title: ClassVar[str] = "fine-tuning"
+
+    steps: Count = 400
+    most_epochs: Count = 20
+    rate: Positive = 1.0
+
+    def settings_for(self, material: Material) -> TuneSettings:
+        """Return the settings of fine-tuning on these examples."""
+        given = material.settings
+        per_epoch = math.ceil(len(material) / given.batch)
+        epochs = min(max(math.ceil(self.steps / per_epoch), given.epochs), self.most_epochs)
+        strategy = given.strategy
+        epochs = getattr(strategy, "epochs", None) or epochs
+        lr = strategy.peak_lr(neural_settings(material.trained.recipe.model)) * self.rate
+        return replace(
+            given, strategy=Full(lr), epochs=epochs, seeds=1, examples=None, score_every=epochs
+        )
+
+    def fit(self, material: Material, seed: int) -> FittedNetwork:
+        """Fine-tune a copy of the model."""
+        task = replace(material.task)
+        settings = self.settings_for(material)
+        examples = Examples(material.examples, LabelledTexts.of(material.examples[:DUMMY]))
+        result = tune(material.trained, TuneJob(task, examples, [settings]))
+        return FittedNetwork.of(result, material.trained)
+
+    @classmethod
+    def read(cls, folder: Path, trained: TrainedModel) -> FittedNetwork:
+        """Read the tuned model."""
+        return FittedNetwork.read(folder, trained)

@@ -1,0 +1,300 @@
+"""Candidates chosen, or averaged, by cross-validation on the training examples alone.
+
+Each candidate answers every training example once, having learned from others (out of fold). The
+chosen weights are those of the average that predicts these answers best, by cross-entropy (squared
+error for numbers): noise of a few hundred labels moves it less than accuracy. Nothing else is read,
+so with shuffled labels the choice is at chance.
+
+Reference: Wolpert 1992 and Breiman 1996 for stacking with weights that are shares.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import save as dumped
+from scipy.optimize import nnls
+from scipy.special import log_softmax
+from sklearn.model_selection import KFold, StratifiedKFold
+
+from foreword.disk import atomic, stored
+from foreword.errors import TrainingStoppedError, UserError
+from foreword.settings import kinds
+from foreword.tuning.calibration import fit_temperature
+from foreword.tuning.candidates._contract import Fitted, Learner
+from foreword.tuning.material import Material
+from foreword.types import Array
+
+FOLDS, FOLDS_OF_MANY, MANY = 5, 3, 1_000  # examples from which fewer folds are enough
+LEAST_WEIGHT = 0.1  # a smaller part of the average is left out
+TINY = 1e-12
+
+
+@dataclass(frozen=True)
+class CandidateTrial:
+    """A candidate that was tried.
+
+    Attributes:
+        candidate: the candidate.
+        outputs: its outputs for the training examples, each by a fit without it; None if it was
+            not tried to the end.
+        scores: their scores.
+        temperature: what its logits are divided by, fitted on them; 1 for numbers.
+        seconds: what all folds took.
+        why_not: why it was not tried.
+        weight: its part of the average.
+    """
+
+    candidate: Learner
+    outputs: Array | None = None
+    scores: dict[str, float] = field(default_factory=dict)
+    temperature: float = 1.0
+    seconds: float = 0.0
+    why_not: str = ""
+    weight: float = 0.0
+
+
+@dataclass(frozen=True)
+class ChosenPart:
+    """A candidate that is part of the chosen average, fitted on all training examples.
+
+    Attributes:
+        name: the name of its kind.
+        fitted: what it learned.
+        weight: its part of the average.
+        temperature: what its logits are divided by.
+    """
+
+    name: str
+    fitted: Fitted
+    weight: float
+    temperature: float
+
+
+@dataclass(frozen=True)
+class TrialStore:
+    """The folder of finished trials: a call that was interrupted does not repeat them.
+
+    Attributes:
+        folder: the folder, for one request alone; None to keep nothing.
+    """
+
+    folder: Path | None = None
+
+    def find(self, learner: Learner, seed: int) -> CandidateTrial | None:
+        """Return the trial of a candidate that an earlier call finished."""
+        file = self._file(learner, seed)
+        if file is None or not file.is_file():
+            return None
+        with safe_open(file, "numpy") as tensors:
+            about, outputs = json.loads(tensors.metadata()["trial"]), tensors.get_tensor("outputs")
+        return CandidateTrial(learner, outputs, **about)
+
+    def save(self, trial: CandidateTrial, seed: int) -> None:
+        """Keep a trial."""
+        file = self._file(trial.candidate, seed)
+        if file is None or trial.outputs is None:
+            return
+        about = {name: getattr(trial, name) for name in ("scores", "temperature", "seconds")}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        outputs = {"outputs": np.ascontiguousarray(trial.outputs)}
+        atomic.write_bytes(file, dumped(outputs, {"trial": stored.to_json(about)}))
+
+    def _file(self, learner: Learner, seed: int) -> Path | None:
+        name = f"{seed}-{kinds.name_of(learner)}.safetensors"
+        return None if self.folder is None else self.folder / name
+
+
+def try_candidates(
+    material: Material,
+    candidates: Sequence[Learner],
+    seconds: float,
+    seed: int,
+    report: Callable[..., None] = lambda *_: None,
+    store: TrialStore = TrialStore(),
+) -> list[CandidateTrial]:
+    """Cross-validate each candidate, and return them with their weights in the average.
+
+    Args:
+        material: the training examples.
+        candidates: the candidates, the cheapest first; the first one is always tried.
+        seconds: a candidate that would not be done by then is left out, fitting it on all
+            examples included.
+        seed: seed of the folds and of what is drawn.
+        report: called with the candidates done, their number and the name of the current one.
+        store: keeps finished trials.
+
+    Raises:
+        UserError: no candidate suits the task.
+    """
+    end = time.monotonic() + seconds
+    trials: list[CandidateTrial] = []
+    for number, candidate in enumerate(candidates):
+        report(number, len(candidates), candidate.title)
+        left = end - time.monotonic() if number else np.inf
+        trial = store.find(candidate, seed) or _tried(material, candidate, left, seed)
+        store.save(trial, seed)
+        trials.append(trial)
+        # What was tried has to be fitted on all examples.
+        end -= trial.seconds / _fold_count(len(material)) if not trial.why_not else 0
+    return weighted(material, trials)
+
+
+def _fold_count(examples: int) -> int:
+    return FOLDS if examples < MANY else FOLDS_OF_MANY
+
+
+def _tried(material: Material, candidate: Learner, seconds: float, seed: int) -> CandidateTrial:
+    """Return a candidate with its outputs out of fold, unless it would take too long."""
+    if why_not := candidate.unsuited(material):
+        return CandidateTrial(candidate, why_not=why_not)
+    start = time.monotonic()
+    folds = _folds(material, seed)
+    outputs: Array | None = None
+    for number, (train, held) in enumerate(folds):
+        try:
+            fitted = candidate.fit(material.part(train), seed)
+        except TrainingStoppedError as error:
+            return CandidateTrial(candidate, why_not=str(error))
+        if len(held):
+            of_fold = fitted.outputs(material.part(held))
+            if outputs is None:
+                outputs = np.zeros((int(material.begins[-1]), of_fold.shape[1]))
+            outputs[material.outputs_of(held)] = of_fold
+        spent = time.monotonic() - start
+        needed = spent / (number + 1) * (len(folds) + 1)
+        if needed > seconds:
+            why = f"would take {needed / 60:.1f} min of {max(seconds, 0) / 60:.1f} min left"
+            return CandidateTrial(candidate, seconds=spent, why_not=why)
+    assert outputs is not None
+    scores = material.task.judge.scores(outputs, material.judged)
+    temperature = _temperature(material, outputs)
+    return CandidateTrial(candidate, outputs, scores, temperature, time.monotonic() - start)
+
+
+def _folds(material: Material, seed: int) -> list[tuple[Array, Array]]:
+    """Return for each fold the examples to learn from, and those to answer.
+
+    A label of one example alone is always learned from.
+    """
+    count, rows = _fold_count(len(material)), np.arange(len(material))
+    if len(material) < count:
+        raise UserError(
+            f"--strategy best: {len(material)} training examples are too few to choose on, which "
+            f"needs {count}; name a strategy, such as full"
+        )
+    labels = np.asarray([example.label for example in material.examples])
+    if not material.task.judge.has_classes:
+        return list(KFold(count, shuffle=True, random_state=seed).split(rows))
+    _, which, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    is_single = (sizes == 1)[which]
+    often = np.flatnonzero(~is_single)
+    folds = StratifiedKFold(min(count, max(2, len(often))), shuffle=True, random_state=seed)
+    single = np.flatnonzero(is_single)
+    return [
+        (np.sort(np.concatenate([often[train], single])), often[held])
+        for train, held in folds.split(often, which[often])
+    ]
+
+
+def _temperature(material: Material, outputs: Array) -> float:
+    """Return the temperature of logits, fitted on the examples that have targets."""
+    if material.form == "number":
+        return 1.0
+    if material.form == "classes":
+        known = np.flatnonzero(material.targets >= 0)
+        return fit_temperature(outputs[known], material.targets[known])
+    return 1.0
+
+
+def log_shares(outputs: Array, temperature: float, material: Material) -> Array:
+    """Return the log-probability of each class, or of each option among those of its example.
+
+    Numbers are returned as they are.
+    """
+    if material.form == "number":
+        return outputs
+    if material.form == "classes":
+        return np.asarray(log_softmax(outputs / temperature, axis=1))
+    edges = material.begins
+    shares = [log_softmax(outputs[a:b], axis=0) for a, b in pairwise(edges)]
+    return np.concatenate(shares)
+
+
+def average(parts: Sequence[tuple[Array, float]], form: str) -> Array:
+    """Return the weighted mean of probabilities, as their logarithm, or of numbers.
+
+    Args:
+        parts: what `log_shares` returned, and the weight of each.
+        form: the form of the outputs.
+    """
+    if form == "number":
+        return np.asarray(sum(weight * outputs for outputs, weight in parts))
+    mean: Any = sum(weight * np.exp(shares) for shares, weight in parts)
+    return np.asarray(np.log(np.maximum(mean, TINY)))
+
+
+def weighted(material: Material, trials: Sequence[CandidateTrial]) -> list[CandidateTrial]:
+    """Return the trials with the weights of the best average; small ones are left out."""
+    tried = [n for n, trial in enumerate(trials) if trial.outputs is not None]
+    if not tried:
+        raise UserError("--strategy best: no candidate could be tried; name a strategy")
+    shares = [
+        log_shares(trial.outputs, trial.temperature, material)
+        for trial in trials
+        if trial.outputs is not None
+    ]
+    kept = list(range(len(shares)))
+    while True:
+        weights = _weights([shares[k] for k in kept], material)
+        strong = [k for k, weight in zip(kept, weights, strict=True) if weight >= LEAST_WEIGHT]
+        if len(strong) == len(kept) or not strong:
+            break
+        kept = strong
+    found = {tried[k]: float(weight) for k, weight in zip(kept, weights, strict=True)}
+    return [replace(trial, weight=found.get(n, 0.0)) for n, trial in enumerate(trials)]
+
+
+def _weights(shares: Sequence[Array], material: Material) -> Array:
+    """Return the weights, shares of 1, of the average that fits the targets best."""
+    if material.form == "number":
+        columns = np.stack([outputs[:, 0] for outputs in shares], axis=1)
+        targets = material.targets.astype(np.float64)
+        strong = 1e3 * float(np.abs(targets).max() + 1) * len(targets)  # that they sum to 1
+        rows = np.concatenate([columns, np.full((1, len(shares)), strong)])
+        weights, _ = nnls(rows, np.append(targets, strong))
+        return np.asarray(weights / max(weights.sum(), TINY))
+    # The probability of the right answer by each candidate; then expectation-maximisation.
+    if material.form == "classes":
+        known = np.flatnonzero(material.targets >= 0)
+        right = np.stack([np.exp(s[known, material.targets[known]]) for s in shares], axis=1)
+    else:
+        known = np.flatnonzero(material.targets > 0)
+        right = np.stack([np.exp(s[known, 0]) for s in shares], axis=1)
+    weights = np.full(len(shares), 1 / len(shares))
+    for _ in range(200):
+        each = right * weights + TINY
+        weights = (each / each.sum(axis=1, keepdims=True)).mean(axis=0)
+    return np.asarray(weights)
+
+
+def fit_parts(
+    material: Material, trials: Sequence[CandidateTrial], seed: int, report: Callable[..., None]
+) -> list[ChosenPart]:
+    """Fit what is in the average on all training examples."""
+    chosen = [trial for trial in trials if trial.weight > 0]
+    parts = []
+    for number, trial in enumerate(chosen):
+        report(number, len(chosen), f"{trial.candidate.title}, on all examples")
+        fitted = trial.candidate.fit(material, seed)
+        name = kinds.name_of(trial.candidate)
+        parts.append(ChosenPart(name, fitted, trial.weight, trial.temperature))
+    return parts

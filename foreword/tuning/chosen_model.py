@@ -1,0 +1,173 @@
+"""A chosen model: an average of candidates, in a folder with each one's files.
+
+labels.json              the task, as of every tuned model
+parts.json               the kind, weight and temperature of each part
+word_counts/, ...        the files of each part; `fine_tuned` is a tuned model of its own
+model/                   the pretrained model as a run
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from foreword.disk import atomic, manifest, stored
+from foreword.runs.run_folder import open_run
+from foreword.settings import kinds
+from foreword.tables.examples import LabelledTexts
+from foreword.tuning.candidates._contract import Learner
+from foreword.tuning.choosing import ChosenPart, average, log_shares
+from foreword.tuning.encoded import by_example, cut_count
+from foreword.tuning.material import Material
+from foreword.tuning.predictor import Predictor
+from foreword.tuning.result import write_run
+from foreword.tuning.settings import TuneSettings
+from foreword.tuning.tasks._contract import ExampleOutputs, Task
+from foreword.tuning.tuned import CHOSEN, SCORES, Tuned, TunedOn
+from foreword.types import Array
+
+KIND, VERSION = "chosen", 1
+MODEL = "model"
+CHUNK = 1024  # texts whose counts and features are in memory at once
+
+
+@dataclass(frozen=True, repr=False)
+class ChosenModel(Predictor):
+    """The average of candidates that cross-validation chose.
+
+    Attributes:
+        parts: what it averages.
+        material: no examples; the model and the task that the parts read examples with.
+        source: the folder it was read from.
+        tuned_on: the form of its training examples.
+    """
+
+    parts: Sequence[ChosenPart]
+    material: Material
+    source: Path
+    tuned_on: TunedOn = TunedOn()
+
+    @property
+    def task(self) -> Task:  # type: ignore[override]
+        """The task it was tuned for."""
+        return self.material.task
+
+    @property
+    def labels(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The labels, in the order of its outputs."""
+        return self.material.labels
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        """Where its parameters are."""
+        return self.material.trained.device
+
+    @property
+    def dtype(self) -> torch.dtype:  # type: ignore[override]
+        """The precision it computes in."""
+        return self.material.trained.dtype
+
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens that its networks read of an example, special ones included."""
+        return self.material.template.length
+
+    @property
+    def width(self) -> int:
+        """The number of outputs of a text."""
+        return len(self.labels) if self.material.form == "classes" else 1
+
+    def compute(
+        self, examples: LabelledTexts, done: Callable[[int], None] = lambda count: None
+    ) -> tuple[list[ExampleOutputs], int]:
+        """Return the average for each example, and how many were cut to the networks' length."""
+        results: list[ExampleOutputs] = []
+        cut = 0
+        for start in range(0, len(examples), CHUNK):
+            material = self.material.of(examples[start : start + CHUNK])
+            outputs = averaged(self.parts, material).astype(np.float32)
+            results += by_example(material.examples, material.encoded, outputs)
+            cut += cut_count(material.encoded)
+            done(len(material))
+        return results, cut
+
+
+def averaged(parts: Sequence[ChosenPart], material: Material) -> Array:
+    """Return the average of the parts' outputs, (outputs, labels): logits, or numbers."""
+    outputs = [
+        (log_shares(part.fitted.outputs(material), part.temperature, material), part.weight)
+        for part in parts
+    ]
+    return average(outputs, material.form)
+
+
+def save(
+    folder: Path,
+    material: Material,
+    parts: Sequence[ChosenPart],
+    tuned_on: TunedOn,
+    scores: Mapping[str, Any],
+) -> None:
+    """Write a chosen model to a new folder.
+
+    Args:
+        folder: the folder.
+        material: the training examples, for their model and task.
+        parts: what was chosen.
+        tuned_on: the form of the examples.
+        scores: the scores, for `TuneJob.done`.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    trained = material.trained
+    tuned = Tuned(material.task, material.labels, material.template, tuned_on)
+    with atomic.folder(folder) as new:
+        tuned.save(new, trained.recipe)
+        about = []
+        for part in parts:
+            part.fitted.save(new / part.name)
+            about.append(
+                {"kind": part.name, "weight": part.weight, "temperature": part.temperature}
+            )
+        settings = {"max_length": material.settings.max_length}
+        stored.write(new / CHOSEN, {"parts": about, "settings": settings})
+        write_run(new / MODEL, trained.model, trained.recipe)
+        trained.tokenizer.save(new / MODEL / "tokenizer")
+        (new / SCORES).write_text(stored.dumps(scores), encoding="utf-8")
+        manifest.write(new, KIND, VERSION)
+
+
+def load(folder: Path, device: str = "auto") -> ChosenModel:
+    """Read a chosen model.
+
+    Raises:
+        UserError: it is damaged, or a plug-in is missing.
+    """
+    manifest.verify(folder, KIND, VERSION, (CHOSEN,))
+    tuned, about = Tuned.read(folder), stored.read(folder / CHOSEN)
+    trained = open_run(folder / MODEL, device)
+    parts = [
+        ChosenPart(
+            one["kind"],
+            _kind(one["kind"]).read(folder / one["kind"], trained),
+            one["weight"],
+            one["temperature"],
+        )
+        for one in about["parts"]
+    ]
+    settings = TuneSettings(**about["settings"])
+    material = Material(
+        trained, tuned.task, tuned.labels, tuned.template, LabelledTexts.of([]), settings
+    )
+    return ChosenModel(parts, material, folder, tuned.tuned_on)
+
+
+def _kind(name: str) -> type[Learner]:
+    kind: type[Learner] = kinds.load("tuning/candidates", name)
+    return kind

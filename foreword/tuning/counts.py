@@ -1,0 +1,191 @@
+"""Counts of words or characters as features, weighted, and a linear model of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+from scipy.sparse import csr_matrix
+from sklearn.feature_extraction.text import CountVectorizer
+
+from foreword.disk import stored
+from foreword.tables.examples import Labelled
+from foreword.tuning.bag_of_words import words_of
+from foreword.tuning.candidates._contract import Fitted
+from foreword.tuning.linear import LinearMap, fit_linear
+from foreword.tuning.material import Material
+from foreword.types import Array
+
+Grams = Literal["words", "characters"]
+Weighting = Literal["tf_idf", "log_count_ratios"]
+MOST = 300_000  # features, the most frequent; character n-grams of much text are millions
+FILE, ARRAYS = "counts.json", "counts.safetensors"
+
+
+def grams_of(counted: Labelled | list[str], grams: Grams, longest: int) -> list[str]:
+    """Return what is counted of a text: n-grams up to `longest`, of words or within words.
+
+    Those of a pair tell which of the texts has them, or whether both have. A list of named
+    features is returned as it is.
+    """
+    if isinstance(counted, list):
+        return counted
+    of = _analyser(grams, longest)
+    first = of(counted.text)
+    if counted.pair is None:
+        return first
+    second = of(counted.pair)
+    both = set(first) & set(second)
+    return [
+        *(f"1 {gram}" for gram in first),
+        *(f"2 {gram}" for gram in second),
+        *(f"both {gram}" for gram in both),
+        *(f"one {gram}" for gram in set(first) ^ set(second)),
+    ]
+
+
+def _analyser(grams: Grams, longest: int) -> Callable[[str], list[str]]:
+    if grams == "words":
+        options: dict[str, Any] = {"tokenizer": words_of, "token_pattern": None}
+    else:
+        options = {"analyzer": "char_wb"}
+    analyse: Callable[[str], list[str]] = CountVectorizer(
+        ngram_range=(1, longest), **options
+    ).build_analyzer()
+    return analyse
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The features of texts: weighted counts.
+
+    Attributes:
+        grams: what is counted.
+        longest: the longest n-gram.
+        weighting: how counts are weighted.
+        vocabulary: the n-grams that have a column.
+        scale: the weight of each column; of log-count ratios one for each class, (classes,
+            columns).
+    """
+
+    grams: Grams
+    longest: int
+    weighting: Weighting
+    vocabulary: Sequence[str]
+    scale: Array
+
+    @classmethod
+    def of(
+        cls, material: Material, grams: Grams, longest: int, weighting: Weighting
+    ) -> tuple[Counts, Any]:
+        """Return the counts for examples, and the examples' features, sparse."""
+        analyser = partial(grams_of, grams=grams, longest=longest)
+        vectorizer = CountVectorizer(analyzer=analyser, max_features=MOST, dtype=np.float32)
+        counts = vectorizer.fit_transform(material.counted)
+        vocabulary = vectorizer.get_feature_names_out().tolist()
+        if weighting == "tf_idf":
+            frequency = np.bincount(counts.indices, minlength=counts.shape[1])
+            scale = np.log((1 + counts.shape[0]) / (1 + frequency)) + 1
+        else:
+            scale = _log_ratios(counts, material.targets, len(material.labels))
+        made = cls(grams, longest, weighting, vocabulary, scale.astype(np.float32))
+        return made, made._weighted(counts)
+
+    def features(self, counted: Sequence[Labelled | list[str]]) -> Any:
+        """Return the features of texts, sparse (texts, columns)."""
+        return self._weighted(self._vectorizer.transform(counted))
+
+    @cached_property
+    def _vectorizer(self) -> Any:
+        analyser = partial(grams_of, grams=self.grams, longest=self.longest)
+        columns = {gram: n for n, gram in enumerate(self.vocabulary)}
+        return CountVectorizer(analyzer=analyser, vocabulary=columns, dtype=np.float32)
+
+    def _weighted(self, counts: Any) -> Any:
+        counts = csr_matrix(counts)
+        if self.weighting == "log_count_ratios":
+            counts.data[:] = 1
+            return counts
+        counts.data = 1 + np.log(counts.data)
+        counts = csr_matrix(counts.multiply(self.scale))
+        norms = np.sqrt(np.asarray(counts.multiply(counts).sum(axis=1)).ravel())
+        return csr_matrix(counts.multiply(1 / np.maximum(norms, 1e-12)[:, None]))
+
+
+def _log_ratios(counts: Any, targets: Array, classes: int) -> Array:
+    """Return the log-count ratio of each feature for each class, (classes, columns)."""
+    is_there = counts > 0
+    rows = []
+    for label in range(classes):
+        has, others = (
+            np.asarray(is_there[np.flatnonzero(of)].sum(axis=0)).ravel() + 1.0
+            for of in (targets == label, targets != label)
+        )
+        rows.append(np.log((has / has.sum()) / (others / others.sum())))
+    return np.stack(rows)
+
+
+@dataclass(frozen=True)
+class FittedCounts(Fitted):
+    """A linear model of weighted counts.
+
+    Attributes:
+        counts: the features.
+        linear: the model.
+    """
+
+    counts: Counts
+    linear: LinearMap
+
+    @classmethod
+    def fit(
+        cls,
+        material: Material,
+        counts: tuple[Counts, Any],
+        inverse_penalties: Sequence[float],
+    ) -> FittedCounts:
+        """Learn from examples, whose counts are given."""
+        made, x = counts
+        form, targets, classes = material.form, material.targets, len(material.labels)
+        if made.weighting == "tf_idf":
+            return cls(made, fit_linear(x, targets, form, classes, inverse_penalties))
+        # Each class against the others, its features scaled by its own ratios.
+        weights, biases = [], []
+        for label in range(classes):
+            one = fit_linear(
+                x.multiply(made.scale[label]).tocsr(),
+                np.where(targets < 0, targets, targets == label),
+                form,
+                2,
+                inverse_penalties,
+            )
+            weights.append((one.weights[:, 1] - one.weights[:, 0]) * made.scale[label])
+            biases.append(one.bias[1] - one.bias[0])
+        return cls(made, LinearMap(np.stack(weights, axis=1), np.asarray(biases)))
+
+    def outputs(self, material: Material) -> Array:
+        """Return the outputs of the counts."""
+        return self.linear(self.counts.features(material.counted))
+
+    def save(self, folder: Path) -> None:
+        """Write the vocabulary as JSON, and the arrays."""
+        folder.mkdir()
+        about = {name: getattr(self.counts, name) for name in ("grams", "longest", "weighting")}
+        stored.write(folder / FILE, {**about, "vocabulary": list(self.counts.vocabulary)})
+        arrays = {"scale": self.counts.scale, **self.linear._asdict()}
+        save_file({n: np.ascontiguousarray(a) for n, a in arrays.items()}, folder / ARRAYS)
+
+    @classmethod
+    def read(cls, folder: Path) -> FittedCounts:
+        """Read what `save` wrote."""
+        about, arrays = stored.read(folder / FILE), load_file(folder / ARRAYS)
+        counts = Counts(
+            about["grams"], about["longest"], about["weighting"], about["vocabulary"],
+            arrays["scale"],
+        )  # fmt: skip
+        return cls(counts, LinearMap(arrays["weights"], arrays["bias"]))

@@ -1,0 +1,182 @@
+"""Labelled examples as candidates read them: words, targets, and features of the pretrained model.
+
+All is computed once, when it is first asked for, and shared by the parts of cross-validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from foreword.nn.model import neural_settings
+from foreword.runs.continued import with_special
+from foreword.runs.trained_model import TrainedModel
+from foreword.tables.examples import Labelled, LabelledTexts
+from foreword.train.device import choose_precision
+from foreword.tuning.encoded import first_inputs, first_windows, output_counts
+from foreword.tuning.encoding import added_tokens, template_for
+from foreword.tuning.features import Features, fits_in_memory
+from foreword.tuning.input_template import InputTemplate
+from foreword.tuning.rows import PooledExamples
+from foreword.tuning.settings import TuneSettings
+from foreword.tuning.starting_network import build_network
+from foreword.tuning.tasks._contract import EncodedExample, OutputForm, Task
+from foreword.types import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """Labelled examples, with what candidates read of them.
+
+    Attributes:
+        trained: the pretrained model, with the tokens that the task adds.
+        task: the task.
+        labels: its labels, in the order of the outputs.
+        template: the input template.
+        examples: the examples.
+        settings: the settings of fine-tuning.
+        tick: called now and then while features are computed.
+        whole: the examples of which these are a part, and which of them; None if they are all.
+    """
+
+    trained: TrainedModel
+    task: Task
+    labels: tuple[str, ...]
+    template: InputTemplate
+    examples: LabelledTexts
+    settings: TuneSettings
+    tick: Callable[[], None] = lambda: None
+    whole: tuple[Material, Array] | None = None
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    @property
+    def form(self) -> OutputForm:
+        """The form of the outputs."""
+        form = self.task.needs.outputs
+        assert form is not None  # `foreword.tuning.choosing` takes no other tasks
+        return form
+
+    def part(self, numbers: Array) -> Material:
+        """Return some of the examples, in the order of `numbers`."""
+        examples = LabelledTexts.of(self.examples[int(n)] for n in numbers)
+        return replace(self, examples=examples, whole=(self, numbers))
+
+    def of(self, examples: LabelledTexts) -> Material:
+        """Return other examples of the same task."""
+        return replace(self, examples=examples, whole=None)
+
+    @cached_property
+    def encoded(self) -> Sequence[EncodedExample]:
+        """The inputs of all examples."""
+        return self.task.encode(self.examples, self.trained.tokenizer, self.template)
+
+    @cached_property
+    def begins(self) -> Array:
+        """Where the outputs of each example begin, and where the last ones end, (examples + 1,)."""
+        if self.whole is not None:
+            counts = np.diff(self.whole[0].begins)[self.whole[1]]
+            return np.concatenate([[0], counts.cumsum()])
+        ends = np.concatenate([[0], output_counts(self.encoded).cumsum()])
+        return np.asarray(ends[first_inputs(self.encoded)])
+
+    def outputs_of(self, numbers: Array) -> Array:
+        """Return the outputs of some examples, as indices."""
+        pieces = [np.arange(self.begins[n], self.begins[n + 1]) for n in numbers]
+        return np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
+
+    @cached_property
+    def judged(self) -> Any:
+        """The targets, as the task's judge takes them."""
+        return self.task.targets(self.examples, self.labels, self.encoded)
+
+    @cached_property
+    def targets(self) -> Array:
+        """The target of each output, (outputs,): a class (below 0 for none), a number, 0 or 1."""
+        targets = self.judged
+        arrays = getattr(targets, "arrays", targets)
+        return np.concatenate(arrays) if isinstance(arrays, list) else np.asarray(arrays)
+
+    @cached_property
+    def counted(self) -> list[Labelled | list[str]]:
+        """What is counted for each output: a text, a pair, or a list of named features."""
+        return [one for e in self.examples for one in self.task.reader.counted(e)]
+
+    @property
+    def has_features(self) -> bool:
+        """Whether the features of the model fit in memory."""
+        whole = self if self.whole is None else self.whole[0]
+        return fits_in_memory(neural_settings(self.trained.recipe.model), *whole._features_read)
+
+    @cached_property
+    def features(self) -> Array:
+        """The model's states of each output, of all layers side by side, (outputs, width) float32.
+
+        They are pooled by the mean. Of pairs, the difference and the product of both texts' states
+        stand beside.
+        """
+        if self.whole is not None:
+            return self.whole[0].features[self.whole[0].outputs_of(self.whole[1])]
+        parts = [self._features(self.examples, self.encoded)]
+        if self.is_of_pairs:
+            first = self._texts([e._replace(pair=None) for e in self.examples])
+            second = self._texts([e._replace(text=e.pair or "", pair=None) for e in self.examples])
+            parts += [np.abs(first - second), first * second]
+        return np.concatenate(parts, axis=1)
+
+    @property
+    def is_of_pairs(self) -> bool:
+        """Whether each example is a pair of texts."""
+        return self.task.reader.takes_texts and self.examples[0].pair is not None
+
+    def _texts(self, examples: Sequence[Labelled]) -> Array:
+        texts = LabelledTexts.of(examples)
+        task = self._features_read[0]
+        return self._features(texts, task.encode(texts, self.trained.tokenizer, self.template))
+
+    @cached_property
+    def _features_read(self) -> tuple[Task, PooledExamples]:
+        """The task that reads features, and the examples as it reads them."""
+        known = {field.name for field in fields(self.task)}
+        wanted: dict[str, Any] = {"mix_layers": True, "hidden_layer": None}
+        if self.template.start is not None:
+            wanted = {"hidden_layer": None}  # the decoder's first token has one layer's state
+        elif "pooling" in known:
+            wanted["pooling"] = "mean"
+        task = replace(self.task, **{n: v for n, v in wanted.items() if n in known})
+        return task, self._packed(task.encode(self.examples, self.trained.tokenizer, self.template))
+
+    def _packed(self, encoded: Sequence[EncodedExample]) -> PooledExamples:
+        counts = output_counts(encoded)[first_windows(encoded)[:-1]]
+        targets = [np.zeros(count, np.int64) for count in counts]
+        return PooledExamples(encoded, targets, self.template)
+
+    def _features(self, examples: LabelledTexts, encoded: Sequence[EncodedExample]) -> Array:
+        task, packed = self._features_read
+        if examples is not self.examples:
+            packed = self._packed(encoded)
+        trained = self.trained
+        network = build_network(trained, task, self.labels, None).to(trained.device)
+        dtype = choose_precision(self.settings.precision, trained.device)
+        features = Features.compute(network, packed, trained.device, dtype, self.tick)
+        # A text's windows are averaged, as its words are.
+        sums = np.add.reduceat(features.features.numpy(), features.edges[:-1], axis=1)
+        return np.concatenate(list(sums / np.diff(features.edges)[:, None]), axis=1)
+
+
+def material_of(
+    trained: TrainedModel,
+    task: Task,
+    labels: tuple[str, ...],
+    examples: LabelledTexts,
+    settings: TuneSettings,
+) -> Material:
+    """Return examples for a model, to which the tokens that the task needs are added."""
+    extended = with_special(trained, added_tokens(trained, task))
+    template = template_for(extended, task, settings.max_length)
+    return Material(extended, task, labels, template, examples, settings)

@@ -1,0 +1,38 @@
+"""Opening what `foreword tune` saved, whatever it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from foreword.errors import UserError, quoted_command
+from foreword.runs.run_folder import open_run
+from foreword.tuning import chosen_model
+from foreword.tuning.predictor import Predictor
+from foreword.tuning.tuned import CHOSEN, Tuned, is_tuned
+from foreword.tuning.tuned_model import TunedWriter, load_tuned
+
+
+def open_tuned(
+    folder: str | Path, device: str = "auto", precision: str = "fp32"
+) -> Predictor | TunedWriter:
+    """Load a model that `foreword tune` saved, whatever its task.
+
+    Args:
+        folder: the `--out` of `foreword tune`.
+        precision: auto, bf16 or fp32; fine-tuning scored it in fp32.
+
+    Raises:
+        UserError: the folder holds no fine-tuned model, or a damaged one.
+    """
+    folder = Path(folder)
+    if not is_tuned(folder) and (folder / "recipe.toml").is_file():
+        raise UserError(
+            f"{folder}: was pretrained and not fine-tuned; "
+            f"{quoted_command('tune', folder, '--train', 'FILE', '--dev', 'FILE')} teaches it a "
+            "task"
+        )
+    if (folder / CHOSEN).is_file():
+        return chosen_model.load(folder, device)
+    if not (folder / "run.json").is_file():
+        return load_tuned(folder, device, precision)
+    return TunedWriter(open_run(folder, device, precision), Tuned.read(folder))

@@ -1,0 +1,63 @@
+"""Choose: counts, features, fine-tuning, or an average of them, by cross-validation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from foreword.nn.model import ModelSettings
+from foreword.settings.ranges import Count, LearningRateOrZero, Positive
+from foreword.tuning.network import Network
+from foreword.tuning.strategies._contract import Strategy
+from foreword.tuning.strategies._depth import rate_by_width
+from foreword.tuning.tasks._contract import Task
+
+CANDIDATES = (
+    "word_counts",
+    "character_counts",
+    "log_count_ratios",
+    "pooled_features",
+    "features_and_counts",
+    "contrastive",
+    "fine_tuned",
+)
+
+
+def suits(task: Task) -> bool:
+    """Return whether a task's outputs are those that candidates learn."""
+    return task.needs.outputs is not None
+
+
+@dataclass(frozen=True)
+class Best(Strategy):
+    """The best of several ways to learn the task, chosen on the training examples alone.
+
+    Counts of words and of characters, regression on the model's states, both together, and
+    fine-tuning are each cross-validated; the average of their answers that predicts the labels best
+    is kept, and each of its parts learns from all examples. Counting is a candidate, so that what
+    is kept is not behind it but by chance. For `classify`, `regress`, `tag` and `choice`; it is
+    their default.
+
+    Attributes:
+        minutes: a candidate that would not be done by then is left out.
+        candidates: kinds of `tuning/candidates/`, the cheapest first.
+        lr: peak learning rate of fine-tuning; 0 for that of `full`.
+        epochs: epochs of fine-tuning; by the number of examples by default.
+
+    Also called: model selection, stacking.
+    Reference: Wolpert 1992, "Stacked Generalization"; Breiman 1996, "Stacked Regressions".
+    """
+
+    chooses: ClassVar[bool] = True
+
+    minutes: Positive = 15.0
+    candidates: tuple[str, ...] = CANDIDATES
+    lr: LearningRateOrZero = 0.0
+    epochs: Count | None = None
+
+    def peak_lr(self, settings: ModelSettings) -> float:
+        return self.lr or rate_by_width(settings)
+
+    def prepare(self, network: Network, seed: int) -> None:
+        """Train every parameter, as the fine-tuned candidate does."""
+        network.requires_grad_(True)
