@@ -207,7 +207,8 @@ def _tokenizer(run: Run, texts: Sequence[str], stage: Stage) -> Tokenizer:
         tokenizer = Tokenizer.load(given)
     elif recipe.data.sources:
         sizes = [float(_size([text], recipe.read)) for text in texts]
-        weighted = list(zip(texts, recipe.data.weights(sizes), strict=True))
+        weights = zip(texts, sources.mean_weights(recipe, sizes), strict=True)
+        weighted = [(text, weight) for text, weight in weights if weight]
         tokenizer = train_on_sources(recipe.tokenizer, weighted, recipe.read, stage)
     else:
         require_sentences(recipe, texts, run.noted.get("heldout", ()))
