@@ -16,7 +16,7 @@ from foreword.interop.hf._contract import Design, Family, PublishedHead, Table, 
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import kinds
 from foreword.tuning import sentence_export
-from foreword.tuning.export_folder import check, exports_of, write
+from foreword.tuning.export_folder import calibration_of, check, exports_of, write
 from foreword.tuning.published_head import current_settings, head_settings
 from foreword.tuning.tasks._headed import hidden_layer_of
 from foreword.tuning.tasks.regress import Scale
@@ -156,8 +156,8 @@ def _head_weights(
     weight = weight.cpu()
     for scale in (module for module in head.modules() if isinstance(module, Scale)):
         weight, bias = scale.reach * weight, scale.middle + scale.reach * bias
-    if temperature := getattr(tuned.task, "temperature", None):  # of calibrated probabilities
-        weight, bias = weight / temperature, bias / temperature
+    calibration = calibration_of(tuned.task)
+    weight, bias = weight / calibration, bias / calibration
     named = {f"{classifier.output}.weight": weight}
     if classifier.bias_before:
         # The last norm's bias b' with W b' = b stands for the bias b that their output lacks.

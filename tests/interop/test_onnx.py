@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tokenizers import Tokenizer
 
 from foreword import load, tune
 from foreword.cli.main import run as command
+from foreword.tuning.export_folder import cutting
 from foreword.tuning.tuned_model import load_tuned
 
 from .test_tuned_export import EXAMPLES, FAST, LONG, PAIRS, tiny_run
@@ -28,7 +30,7 @@ TEXTS = ["the cat sat on the mat", "a dog", LONG]
 TASKS: dict[str, tuple[str, Any, dict[str, Any], dict[str, list[Any]]]] = {
     "classify": ("t5", EXAMPLES, {}, {"logits": ["batch", 3]}),
     "regress": ("lstm", NUMBERS, {"task.mix_layers": True}, {"logits": ["batch", 1]}),
-    "embed": ("modernbert", ALIKE, {}, {"sentence_embedding": ["batch", 64]}),
+    "embed": ("modernbert", ALIKE, {}, {"sentence_embedding": ["batch", 128]}),
     "tag": ("gpt2", SENTENCES, {}, {"logits": ["batch", "length"]}),
     "span": (
         "xlnet",
@@ -85,7 +87,9 @@ def test_a_graph_of_each_task_computes_what_the_network_does(
     assert {each.name: each.shape[:2] for each in session.get_outputs()} == shapes
     if task in ("classify", "regress", "embed"):
         (outputs,) = run_graph(tmp_path / "onnx", TEXTS)
-        assert outputs == pytest.approx(load_tuned(tuned, "cpu").outputs(TEXTS), abs=1e-4)
+        model = load_tuned(tuned, "cpu")
+        model = replace(model, task=cutting(model.task))
+        assert outputs == pytest.approx(model.outputs(TEXTS), abs=1e-4)
 
 
 @pytest.mark.product(only=("bert",))
@@ -132,7 +136,7 @@ def test_a_pretrained_graph_has_the_logits_of_every_token(
         inputs = {"input_ids": ids, "attention_mask": ones, "token_type_ids": zeros}
         (logits,) = session.run(None, {name: each[None] for name, each in inputs.items()})
         best = logits[0, ids.tolist().index(model.trained.vocab.id("[MASK]"))].argmax()
-        assert model.tokenizer.decode([best]) == model.fill("a [MASK] sat").blanks[0][0].text
+        assert model.tokenizer.pieces[best] == model.fill("a [MASK] sat").blanks[0][0].text
 
 
 @pytest.mark.product(few=1)
