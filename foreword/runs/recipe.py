@@ -16,7 +16,7 @@ from foreword.layouts._contract import Layout
 from foreword.nn.model import Architecture, Model
 from foreword.nn.stack_settings import StackSettings
 from foreword.objectives._contract import Objective
-from foreword.runs.continuation import Continuation
+from foreword.runs.continuation_settings import ContinuationSettings
 from foreword.settings import config, kinds
 from foreword.settings.kinds import part
 from foreword.text.tokenizers._contract import TokenizerKind
@@ -68,7 +68,7 @@ class Recipe:
     train: TrainSettings = field(default_factory=TrainSettings)
     parallel: Parallelism = part("train/parallel", "auto")
     probes: tuple[Any, ...] = field(default=(), metadata={"part": kinds.Part("probes")})
-    continuation: Continuation | None = None
+    continuation: ContinuationSettings | None = None
 
     def __post_init__(self) -> None:
         # Lengths: rows, positions of the model, positions that its attention projects.
