@@ -8,11 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from foreword.data.prepared_text import PreparedText
 from foreword.data.read_documents import ReadCounts, find_files, read_documents
 from foreword.data.text_files import ReadSettings
 from foreword.errors import VocabSizeError
 from foreword.planning.dial import FAMILIES, Conditions, Dial, dial
+from foreword.planning.dial_sizes import BYTES_PER_TOKEN
 from foreword.runs.corpus import is_prepared
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.runs.sizes import memory_of
@@ -53,7 +56,8 @@ def local_dial(
     if tokenizer_folder is None and is_prepared(texts):
         tokenizer_folder = str(PreparedText.load(Path(texts[0])).tokenizer)
     conditions = machine(family, hours, recipe)
-    conditions = replace(conditions, text_bytes=text_bytes(texts, read))
+    lengths = None if is_prepared(texts) else document_tokens(texts, read)
+    conditions = replace(conditions, text_bytes=text_bytes(texts, read), document_tokens=lengths)
     if tokenizer_folder is not None:
         size = Tokenizer.load(tokenizer_folder).vocab.size
         return dial(replace(conditions, vocab=size, vocab_reason="of the given tokenizer"))
@@ -89,6 +93,15 @@ def text_bytes(texts: Sequence[str], read: ReadSettings) -> float:
         if counts.bytes >= SAMPLE_BYTES:
             return counts.total_bytes(sum(file.stat().st_size for file in files))
     return float(counts.bytes)
+
+
+def document_tokens(texts: Sequence[str], read: ReadSettings) -> tuple[float, float] | None:
+    """Return the tokens of the median and of the longest document but 5 %, of a beginning."""
+    sizes = [utf8.size(text) for text in _beginning(texts, read, SAMPLE_BYTES)]
+    if not sizes:
+        return None
+    median, longest = np.quantile(sizes, (0.5, 0.95)) / BYTES_PER_TOKEN
+    return float(median), float(longest)
 
 
 def _with_supported_vocab(result: Dial, texts: Sequence[str], read: ReadSettings) -> Dial:

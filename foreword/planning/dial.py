@@ -82,6 +82,8 @@ class Conditions:
         memory: bytes of the device.
         vocab: the vocabulary if it is given, by a tokenizer or by what the text needs.
         vocab_reason: why it is given.
+        document_tokens: tokens of the median document, and of the longest but 5 %, about; None if
+            they are not known.
     """
 
     family: str
@@ -91,6 +93,12 @@ class Conditions:
     memory: int = 1 << 60
     vocab: int | None = None
     vocab_reason: str = ""
+    document_tokens: tuple[float, float] | None = None
+
+    @property
+    def longest_document(self) -> float:
+        """Tokens of the longest documents but 5 %, about."""
+        return math.inf if self.document_tokens is None else self.document_tokens[1]
 
     @property
     def training_flops_per_second(self) -> float:
@@ -211,7 +219,9 @@ def _choose_size(conditions: Conditions, small: Recipe, large: Recipe) -> tuple[
 
     Also returns what the next size lacks, in words.
     """
-    candidates = sizes(small, large, conditions.text_bytes, conditions.vocab)
+    candidates = sizes(
+        small, large, conditions.text_bytes, conditions.vocab, conditions.longest_document
+    )
     start = next(
         size for size in candidates if size.d_model == neural_settings(small.model).d_model
     )
@@ -267,6 +277,11 @@ def _shape(conditions: Conditions, size: ModelSize, small: Recipe, why: str) -> 
         std = _rounded(model.init_std / math.sqrt(factor))
         choices.append(Choice("model.init_std", std, "with 1 / sqrt(d_model)"))
     longer = "with d_model, so that attention's share of the cost stays"
+    if conditions.document_tokens is not None:
+        median, longest = conditions.document_tokens
+        longer += f"; documents have {median:,.0f} tokens, half of them more"
+        if longest <= size.length:
+            longer += f", 95 % at most {longest:,.0f}, which need no longer rows"
     return [*choices, Choice("packing.length", size.length, longer)]
 
 

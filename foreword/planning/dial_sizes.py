@@ -50,7 +50,11 @@ class ModelSize:
 
 
 def sizes(
-    small: Recipe, large: Recipe, text_bytes: float, vocab: int | None = None
+    small: Recipe,
+    large: Recipe,
+    text_bytes: float,
+    vocab: int | None = None,
+    longest: float = math.inf,
 ) -> list[ModelSize]:
     """Return the sizes of a family, ascending; the small recipe's is among them.
 
@@ -59,19 +63,22 @@ def sizes(
         large: the recipe with the largest vocabulary and row length.
         text_bytes: the size of the training text, which limits the vocabulary.
         vocab: a given vocabulary.
+        longest: tokens of the longest documents, for which no row needs more than twice as many.
     """
     model = cast(StackSettings, small.model)
     by_width: dict[int, ModelSize] = {}
     for factor in WIDTHS:
         heads = max(1, round(factor * model.heads))
         layers = max(2, round(model.layers * heads / model.heads))
-        size = _size(small, large, heads, layers)
+        size = _size(small, large, heads, layers, longest)
         size = _with_vocab(size, small, vocab or _vocab(size, small, large, text_bytes))
         by_width[size.d_model] = size
     return list(by_width.values())
 
 
-def _size(small: Recipe, large: Recipe, heads: int, layers: int) -> ModelSize:
+def _size(
+    small: Recipe, large: Recipe, heads: int, layers: int, longest: float = math.inf
+) -> ModelSize:
     """Return a size with the small recipe's proportions, and its vocabulary."""
     model = cast(StackSettings, small.model)
     factor = heads / model.heads
@@ -80,6 +87,8 @@ def _size(small: Recipe, large: Recipe, heads: int, layers: int) -> ModelSize:
     # Longer rows for wider models keep attention's share of the cost.
     length = small.packing.length << max(0, math.floor(math.log2(factor)))
     while length > max(small.packing.length, large.packing.length):
+        length //= 2
+    while length > small.packing.length and length // 2 >= longest:
         length //= 2
     matrices = 4 * d_model * heads * model.head_width
     layer = matrices + (3 if model.activation in GATED else 2) * d_model * d_ff

@@ -30,7 +30,8 @@ Table = dict[str, Any]
 Settings = TypeVar("Settings")
 
 # Of a dataclass of settings, as its `RENAMED`: by the old name of a setting its name of today, or a
-# function from the old value to the name and value of today.
+# function from the old value to the name and value of today. Of a kind, as its `BEFORE`: the values
+# that tables stored before a setting existed stand for.
 Renamed = Mapping[str, str | Callable[[Any], tuple[str, Any]]]
 
 FEW_CHOICES = 6  # a message names all of them
@@ -330,16 +331,31 @@ def in_todays_names(cls: type, table: Mapping[str, Any]) -> Table:
     """Return settings that an earlier Foreword stored, under the names that they have today.
 
     Only what Foreword wrote itself is read so; in what a person writes an old name is refused, and
-    the message has the new one. Settings of kinds are as they were.
+    the message has the new one. Settings of kinds have the names that they had; those that were
+    added since have the values that a kind's `BEFORE` names.
     """
     hints, updated = _hints_of(cls), {}
+    parts = {f.name: f.metadata["part"] for f in dataclasses.fields(cls) if "part" in f.metadata}
     for key, value in table.items():
         name, value = _renamed(cls, key, value) or (key, value)
         hint = hints.get(name)
         nested = next(filter(dataclasses.is_dataclass, (hint, *get_args(hint))), None)
         is_nested = nested is not None and isinstance(value, Mapping)
-        updated[name] = in_todays_names(typing.cast(type, nested), value) if is_nested else value
+        if is_nested and name in parts:
+            updated[name] = as_stored(parts[name], value)
+        else:
+            updated[name] = (
+                in_todays_names(typing.cast(type, nested), value) if is_nested else value
+            )
     return updated
+
+
+def as_stored(part: kinds.Part, table: Mapping[str, Any]) -> Table:
+    """Return the table of a kind that an earlier Foreword stored, with settings added since."""
+    name = table.get("kind", part.default)
+    if name not in kinds.names(part.folder):
+        return dict(table)
+    return {**getattr(kinds.load(part.folder, name), "BEFORE", {}), **table}
 
 
 def _renamed(cls: type, key: str, value: Any) -> tuple[str, Any] | None:

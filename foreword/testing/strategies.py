@@ -63,7 +63,7 @@ def _batch(trained: TrainedModel) -> PooledBatch:
 
 def _outputs(network: Network, batch: PooledBatch) -> Tensor:
     with torch.no_grad():
-        return network.eval().outputs(batch.features(network))
+        return network.eval().outputs(batch.features(network), batch.windows)
 
 
 def _train(strategy: Strategy, network: Network, batch: PooledBatch, steps: int) -> None:
@@ -74,7 +74,7 @@ def _train(strategy: Strategy, network: Network, batch: PooledBatch, steps: int)
         strategy.advance(network, step / steps)
         network.train_parts()
         with seeded(step, torch.device("cpu")):
-            outputs = network.outputs(batch.features(network))
+            outputs = network.outputs(batch.features(network), batch.windows)
         nn.functional.cross_entropy(outputs, batch.targets).backward()  # type: ignore[no-untyped-call]
         for name, parameter in network.named_parameters():
             has_none = parameter.requires_grad or parameter.grad is None

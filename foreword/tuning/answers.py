@@ -48,13 +48,15 @@ class AnswerNetwork(Network):
     def __init__(self, backbone: NeuralBackbone, head: TokenHead) -> None:
         super().__init__(backbone, head)
 
-    def outputs(self, features: Tensor) -> Tensor:
+    def outputs(self, features: Tensor, windows: Tensor | None = None) -> Tensor:
         """Return the likeliest token at each position, (positions, 1) float32."""
         with torch.autocast(features.device.type, enabled=False):
             logits: Tensor = self.head(features[0])
         return logits.argmax(-1, keepdim=True).float()
 
-    def scored_outputs(self, features: Tensor, targets: Tensor) -> Tensor:
+    def scored_outputs(
+        self, features: Tensor, targets: Tensor, windows: Tensor | None = None
+    ) -> Tensor:
         """Return the likeliest token at each position and the target's nats, (positions, 2).
 
         Args:
@@ -72,7 +74,9 @@ class AnswerNetwork(Network):
                 parts.append(torch.stack([logits.argmax(-1).float(), nats], dim=1))
         return torch.cat(parts)
 
-    def training_outputs(self, features: Tensor, targets: Tensor) -> Tensor:
+    def training_outputs(
+        self, features: Tensor, targets: Tensor, windows: Tensor | None = None
+    ) -> Tensor:
         """Return the cross-entropy of all targets, () in nats, without holding all logits.
 
         Of targets with more than a token it is that of each, as `scored_outputs` returns it.
@@ -154,10 +158,12 @@ class AnswerExamples(PackedExamples):
         example = self.encoded[number]
         return len(example.ids) + len(example.written)
 
-    def batches(self, numbers: Array, device: str) -> Iterator[PooledBatch]:
+    def batches(
+        self, numbers: Array, device: str, epoch: int | None = None
+    ) -> Iterator[PooledBatch]:
         """Yield the examples `numbers`, packed into rows, at most TOKENS_AT_ONCE tokens a batch."""
         multiple = CUDA_WIDTH if device == "cuda" else 1
-        for rows in self._rows(numbers, min(WIDTH, self.template.length), device):
+        for (rows,) in self._rows(numbers, min(WIDTH, self.template.length), device, epoch):
             yield self._pack(rows, multiple)
 
     def _pack(self, rows: list[list[int]], multiple: int) -> PooledBatch:

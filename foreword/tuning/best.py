@@ -28,7 +28,7 @@ from foreword.tuning.choosing import (
     try_candidates,
 )
 from foreword.tuning.drawing import DrawnExamples, draw
-from foreword.tuning.encoded import cut_count, cut_warning
+from foreword.tuning.encoded import cut_count, cut_warning, windowed_count
 from foreword.tuning.job import TuneJob
 from foreword.tuning.margins import margins
 from foreword.tuning.material import Material, material_of
@@ -194,6 +194,7 @@ def _content(
             **({} if settings.examples is None else {"drawn_from": drawn.total}),
             "dev": len(dev),
             "cut": cut,
+            "in_windows": windowed_count(first.material.encoded) + windowed_count(dev.encoded),
             "skipped": job.examples.skipped,
         },
         "max_tokens": dev.template.length,

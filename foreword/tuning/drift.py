@@ -263,10 +263,12 @@ def loss_of(change: WeightChange) -> DevLoss:
         for batch in change.examples.scoring_batches(change.device.type):
             on_device = batch.to(change.device)
             features, targets = on_device.features(change.network), on_device.targets
-            learned = change.network.training_outputs(features, targets)
+            windows = on_device.windows
+            learned = change.network.training_outputs(features, targets, windows)
             loss = change.task.loss(learned, targets, on_device.numbers)
             total, count = total + float(loss.total), count + float(loss.count)
-            outputs.append(change.network.scored_outputs(features, targets).cpu().numpy())
+            scored = change.network.scored_outputs(features, targets, windows)
+            outputs.append(scored.cpu().numpy())
             numbers.append(batch.numbers)
     order = np.argsort(np.concatenate(numbers), kind="stable")
     metric, score = _score(change, np.concatenate(outputs)[order])
@@ -286,10 +288,10 @@ def mean_loss(change: WeightChange, numbers: Array) -> Tensor:
     """Return the mean loss of some examples with a graph, for gradients."""
     total: Any = 0.0
     count: Any = 0.0
-    for batch in change.examples.batches(numbers, change.device.type):
+    for batch in change.examples.batches(numbers, change.device.type, epoch=0):
         on_device = batch.to(change.device)
         features, targets = on_device.features(change.network), on_device.targets
-        outputs = change.network.training_outputs(features, targets)
+        outputs = change.network.training_outputs(features, targets, on_device.windows)
         loss = change.task.loss(outputs, targets, on_device.numbers)
         total, count = total + loss.total, count + loss.count
     mean: Tensor = total / count

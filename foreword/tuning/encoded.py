@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -13,7 +13,7 @@ from foreword.tuning.tasks._contract import EncodedExample, ExampleOutputs
 from foreword.types import Array
 
 RAGGED = ("ids", "segments", "pooled_positions", "answer", "spans")
-FLAGS = ("was_cut", "is_further")
+FLAGS = ("was_cut", "is_further", "is_continued")
 MOST_CUT = 0.1  # share of the examples that are cut without a warning
 
 
@@ -59,6 +59,7 @@ class EncodedTexts(Sequence[EncodedExample]):
         is_pooled: the same for all examples.
         is_further: (examples,) bool.
         spans: flat.
+        is_continued: (examples,) bool.
     """
 
     ids: Ragged
@@ -68,7 +69,8 @@ class EncodedTexts(Sequence[EncodedExample]):
     is_pooled: bool
     answer: Ragged | None
     is_further: Array
-    spans: Ragged | None = None
+    spans: Ragged | None
+    is_continued: Array
 
     @classmethod
     def of(cls, examples: Iterable[EncodedExample]) -> EncodedTexts:
@@ -110,6 +112,7 @@ class EncodedTexts(Sequence[EncodedExample]):
             None if self.answer is None else self.answer[index],
             bool(self.is_further[index]),
             None if self.spans is None else self.spans[index].reshape(-1, 2),
+            bool(self.is_continued[index]),
         )
 
 
@@ -123,14 +126,32 @@ def first_inputs(encoded: Sequence[EncodedExample]) -> Array:
     return np.append(np.flatnonzero(is_first), len(encoded))
 
 
+def first_windows(encoded: Sequence[EncodedExample]) -> Array:
+    """Return where the windows of each text begin, and where the last ones end, (texts + 1,)."""
+    is_first = [not example.is_continued for example in encoded]
+    return np.append(np.flatnonzero(is_first), len(encoded))
+
+
 def cut_count(encoded: Sequence[EncodedExample]) -> int:
     """Return how many examples were cut to the model's length, in one of their inputs or more."""
-    number, cut = -1, set()
+    return _examples_with(encoded, lambda example: example.was_cut)
+
+
+def windowed_count(encoded: Sequence[EncodedExample]) -> int:
+    """Return how many examples have a text that is read in several windows, whole."""
+    return _examples_with(encoded, lambda example: example.is_continued)
+
+
+def _examples_with(
+    encoded: Sequence[EncodedExample], is_counted: Callable[[EncodedExample], bool]
+) -> int:
+    """Return how many examples have an input that is counted."""
+    number, counted = -1, set()
     for example in encoded:
         number += not example.is_further
-        if example.was_cut:
-            cut.add(number)
-    return len(cut)
+        if is_counted(example):
+            counted.add(number)
+    return len(counted)
 
 
 def cut_warning(cut: int, examples: int, length: int, limit: int | None = None) -> str | None:
@@ -156,7 +177,12 @@ def cut_warning(cut: int, examples: int, length: int, limit: int | None = None) 
 
 
 def output_counts(encoded: Sequence[EncodedExample]) -> Array:
-    """Return how many outputs each input has, (inputs,) int64."""
+    """Return how many outputs each input has, (inputs,) int64: 0 for a text's further windows."""
+    return np.where([one.is_continued for one in encoded], 0, state_counts(encoded))
+
+
+def state_counts(encoded: Sequence[EncodedExample]) -> Array:
+    """Return how many states of each input the head reads, (inputs,) int64."""
     counts = [
         1 if one.is_pooled else len(one.pooled_positions if one.answer is None else one.answer)
         for one in encoded

@@ -15,7 +15,7 @@ from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.answers import AnswerExamples
 from foreword.tuning.drawing import DrawnExamples, draw
-from foreword.tuning.encoded import first_inputs
+from foreword.tuning.encoded import first_inputs, first_windows
 from foreword.tuning.input_template import InputTemplate, missing_special_tokens, template_of
 from foreword.tuning.job import Examples
 from foreword.tuning.model_settings import has_dropout, with_dropout
@@ -155,8 +155,8 @@ def _encode(
         auxiliary = needs.auxiliary if template.is_causal else 0.0
         train = replace(train, auxiliary=auxiliary, loss_unit=needs.loss_unit)
     numbers = drawn.numbers
-    if needs.loss_unit == "input":  # examples are drawn, and their inputs trained on
-        begins = first_inputs(train.encoded)
+    if needs.loss_unit == "input":  # examples are drawn, and their texts or inputs trained on
+        begins = np.searchsorted(first_windows(train.encoded), first_inputs(train.encoded))
         numbers = tuple(_inputs_of(one_seeds, begins) for one_seeds in numbers)
     return TuneData(trained, drawn, template, train, dev, extra, numbers)
 

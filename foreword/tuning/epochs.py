@@ -136,7 +136,8 @@ class ExampleBatches:
         for epoch in itertools.count(step // self._steps):
             order = shuffled_batches(len(self.numbers), self.size, self.seed, epoch)
             for batch in order[step % self._steps if epoch == step // self._steps else 0 :]:
-                yield list(self.examples.batches(self.numbers[batch], self.device))
+                examples = self.examples.batches(self.numbers[batch], self.device, epoch)
+                yield list(examples)
 
     def epochs(self, steps: int) -> float:
         """Return how often each example has been seen after `steps` steps."""

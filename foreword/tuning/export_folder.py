@@ -19,7 +19,7 @@ from foreword.interop.hf_config import FILE as CONFIG
 from foreword.interop.importing import RECIPE
 from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import LabelledTexts
-from foreword.tuning.tasks._contract import ExampleOutputs, Exports
+from foreword.tuning.tasks._contract import ExampleOutputs, Exports, Task
 from foreword.tuning.tuned_model import TunedModel
 from foreword.types import Array
 
@@ -78,7 +78,8 @@ def check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
     hf_model, tokenizer = _read(tuned, out)
     # Compute both on examples that both encode.
     template = replace(tuned.template, length=length)
-    short = replace(tuned, template=template, device=torch.device("cpu"), dtype=torch.float32)
+    task, cpu = cutting(tuned.task), torch.device("cpu")
+    short = replace(tuned, task=task, template=template, device=cpu, dtype=torch.float32)
     results = short.outputs_of(_examples(tuned, length))
     groups = [results] if tokenizer.pad_token_id is not None else [[result] for result in results]
     expected = np.concatenate([result.outputs.ravel() for result in results])
@@ -97,6 +98,12 @@ def check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
             f"the greatest is {largest:.3g}; this is a fault of Foreword"
         )
     return {"logit_difference": distance, "greatest_logit": largest}
+
+
+def cutting(task: Task) -> Task:
+    """Return a task with long texts cut, as the classes of `transformers` read them."""
+    setting: dict[str, Any] = {"windows": "cut"}
+    return task if task.needs.windows == "cut" else replace(task, **setting)
 
 
 def _read(tuned: TunedModel, out: Path) -> tuple[Any, Any]:

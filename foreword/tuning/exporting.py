@@ -23,6 +23,7 @@ from foreword.tuning.tasks.regress import Scale
 from foreword.tuning.tuned_model import TunedModel
 
 SENTENCES = "sentence_transformers reads the folder: SentenceTransformer(FOLDER).encode(texts)"
+WHOLE = "a text of more than {:,} tokens Foreword reads whole, in windows; there it is cut"
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExportedClass
     if tuned.task.reader.compares_texts:
         family = exporting.find_family(trained, family_name)
         architecture, distance = sentence_export.write(tuned, trained, family, out)
-        return ExportedClassifier(architecture, distance, (SENTENCES,))
+        return ExportedClassifier(architecture, distance, (SENTENCES, *_windows_note(tuned)))
     exports = tuned.task.exports
     if exports is None:
         raise UserError(
@@ -206,6 +207,12 @@ def _config(tuned: TunedModel, classifier: PublishedHead) -> Table:
     return {**table, **classifier.config}
 
 
+def _windows_note(tuned: TunedModel) -> list[str]:
+    """Return a note if Foreword reads long texts whole, since no class of others does."""
+    is_whole = tuned.task.needs.windows != "cut"
+    return [WHOLE.format(tuned.template.length)] if is_whole else []
+
+
 def _notes(tuned: TunedModel, family: Family, design: Design) -> tuple[str, ...]:
     exports = exports_of(tuned)
     notes = [*family.differences(design).notes, *filter(None, [exports.note])]
@@ -214,6 +221,7 @@ def _notes(tuned: TunedModel, family: Family, design: Design) -> tuple[str, ...]
             f"transformers cuts texts to the {tuned.template.length:,} tokens of tuning with "
             "truncation=True: pipeline(..., truncation=True)"
         )
+    notes += _windows_note(tuned)
     if tuned.template.is_causal and "[PAD]" not in tuned.tokenizer.vocab.special:
         notes.append("the tokenizer has no padding token: transformers reads one text at a time")
     if tuned.task.reader.takes_texts and not tuned.task.judge.has_classes:

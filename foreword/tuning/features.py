@@ -13,10 +13,11 @@ from torch import Tensor
 from foreword.nn.model import ModelSettings
 from foreword.runs.sizes import memory_of
 from foreword.train.device import autocast
-from foreword.tuning.encoded import output_counts
+from foreword.tuning.encoded import state_counts
 from foreword.tuning.network import Network
 from foreword.tuning.rows import CHUNK, PackedExamples
 from foreword.tuning.tasks._contract import Task
+from foreword.tuning.windows import drawn
 from foreword.types import Array, to_tensors
 
 MEMORY_DIVISOR = 8  # cached features may use this fraction, 1/8, of the machine's memory
@@ -27,14 +28,16 @@ class FeatureBatch:
     """The features of some examples.
 
     Attributes:
-        cached: (layers, outputs, width) float32.
+        cached: (layers, states, width) float32.
         numbers: the example that each output belongs to, (outputs,) int64.
         targets: the target of each output, (outputs,).
+        windows: how many states make each output, as in `PooledBatch`.
     """
 
     cached: Tensor
     numbers: Any
     targets: Any
+    windows: Any = None
 
     @property
     def token_count(self) -> int:
@@ -60,17 +63,19 @@ class Features:
     """The features of all examples, in their order.
 
     Attributes:
-        features: (layers, outputs, width) float32, in the machine's memory.
+        features: (layers, states, width) float32, in the machine's memory: a state for each output,
+            or for each window of a text that has one output.
         targets: the target of each output, (outputs,).
         begins: where the outputs of each example begin, and where the last ones end,
             (examples + 1,) int64.
-        backbone_batches: the outputs of each batch that the backbone read, as indices into
-            `features`.
+        edges: where the states of each output begin, and where the last ones end, (outputs + 1,).
+        backbone_batches: the outputs of each batch that the backbone read, by number.
     """
 
     features: Tensor
     targets: Array
     begins: Array
+    edges: Array
     backbone_batches: tuple[Array, ...]
 
     @classmethod
@@ -90,7 +95,7 @@ class Features:
             done: called after each of `count_chunks(examples)` chunks.
         """
         network.eval()
-        features_by_batch, numbers, targets = [], [], []
+        features_by_batch, numbers, targets, windows = [], [], [], []
         with torch.inference_mode():
             for chunk in examples.chunks():
                 for batch in examples.batches(chunk, device.type):
@@ -98,28 +103,39 @@ class Features:
                         features_by_batch.append(batch.to(device).features(network).cpu())
                     numbers.append(batch.numbers)
                     targets.append(batch.targets)
+                    is_one = batch.windows is None
+                    windows.append(np.ones_like(batch.numbers) if is_one else batch.windows)
                 done()
         # Batches are packed in another order than that of the examples: restore it.
         joined = np.concatenate(numbers)
         order = np.argsort(joined, kind="stable")
         counts = np.bincount(joined, minlength=len(examples))
-        features = torch.cat(features_by_batch, dim=1)[:, torch.from_numpy(order)]
-        begins = np.concatenate([[0], counts.cumsum()])
-        edges = np.cumsum([len(batch_numbers) for batch_numbers in numbers])[:-1]
-        together = tuple(np.split(np.argsort(order), edges))
-        return cls(features, np.concatenate(targets)[order], begins, together)
+        states = _edges(np.concatenate(windows))
+        rows = torch.from_numpy(np.concatenate(_runs(states, order)))
+        features = torch.cat(features_by_batch, dim=1)[:, rows]
+        batch_ends = np.cumsum([len(batch_numbers) for batch_numbers in numbers])[:-1]
+        together = tuple(np.split(np.argsort(order), batch_ends))
+        edges = _edges(np.diff(states)[order])
+        return cls(features, np.concatenate(targets)[order], _edges(counts), edges, together)
 
     def __len__(self) -> int:
         return len(self.begins) - 1
 
-    def batches(self, numbers: Array, device: str) -> Iterator[FeatureBatch]:
+    def batches(
+        self, numbers: Array, device: str, epoch: int | None = None
+    ) -> Iterator[FeatureBatch]:
         """Yield the features of the examples `numbers`, as one batch."""
-        begins, ends = self.begins[numbers], self.begins[numbers + 1]
-        example_numbers = np.repeat(numbers, ends - begins)
-        pieces = [np.arange(begin, end) for begin, end in zip(begins, ends, strict=True)]
-        rows = np.concatenate(pieces)
-        yield FeatureBatch(
-            self.features[:, torch.from_numpy(rows)], example_numbers, self.targets[rows]
+        yield self._batch(np.concatenate(_runs(self.begins, numbers)), epoch)
+
+    def _batch(self, outputs: Array, epoch: int | None = None) -> FeatureBatch:
+        """Return a batch of some outputs."""
+        states = [drawn(run, epoch) for run in _runs(self.edges, outputs)]
+        windows = np.asarray(list(map(len, states)))
+        return FeatureBatch(
+            self.features[:, torch.from_numpy(np.concatenate(states))],
+            np.searchsorted(self.begins, outputs, side="right") - 1,
+            self.targets[outputs],
+            windows if (windows > 1).any() else None,
         )
 
     def scoring_batches(self, device: str) -> Iterator[FeatureBatch]:
@@ -128,11 +144,17 @@ class Features:
         A head rounds a product of many rows differently from one of few, so only these batches
         give bit for bit what backbone and head would give together.
         """
-        example_numbers = np.repeat(np.arange(len(self)), np.diff(self.begins))
-        for rows in self.backbone_batches:
-            yield FeatureBatch(
-                self.features[:, torch.from_numpy(rows)], example_numbers[rows], self.targets[rows]
-            )
+        yield from map(self._batch, self.backbone_batches)
+
+
+def _edges(counts: Array) -> Array:
+    """Return where runs of so many items begin, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(counts)])
+
+
+def _runs(edges: Array, numbers: Array) -> list[Array]:
+    """Return the indices of each of the runs `numbers`, which begin and end at `edges`."""
+    return [np.arange(edges[n], edges[n + 1]) for n in numbers]
 
 
 def count_chunks(*parts: Sized) -> int:
@@ -143,6 +165,6 @@ def count_chunks(*parts: Sized) -> int:
 def fits_in_memory(settings: ModelSettings, task: Task, *parts: PackedExamples) -> bool:
     """Return whether the features of all examples fit in memory, for a backbone of `settings`."""
     layers = settings.layers + 1 if task.needs.mix_layers else 1
-    outputs = sum(int(output_counts(part.encoded).sum()) for part in parts)
-    size = 4 * layers * outputs * settings.state_width
+    states = sum(int(state_counts(part.encoded).sum()) for part in parts)
+    size = 4 * layers * states * settings.state_width
     return size <= memory_of(torch.device("cpu")) // MEMORY_DIVISOR

@@ -201,7 +201,7 @@ class FineTuner:
 
     def _loss(self, batch: NetworkBatch) -> Loss:
         features, auxiliary = batch.features_and_loss(self.network)
-        outputs = self.network.training_outputs(features, batch.targets)
+        outputs = self.network.training_outputs(features, batch.targets, batch.windows)
         loss = self.task.loss(outputs, batch.targets, batch.numbers)
         return Loss(loss.total + auxiliary, loss.count)
 

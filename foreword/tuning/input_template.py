@@ -16,7 +16,7 @@ none of these and no end of text (GPT-1 as published) gets them as new tokens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -26,6 +26,7 @@ from foreword.errors import UserError
 from foreword.nn.model import neural_settings
 from foreword.runs.recipe import Recipe
 from foreword.text import special
+from foreword.tuning.windows import overlapping
 from foreword.types import Array, Vocab
 
 Pooling = Literal["first", "mean", "max", "last"]
@@ -39,7 +40,7 @@ class InputTemplate:
     Attributes:
         prefix: ids put before the text, at most one.
         suffix: ids put after the text, at most one.
-        length: the most tokens an example may have, special ones included.
+        length: the most tokens an input may have, special ones included.
         is_causal: a token sees only those before it.
         has_segments: the model tells the texts of a pair apart, by segment embeddings or by terms
             of its scores.
@@ -92,6 +93,34 @@ class InputTemplate:
             raise UserError("a text has no tokens, and this model adds no special tokens to it")
         segments = np.repeat(np.arange(2), [len(left), len(right)])
         return TemplatedText(np.asarray(ids, np.int64), segments, was_cut)
+
+    def windows(
+        self, first: Sequence[int], second: Sequence[int] | None, *, is_cut: bool
+    ) -> Iterator[TemplatedText]:
+        """Yield a text or a pair with special tokens, in windows of its longer text if it is long.
+
+        The shorter text of a pair is in each of them, cut to half of their room.
+
+        Args:
+            is_cut: yield the beginning alone (`apply`).
+        """
+        if is_cut:
+            yield self.apply(first, second)
+            return
+        ends = len(self.prefix) + len(self.suffix)
+        room = self.length - ends if second is None else self.room
+        if second is None:
+            for part in overlapping(first, room):
+                yield self.apply(part)
+        elif len(first) + len(second) <= room:
+            yield self.apply(first, second)
+        else:
+            is_first, half = len(first) > len(second), room // 2
+            longer, shorter = (first, second) if is_first else (second, first)
+            kept = shorter[:half]
+            for part in overlapping(longer, room - len(kept)):
+                inputs = self.apply(part, kept) if is_first else self.apply(kept, part)
+                yield replace(inputs, was_cut=len(kept) < len(shorter))
 
     def pooled_positions(self, text: TemplatedText, pooling: Pooling | None = None) -> Array:
         """Return the positions whose states stand for a text, (pooled,) int64.
@@ -164,7 +193,7 @@ def template_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> InputTe
     """Return the input template of a model that was pretrained by `recipe`.
 
     Args:
-        max_length: the most tokens of an example; the length of pretraining's rows if None.
+        max_length: the most tokens of an input; the length of pretraining's rows if None.
 
     Raises:
         UserError: the length exceeds the model's positions, or leaves no room for text.

@@ -17,7 +17,7 @@ from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.train.device import choose_precision
-from foreword.tuning.encoded import first_inputs, output_counts
+from foreword.tuning.encoded import first_inputs, first_windows, output_counts
 from foreword.tuning.encoding import added_tokens, template_for
 from foreword.tuning.features import Features, fits_in_memory
 from foreword.tuning.input_template import InputTemplate
@@ -152,7 +152,8 @@ class Material:
         return task, self._packed(task.encode(self.examples, self.trained.tokenizer, self.template))
 
     def _packed(self, encoded: Sequence[EncodedExample]) -> PooledExamples:
-        targets = [np.zeros(count, np.int64) for count in output_counts(encoded)]
+        counts = output_counts(encoded)[first_windows(encoded)[:-1]]
+        targets = [np.zeros(count, np.int64) for count in counts]
         return PooledExamples(encoded, targets, self.template)
 
     def _features(self, examples: LabelledTexts, encoded: Sequence[EncodedExample]) -> Array:
@@ -162,8 +163,10 @@ class Material:
         trained = self.trained
         network = build_network(trained, task, self.labels, None).to(trained.device)
         dtype = choose_precision(self.settings.precision, trained.device)
-        features = Features.compute(network, packed, trained.device, dtype, self.tick).features
-        return np.concatenate(list(features.numpy()), axis=1)
+        features = Features.compute(network, packed, trained.device, dtype, self.tick)
+        # A text's windows are averaged, as its words are.
+        sums = np.add.reduceat(features.features.numpy(), features.edges[:-1], axis=1)
+        return np.concatenate(list(sums / np.diff(features.edges)[:, None]), axis=1)
 
 
 def material_of(

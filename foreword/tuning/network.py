@@ -15,6 +15,7 @@ from foreword.nn.model import Model, NeuralBackbone, SourceBackbone
 from foreword.nn.trained_rows import count_trained
 from foreword.tuning.scalar_mix import ScalarMix, require_layers
 from foreword.tuning.tasks._contract import Reduction, Task
+from foreword.tuning.windows import WindowPooling
 from foreword.types import Array, Batch, Hidden
 
 
@@ -29,6 +30,8 @@ class Network(nn.Module, ABC):
         scalar_mix: the head reads this mixture of all layers; the last layer if None.
         reads_encoder: whether the head reads the encoder's states, if the backbone reads a source.
         reduction: how several states that the head reads together are reduced to one.
+        window_pooling: reduces the states of a text's windows to one; None if texts have no
+            windows.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class Network(nn.Module, ABC):
         *,
         reads_encoder: bool = False,
         reduction: Reduction = "mean",
+        window_pooling: WindowPooling | None = None,
     ) -> None:
         super().__init__()
         self.reads_encoder, self.reduction = reads_encoder, reduction
@@ -47,6 +51,7 @@ class Network(nn.Module, ABC):
         self.head = head
         self.token_head = token_head
         self.scalar_mix = scalar_mix
+        self.window_pooling = window_pooling
 
     def layer_modules(self) -> list[nn.Module]:
         """Return the modules of each layer below the head, the lowest first."""
@@ -124,9 +129,10 @@ class Network(nn.Module, ABC):
     def features(
         self, hidden: Hidden, rows: Tensor, columns: Tensor, lengths: Tensor | None
     ) -> Tensor:
-        """Return the head's input for each output, (layers, outputs, width) float32.
+        """Return the states that the head reads, (layers, states, width) float32.
 
-        `layers` is 1, the last layer, unless the layers are mixed.
+        There is one for each output, or for each window of a text. `layers` is 1, the last layer,
+        unless the layers are mixed.
 
         Args:
             rows: the row of each pooled position, (pooled,).
@@ -144,28 +150,38 @@ class Network(nn.Module, ABC):
         return features[0][None] if len(features) == 1 else torch.stack(features)
 
     @abstractmethod
-    def outputs(self, features: Tensor) -> Tensor:
-        """Return the outputs to score and predict by, (outputs, labels) float32."""
+    def outputs(self, features: Tensor, windows: Tensor | None = None) -> Tensor:
+        """Return the outputs to score and predict by, (outputs, labels) float32.
 
-    def training_outputs(self, features: Tensor, targets: Tensor) -> Tensor:
+        Args:
+            features: (layers, states, width).
+            windows: how many consecutive states, those of a text's windows, are reduced to one for
+                each output, (outputs,); None if each has an output of its own.
+        """
+
+    def training_outputs(
+        self, features: Tensor, targets: Tensor, windows: Tensor | None = None
+    ) -> Tensor:
         """Return the input of the task's loss; by default the outputs.
 
         Args:
-            features: (layers, outputs, width).
+            features: as in `outputs`, and `windows` too.
             targets: the target of each output, (outputs,).
         """
         del targets
-        return self.outputs(features)
+        return self.outputs(features, windows)
 
-    def scored_outputs(self, features: Tensor, targets: Tensor) -> Tensor:
+    def scored_outputs(
+        self, features: Tensor, targets: Tensor, windows: Tensor | None = None
+    ) -> Tensor:
         """Return the outputs to score, which may tell of the targets; by default the outputs.
 
         Args:
-            features: (layers, outputs, width).
+            features: as in `outputs`, and `windows` too.
             targets: the target of each output, (outputs,).
         """
         del targets
-        return self.outputs(features)
+        return self.outputs(features, windows)
 
     @abstractmethod
     def initialise_head(self, seed: int) -> None:
@@ -189,15 +205,24 @@ class HeadNetwork(Network):
     ) -> HeadNetwork:
         """Return the network of a task, with the head that the task built."""
         mix = ScalarMix(backbone.settings.layers + 1) if task.needs.mix_layers else None
-        reads_encoder, reduction = task.needs.reads_tokens, task.needs.reduction
+        needs = task.needs
         return cls(
-            backbone, head, token_head, mix, reads_encoder=reads_encoder, reduction=reduction
+            backbone,
+            head,
+            token_head,
+            mix,
+            reads_encoder=needs.reads_tokens,
+            reduction=needs.reduction,
+            window_pooling=WindowPooling(needs.windows, backbone.settings.state_width),
         )
 
-    def outputs(self, features: Tensor) -> Tensor:
+    def outputs(self, features: Tensor, windows: Tensor | None = None) -> Tensor:
         """Return the head's outputs, (outputs, labels) float32, whatever the backbone's dtype."""
         with torch.autocast(features.device.type, enabled=False):
             states = features[0] if self.scalar_mix is None else self.scalar_mix(features)
+            if windows is not None:
+                assert self.window_pooling is not None
+                states = self.window_pooling(states, windows)
             outputs: Tensor = self.head(states)
         return outputs
 
@@ -234,6 +259,10 @@ class NetworkBatch(Protocol):
         """The target of each output, (outputs,)."""
 
     @property
+    def windows(self) -> Any:
+        """How many consecutive features make each output, (outputs,); None if each makes one."""
+
+    @property
     def token_count(self) -> int:
         """The number of tokens that the backbone reads, before `to`."""
 
@@ -241,7 +270,7 @@ class NetworkBatch(Protocol):
         """Return the batch as tensors on `device`."""
 
     def features(self, network: Network) -> Tensor:
-        """Return the head's input, (layers, outputs, width) float32."""
+        """Return the states that the head reads, (layers, states, width) float32."""
 
     def features_and_loss(self, network: Network) -> tuple[Tensor, Tensor | float]:
         """Return the head's input and, with a `token_head`, the auxiliary loss."""
@@ -253,8 +282,14 @@ class ExampleSet(Protocol):
     def __len__(self) -> int:
         """The number of examples."""
 
-    def batches(self, numbers: Array, device: str) -> Iterator[NetworkBatch]:
-        """Yield the examples `numbers` in batches for a type of device."""
+    def batches(
+        self, numbers: Array, device: str, epoch: int | None = None
+    ) -> Iterator[NetworkBatch]:
+        """Yield the examples `numbers` in batches for a type of device.
+
+        Args:
+            epoch: of training, which of a long text's windows are read; all of them if None.
+        """
 
     def scoring_batches(self, device: str) -> Iterator[NetworkBatch]:
         """Yield every example once, in the batches used for scoring."""

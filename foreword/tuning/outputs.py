@@ -56,7 +56,7 @@ def predict(
             with autocast(device, dtype):
                 on_device = batch.to(device)
                 batch_outputs = network.scored_outputs(
-                    on_device.features(network), on_device.targets
+                    on_device.features(network), on_device.targets, on_device.windows
                 )
                 outputs.append(batch_outputs.cpu().numpy())
             numbers.append(batch.numbers)

@@ -75,8 +75,9 @@ class Predictor(ABC):
 
         Args:
             texts: texts, or pairs of texts, in a list, Series or array; or a table, such as a
-                DataFrame, with the columns it was tuned on. One longer than `max_tokens` is cut.
-                For other tasks what `foreword.predict` takes.
+                DataFrame, with the columns it was tuned on. One longer than `max_tokens` is read in
+                windows, or cut, by the task's settings. For other tasks what `foreword.predict`
+                takes.
             pairs: the second text of each, if it was tuned on pairs and they are given apart.
 
         Returns:

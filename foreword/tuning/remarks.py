@@ -21,10 +21,12 @@ def remarks_on(
         shows_parameters: whether the table has the number of parameters trained.
     """
     count, first = content["examples"], rows[0].about
+    whole = f", {long:,} read in windows" if (long := count.get("in_windows", 0)) else ""
     lines = [f"{row.name}: {layers}" for row in rows if (layers := _layers(row))]
     parts = [
         train_count(count),
-        f"{count['dev']:,} dev examples; {count['cut']:,} cut to {content['max_tokens']} tokens",
+        f"{count['dev']:,} dev examples; {count['cut']:,} cut to {content['max_tokens']} tokens"
+        f"{whole}",
         f"{count['skipped']:,} rows skipped (empty, or without a label); "
         f"{_counted(first['seeds'], 'seed')}",
         *([_scored_when(first)] if "epochs" in first else []),

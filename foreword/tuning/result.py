@@ -50,8 +50,8 @@ class TuneResult:
         rows: the scores of each variant, then of each baseline.
         epochs: the scores of each epoch of each seed of each variant.
         settings: the settings of the task and of the first variant, as a table.
-        examples: numbers of examples: train, dev, cut, skipped; with `TuneSettings.examples` also
-            `drawn_from`, of how many those of each seed were drawn.
+        examples: numbers of examples: train, dev, cut, in_windows, skipped; with
+            `TuneSettings.examples` also `drawn_from`, of how many those of each seed were drawn.
         notes: what a reader of the scores has to know, a line each.
         confusion: how often each label (row) got each answer (column), over all seeds of the first
             variant; None unless the labels are classes.

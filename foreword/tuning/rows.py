@@ -1,6 +1,10 @@
 """Examples packed into rows: several share one, kept apart by the document mask.
 
 For a model whose attention cannot keep them apart (Linformer), each row holds one example.
+
+The windows of a text are in one batch, since they have one output. A step of training reads at
+most `windows.STEP_WINDOWS` of a text; scoring and prediction read all, TOKENS_AT_ONCE tokens at a
+time, so that a text of any length fits in memory.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from foreword.data.rows import positions_within
@@ -20,10 +25,11 @@ from foreword.layouts.decoder import next_token
 from foreword.layouts.encoder import document_mask
 from foreword.nn.masks import CausalMask
 from foreword.train.feed import count_tokens
-from foreword.tuning.encoded import first_inputs
+from foreword.tuning.encoded import first_inputs, first_windows
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import Network
 from foreword.tuning.tasks._contract import EncodedExample, LossUnit
+from foreword.tuning.windows import drawn
 from foreword.types import Array, Batch, ReadPositions, Tokens, to_tensors
 
 # Rows are at least this wide, if the template allows, so that short examples share them.
@@ -47,6 +53,9 @@ class PooledBatch:
             (outputs,) int64; None if each position has an output of its own.
         read: the pooled positions of each row and, where each input has one, which of them it is,
             (pooled,) int64; None if inputs have several.
+        windows: how many consecutive states, of the windows of a text, are reduced to one for each
+            output, (outputs,) int64; None if each has an output of its own.
+        further: further rows, whose states follow; their outputs are described here.
     """
 
     batch: Batch
@@ -56,18 +65,25 @@ class PooledBatch:
     targets: Any
     lengths: Any = None
     read: tuple[ReadPositions, Any] | None = None
+    windows: Any = None
+    further: tuple[PooledBatch, ...] = ()
 
     @property
     def token_count(self) -> int:
         """The number of tokens that the backbone reads, before `to`."""
-        return count_tokens(self.batch)
+        return count_tokens(self.batch) + sum(part.token_count for part in self.further)
 
     def to(self, device: Any) -> PooledBatch:
         """Return the batch as tensors on `device`."""
         return to_tensors(self, device)
 
     def features(self, network: Network) -> Tensor:
-        """Return the head's input, (layers, outputs, width) float32."""
+        """Return the states that the head reads, (layers, states, width) float32."""
+        first = self._features(network)
+        rest = [part.features(network) for part in self.further]
+        return torch.cat([first, *rest], dim=1) if rest else first
+
+    def _features(self, network: Network) -> Tensor:
         if self.read is not None and network.selects_positions:
             positions, index = self.read
             hidden = network.run_backbone(self.batch.with_part(positions))
@@ -81,7 +97,11 @@ class PooledBatch:
             return self.features(network), 0.0
         hidden = network.run_backbone(self.batch)
         features = network.features(hidden, self.rows, self.columns, self.lengths)
-        return features, network.token_head.loss(hidden, self.batch).total
+        loss = network.token_head.loss(hidden, self.batch).total
+        for part in self.further:
+            more, its_loss = part.features_and_loss(network)
+            features, loss = torch.cat([features, more], dim=1), loss + its_loss
+        return features, loss
 
 
 class PackedExamples(ABC):
@@ -92,7 +112,8 @@ class PackedExamples(ABC):
         targets: the target or targets of each example.
         template: the template they were encoded with.
         auxiliary: weight of an auxiliary language-model loss; 0 for none.
-        loss_unit: what no micro-batch parts; an `input` stands for itself as an example.
+        loss_unit: what no micro-batch parts; an `input` stands for itself as an example, with all
+            windows of its text.
     """
 
     encoded: Sequence[EncodedExample]
@@ -108,7 +129,12 @@ class PackedExamples(ABC):
     def _begins(self) -> Array:
         """Where the inputs of each example begin, and where the last ones end, (examples + 1,)."""
         is_joint = self.loss_unit != "input"
-        return first_inputs(self.encoded) if is_joint else np.arange(len(self.encoded) + 1)
+        return first_inputs(self.encoded) if is_joint else self._windows
+
+    @cached_property
+    def _windows(self) -> Array:
+        """Where the windows of each text begin, and where the last ones end, (texts + 1,)."""
+        return first_windows(self.encoded)
 
     @abstractmethod
     def _length(self, number: int) -> int:
@@ -129,24 +155,58 @@ class PackedExamples(ABC):
         """Return the number of the example that each input belongs to."""
         return np.searchsorted(self._begins, inputs, side="right") - 1
 
-    def _rows(self, numbers: Array, width: int, device: str) -> Iterator[list[list[int]]]:
-        """Yield rows of inputs of the examples `numbers`, as many at once as fit in memory."""
-        examples = [list(range(self._begins[n], self._begins[n + 1])) for n in numbers]
+    def _texts_of(self, inputs: Array) -> Array:
+        """Return the number of the text that each input is a window of."""
+        return np.searchsorted(self._windows, inputs, side="right") - 1
+
+    def _read(self, number: int, epoch: int | None) -> list[int]:
+        """Return the inputs of an example that are read in an epoch, or all."""
+        inputs = np.arange(self._begins[number], self._begins[number + 1])
+        edges = np.flatnonzero(np.diff(self._texts_of(inputs))) + 1
+        return [int(n) for text in np.split(inputs, edges) for n in drawn(text, epoch)]
+
+    def _rows(
+        self, numbers: Array, width: int, device: str, epoch: int | None
+    ) -> Iterator[list[list[list[int]]]]:
+        """Yield rows of inputs of the examples `numbers`, as many at once as fit in memory.
+
+        They are in parts, for the backbone to read one after another; in one, unless texts have
+        several windows.
+        """
+        examples = [self._read(n, epoch) for n in numbers]
         width = max(width, *(self._sizes[n] for inputs in examples for n in inputs))
         at_once = max(1, TOKENS_AT_ONCE.get(device, 1 << 14) // width)
-        together = [list(chain.from_iterable(examples))]
-        for inputs in _undivided(examples, at_once) if self.loss_unit == "example" else together:
-            alone = [[k] for k in range(len(inputs))]
-            shared = first_fit([self._sizes[n] for n in inputs], width)
-            packed = shared if self.template.shares_rows else alone
-            rows = [[inputs[k] for k in row] for row in packed]
-            size = at_once if self.loss_unit == "input" else len(rows)
-            for start in range(0, len(rows), size):
-                yield rows[start : start + size]
+        together = list(chain.from_iterable(examples))
+        has_windows = len(np.unique(self._texts_of(np.asarray(together)))) < len(together)
+        if has_windows:
+            whole = [together] if self.loss_unit == "batch" else _undivided(examples, at_once)
+            for inputs in whole:
+                parts = _pieces(sorted(inputs), at_once)
+                yield [self._packed(part, width) for part in parts]
+            return
+        for inputs in _undivided(examples, at_once) if self.loss_unit == "example" else [together]:
+            rows = self._packed(inputs, width)
+            for some in _pieces(rows, at_once if self.loss_unit == "input" else len(rows)):
+                yield [some]
+
+    def _packed(self, inputs: list[int], width: int) -> list[list[int]]:
+        """Return the inputs in rows, several in one if the model can keep them apart."""
+        if not self.template.shares_rows:
+            return [[n] for n in inputs]
+        return [[inputs[k] for k in row] for row in first_fit(self._sizes_of(inputs), width)]
+
+    def _sizes_of(self, inputs: Sequence[int]) -> list[int]:
+        return [self._sizes[n] for n in inputs]
 
     @abstractmethod
-    def batches(self, numbers: Array, device: str) -> Iterator[PooledBatch]:
-        """Yield the examples `numbers`, packed into rows, at most TOKENS_AT_ONCE tokens a batch."""
+    def batches(
+        self, numbers: Array, device: str, epoch: int | None = None
+    ) -> Iterator[PooledBatch]:
+        """Yield the examples `numbers`, packed into rows, at most TOKENS_AT_ONCE tokens a batch.
+
+        Args:
+            epoch: of training, which of a long text's windows are read; all of them if None.
+        """
 
     def chunks(self) -> Iterator[Array]:
         """Yield the numbers of all examples, a chunk at a time, by length within each window.
@@ -171,7 +231,7 @@ class PooledExamples(PackedExamples):
 
     Attributes:
         encoded: the inputs of the examples.
-        targets: the target of each input, (inputs,), or of each of its outputs, a sequence of
+        targets: the target of each text, (texts,), or of each of its outputs, a sequence of
             (outputs,).
         template: the template they were encoded with.
         auxiliary: weight of the language-model loss of each example's tokens, averaged over them,
@@ -185,29 +245,52 @@ class PooledExamples(PackedExamples):
     auxiliary: float = 0.0
     loss_unit: LossUnit = "input"
 
-    def batches(self, numbers: Array, device: str) -> Iterator[PooledBatch]:
-        """Yield the examples `numbers`, packed into rows, at most TOKENS_AT_ONCE tokens a batch.
+    def batches(
+        self, numbers: Array, device: str, epoch: int | None = None
+    ) -> Iterator[PooledBatch]:
+        """Yield the examples `numbers`, packed into rows, at most TOKENS_AT_ONCE tokens at once.
 
         On CUDA the rows have one width and their count is a power of two, since kernels are
         compiled per shape; elsewhere they are as narrow as the examples allow.
         """
         length, is_cuda = self.template.length, device == "cuda"
-        for rows in self._rows(numbers, length if is_cuda else min(WIDTH, length), device):
-            if is_cuda:
-                empty = (1 << (len(rows) - 1).bit_length()) - len(rows)
-                yield self._pack([*rows, *[[]] * empty], length)
-            else:
-                yield self._pack(rows, max(sum(self._sizes[n] for n in row) for row in rows))
+        width = length if is_cuda else min(WIDTH, length)
+        for parts in self._rows(numbers, width, device, epoch):
+            inputs = np.sort([n for rows in parts for row in rows for n in row])
+            texts, windows = np.unique(self._texts_of(inputs), return_counts=True)
+            counts = dict(zip(texts.tolist(), windows.tolist(), strict=True))
+            first, *further = [
+                self._pack(_padded(rows), length, counts)
+                if is_cuda
+                else self._pack(rows, max(sum(self._sizes_of(row)) for row in rows), counts)
+                for rows in parts
+            ]
+            batch = replace(first, windows=windows if (windows > 1).any() else None)
+            yield replace(self._with_targets(batch, texts), further=tuple(further))
+
+    def _with_targets(self, batch: PooledBatch, texts: Array) -> PooledBatch:
+        """Return a batch with the numbers and targets of the outputs for its texts."""
+        firsts = self._windows[texts]
+        is_pooled = self.encoded[int(firsts[0])].is_pooled
+        counts = [1 if is_pooled else len(self.encoded[n].pooled_positions) for n in firsts]
+        return replace(
+            batch,
+            numbers=np.repeat(self._examples_of(firsts), counts),
+            targets=np.concatenate([np.atleast_1d(self.targets[text]) for text in texts]),
+        )
 
     def _length(self, number: int) -> int:
         return len(self.encoded[number].ids)
 
-    def _pack(self, rows: list[list[int]], width: int) -> PooledBatch:
+    def _pack(self, rows: list[list[int]], width: int, windows: Mapping[int, int]) -> PooledBatch:
+        """Return rows of inputs; `windows` has how many of them there are of each text."""
         shape = (len(rows), width)
         ids, segments = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         documents = np.full(shape, -1, np.int64)
         weights = np.zeros(shape, np.float32)  # a text's tokens but the first are predicted
         places: dict[int, tuple[int, int]] = {}  # of each input: row, first column
+        inputs = [n for row in rows for n in row]
+        texts = dict(zip(inputs, self._texts_of(np.asarray(inputs)).tolist(), strict=True))
         # Place the inputs in their rows.
         for r, row in enumerate(rows):
             column = 0
@@ -216,7 +299,8 @@ class PooledExamples(PackedExamples):
                 columns_of = slice(column, column + len(example.ids))
                 ids[r, columns_of], segments[r, columns_of] = example.ids, example.segments
                 documents[r, columns_of] = d
-                weights[r, columns_of] = self.auxiliary / max(len(example.ids) - 1, 1)
+                predicted = max(len(example.ids) - 1, 1) * windows[texts[n]]
+                weights[r, columns_of] = self.auxiliary / predicted
                 places[n] = (r, column if self.template.start is None else d)
                 column = columns_of.stop
         # The batch, with a decoder if the model has one.
@@ -228,25 +312,22 @@ class PooledExamples(PackedExamples):
     def _pooled(self, batch: Batch, places: Mapping[int, tuple[int, int]]) -> PooledBatch:
         """Return a batch with the pooled positions of its inputs, in the order of the inputs."""
         inputs = sorted(places)
-        rows, columns, targets, counts = [], [], [], []
+        rows, columns, counts = [], [], []
         for n in inputs:
             row, first = places[n]
             positions = self.encoded[n].pooled_positions
             rows.append(np.full(len(positions), row))
             columns.append(first + positions)
-            targets.append(np.atleast_1d(self.targets[n]))
             counts.append(len(positions))
         is_pooled = self.encoded[inputs[0]].is_pooled
-        examples = self._examples_of(np.asarray(inputs))
-        numbers = examples if is_pooled else np.repeat(examples, counts)
         lengths = np.asarray(counts, np.int64)
         at_rows, at_columns = np.concatenate(rows), np.concatenate(columns)
         return PooledBatch(
             batch,
             at_rows,
             at_columns,
-            numbers,
-            np.concatenate(targets),
+            None,
+            None,
             lengths if is_pooled and (lengths > 1).any() else None,
             _read_positions(len(batch.ids), at_rows, at_columns) if (lengths == 1).all() else None,
         )
@@ -297,6 +378,16 @@ def _undivided(examples: Sequence[list[int]], most: int) -> Iterator[list[int]]:
             inputs = []
         inputs = inputs + example_inputs
     yield inputs
+
+
+def _padded(rows: list[list[int]]) -> list[list[int]]:
+    """Return rows with empty ones, so that their number is a power of two."""
+    return [*rows, *[[]] * ((1 << (len(rows) - 1).bit_length()) - len(rows))]
+
+
+def _pieces(items: Sequence[Any], size: int) -> list[list[Any]]:
+    """Return a sequence in pieces of at most `size` items."""
+    return [list(items[start : start + size]) for start in range(0, len(items), size)]
 
 
 def first_fit(lengths: Sequence[int], width: int) -> list[list[int]]:

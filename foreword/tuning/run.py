@@ -17,7 +17,7 @@ from foreword.settings import kinds
 from foreword.settings.config import to_table
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tuning.bag_of_words import bags_of_words
-from foreword.tuning.encoded import cut_count, cut_warning, first_inputs
+from foreword.tuning.encoded import cut_count, cut_warning, first_inputs, windowed_count
 from foreword.tuning.encoding import TuneData, draw_and_encode
 from foreword.tuning.features import Features, fits_in_memory
 from foreword.tuning.fine_tuner import FineTuner, SeedResult
@@ -208,6 +208,7 @@ def _counts(data: TuneData, job: TuneJob) -> dict[str, int]:
         **({} if job.variants[0].examples is None else {"drawn_from": data.drawn.total}),
         "dev": len(job.examples.dev),
         "cut": sum(cut_count(part.encoded) for part in (data.train, data.dev)),
+        "in_windows": sum(windowed_count(part.encoded) for part in (data.train, data.dev)),
         "skipped": job.examples.skipped,
     }
 

@@ -73,8 +73,9 @@ class ScoredExamples:
     @cached_property
     def _single_targets(self) -> Array | None:
         """The target of each example, (examples,), if each has one; else None."""
-        targets, count = self._targets(self.results), sum(len(r.inputs) for r in self.results)
-        return targets if isinstance(targets, np.ndarray) and len(targets) == count else None
+        targets = self._targets(self.results)
+        is_single = isinstance(targets, np.ndarray) and len(targets) == len(self.results)
+        return targets if is_single else None
 
 
 def scored(

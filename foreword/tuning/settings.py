@@ -36,7 +36,8 @@ class TuneSettings(Ranged):
         batch: examples per step.
         examples: number of training examples, drawn anew for each seed, each label in its
             proportion; default: all.
-        max_length: the most tokens of an example; the length of pretraining's rows by default.
+        max_length: the most tokens that are read at once, of an example or of a window of a long
+            text; the length of pretraining's rows by default.
         optimizer: a kind in `train/optimizers/`; its learning rate is the strategy's.
         schedule: a kind in `train/schedules/`, over all epochs.
         dropout: dropout of the backbone; default: as in pretraining, which may have had none.

@@ -131,8 +131,9 @@ class Tuned:
         """
         about = stored.read(folder / FILE)
         plugins.require_noted(about.get("plugins", []), folder)
+        tasks = kinds.Part("tuning/tasks")
         return cls(
-            config.build_kind(kinds.Part("tuning/tasks"), about["task"], "task"),
+            config.build_kind(tasks, config.as_stored(tasks, about["task"]), "task"),
             tuple(about["labels"]),
             config.build(InputTemplate, dict(about["template"]), "template"),
             config.build(TunedOn, dict(about.get("tuned_on", {})), "tuned_on"),

@@ -26,7 +26,7 @@ from foreword.tables.examples import LabelledTexts
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.checkpoint import load_weights
 from foreword.train.device import choose_device, choose_precision
-from foreword.tuning.encoded import by_example, cut_count, output_counts
+from foreword.tuning.encoded import by_example, cut_count, first_windows, output_counts
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import HeadNetwork, Network
 from foreword.tuning.outputs import predict
@@ -83,12 +83,13 @@ class TunedModel(Predictor):
         if not examples:
             return [], 0
         encoded = self.task.encode(examples, self.tokenizer, self.template)
-        is_first = np.asarray([not example.is_further for example in encoded])
+        firsts = first_windows(encoded)[:-1]
+        is_first = np.asarray([not encoded[n].is_further for n in firsts])
 
-        def examples_done(inputs: Array) -> None:
-            done(int(is_first[inputs].sum()))
+        def examples_done(texts: Array) -> None:
+            done(int(is_first[texts].sum()))
 
-        targets = [np.zeros(count, np.int64) for count in output_counts(encoded)]
+        targets = [np.zeros(count, np.int64) for count in output_counts(encoded)[firsts]]
         unlabelled = PooledExamples(encoded, targets, self.template)
         outputs = predict(self.network, unlabelled, self.device, self.dtype, examples_done)
         return by_example(examples, encoded, outputs), cut_count(encoded)

@@ -45,7 +45,8 @@ class FineTunes(Tracks, ShowsProgress, Computes):
         settings: a setting, repeatable: task.pooling=mean, tune.strategy.rank=4,
             tune.optimizer.decay=0, tune.schedule.warmup.share=0.06, tune.clip=0, tune.keep=best,
             tune.patience=2; 'foreword show tune' lists them.
-        max_length: maximum tokens of an example; default: the row length of pretraining.
+        max_length: maximum tokens read at once, of an example or a window of a long text; default:
+            the row length of pretraining.
         precision: training precision: auto, bf16 or fp32.
         name: name of the results; default: folder and file of --train.
         out: folder for the tuned model; default: RUN/tuned/NAME.

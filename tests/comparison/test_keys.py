@@ -8,7 +8,19 @@ from pathlib import Path
 from foreword.comparison.grid import GridTask
 from foreword.comparison.keys import TuningKey
 from foreword.disk import store, stored
+from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tuned import VERSION
+
+
+def test_a_fine_tuning_that_cut_long_texts_is_done_again(tmp_path: Path) -> None:
+    key = TuningKey(GridTask("task", "train.tsv", "dev.tsv"), ("checksum",), version=VERSION)
+    file = store.publish(tmp_path, "task", key, {"rows": []})
+    older = stored.read(file)
+    del older["key"]["task"]["task"]["windows"]  # as before texts were read in windows
+    stored.write(file, older)
+    assert store.find(tmp_path, key) is None
+    cut = replace(key, task=replace(key.task, task=Classify(windows="cut")))
+    assert store.find(tmp_path, cut) == file
 
 
 def test_a_fine_tuning_of_an_older_version_is_done_again(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_the_exported_model_scores_as_ours_does(
     task: str, theirs: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tiny_run(tmp_path / "run", name)
-    tuned = tune(run, EXAMPLES[task], EXAMPLES[task], task=task, **FAST, strategy="full").out
+    tuned = tune(run, EXAMPLES[task], EXAMPLES[task], task=task, **FAST).out
     facts = export(tuned, tmp_path / "hf", capsys)
     assert facts["architecture"].endswith(f"For{theirs}")
     assert facts["logit_difference"] < 1e-4 * max(1, facts["greatest_logit"])
@@ -62,7 +62,7 @@ def test_a_family_without_such_a_class_is_refused_in_one_line(
     task: str, name: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tiny_run(tmp_path / "run", name)
-    tuned = tune(run, EXAMPLES[task], EXAMPLES[task], task=task, **FAST, strategy="full").out
+    tuned = tune(run, EXAMPLES[task], EXAMPLES[task], task=task, **FAST).out
     assert command(["export", str(tuned), "--out", str(tmp_path / "hf")]) == 2
     assert f"transformers has no {message}" in capsys.readouterr().err.splitlines()[-1]
     assert not (tmp_path / "hf").exists()
@@ -74,7 +74,7 @@ def test_the_pipeline_gives_our_labels_and_probabilities(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tiny_run(tmp_path / "run", name)
-    tuned = tune(run, SENTENCES, SENTENCES, task="tag", **FAST, strategy="full").out
+    tuned = tune(run, SENTENCES, SENTENCES, task="tag", **FAST).out
     facts = export(tuned, tmp_path / "hf", capsys)
     assert facts["architecture"].endswith("ForTokenClassification")
     assert facts["logit_difference"] < 1e-4 * max(1, facts["greatest_logit"])
@@ -96,9 +96,7 @@ def test_the_pipeline_gives_our_labels_and_probabilities(
 @pytest.mark.full
 def test_a_long_sentence_is_tagged_to_its_end(tmp_path: Path) -> None:
     run = tiny_run(tmp_path / "run", "bert")
-    model = load_tuned(
-        tune(run, SENTENCES, SENTENCES, task="tag", **FAST, strategy="full").out, "cpu"
-    )
+    model = load_tuned(tune(run, SENTENCES, SENTENCES, task="tag", **FAST).out, "cpu")
     ((labels,), _) = model.predict([LONG])
     assert len(labels) == len(LONG.split())
     assert len(model.tokenizer.encode(LONG)) > model.max_tokens

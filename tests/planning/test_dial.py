@@ -103,6 +103,16 @@ def test_minutes_on_a_laptop_are_the_small_recipe(family: str, hours: float) -> 
     assert made == replace(small, description=made.description, train=budget)
 
 
+def test_rows_are_no_longer_than_documents_need() -> None:
+    wide = replace(LAPTOP, family="encoder", hours=5000.0)
+    made = {longest: dial(replace(wide, document_tokens=(9.0, longest))).size
+            for longest in (20.0, 200.0, 1e5)}  # fmt: skip
+    least = load_recipe(FAMILIES["encoder"].small).packing.length
+    most = dial(wide).size.length
+    assert [size.length for size in made.values()] == [least, 2 * least, most]
+    assert most > 2 * least
+
+
 def test_a_small_text_is_read_often_with_dropout_and_decay_but_not_for_ever() -> None:
     fresh, repeated, often = (chosen(replace(LAPTOP, text_bytes=b)) for b in (1e9, 2e7, 6e6))
     assert fresh["model.dropout"] == 0

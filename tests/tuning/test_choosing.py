@@ -215,3 +215,13 @@ def test_comparisons_do_not_choose(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     with pytest.raises(UserError, match="strategy best: chooses among ways to learn"):
         tune(open_run(run), Classify(), reviews(8, 1), reviews(4, 2), SETTINGS)
+
+
+def test_features_of_a_long_text_are_the_mean_of_its_windows(tmp_path: Path) -> None:
+    short = material(tmp_path, "classify", reviews(30, 1), "encoder")
+    texts = [f"{e.text} " * 20 for e in short.examples]
+    long = short.of(LabelledTexts.of(Labelled(text, "good") for text in texts))
+    assert len(long.encoded) > len(long)
+    assert long.features.shape == short.features.shape
+    alone = long.of(LabelledTexts.of(long.examples[3:4])).features
+    np.testing.assert_allclose(long.features[3:4], alone, atol=1e-5)

@@ -53,7 +53,7 @@ def test_the_saved_model_predicts_what_was_scored_and_only_its_prefixes_are_new(
     layout: str, tmp_path: Path
 ) -> None:
     run = make_run(tmp_path, layout)
-    result = tune(run, TRAIN, DEV, name="tuned", **FAST, strategy="full")
+    result = tune(run, TRAIN, DEV, name="tuned", **FAST)
     tuned = load_tuned(result.out, "cpu")
     predicted, _ = tuned.predict([text for text, _ in DEV])
     right = np.mean([label == known for label, (_, known) in zip(predicted, DEV, strict=True)])
@@ -141,25 +141,20 @@ def test_a_model_that_answers_in_text_is_loaded_with_its_prefix(
 
 @pytest.mark.full
 def test_a_prefix_is_trained_on_or_kept_by_the_next_tuning(tmp_path: Path) -> None:
-    first = tune(make_run(tmp_path), TRAIN, DEV, name="first", **FAST, strategy="full").out
+    first = tune(make_run(tmp_path), TRAIN, DEV, name="first", **FAST).out
     start = open_start(first, "cpu")
     before = prefix_of(start)
     assert adapted(start, PrefixTuning(length=LENGTH), 7) is start
-    again = tune(first, TRAIN, DEV, name="again", **{**FAST, "epochs": 1}, strategy="full").out
+    again = tune(first, TRAIN, DEV, name="again", **{**FAST, "epochs": 1}).out
     frozen = tune(
-        first,
-        TRAIN,
-        DEV,
-        name="frozen",
-        **{**FAST, "strategy": "frozen", "settings": ()},
-        strategy="full",
+        first, TRAIN, DEV, name="frozen", **{**FAST, "strategy": "frozen", "settings": ()}
     )
     for folder, same in ((again, False), (frozen.out, True)):
         after = prefix_of(open_start(folder, "cpu"))
         assert after.keys() == before.keys()
         assert all(torch.equal(after[name], p) for name, p in before.items()) is same
     with pytest.raises(UserError, match=r"tune\.strategy\.length: the model has a prefix of 3, "):
-        tune(first, TRAIN, DEV, name="longer", **{**FAST, "settings": ()}, strategy="full")
+        tune(first, TRAIN, DEV, name="longer", **{**FAST, "settings": ()})
 
 
 def test_the_next_tuning_has_the_head_that_a_model_without_a_prefix_would_have(
@@ -182,7 +177,7 @@ def test_a_model_without_self_attention_is_refused(layout: str, tmp_path: Path) 
 
 def test_what_the_prefix_changed_is_measured_from_closed_gates(tmp_path: Path) -> None:
     run = make_run(tmp_path)
-    out = tune(run, TRAIN, DEV, name="tuned", **FAST, strategy="full").out
+    out = tune(run, TRAIN, DEV, name="tuned", **FAST).out
     change = change_of(open_tuned(out, "cpu"), open_run(run, "cpu"), reviews(24, 24), "tuned")
     gates = {name: w for name, w in change.start.items() if name.endswith("prefix.gate")}
     assert len(gates) == 2 and not any(gate.any() for gate in gates.values())
@@ -197,7 +192,7 @@ def test_a_model_with_a_prefix_is_not_exported(
     out = tmp_path / "exported"
     for task, train in (("classify", TRAIN), ("chat", SINGLE)):
         settings = {**FAST, "epochs": 1}
-        tuned = tune(run, train, train, name=task, task=task, **settings, strategy="full").out
+        tuned = tune(run, train, train, name=task, task=task, **settings).out
         for options, words in (
             ([], "has a learned prefix of attention (model.attention_prefix), which no"),
             (["--adapter", str(run)], "has no adapter; tune with --strategy lora"),

@@ -103,9 +103,9 @@ def test_a_frozen_backbone_is_still_without_dropout_after_an_epoch(
     modes = []
     outputs = HeadNetwork.outputs
 
-    def noting(self: HeadNetwork, features: torch.Tensor) -> torch.Tensor:
+    def noting(self: HeadNetwork, features: torch.Tensor, windows: Any) -> torch.Tensor:
         modes.append((self.backbone.training, self.head.training))
-        return outputs(self, features)
+        return outputs(self, features, windows)
 
     monkeypatch.setattr(HeadNetwork, "outputs", noting)
     monkeypatch.setattr("foreword.tuning.run.fits_in_memory", lambda *parts: False)
@@ -253,11 +253,19 @@ def test_one_label_or_no_example_is_refused(trained: TrainedModel) -> None:
         tune(trained, TASK, reviews(8, 1), [], FAST)
 
 
-def test_long_texts_are_cut_and_counted(trained: TrainedModel) -> None:
-    long = Labelled("the film was " * 40, "good")
+@pytest.mark.parametrize(("windows", "cut"), [("cut", 4), ("mean", 0)])
+def test_long_texts_are_read_in_windows_or_cut_with_a_warning(
+    trained: TrainedModel, windows: Any, cut: int
+) -> None:
+    long, warnings = [Labelled("the film was " * 40, label) for label in ("good", "bad")], []
     settings = TuneSettings(seeds=1, epochs=1, max_length=48)
-    result = tune(trained, TASK, [*reviews(8, 1), long], [*reviews(8, 2), long], settings)
-    assert result.examples == {"train": 9, "dev": 9, "cut": 2, "skipped": 0}
+    examples = [*reviews(8, 1), *long], [*reviews(8, 2), *long]
+    task = replace(TASK, windows=windows)
+    result = tune(trained, task, *examples, settings, warn=warnings.append)
+    assert result.examples == {
+        "train": 10, "dev": 10, "cut": cut, "in_windows": 4 - cut, "skipped": 0
+    }  # fmt: skip
+    assert ["cut to 48 tokens" in line for line in warnings] == [True] * (cut > 0)
 
 
 def test_a_diverging_run_stops_with_a_hint(trained: TrainedModel) -> None:
@@ -270,7 +278,7 @@ def test_a_diverging_run_stops_with_a_hint(trained: TrainedModel) -> None:
 class Numbers:
     """Examples whose batches are their numbers, two to a micro-batch."""
 
-    def batches(self, numbers: Array, device: str) -> list[Any]:
+    def batches(self, numbers: Array, device: str, epoch: int) -> list[Any]:
         return np.array_split(numbers, -(-len(numbers) // 2))
 
 

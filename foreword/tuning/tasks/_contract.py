@@ -23,6 +23,7 @@ from foreword.tables.columns import PREDICTION, Columns, ReadExample, example_of
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.input_template import InputTemplate
+from foreword.tuning.windows import Windows
 from foreword.types import Array, Loss
 
 PROBABILITY = "probability"  # the column beside the prediction
@@ -48,6 +49,8 @@ class EncodedExample:
             special tokens; None if a head reads pooled positions.
         is_further: a further input of the same example as the one before: a window of a long text,
             an option of a question.
+        is_continued: a further window of the same text as the one before: the pooled states of a
+            text's windows are reduced to one (`Needs.windows`), which has one output and target.
         spans: the first character of each pooled position in the text and the one after its last,
             (pooled, 2) int64, if the task answers with parts of the text.
     """
@@ -60,6 +63,7 @@ class EncodedExample:
     answer: Array | None = None
     is_further: bool = False
     spans: Array | None = None
+    is_continued: bool = False
 
     @property
     def written(self) -> Array:
@@ -153,6 +157,8 @@ class Needs:
             those of the encoder, and not of the decoder's first token.
         mix_layers: whether the head reads a scalar mix of all layers.
         reduction: what makes one state of several that the head reads together.
+        windows: what makes one state of those of a text's windows; `cut` for tasks that read no
+            text so.
         auxiliary: weight of a decoder's language-model loss on the same texts, beside the task's.
         loss_unit: what has one loss, so that no micro-batch parts it: each input, all inputs of an
             example, or all examples of a batch.
@@ -170,6 +176,7 @@ class Needs:
     reads_tokens: bool = False
     mix_layers: bool = False
     reduction: Reduction = "mean"
+    windows: Windows = "cut"
     auxiliary: float = 0.0
     loss_unit: LossUnit = "input"
     has_reference: bool = False
@@ -407,8 +414,9 @@ class Task(Ranged, ABC):
     def targets(self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()) -> Any:
         """Return the target of each input, (inputs,), or of each of its outputs: (outputs,) each.
 
-        A target may be several numbers, (outputs, numbers) each. Scores get what this returns; a
-        task whose scores need more returns `Targets` of its own.
+        The windows of a text that `is_continued` have one target. A target may be several numbers,
+        (outputs, numbers) each. Scores get what this returns; a task whose scores need more returns
+        `Targets` of its own.
 
         Args:
             examples: the examples.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import nn
 
@@ -15,8 +15,9 @@ from foreword.settings.ranges import NonNegative, ShareBelowOne
 from foreword.tables.examples import Labelled, batched
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.encoded import EncodedTexts
-from foreword.tuning.input_template import REDUCED, InputTemplate, Pooling
-from foreword.tuning.tasks._contract import EncodedExample, Needs, OutputForm, Task
+from foreword.tuning.input_template import REDUCED, InputTemplate, Pooling, TemplatedText
+from foreword.tuning.tasks._contract import EncodedExample, Needs, OutputForm, Reduction, Task
+from foreword.tuning.windows import Windows
 
 HiddenLayer = Literal["none", "tanh", "gelu", "gelu_tanh", "gelu_norm"]
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
@@ -101,14 +102,24 @@ class PooledTask(HeadedTask):
             `hidden_layer`. With another one there is no such layer. Small encoders learn more by
             the `mean`, pairs above all, where pretraining did not train [CLS]; ModernBERT's class
             alone can be exported with it, none with `max`.
+        windows: how a text that is longer than the model's input is read: whole, in windows that
+            overlap, whose pooled states are reduced to their `mean`, to their greatest value in
+            each dimension (`max`), or to a mean with weights that are learned with the task
+            (`attention`); or `cut`, its beginning alone. Of a pair the longer text has windows, of
+            a question with options its context. A step of training reads 8 windows of a text,
+            evenly spaced and others in each epoch; prediction and cached features read all.
     """
 
+    BEFORE: ClassVar[Mapping[str, Any]] = {"windows": "cut"}
+
     pooling: Pooling | None = None
+    windows: Windows = "mean"
 
     @property
     def needs(self) -> Needs:
-        """Needs of the model: the mean of several states, or their maximum."""
-        return replace(super().needs, reduction="max" if self.pooling == "max" else "mean")
+        """Needs of the model: what reduces several states, and those of windows."""
+        reduction: Reduction = "max" if self.pooling == "max" else "mean"
+        return replace(super().needs, reduction=reduction, windows=self.windows)
 
     def is_reduced(self, template: InputTemplate) -> bool:
         """Return whether an output reduces several states to one."""
@@ -117,13 +128,12 @@ class PooledTask(HeadedTask):
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
     ) -> Sequence[EncodedExample]:
-        """Return each text or pair in the template, one output each.
+        """Return each text or pair in the template, in windows if it is long, one output each.
 
         Raises:
             UserError: some examples are pairs and some are not, or the model has no such state.
         """
         are_pairs = any(example.pair is not None for example in examples)
-        is_pooled = self.is_reduced(template)
 
         def encoded() -> Iterator[EncodedExample]:
             for chunk in batched(examples):
@@ -132,13 +142,25 @@ class PooledTask(HeadedTask):
                 if are_pairs:
                     seconds = tokenizer.encode_batch(list(map(_second, chunk)))
                 for first, second in zip(firsts, seconds, strict=True):
-                    inputs = template.apply(first, second)
-                    positions = template.pooled_positions(inputs, self.pooling)
-                    yield EncodedExample(
-                        inputs.ids, inputs.segments, positions, inputs.was_cut, is_pooled
-                    )
+                    windows = template.windows(first, second, is_cut=self.windows == "cut")
+                    yield from self.inputs_of(windows, template)
 
         return EncodedTexts.of(encoded())
+
+    def inputs_of(
+        self, windows: Iterable[TemplatedText], template: InputTemplate, *, is_further: bool = False
+    ) -> Iterator[EncodedExample]:
+        """Yield the windows of a text, which `is_further` of an example's, as inputs."""
+        for number, window in enumerate(windows):
+            yield EncodedExample(
+                window.ids,
+                window.segments,
+                template.pooled_positions(window, self.pooling),
+                window.was_cut,
+                self.is_reduced(template),
+                is_further=is_further or number > 0,
+                is_continued=number > 0,
+            )
 
 
 def _second(example: Labelled) -> str:

@@ -18,7 +18,7 @@ from foreword.tables.columns import PREDICTION
 from foreword.tables.examples import Labelled, batched
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.encoded import EncodedTexts
-from foreword.tuning.input_template import InputTemplate
+from foreword.tuning.input_template import InputTemplate, TemplatedText
 from foreword.tuning.tasks._contract import (
     PROBABILITY,
     Answers,
@@ -36,8 +36,10 @@ from foreword.tuning.tasks._contract import (
 )
 from foreword.tuning.tasks._headed import PooledTask
 from foreword.tuning.tasks._losses import cross_entropy_over_groups
+from foreword.tuning.windows import overlapping
 from foreword.types import Array, Loss
 
+LEAST_ROOM = 4  # 1 / LEAST_ROOM of the input at least is for the context, if it has windows
 OPTION, PROBABILITIES = "option", "probabilities"  # columns of answers
 
 
@@ -113,8 +115,9 @@ class Choice(PooledTask):
     """Multiple choice: one linear map of each option's pooled state, and a softmax over options.
 
     The input is (context and question, option), a pair as in `classify`; in a decoder GPT-1's form
-    with a delimiter and an extract token. Where it is too long, the context is cut. Questions may
-    have different numbers of options.
+    with a delimiter and an extract token. A context that is too long is read in windows, or cut
+    where question and option leave it less than a quarter of the input. Questions may have
+    different numbers of options.
 
     Rows have a question, a list of options and the right one: its number from 0, its letter, its
     name or its text. The layouts of RACE (its folders of articles, or rows with `article`,
@@ -134,7 +137,7 @@ class Choice(PooledTask):
     )
     exports: ClassVar[Exports] = Exports(
         "MultipleChoice",
-        "of a question that is too long Foreword cuts the context; transformers cuts the end",
+        "of a question that is too long transformers cuts the end, not the context",
         cuts_texts=False,
         example=_example_of_texts,
         texts=_texts_of,
@@ -171,7 +174,6 @@ class Choice(PooledTask):
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
     ) -> Sequence[EncodedExample]:
         """Return an input for each option of each question."""
-        is_pooled = self.is_reduced(template)
 
         def encoded() -> Iterator[EncodedExample]:
             for chunk in batched(examples):
@@ -184,18 +186,26 @@ class Choice(PooledTask):
                 for question, context, text in zip(questions, contexts, texts, strict=True):
                     for number in range(len(question.options)):
                         option = next(options)
-                        room = max(template.room - len(text) - len(option), 0)
-                        inputs = template.apply([*context[:room], *text], option)
-                        yield EncodedExample(
-                            inputs.ids,
-                            inputs.segments,
-                            template.pooled_positions(inputs, self.pooling),
-                            inputs.was_cut or len(context) > room,
-                            is_pooled,
-                            is_further=number > 0,
-                        )
+                        windows = self._windows(context, text, option, template)
+                        yield from self.inputs_of(windows, template, is_further=number > 0)
 
         return EncodedTexts.of(encoded())
+
+    def _windows(
+        self,
+        context: Sequence[int],
+        text: Sequence[int],
+        option: Sequence[int],
+        template: InputTemplate,
+    ) -> Iterator[TemplatedText]:
+        """Yield a question and an option with the context, in windows if these leave room."""
+        room = max(template.room - len(text) - len(option), 0)
+        if self.windows == "cut" or room < template.room // LEAST_ROOM:
+            inputs = template.apply([*context[:room], *text], option)
+            yield replace(inputs, was_cut=inputs.was_cut or len(context) > room)
+            return
+        for part in overlapping(context, room):
+            yield template.apply([*part, *text], option)
 
     def head(self, d_model: int, labels: Labels) -> nn.Module:
         return self.linear_head(d_model, 1)

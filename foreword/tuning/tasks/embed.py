@@ -35,6 +35,7 @@ from foreword.tuning.tasks._contract import (
     Task,
     shortest,
 )
+from foreword.tuning.windows import Windows
 from foreword.types import Array, Loss
 
 WORDS = 1024  # counts of a bag of words, the baseline
@@ -147,6 +148,9 @@ class Embed(Task):
         pooling: the state that stands for a text: the `mean` of all, special tokens too, the
             `first` or the `last`.
         temperature: divides cosines in the loss.
+        windows: how a text that is longer than the model's input is read, as in `classify`: whole,
+            in windows whose pooled states are reduced to their `mean`, their maximum (`max`) or a
+            mean with learned weights (`attention`); or `cut`.
 
     Also called: sentence transformers, SBERT, contrastive learning.
     Reference: Gao et al. 2021, SimCSE, sections 3 and 4; Henderson et al. 2017, section 4, for
@@ -167,12 +171,17 @@ class Embed(Task):
         to_train=_pairs,
     )
     exports: ClassVar[Exports] = Exports("TextEncoding", outputs=_outputs_there)
-    needs: ClassVar[Needs] = Needs(reads_tokens=True, loss_unit="batch")
+    BEFORE: ClassVar[Mapping[str, Any]] = {"windows": "cut"}
     judge: ClassVar[Judge] = VectorJudge()
     answers: ClassVar[Answers] = VectorAnswers()
 
     pooling: Literal["first", "mean", "last"] = "mean"
     temperature: Positive = 0.05
+    windows: Windows = "mean"
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(reads_tokens=True, loss_unit="batch", windows=self.windows)
 
     def labels(self, train: Sequence[Labelled]) -> Labels:
         """Return nothing: vectors have no labels."""
@@ -181,7 +190,7 @@ class Embed(Task):
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
     ) -> Sequence[EncodedExample]:
-        """Return an input for each text, so two for a pair."""
+        """Return the windows of each text, so one input or more for each text of a pair."""
         is_pooled = self.pooling == "mean"
 
         def encoded() -> Iterator[EncodedExample]:
@@ -193,14 +202,15 @@ class Embed(Task):
                 ids = iter(tokenizer.encode_batch([text for group in texts for text in group]))
                 for group in texts:
                     for number in range(len(group)):
-                        inputs = template.apply(next(ids))
-                        positions = np.arange(len(inputs.ids))
-                        if not is_pooled:
-                            positions = template.pooled_positions(inputs, self.pooling)
-                        yield EncodedExample(
-                            inputs.ids, inputs.segments, positions, inputs.was_cut, is_pooled,
-                            is_further=number > 0,
-                        )  # fmt: skip
+                        windows = template.windows(next(ids), None, is_cut=self.windows == "cut")
+                        for window, inputs in enumerate(windows):
+                            positions = np.arange(len(inputs.ids))
+                            if not is_pooled:
+                                positions = template.pooled_positions(inputs, self.pooling)
+                            yield EncodedExample(
+                                inputs.ids, inputs.segments, positions, inputs.was_cut, is_pooled,
+                                is_further=number + window > 0, is_continued=window > 0,
+                            )  # fmt: skip
 
         return EncodedTexts.of(encoded())
 

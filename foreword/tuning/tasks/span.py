@@ -38,6 +38,7 @@ from foreword.tuning.tasks._contract import (
 )
 from foreword.tuning.tasks._headed import HeadedTask
 from foreword.tuning.tasks._losses import cross_entropy_over_groups
+from foreword.tuning.windows import window_begins
 from foreword.types import Array, Loss
 
 ALWAYS_ANSWER = 1e6  # a threshold beyond all scores
@@ -188,10 +189,8 @@ class Span(HeadedTask):
         cut_question = list(question[: template.room // 2])
         room = template.room - len(cut_question)
         step = min(self.stride or max(room // 2, 1), room)
-        for begin in range(0, max(len(ids) - room, 0) + step, step):
+        for begin in window_begins(len(ids), room, step):
             part = slice(begin, begin + room)
-            if begin and begin - step + room >= len(ids):
-                return
             inputs = template.apply(cut_question, ids[part].tolist())
             first = len(template.prefix) + len(cut_question) + len(template.separator)
             count = len(ids[part])

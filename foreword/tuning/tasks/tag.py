@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby, pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -196,7 +196,8 @@ class Tag(HeadedTask):
     A row is a sentence: `.conllu` (the words are `form`, the labels `upos`; `--label xpos` is
     another column), CoNLL columns (`.conll`, `.txt`, `.tsv`: a word per line, a blank line between
     sentences; the word is the first column and the label the last), or a table with lists of words
-    and labels. A sentence that is too long is read in windows cut between words.
+    and labels. A sentence that is too long is read in windows of whole words that overlap by half;
+    a word is labelled in the one where it has most context.
 
     Labels of entities (B-person, I-person, O) are scored by F1 over whole entities, as seqeval and
     CoNLL-2003's conlleval do, others by accuracy over words.
@@ -204,6 +205,8 @@ class Tag(HeadedTask):
     Attributes:
         weights: weight of each label in the loss: `balanced` for weights in inverse proportion to
             how frequent they are, or `label=weight` each ("NOUN=5"), 1 for the others.
+        windows: those of a long sentence: `overlapping`, or `adjacent`, whose first and last words
+            have context on one side alone.
 
     Also called: token classification, sequence labelling, part-of-speech tagging, NER.
     Reference: Devlin et al. 2019, section 5.3; Ramshaw & Marcus 1995 for B, I and O.
@@ -235,7 +238,10 @@ class Tag(HeadedTask):
     output_form: ClassVar[OutputForm | None] = "classes"
     answers: ClassVar[Answers] = TagAnswers()
 
+    BEFORE: ClassVar[Mapping[str, Any]] = {"windows": "adjacent"}
+
     weights: Weights = ()
+    windows: Literal["overlapping", "adjacent"] = "overlapping"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -299,7 +305,8 @@ class Tag(HeadedTask):
                         _known(pieces[form], form, tokenizer, example.source)
                         for form in _forms(example.text)
                     ]
-                    yield from _windows(words, template)
+                    is_overlapping = self.windows == "overlapping"
+                    yield from _windows(words, template, is_overlapping=is_overlapping)
 
         return EncodedTexts.of(encoded())
 
@@ -362,27 +369,35 @@ def _known(
 
 
 def _windows(
-    words: Sequence[tuple[list[int], int]], template: InputTemplate
+    words: Sequence[tuple[list[int], int]], template: InputTemplate, *, is_overlapping: bool
 ) -> Iterator[EncodedExample]:
-    """Yield a sentence in windows of whole words; a word longer than a window is cut."""
+    """Yield a sentence in windows of whole words; a word longer than a window is cut.
+
+    Each has the positions of the words that have most context in it.
+    """
     before = len(template.prefix)
     room = template.length - before - len(template.suffix)
-    ids: list[int] = []
-    positions: list[int] = []
-    was_cut = is_further = False
-
-    def window() -> EncodedExample:
-        all_ids = np.asarray([*template.prefix, *ids, *template.suffix], np.int64)
-        pooled = np.asarray(positions, np.int64)
-        return EncodedExample(
-            all_ids, np.zeros_like(all_ids), pooled, was_cut, is_further=is_further
-        )
-
-    for pieces, first in words:
-        if ids and len(ids) + len(pieces) > room:
-            yield window()
-            ids, positions, was_cut, is_further = [], [], False, True
-        positions.append(before + len(ids) + min(first, room - 1))
-        was_cut = was_cut or len(pieces) > room
-        ids += pieces[:room]
-    yield window()
+    pieces = [word[:room] for word, _ in words]
+    edges = np.cumsum([0, *map(len, pieces)])  # where each word begins, and where the last one ends
+    own = begin = 0  # the first word that has no window yet, and the first one of this window
+    while own < len(words):
+        end = max(begin + 1, int(np.searchsorted(edges, edges[begin] + room, side="right")) - 1)
+        # The next window begins with the first word in the second half of this one; of the words
+        # that both have, this one labels those with as much context on the right or more.
+        middle = int(np.searchsorted(edges, edges[begin] + room // 2))
+        following = min(max(middle, begin + 1), end) if is_overlapping else end
+        shared = np.arange(following, end)
+        has_more = edges[shared] - edges[following] <= edges[end] - edges[shared + 1]
+        last = end if end == len(words) else following + int(has_more.sum())
+        if last > own:
+            ids = [piece for word in pieces[begin:end] for piece in word]
+            all_ids = np.asarray([*template.prefix, *ids, *template.suffix], np.int64)
+            firsts = [min(first, room - 1) for _, first in words[own:last]]
+            yield EncodedExample(
+                all_ids,
+                np.zeros_like(all_ids),
+                before + edges[own:last] - edges[begin] + np.asarray(firsts),
+                any(len(word) > room for word, _ in words[own:last]),
+                is_further=own > 0,
+            )
+        own, begin = last, following

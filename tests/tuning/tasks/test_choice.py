@@ -89,15 +89,23 @@ def test_the_layouts_of_published_sets_are_read(row: dict[str, Any], tmp_path: P
     assert json.loads(example.pair or "") == [row.get("article", ""), "x", "y"]
 
 
-def test_a_long_context_is_cut_and_the_question_is_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("windows", "question", "count"), [("mean", "we saw", 5), ("cut", "we saw", 1),
+                                       ("mean", "we saw " * 5, 1)],
+)  # fmt: skip
+def test_a_long_context_has_windows_or_is_cut_and_the_question_is_kept(
+    tmp_path: Path, windows: Any, question: str, count: int
+) -> None:
+    """A question that leaves the context little room has no windows."""
     trained = open_run(make_run(tmp_path), "cpu")
     template = template_of(trained.recipe, trained.vocab, 16)
-    row = {"article": "film " * 40, "question": "we saw", "options": ["day", "warm town"]}
-    inputs = Choice().encode([read(row)], trained.tokenizer, template)
-    assert [one.is_further for one in inputs] == [False, True]
-    assert [len(one.ids) for one in inputs] == [16, 16]
-    assert all(one.was_cut for one in inputs)
-    asked = trained.tokenizer.encode("we saw").tolist()
+    row = {"article": "film " * 40, "question": question, "options": ["day", "town"]}
+    inputs = Choice(windows=windows).encode([read(row)], trained.tokenizer, template)
+    assert [one.is_further for one in inputs] == [False] + [True] * (2 * count - 1)
+    assert [one.is_continued for one in inputs] == 2 * [False, *[True] * (count - 1)]
+    assert {len(one.ids) for one in inputs} == {16}
+    assert {one.was_cut for one in inputs} == {count == 1}
+    asked = trained.tokenizer.encode(question).tolist()
     assert all(" ".join(map(str, asked)) in " ".join(map(str, one.ids)) for one in inputs)
 
 

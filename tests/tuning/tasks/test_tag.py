@@ -26,7 +26,7 @@ from foreword.tuning.input_template import template_of
 from foreword.tuning.scores import Scores
 from foreword.tuning.tasks.tag import Tag, TagTargets
 from foreword.tuning.tuned_model import load_tuned
-from tests.tuning.runs import BAD, GOOD, LAYOUTS, make_run, reviews
+from tests.tuning.runs import BAD, GOOD, LAYOUTS, OTHER, make_run, reviews
 
 COLUMNS = Columns("words", "labels")
 FAST: dict[str, Any] = {
@@ -143,21 +143,32 @@ def test_columns_of_words_are_read_with_comments_and_document_marks(tmp_path: Pa
         assert examples[0].label == "B-per\nI-per\nO"
 
 
-def test_no_word_is_lost_in_windows(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("windows", "owned", "begins"),
+    [
+        ("adjacent", [6, 6, 3], [0, 6, 12]),
+        # 6 words each, every third one: a word is labelled where the nearer end is farther away.
+        ("overlapping", [5, 3, 3, 4], [0, 3, 6, 9]),
+    ],
+)
+def test_no_word_is_lost_in_windows(
+    tmp_path: Path, windows: Any, owned: list[int], begins: list[int]
+) -> None:
     trained = open_run(make_run(tmp_path), "cpu")
     template = template_of(trained.recipe, trained.vocab, 8)
-    example = Tag().reader.read({"words": ["film"] * 15}, COLUMNS, "a")
+    words = [*GOOD, *BAD, *OTHER[:7]]
+    example = Tag().reader.read({"words": words}, COLUMNS, "a")
     assert example is not None
-    windows = Tag().encode([example, example], trained.tokenizer, template)
-    assert [len(one.ids) for one in windows] == [8, 8, 5] * 2
-    assert [len(one.pooled_positions) for one in windows] == [6, 6, 3] * 2
-    assert [one.is_further for one in windows] == [False, True, True] * 2
-    assert not any(one.was_cut for one in windows)
-    for one in windows:
-        assert (one.ids[one.pooled_positions] == trained.tokenizer.encode("film")[0]).all()
+    inputs = Tag(windows=windows).encode([example, example], trained.tokenizer, template)
+    ids = [int(trained.tokenizer.encode(f" {word}")[0]) for word in words]
+    assert [one.ids[1:-1].tolist() for one in inputs] == [ids[n : n + 6] for n in begins] * 2
+    assert [len(one.pooled_positions) for one in inputs] == owned * 2
+    assert [one.is_further for one in inputs] == [False, *[True] * (len(owned) - 1)] * 2
+    assert not any(one.was_cut for one in inputs)
+    assert [n for one in inputs for n in one.ids[one.pooled_positions]] == ids * 2
     sentences = [Labelled("", "\n".join("ab" * 7 + "a"))] * 2
-    placed = Tag().targets(sentences, ("a", "b"), windows)
-    assert [len(one) for one in placed] == [6, 6, 3] * 2
+    placed = Tag().targets(sentences, ("a", "b"), inputs)
+    assert [len(one) for one in placed] == owned * 2
 
 
 @pytest.mark.product(only=("bidirectional",))
@@ -168,9 +179,7 @@ def test_every_layout_learns_to_tag_and_predicts_what_it_was_scored_by(
     run = make_run(tmp_path / "run", layout)
     dev = sentences(24, 2)
     settings = {"task.dropout": 0.0, "task.weights": ["B-good=2"]}
-    done = tune(
-        run, sentences(120, 1), dev, lr=1e-2, epochs=5, settings=settings, **FAST, strategy="full"
-    )
+    done = tune(run, sentences(120, 1), dev, lr=1e-2, epochs=5, settings=settings, **FAST)
     tuned, baseline = done.rows
     scores = list(Scores.of(tuned).metrics)
     assert scores[:2] == ["entity_f1", "entity_precision"]
