@@ -141,6 +141,7 @@ def check_run(
         UserError: the run cannot begin.
     """
     # Replace a large text by its beginning.
+    request = request.continued(note)
     full, texts = request.recipe, request.inputs.texts
     running.require_possible(full, request.inputs, request.starting_model, MACHINES)
     if full.data.sources or not is_prepared(texts):

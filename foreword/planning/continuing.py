@@ -1,10 +1,11 @@
-"""A run that continues a trained model: its recipe and text, from the rules of a `Continuation`."""
+"""A run that continues a trained model: its recipe and text, from its `[continuation]`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from foreword.data.mixture import DataSettings, Source
 from foreword.data.prepared_text import PreparedText
@@ -27,7 +28,11 @@ POOR_FIT = 1.3  # times the tokens a word of the model's own text
 
 
 def continued_recipe(
-    trained: StartingModel, recipe: Recipe, assignments: Sequence[str] = ()
+    trained: StartingModel,
+    recipe: Recipe,
+    assignments: Sequence[str] = (),
+    *,
+    has_budget: bool = False,
 ) -> Recipe:
     """Return the recipe with what has to suit the model's weights, and its share of their rate.
 
@@ -35,6 +40,7 @@ def continued_recipe(
         trained: the model to continue.
         recipe: the recipe, with a continuation.
         assignments: `--set`, which is above what comes from the model.
+        has_budget: whether a budget was given, which replaces the limits of the continuation.
     """
     rules, own = recipe.continuation, trained.recipe
     assert rules is not None
@@ -45,7 +51,9 @@ def continued_recipe(
     table["train"] |= {"batch": own.train.batch, "batch_tokens": own.train.batch_tokens}
     table["prepare"] |= {"sentences": own.prepare.sentences}
     others = [text for text in assignments if text.strip().partition(".")[0] != "model"]
-    return config.build(Recipe, config.assign(table, others))
+    continued = config.build(Recipe, config.assign(table, others))
+    limits: dict[str, Any] = {"epochs": None, "share": None} if has_budget else {}
+    return replace(continued, continuation=replace(rules, **limits))
 
 
 def with_text(
@@ -54,7 +62,6 @@ def with_text(
     texts: Sequence[str],
     note: Callable[[str], None],
     *,
-    has_budget: bool,
     is_extended: bool,
 ) -> tuple[Recipe, tuple[str, ...]]:
     """Return a recipe of `continued_recipe` with its budget and replay, as if written out.
@@ -62,16 +69,13 @@ def with_text(
     Args:
         trained: the model to continue.
         recipe: the recipe.
-        texts: the new text, or the path of each of the recipe's sources; none if it is not known.
+        texts: the new text, or the path of each of the recipe's sources.
         note: receives what a reader of the run has to know, a line each.
-        has_budget: whether a budget was given, which stays.
         is_extended: whether the vocabulary will be, so that the model's shards no longer fit.
     """
     rules = recipe.continuation
     assert rules is not None
     recipe = replace(recipe, continuation=None)
-    if not texts:
-        return recipe, ()
     new = [_Sample.of(text, trained.tokenizer, recipe) for text in texts]
     total = sum(sample.tokens for sample in new)
 
@@ -92,11 +96,13 @@ def with_text(
         texts = [source.path for source in recipe.data.sources]
 
     # The budget: whichever of both limits comes first.
-    if not has_budget:
-        share = rules.replay if own else 0.0
-        limits = {rules.epochs * total / (1 - share): f"{rules.epochs:g} epochs of the new text"}
-        if spent := _tokens_read(trained):
-            limits[rules.share * spent] = f"{rules.share:.0%} of those that it was trained on"
+    share = rules.replay if own else 0.0
+    limits: dict[float, str] = {}
+    if rules.epochs is not None:
+        limits[rules.epochs * total / (1 - share)] = f"{rules.epochs:g} epochs of the new text"
+    if rules.share is not None and (spent := _tokens_read(trained)):
+        limits[rules.share * spent] = f"{rules.share:.0%} of those that it was trained on"
+    if limits:
         tokens = max(min(limits), recipe.rows_per_step * recipe.packing.length)
         recipe = replace(recipe, train=Budget("tokens", tokens).applied_to(recipe.train))
         note(

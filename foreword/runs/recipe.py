@@ -20,7 +20,7 @@ from foreword.layouts._contract import Layout
 from foreword.nn.model import Architecture, Backbone, Model
 from foreword.nn.stack_settings import StackSettings
 from foreword.objectives._contract import Objective
-from foreword.runs.continuation import Continuation
+from foreword.runs.continuation_settings import ContinuationSettings
 from foreword.settings import config, kinds
 from foreword.settings.config import Table
 from foreword.settings.kinds import part
@@ -162,7 +162,7 @@ class Recipe:
     train: TrainSettings = field(default_factory=TrainSettings)
     parallel: Parallelism = part("train/parallel", "auto")
     probes: tuple[Any, ...] = field(default=(), metadata={"part": kinds.Part("probes")})
-    continuation: Continuation | None = None
+    continuation: ContinuationSettings | None = None
     stages: tuple[StageSettings, ...] | None = None
 
     def __post_init__(self) -> None:

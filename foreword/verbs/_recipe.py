@@ -89,7 +89,7 @@ class Trains(HoldsOut, ReadsText, Budgets):
         from foreword.data.remote_tokens import local
         from foreword.interop.importing import open_starting_model
         from foreword.planning import conditions
-        from foreword.planning.continuing import continued_recipe, with_text
+        from foreword.planning.continuing import continued_recipe
         from foreword.planning.dial import FAMILIES
         from foreword.planning.request import RunRequest
         from foreword.runs.corpus import is_prepared
@@ -137,15 +137,9 @@ class Trains(HoldsOut, ReadsText, Budgets):
             )
         starting_model = open_starting_model(from_)
         if recipe.continuation is not None:
-            recipe, texts = with_text(
-                starting_model,
-                continued_recipe(starting_model, recipe, settings),
-                inputs.texts,
-                note,
-                has_budget=budget is not None,
-                is_extended=bool(self.extend_vocabulary),
+            recipe = continued_recipe(
+                starting_model, recipe, settings, has_budget=budget is not None
             )
-            inputs = replace(inputs, texts=texts)
         starting_model = starting_model.with_recipe(recipe, settings)
         for line in starting_model.notes:
             note(line)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from foreword.data.read_documents import read_documents
 from foreword.disk import atomic, stored
@@ -25,97 +24,95 @@ from foreword.train import tensor_files
 from foreword.tuning.job import Examples
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tuned import is_tuned
-from foreword.verbs._arguments import paths, texts_file
+from foreword.verbs._arguments import texts_file
+from foreword.verbs._contract import PathName
 from foreword.verbs.pretrain import Pretrain
 from foreword.verbs.resume import Resume
-
-if TYPE_CHECKING:
-    from foreword.verbs.tune import Tune
 
 RECIPE, FOLDER = "adapt_encoder", "adapted"
 
 
-def require_adaptable(tune: Tune) -> None:
-    """Check that the model can be continued, and the settings of that, before text is read.
+@dataclass(frozen=True)
+class Unlabelled:
+    """Unlabelled text of a task, and how a model is continued on it.
 
-    Raises:
-        UserError: it is a tuned model, whose heads of pretraining are gone, or a setting is wrong.
+    Attributes:
+        run: the model.
+        files: files, folders, globs.
+        columns: the columns of text and second text in tables.
+        settings: `--set` of the recipe that continues the model.
+        device: auto, cpu, cuda or mps.
+        progress: as that of every verb.
     """
-    if tune.prefix is not None:
-        raise UserError("--unlabelled: cannot be combined with --prefix")
-    if is_tuned(Path(tune.run)):
-        raise UserError(
-            f"--unlabelled: {tune.run} is a tuned model; name the run it was tuned from"
-        )
-    load_recipe(RECIPE, _settings(tune))
 
+    run: PathName
+    files: Sequence[str]
+    columns: Columns
+    settings: Sequence[str]
+    device: str
+    progress: bool | ProgressDisplay
 
-def adapted(
-    tune: Tune,
-    trained: TrainedModel,
-    examples: Examples,
-    task: Task,
-    display: ProgressDisplay,
-) -> tuple[TrainedModel, Examples]:
-    """Return the model continued on the unlabelled text, and the examples with a note of it.
+    def __post_init__(self) -> None:
+        if is_tuned(Path(self.run)):
+            raise UserError(
+                f"--unlabelled: {self.run} is a tuned model; name the run it was tuned from"
+            )
+        load_recipe(RECIPE, self.settings)  # its mistakes are told before text is read
 
-    The run is named by a digest of the model, the texts and the settings, so that it is never one
-    of others. One that was interrupted is resumed.
+    def adapt(
+        self, trained: TrainedModel, examples: Examples, task: Task, display: ProgressDisplay
+    ) -> tuple[Path, Examples]:
+        """Return a run that continues the model on the text, and the examples with a note of it.
 
-    Args:
-        tune: the arguments.
-        trained: the model.
-        examples: the labelled examples, whose training texts are read too.
-        task: the task.
-        display: shows notes.
+        The run is named by a digest of the model, the texts and the settings, so that it is never
+        one of others. One that was interrupted is resumed.
 
-    Raises:
-        UserError: the text or the continuation is refused.
-        KeyboardInterrupt: it was stopped before its end.
-    """
-    texts = _Texts(tune, trained, examples, task)
-    settings = _settings(tune)
-    digest = hashlib.blake2b(digest_size=4)
-    of_model = tensor_files.checksum(trained.folder, "weights"), trained.recipe.dumps()
-    for text in (*of_model, load_recipe(RECIPE, settings).dumps(), *settings, *texts):
-        digest.update(stored.to_json(text).encode())
-    first = Path(paths(tune.unlabelled)[0]).name.partition(".")[0].strip("*") or "text"
-    run = trained.run / FOLDER / f"{first}-{digest.hexdigest()}"
-    lines = [
-        f"{texts.count:,} unlabelled texts, those of the training examples among them; "
-        f"{texts.left:,} that are dev or test texts are left out",
-        f"adapted model: {run}",
-    ]
-    for line in lines:
-        display.note(line)
-    if not is_begun(run):
+        Args:
+            trained: the model.
+            examples: the labelled examples, whose training texts are read too.
+            task: the task.
+            display: shows notes.
+
+        Raises:
+            UserError: the text or the continuation is refused.
+            KeyboardInterrupt: it was stopped before its end.
+        """
+        texts = _Texts(self, trained, examples, task)
+        digest = hashlib.blake2b(digest_size=4)
+        of_model = tensor_files.checksum(trained.folder, "weights"), trained.recipe.dumps()
+        for text in (*of_model, load_recipe(RECIPE).dumps(), *self.settings, *texts):
+            digest.update(stored.to_json(text).encode())
+        name = Path(self.files[0]).name.partition(".")[0].strip("*") or "text"
+        run = trained.run / FOLDER / f"{name}-{digest.hexdigest()}"
+        lines = [
+            f"{texts.count:,} unlabelled texts, those of the training examples among them; "
+            f"{texts.left:,} that are dev or test texts are left out",
+            f"adapted model: {run}",
+        ]
+        for line in lines:
+            display.note(line)
+        if not (is_begun(run) and is_finished(run)) and not self._verb(run, texts)().is_done:
+            raise KeyboardInterrupt("interrupted; the same command continues")
+        about = {"unlabelled": list(self.files), "adapted": str(run.resolve())}
+        notes = [*examples.notes, *lines]
+        return run, replace(examples, about={**(examples.about or {}), **about}, notes=notes)
+
+    def _verb(self, run: Path, texts: Iterable[str]) -> Pretrain | Resume:
+        """Return what trains the run, from its start or from where it was interrupted."""
+        if is_begun(run):
+            return Resume(run, progress=self.progress)
         with atomic.writing(texts_file(run)) as file:
             file.writelines(stored.to_json({"text": text}) + "\n" for text in texts)
-    if not (is_begun(run) and is_finished(run)):
-        on_device = [] if tune.device == "auto" else [f"train.device={tune.device}"]
-        verb: Any = (
-            Resume(run, progress=tune.progress)
-            if is_begun(run)
-            else Pretrain(
-                RECIPE,
-                texts_file(run),
-                run,
-                from_=tune.run,
-                settings=[*settings, *on_device],
-                progress=tune.progress,
-            )
+        settings = [*self.settings]
+        settings += [] if self.device == "auto" else [f"train.device={self.device}"]
+        return Pretrain(
+            RECIPE,
+            texts_file(run),
+            run,
+            from_=self.run,
+            settings=settings,
+            progress=self.progress,
         )
-        if not verb().is_done:
-            raise KeyboardInterrupt("interrupted; the same command continues")
-    about = {"unlabelled": list(paths(tune.unlabelled)), "adapted": str(run.resolve())}
-    examples = replace(
-        examples, about={**(examples.about or {}), **about}, notes=[*examples.notes, *lines]
-    )
-    return tune.opened(run), examples
-
-
-def _settings(tune: Tune) -> list[str]:
-    return [setting.removeprefix("adapt.") for setting in tune.adapt_assignments]
 
 
 class _Texts:
@@ -126,10 +123,12 @@ class _Texts:
         left: how many were left out.
     """
 
-    def __init__(self, tune: Tune, trained: TrainedModel, examples: Examples, task: Task) -> None:
-        self._files, self._column, self._pair = paths(tune.unlabelled), tune.text, tune.pair
+    def __init__(
+        self, given: Unlabelled, trained: TrainedModel, examples: Examples, task: Task
+    ) -> None:
+        self._files, self._columns = given.files, given.columns
         self._read = replace(
-            trained.recipe.read, field=tune.text or "text", target="", blank_lines=False
+            trained.recipe.read, field=given.columns.text, target="", blank_lines=False
         )
         self._task = task
         self._train = examples.train
@@ -153,9 +152,8 @@ class _Texts:
     def _all(self) -> Iterator[str]:
         for path in self._files:
             if ending_of(Path(path)) in SEPARATED:
-                columns = Columns(self._column or "text", "", self._pair or "")
-                table = read_table(path, are_numbers=columns.are_numbers)
-                rows = labelled(table, columns, needs_label=False)[0]
+                table = read_table(path, are_numbers=self._columns.are_numbers)
+                rows = labelled(table, self._columns, needs_label=False)[0]
                 yield from (text for row in rows for text in (row.text, row.pair) if text)
             else:
                 yield from (document.text for document in read_documents([path], self._read))

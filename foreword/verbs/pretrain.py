@@ -72,10 +72,9 @@ class Pretrain(TakesTexts, Trains, TrainsRun):
             running.require_free(run)
             trackers_of(self.track)
             tables = tables_of(self.probes)
-            with saved_texts(self.texts, run):
-                request = self._with_probes(self.request(data, display.note), tables)
-                with self._started(request, display):
-                    return self.train(display)
+            request = self._with_probes(self.request(data, display.note), tables)
+            with saved_texts(self.texts, run), self._started(request, display):
+                return self.train(display)
 
     def _with_probes(self, request: RunRequest, tables: tuple[dict[str, Any], ...]) -> RunRequest:
         """Return the request with the probes of the recipe, and those of `tables`."""
@@ -99,7 +98,7 @@ class Pretrain(TakesTexts, Trains, TrainsRun):
         run = self.folder
         before, has_begun = running.names_in(run), False
         running.require_free(run)
-        request = request.extended(progress.note)
+        request = request.continued(progress.note).extended(progress.note)
         try:
             facts = None
             if request.dial is not None:

@@ -14,7 +14,7 @@ from foreword.settings import kinds
 from foreword.settings.ranges import Folds, Temperature
 from foreword.tables.columns import Columns
 from foreword.tables.reads_rows import ReadsLabelled
-from foreword.verbs._arguments import assignments
+from foreword.verbs._arguments import assignments, paths
 from foreword.verbs._contract import ARGUMENT, Flag, PathName, Paths, Verb
 from foreword.verbs._groups import Examples
 from foreword.verbs._tune_settings import BEST, FineTunes
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from foreword.tuning.settings import TuneSettings
     from foreword.tuning.tasks._contract import Task
     from foreword.tuning.tuned_model import TunedWriter
+    from foreword.verbs._unlabelled import Unlabelled
 
 FILES = Flag(takes=list[PathName])
+ADAPT = "adapt."  # begins the settings of the recipe that continues the model
 
 
 @dataclass(frozen=True, repr=False)
@@ -195,13 +197,27 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
 
     @property
     def _tune_assignments(self) -> list[str]:
-        return [s for s in assignments(self.settings) if s not in self.adapt_assignments]
+        return [each for each in assignments(self.settings) if each not in self._adapt_assignments]
 
     @property
-    def adapt_assignments(self) -> list[str]:
-        """The settings of the recipe that continues the model on unlabelled text."""
-        is_used = self.unlabelled is not None
-        return [s for s in assignments(self.settings) if is_used and s.startswith("adapt.")]
+    def _adapt_assignments(self) -> list[str]:
+        if self.unlabelled is None:
+            return []
+        return [each for each in assignments(self.settings) if each.startswith(ADAPT)]
+
+    def _unlabelled(self) -> Unlabelled | None:
+        """Return the unlabelled text, checked as far as it can be before text is read."""
+        from foreword.tables.columns import Columns
+        from foreword.verbs._unlabelled import Unlabelled
+
+        if self.unlabelled is None:
+            return None
+        if self.prefix is not None:
+            raise UserError("--unlabelled: cannot be combined with --prefix")
+        columns = Columns(self.text or "text", "", self.pair or "")
+        settings = [each.removeprefix(ADAPT) for each in self._adapt_assignments]
+        files = paths(self.unlabelled)
+        return Unlabelled(self.run, files, columns, settings, self.device, self.progress)
 
     def __call__(self) -> TuningResult:
         from foreword.process import allocator
@@ -211,7 +227,6 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         from foreword.tuning.fine_tuning import fine_tune
         from foreword.tuning.published_head import with_published_head
         from foreword.tuning.strategies.best import suits
-        from foreword.verbs._unlabelled import adapted, require_adaptable
 
         # Check every argument.
         kinds.file_of("tuning/tasks", self.task, "--task")
@@ -234,8 +249,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
 
         # Open the model, and read the examples.
         trained = base = self.opened(self.run)
-        if self.unlabelled is not None:
-            require_adaptable(self)
+        unlabelled = self._unlabelled()
         variants, left_out = self._possible(variants, trained, task)
         reader.task = with_published_head(task, trained)
         with allocator.returning_freed():
@@ -249,9 +263,10 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         notes = task.judge.notes(examples.train, examples.dev, trained.tokenizer)
         examples = replace(examples, notes=[*examples.warnings, *notes, *left_out])
         name = self.name or name_of(sources["train"])
-        if self.unlabelled is not None:
+        if unlabelled is not None:
             name = self.name or f"{name}-adapted"
-            trained, examples = adapted(self, trained, examples, task, display)
+            run, examples = unlabelled.adapt(trained, examples, task, display)
+            trained = self.opened(run)
         job = self._job(base, task, examples, variants, name)
 
         # Return a result that is there already, and never overwrite another one.

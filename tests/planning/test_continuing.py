@@ -25,14 +25,16 @@ def base(tmp_path: Path) -> Path:
     return runs.whole(runs.build(made), text, tmp_path / "base")
 
 
-def continued(base: Path, text: str, *settings: str, **how: Any) -> tuple[Recipe, list[str]]:
+def continued(
+    base: Path, text: str, *settings: str, has_budget: bool = False, is_extended: bool = False
+) -> tuple[Recipe, list[str]]:
     """Return the recipe that continues a model on a text, and what is said of it."""
     file = base.parent / "new.jsonl"
     file.write_text("".join(f'{{"text": "{line}"}}\n' for line in text.splitlines()))
     trained, notes = open_starting_model(str(base)), list[str]()
-    recipe = continued_recipe(trained, load_recipe("adapt_encoder", settings), settings)
-    how = {"has_budget": False, "is_extended": False} | how
-    return with_text(trained, recipe, [str(file)], notes.append, **how)[0], notes
+    recipe = load_recipe("adapt_encoder", settings)
+    recipe = continued_recipe(trained, recipe, settings, has_budget=has_budget)
+    return with_text(trained, recipe, [str(file)], notes.append, is_extended=is_extended)[0], notes
 
 
 def test_the_budget_is_the_lesser_of_epochs_and_share(base: Path) -> None:

@@ -8,7 +8,7 @@ from foreword.settings.ranges import EpochsOfText, Positive, Ranged, ShareBelowO
 
 
 @dataclass(frozen=True)
-class Continuation(Ranged):
+class ContinuationSettings(Ranged):
     """Settings of `[continuation]`: with `--from`, a run keeps what the model was trained with.
 
     Objective, layout, packing, optimizer and batch are the model's. Without a budget of its own the
@@ -22,6 +22,6 @@ class Continuation(Ranged):
     """
 
     lr: Positive = 0.5
-    epochs: EpochsOfText = 10.0
-    share: Positive = 0.2
+    epochs: EpochsOfText | None = 10.0
+    share: Positive | None = 0.2
     replay: ShareBelowOne = 0.2
