@@ -47,9 +47,6 @@ FILLED = {
     "Sum": {"weights": (1.0,)},
     "Mixture": {"shares": (1.0,)},
 }
-    "Sum": {"weights": (1.0,)},
-    "Mixture": {"shares": (1.0,)},
-}
 WILD = (math.nan, math.inf, -math.inf, 0, -1, -0.5, 7.5, 2**63, -(2**63), 10**400, 1e300, True)
 
 
