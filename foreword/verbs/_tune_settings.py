@@ -30,7 +30,8 @@ class FineTunes(Tracks, ShowsProgress, Computes):
 
     Attributes:
         strategy: what is trained: full, frozen (the head alone), lora, or another of those that
-            'foreword show strategies' lists, with their settings; default: full.
+            'foreword show strategies' lists, with their settings; default: full, in tune best where
+            the task allows it.
         from_scratch: train the same network from random weights.
         seeds: number of seeds; scores are their mean and deviation; default: 3, or 1 with
             strategy best.
