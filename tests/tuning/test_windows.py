@@ -174,7 +174,7 @@ def test_a_text_has_the_same_output_alone_and_among_others(
     few = predict(network, data.dev[0], CPU, FP32)
     np.testing.assert_allclose(few, together, rtol=1e-4, atol=1e-5)
     alone = [
-        predict(network, encoded(trained, task, [*examples[:2], one]).dev, CPU, FP32)
+        predict(network, encoded(trained, task, [*examples[:2], one]).dev[0], CPU, FP32)
         for one in examples[2:6]
     ]
     size = len(together) // 14
