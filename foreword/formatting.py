@@ -95,6 +95,8 @@ def cell(value: Any) -> str:
         return figure(value)
     if isinstance(value, list | tuple):
         return ", ".join(map(cell, value))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {cell(item)}" for name, item in value.items())
     return str(value)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BufferedReader, RawIOBase
 from lzma import LZMAError, LZMAFile
 from pathlib import Path
@@ -9,9 +12,11 @@ from typing import IO, Any
 
 import pyarrow as pa
 
+from foreword.disk import atomic
+
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".xz": "xz"}
 
-_BLOCK = 1 << 20  # bytes
+BLOCK = 1 << 20  # bytes read at once
 
 
 def compression_of(path: Path) -> str | None:
@@ -25,7 +30,21 @@ def decompressed(raw: IO[bytes], path: Path) -> Any:
     if codec is None:
         return raw
     stream: Any = _XZ(raw) if codec == "xz" else pa.CompressedInputStream(raw, codec)
-    return BufferedReader(stream, _BLOCK)
+    return BufferedReader(stream, BLOCK)
+
+
+@contextmanager
+def copied(stream: IO[bytes]) -> Iterator[IO[bytes]]:
+    """Copy a stream to a temporary file, for a format that is read from its end.
+
+    The file has no name, so nothing remains however the process ends.
+    """
+    with tempfile.TemporaryFile() as copy:
+        while block := stream.read(BLOCK):
+            with atomic.user_errors(Path(tempfile.gettempdir())):
+                copy.write(block)
+                copy.flush()
+        yield copy
 
 
 class _XZ(RawIOBase):

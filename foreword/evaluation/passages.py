@@ -103,7 +103,7 @@ def method_of(prompted: TrainedModel, *, ranks: bool = False) -> str:
     if prompted.detects_replacements:
         return GENUINE
     able = PREDICTORS if ranks else f"{PREDICTORS}, replaced-token"
-    prompted.require_text_scores(able)
+    prompted.require_token_head(able)
     if prompted.continues:
         return LIKELIHOOD
     if not prompted.answers:

@@ -118,7 +118,7 @@ def score_texts(
     Raises:
         UserError: as `score` does.
     """
-    prompted.require_text_scores()  # before a text is read
+    prompted.require_token_head()  # before a text is read
     plans: deque[ScoringPlan] = deque()  # of texts whose sums are not complete
     has_source_line = prompted.answers and bool(prompted.recipe.read.target)
 
@@ -207,7 +207,7 @@ def _totals(prompted: TrainedModel, plan: ScoringPlan, nats: float) -> ScoreTota
 
 
 def _plan(prompted: TrainedModel, text: str, source: str | None, stride: int | None) -> ScoringPlan:
-    prompted.require_text_scores()
+    prompted.require_token_head()
     ids = prompted.tokenizer.encode(text)
     if prompted.answers:
         return _plan_answer(prompted, text, ids, source)

@@ -72,7 +72,7 @@ class FixedWindowBackbone(NeuralBackbone):
         x = self.embedding(batch, self.position)
         cached = settings.window - 1
         if cache is None:
-            cache = x.new_zeros(len(x), cached, x.shape[2])
+            cache = x.new_zeros(x.shape[0], cached, x.shape[2])
         words = torch.cat([cache, x], dim=1)  # (batch, window - 1 + length, d_embedding)
         windows = words.unfold(1, settings.window, 1).transpose(2, 3)
         windows = self._mask_documents(windows, batch.positions).flatten(2)

@@ -47,8 +47,8 @@ class WordVectors(ModelSettings, OfflineArchitecture):
     their mean. A word has one vector in all contexts.
 
     To be comparable to language models it predicts the next word too (objective `causal`,
-    layout `decoder`): from the last word (skip-gram) or the mean of the last `window` (CBOW). These
-    are words that stand near it, in any order: it gives no text a probability.
+    layout `decoder`): from the last word (skip-gram) or the mean of the last `window` (CBOW).
+    Trained on words that stand near it, in any order, it is a weak language model.
     `layers` and the settings of layers do not apply.
 
     Attributes:
@@ -63,7 +63,6 @@ class WordVectors(ModelSettings, OfflineArchitecture):
     """
 
     reads_ahead: ClassVar[bool] = False
-    scores_texts: ClassVar[bool] = False
     has_layers: ClassVar[bool] = False
 
     d_model: Count = 100
@@ -172,7 +171,7 @@ class WordVectorsBackbone(NeuralBackbone, OfflineBackbone):
         x = self.embedding(batch, self.position)
         reach = self.kind.architecture.reach(self.kind.window)
         if cache is None:
-            cache = x.new_zeros(len(x), reach - 1, x.shape[2])
+            cache = x.new_zeros(x.shape[0], reach - 1, x.shape[2])
         words = torch.cat([cache, x], dim=1)  # (batch, reach - 1 + length, d_model)
         windows = words.unfold(1, reach, 1)  # (batch, length, d_model, reach)
         # The mean of the last `reach` words, but none of an earlier document.

@@ -220,7 +220,7 @@ def prepare_mask(
         queries != keys or not mask.sees_itself
     ):  # otherwise no query is empty, and checking would wait for the GPU
         empty = ~allowed.any(-1, keepdim=True)
-        empty = empty if empty.any() else None
+        empty = empty if torch.compiler.is_exporting() or empty.any() else None
     return PreparedMask(dense=dense if bias is None else dense + bias.to(like.dtype), empty=empty)
 
 
@@ -332,7 +332,8 @@ def _is_explicit_faster(q: Tensor, k: Tensor, prepared_mask: PreparedMask, dropo
     if prepared_mask.is_causal:
         return False
     is_learned = prepared_mask.dense is not None and prepared_mask.dense.requires_grad
-    return is_learned or (not q.is_cuda and (k.shape[2] <= SHORT or dropout > 0))
+    is_short = torch.compiler.is_exporting() or k.shape[2] <= SHORT
+    return is_learned or (not q.is_cuda and (is_short or dropout > 0))
 
 
 @dataclass(frozen=True)

@@ -210,7 +210,7 @@ class Stack(nn.Module):
         prepared: dict[AttentionKind, tuple[Any, PositionScheme]] = {}
         drops = self.training and self.drops_attention
         keys = torch.arange(positions.keys, device=x.device)
-        shape = (len(x), x.shape[1], positions.keys)
+        shape = (x.shape[0], x.shape[1], positions.keys)
         for kind in dict.fromkeys(self.attention_kinds):
             position = (None if kind.is_dense else self.local_position) or self.position
             bias = _bias(position, positions.queries, keys)
@@ -241,7 +241,7 @@ class Stack(nn.Module):
         """Return the inputs of cross-attention, the same in all layers; None without its mask."""
         if mask is None:
             return None
-        shape = (len(x), x.shape[1], source_length)
+        shape = (x.shape[0], x.shape[1], source_length)
         flex = flex and not (self.training and self.drops_attention)
         prepared_mask = prepare_mask(mask, None, shape, self._scores_like(x), flex=flex)
         position = None if rotated_by is None else self.position

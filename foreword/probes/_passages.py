@@ -59,7 +59,7 @@ def require_room(prompted: TrainedModel, length: int) -> None:
         UserError: it reads fewer, or gives texts no probability.
     """
     able = "causal, masked, permuted, n-gram"
-    prompted.require_text_scores(able)
+    prompted.require_token_head(able)
     if prompted.answers:
         raise prompted.unable("gives a text a probability as the answer to a source only", able)
     room = prompted.max_context

@@ -241,22 +241,6 @@ class TrainedModel:
         if not self.recipe.objective.predicts.tokens:
             raise self.unable("has no head that predicts tokens", able)
 
-    def require_text_scores(self, able: str = PREDICTORS) -> None:
-        """Check that the model gives a text a probability.
-
-        Args:
-            able: likewise.
-
-        Raises:
-            UserError: it does not.
-        """
-        self.require_token_head(able)
-        if not self.recipe.model.scores_texts:
-            raise UserError(
-                f"{self.name}: word vectors predict what stands near a word, in any order, and "
-                f"give a text no probability; models that can: {able}"
-            )
-
     def require_token_ranks(self) -> None:
         """Check that the model compares a token with all others.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from foreword.disk.compressed import BLOCK, copied
 from foreword.errors import UserError
 from foreword.tables import race, squad
 from foreword.tables.conll import conll_table, conllu_table
@@ -252,11 +253,11 @@ def _parquet(path: Path) -> ExampleTable:
 
 @contextmanager
 def _parquet_file(path: Path) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file; a compressed one is held in memory, since it is read from its end."""
-    with opened(path) as stream:
-        source = stream if format_of(path)[1] is None else pa.BufferReader(stream.read())
+    """Open a Parquet file, or a decompressed temporary one, since it is read from its end."""
+    is_plain = format_of(path)[1] is None
+    with opened(path) as stream, nullcontext(stream) if is_plain else copied(stream) as source:
         try:
-            yield pq.ParquetFile(source, pre_buffer=False)
+            yield pq.ParquetFile(source, pre_buffer=False, buffer_size=BLOCK)
         except (pa.ArrowException, OSError) as error:
             reason = str(error).split("\n")[0]
             raise UserError(f"{path}: not a Parquet file that can be read: {reason}") from None

@@ -28,7 +28,7 @@ HELD_FEWEST, HELD_MOST = 50, 5_000  # of them; at least this times HELD_PARTS ar
 HELD_PARTS = 5
 
 
-class FoldSplit(NamedTuple):
+class ScoredSplit(NamedTuple):
     """Examples to train on, and others to score.
 
     Attributes:
@@ -56,7 +56,7 @@ class DrawnExamples:
     numbers: tuple[Array, ...]
     total: int
     labels: tuple[str, ...]
-    folds: tuple[FoldSplit, ...] = ()
+    folds: tuple[ScoredSplit, ...] = ()
 
 
 def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task) -> DrawnExamples:
@@ -95,7 +95,7 @@ def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task
     )
 
 
-def folds(examples: Sequence[Labelled], count: int, task: Task) -> tuple[FoldSplit, ...]:
+def folds(examples: Sequence[Labelled], count: int, task: Task) -> tuple[ScoredSplit, ...]:
     """Return folds that hold out every example once, each label in its proportion.
 
     Examples of one group are in one fold.
@@ -119,10 +119,10 @@ def folds(examples: Sequence[Labelled], count: int, task: Task) -> tuple[FoldSpl
         if max(Counter(labels).values()) < count:
             labels = [""] * len(examples)
         splits = folder(count, shuffle=True, random_state=1).split(labels, labels, groups)
-        return tuple(FoldSplit(numbers, held) for numbers, held in splits)
+        return tuple(ScoredSplit(numbers, held) for numbers, held in splits)
 
 
-def held_out(numbers: Array, examples: Sequence[Labelled], task: Task) -> FoldSplit | None:
+def held_out(numbers: Array, examples: Sequence[Labelled], task: Task) -> ScoredSplit | None:
     """Hold out a part of some examples to fit probabilities on; None if they are too few.
 
     Args:
@@ -134,7 +134,7 @@ def held_out(numbers: Array, examples: Sequence[Labelled], task: Task) -> FoldSp
         return None
     count = min(max(round(HELD_SHARE * len(numbers)), HELD_FEWEST), HELD_MOST)
     (held,) = _draws(_groups([examples[int(n)] for n in numbers], task), count, [0])
-    return FoldSplit(np.delete(numbers, held), numbers[np.sort(held)])
+    return ScoredSplit(np.delete(numbers, held), numbers[np.sort(held)])
 
 
 def hold_out(

@@ -15,7 +15,7 @@ from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.answers import AnswerExamples
-from foreword.tuning.drawing import DrawnExamples, FoldSplit, draw, folds, held_out
+from foreword.tuning.drawing import DrawnExamples, ScoredSplit, draw, folds, held_out
 from foreword.tuning.encoded import first_inputs, first_windows
 from foreword.tuning.input_template import InputTemplate, missing_special_tokens, template_of
 from foreword.tuning.job import Examples
@@ -186,7 +186,7 @@ def _encode(
     trained: TrainedModel,
     task: Task,
     drawn: DrawnExamples,
-    split: FoldSplit | None,
+    split: ScoredSplit | None,
     examples: Examples,
     template: InputTemplate,
 ) -> TuneData:
@@ -209,7 +209,7 @@ def _encode(
     def pack(part: Sequence[Labelled]) -> PackedExamples:
         return scoring_examples(task, part, drawn.labels, trained.tokenizer, template, prompted)
 
-    def pack_held(split: FoldSplit) -> PackedExamples:
+    def pack_held(split: ScoredSplit) -> PackedExamples:
         return pack([drawn.examples[int(n)] for n in split.held])
 
     # Those to score come first: they are few, and their mistakes are found at once.

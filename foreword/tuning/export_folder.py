@@ -46,18 +46,23 @@ def write(
         folder: the folder.
         padding_side: where short texts are padded.
     """
-    template, vocab = tuned.template, tuned.tokenizer.vocab
     _, design = family.folders(trained.model, trained.recipe)[""]
     contiguous = {name: tensor.contiguous() for name, tensor in weights.items()}
     save_file(contiguous, folder / files.WEIGHTS, metadata={"format": "pt"})
+    write_tokenizer(tuned, folder, padding_side)
+    config = exporting.hf_config(design, tuned.tokenizer.vocab, family, "")
+    exporting.write_json(folder / CONFIG, config | table)
+    (folder / RECIPE).write_text(trained.recipe.dumps(), encoding="utf-8")
+
+
+def write_tokenizer(tuned: TunedModel, folder: Path, padding_side: str = "right") -> None:
+    """Write the tokenizer, with the special tokens of the input template."""
+    template = tuned.template
     segments = 2 if template.has_segments else 1
     use = tokens.TokenizerUse(("", ""), "", segments, template.length, padding_side)
     tokens.write(tuned.tokenizer, use, folder)
     around = template.prefix, template.separator, template.suffix
     tokens.write_template(tuned.tokenizer, *around, folder)
-    config = exporting.hf_config(design, vocab, family, "")
-    exporting.write_json(folder / CONFIG, config | table)
-    (folder / RECIPE).write_text(trained.recipe.dumps(), encoding="utf-8")
 
 
 def check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
@@ -80,10 +85,10 @@ def check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
     template = replace(tuned.template, length=length)
     task, cpu = cutting(tuned.task), torch.device("cpu")
     short = replace(tuned, task=task, template=template, device=cpu, dtype=torch.float32)
-    results = short.outputs_of(_examples(tuned, length))
+    results = short.outputs_of(examples(tuned, length))
     groups = [results] if tokenizer.pad_token_id is not None else [[result] for result in results]
-    temperature = getattr(tuned.task, "temperature", None) or 1.0  # which the weights hold
-    expected = np.concatenate([result.outputs.ravel() for result in results]) / temperature
+    expected = np.concatenate([result.outputs.ravel() for result in results])
+    expected = expected / calibration_of(tuned.task)  # which the weights hold
     hf_outputs = [
         output
         for group in groups
@@ -99,6 +104,12 @@ def check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
             f"the greatest is {largest:.3g}; this is a fault of Foreword"
         )
     return {"logit_difference": distance, "greatest_logit": largest}
+
+
+def calibration_of(task: Task) -> float:
+    """Return what logits of classes are divided by for calibrated probabilities; 1 for nothing."""
+    temperature = getattr(task, "temperature", None) if task.judge.has_classes else None
+    return temperature or 1.0
 
 
 def cutting(task: Task) -> Task:
@@ -158,8 +169,13 @@ def exports_of(tuned: TunedModel) -> Exports:
     return tuned.task.exports
 
 
-def _examples(tuned: TunedModel, length: int) -> LabelledTexts:
-    """Return examples made of texts of random tokens, the last one longer than `length`."""
+def examples(tuned: TunedModel, length: int, lengths: Sequence[int] = SHORT) -> LabelledTexts:
+    """Return examples made of texts of random tokens, the last one longer than `length`.
+
+    Args:
+        length: the most tokens of a text.
+        lengths: the tokens of the other texts.
+    """
     random, vocab = np.random.default_rng(1), tuned.tokenizer.vocab
     ordinary = np.flatnonzero(~vocab.is_special)
 
@@ -175,7 +191,7 @@ def _examples(tuned: TunedModel, length: int) -> LabelledTexts:
         return " ".join(words)
 
     def texts() -> list[str]:
-        return [*map(text, SHORT), *([long_text()] if exports_of(tuned).cuts_texts else [])]
+        return [*map(text, lengths), *([long_text()] if exports_of(tuned).cuts_texts else [])]
 
     firsts = texts()
     seconds: Sequence[str | None] = texts() if tuned.tuned_on.is_pair else [None] * len(firsts)

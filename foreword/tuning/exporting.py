@@ -16,7 +16,7 @@ from foreword.interop.hf._contract import Design, Family, PublishedHead, Table, 
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import kinds
 from foreword.tuning import sentence_export
-from foreword.tuning.export_folder import check, exports_of, write
+from foreword.tuning.export_folder import calibration_of, check, exports_of, write
 from foreword.tuning.published_head import current_settings, head_settings
 from foreword.tuning.tasks._headed import hidden_layer_of
 from foreword.tuning.tasks.regress import Scale
@@ -62,7 +62,7 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExportedClass
     if tuned.task.reader.compares_texts:
         family = exporting.find_family(trained, family_name)
         architecture, distance = sentence_export.write(tuned, trained, family, out)
-        return ExportedClassifier(architecture, distance, (SENTENCES, *_windows_note(tuned)))
+        return ExportedClassifier(architecture, distance, (SENTENCES, *windows_note(tuned)))
     exports = tuned.task.exports
     if exports is None:
         raise UserError(
@@ -156,8 +156,8 @@ def _head_weights(
     weight = weight.cpu()
     for scale in (module for module in head.modules() if isinstance(module, Scale)):
         weight, bias = scale.reach * weight, scale.middle + scale.reach * bias
-    if temperature := getattr(tuned.task, "temperature", None):  # of calibrated probabilities
-        weight, bias = weight / temperature, bias / temperature
+    calibration = calibration_of(tuned.task)
+    weight, bias = weight / calibration, bias / calibration
     named = {f"{classifier.output}.weight": weight}
     if classifier.bias_before:
         # The last norm's bias b' with W b' = b stands for the bias b that their output lacks.
@@ -210,7 +210,7 @@ def _config(tuned: TunedModel, classifier: PublishedHead) -> Table:
     return {**table, **classifier.config}
 
 
-def _windows_note(tuned: TunedModel) -> list[str]:
+def windows_note(tuned: TunedModel) -> list[str]:
     """Return a note if Foreword reads long texts whole, since no class of others does."""
     is_whole = tuned.task.needs.windows != "cut"
     return [WHOLE.format(tuned.template.length)] if is_whole else []
@@ -224,7 +224,7 @@ def _notes(tuned: TunedModel, family: Family, design: Design) -> tuple[str, ...]
             f"transformers cuts texts to the {tuned.template.length:,} tokens of tuning with "
             "truncation=True: pipeline(..., truncation=True)"
         )
-    notes += _windows_note(tuned)
+    notes += windows_note(tuned)
     if tuned.template.is_causal and "[PAD]" not in tuned.tokenizer.vocab.special:
         notes.append("the tokenizer has no padding token: transformers reads one text at a time")
     if exports.problem_type == "regression":

@@ -18,7 +18,7 @@ from foreword.types import Array
 
 
 @dataclass(frozen=True)
-class HeldOutputs:
+class HeldOutFit:
     """Examples that were not trained on, and the outputs for them.
 
     Attributes:
@@ -34,7 +34,7 @@ class HeldOutputs:
     @classmethod
     def of(
         cls, data: TuneData, draws: Sequence[Draw], results: Sequence[SeedResult]
-    ) -> HeldOutputs | None:
+    ) -> HeldOutFit | None:
         """Return those of one or more trainings; None without outputs."""
         parts = [
             (draw, result.outputs)
@@ -60,7 +60,7 @@ class HeldOutputs:
 
 
 def cross_fitted(
-    task: Task, held: HeldOutputs, results: Sequence[SeedResult]
+    task: Task, held: HeldOutFit, results: Sequence[SeedResult]
 ) -> tuple[list[SeedResult], tuple[float, float]]:
     """Return folds scored with what the other folds fit, and the calibration errors.
 
@@ -97,7 +97,7 @@ def cross_fitted(
 
 
 def calibration(
-    fitted: Mapping[str, Any], held: HeldOutputs, errors: Sequence[float], *, on: str
+    fitted: Mapping[str, Any], held: HeldOutFit, errors: Sequence[float], *, on: str
 ) -> dict[str, Any]:
     """Return what was fitted and how it changes the error, as the file of the scores holds it.
 

@@ -15,7 +15,7 @@ from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.encoding import Draw, TuneData, count_steps
 from foreword.tuning.features import Features, fits_in_memory
 from foreword.tuning.fine_tuner import FineTuner, SeedResult
-from foreword.tuning.held_out import HeldOutputs, calibration, cross_fitted
+from foreword.tuning.held_out import HeldOutFit, calibration, cross_fitted
 from foreword.tuning.job import TuneJob
 from foreword.tuning.model_settings import adapted
 from foreword.tuning.network import Network
@@ -98,11 +98,11 @@ class Trainings:
         """
         data, fitted = self.data, dict[str, Any]()
         runs: list[SeedResult] = []
-        held: HeldOutputs | None = None
+        held: HeldOutFit | None = None
         network: Network | None = None
         if fits and data.held_out is not None:
             result, _ = self._run(task, _scored_once(settings), data.held_out)
-            held = HeldOutputs.of(data, [data.held_out], [result])
+            held = HeldOutFit.of(data, [data.held_out], [result])
             fitted |= held.fitted(task) if held else {}
         own = replace(task, **fitted)
         for draw in data.trainings(settings):
@@ -133,7 +133,7 @@ class Trainings:
     ) -> VariantResult:
         """Return folds scored by what the others fit, and a network trained on all examples."""
         assert self.data.whole is not None
-        held, about = HeldOutputs.of(self.data, self.data.draws, runs), None
+        held, about = HeldOutFit.of(self.data, self.data.draws, runs), None
         own = task
         if held is not None:
             own = replace(own, **own.judge.chosen(held.outputs, held.targets))

@@ -108,6 +108,11 @@ class FineTunes(Tracks, ShowsProgress, Computes):
             values["seeds"] = 1
         return {name: value for name, value in values.items() if value is not None}
 
+    @property
+    def _tune_assignments(self) -> list[str]:
+        """The settings of task and strategy."""
+        return assignments(self.settings)
+
     def _tables(self, task: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of task and strategy, with `settings` above the arguments."""
         rates = self._given_rates()
@@ -116,7 +121,7 @@ class FineTunes(Tracks, ShowsProgress, Computes):
         if name == BEST and self.epochs is not None:
             strategy["epochs"] = self.epochs
         tables = {"task": dict(task), "tune": {"strategy": strategy}}
-        return config.assign(tables, assignments(self.settings))
+        return config.assign(tables, self._tune_assignments)
 
     def tuning_task(
         self, task: Mapping[str, Any], metric: str = "", *, calibrate: bool = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,8 +22,14 @@ class Export(Verb[Output]):
     of a fine-tuned model, AutoModelForSequenceClassification and
     pipeline("text-classification", FOLDER, truncation=True), which cuts texts as Foreword does;
     of sentence embeddings, SentenceTransformer of sentence_transformers.
+    onnx writes a graph that onnxruntime computes, with the tokenizer: of a fine-tuned model of any
+    family the outputs of its head, of an encoder or a decoder the logits of every token; --int8
+    adds one of 8 bits, and says how many answers stay the same.
     arpa writes a file of n-grams that KenLM reads. `foreword import` reads both back. word2vec
     writes a file of vectors that gensim reads, for any model with embeddings.
+
+    Each folder has a README.md, its model card: what the model is, how it was made, its scores and
+    limits, and how to load it.
 
     --adapter RUN writes the change of a model tuned with lora alone, which PeftModel of peft puts
     on RUN's own export, opened with the adapter's config.json.
@@ -31,9 +37,10 @@ class Export(Verb[Output]):
     Attributes:
         run: a run folder, one of its checkpoints/step-*, or what 'foreword tune' wrote.
         out: folder or file to create.
-        format: hf (Hugging Face), arpa (n-grams) or word2vec (word vectors).
+        format: hf (Hugging Face), onnx, arpa (n-grams) or word2vec (word vectors).
         family: with hf: bert, gpt2, ...; default: the first that matches.
         binary: with word2vec: the binary format, not the text one.
+        int8: with onnx: write a graph of 8-bit weights beside the one of 32 bits.
         adapter: for peft: the change of a model tuned with lora alone; the run it began with.
     """
 
@@ -42,6 +49,7 @@ class Export(Verb[Output]):
     format: str = "hf"
     family: str = ""
     binary: bool = False
+    int8: bool = False
     adapter: PathName | None = None
 
     def __call__(self) -> Output:
@@ -49,27 +57,39 @@ class Export(Verb[Output]):
         from foreword.runs.run_folder import open_run
 
         run = Path(self.run)
+        exporter = open_format(self.format, family=self.family, binary=self.binary, int8=self.int8)
         if self.adapter is not None:
             return self._adapter(Path(self.adapter))
+        network = run / "fine_tuned"
+        if (run / "parts.json").is_file() and network.is_dir():
+            output = replace(self, run=network)()
+            note = f"the network alone, a part of the average in {run}, whose scores it has not"
+            return Output([note, *output.parts], output.data)
         if (run / "labels.json").is_file() and not (run / "run.json").is_file():
             return self._tuned()
-        exporter = open_format(self.format, family=self.family, binary=self.binary)
         trained = open_run(run, "cpu")
         exported = exporter.write(trained, Path(self.out))
-        return _shown(exported.facts, [*trained.notes, *exported.notes])
+        library = "onnx" if self.format == "onnx" else "transformers"
+        return self._shown(library, exported.facts, [*trained.notes, *exported.notes])
 
     def _tuned(self) -> Output:
         """Export a fine-tuned model with its head."""
         from foreword.interop.formats.hf import unchecked
-        from foreword.tuning import exporting
+        from foreword.tuning import exporting, onnx_export
         from foreword.tuning.tuned_model import load_tuned
 
-        if self.format != "hf":
-            raise UserError(f"--format {self.format}: a fine-tuned model is exported as hf")
-        exported = exporting.export(load_tuned(Path(self.run), "cpu"), Path(self.out), self.family)
+        if self.format not in ("hf", "onnx"):
+            raise UserError(f"--format {self.format}: a fine-tuned model is exported as hf or onnx")
+        tuned, out = load_tuned(Path(self.run), "cpu"), Path(self.out)
+        if self.format == "onnx":
+            graph = onnx_export.export(tuned, out, int8=self.int8)
+            return self._shown("onnx", graph.facts, graph.notes)
+        exported = exporting.export(tuned, out, self.family)
         facts = {"folder": str(self.out), "architecture": exported.architecture}
         notes = [*exported.notes, *unchecked(exported.difference)]
-        return _shown(facts | dict(exported.difference), notes)
+        embeds = tuned.task.reader.compares_texts
+        library = "sentence-transformers" if embeds else "transformers"
+        return self._shown(library, facts | dict(exported.difference), notes)
 
     def _adapter(self, base: Path) -> Output:
         """Export the change that LoRA made."""
@@ -85,8 +105,18 @@ class Export(Verb[Output]):
             "matrices": len(change.factors),
             "saved whole": ", ".join(change.whole) or None,
         }
-        return _shown(facts, [] if change.tokens is None else [grown])
+        return self._shown("peft", facts, [] if change.tokens is None else [grown])
 
+    def _shown(self, library: str, facts: Mapping[str, Any], notes: Sequence[str]) -> Output:
+        """Write the card of an exported folder, and return what the export found.
 
-def _shown(facts: Mapping[str, Any], notes: Sequence[str]) -> Output:
-    return Output([*notes, Facts(facts)], dict(facts))
+        Args:
+            library: what opens the folder.
+            facts: what the export found.
+            notes: remarks for the user.
+        """
+        from foreword.reports import model_card
+
+        if Path(self.out).is_dir():
+            model_card.write(Path(self.run), Path(self.out), library, facts)
+        return Output([*notes, Facts(facts)], dict(facts))

@@ -14,14 +14,14 @@ from foreword.settings import kinds
 from foreword.settings.ranges import Folds, Temperature
 from foreword.tables.columns import Columns
 from foreword.tables.reads_rows import ReadsLabelled
-from foreword.verbs._contract import ARGUMENT, Flag, PathName, Verb
+from foreword.verbs._arguments import assignments, paths
+from foreword.verbs._contract import ARGUMENT, Flag, PathName, Paths, Verb
 from foreword.verbs._groups import Examples
 from foreword.verbs._tune_settings import BEST, FineTunes
 
 if TYPE_CHECKING:
     from foreword.evaluation.loaded import LoadedModel
     from foreword.runs.trained_model import TrainedModel
-    from foreword.tuning.example_reader import ExampleSource
     from foreword.tuning.job import Examples as TuningExamples
     from foreword.tuning.job import TuneJob
     from foreword.tuning.predictor import Predictor
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from foreword.tuning.settings import TuneSettings
     from foreword.tuning.tasks._contract import Task
     from foreword.tuning.tuned_model import TunedWriter
+    from foreword.verbs._unlabelled import Unlabelled
 
 FILES = Flag(takes=list[PathName])
+ADAPT = "adapt."  # begins the settings of the recipe that continues the model
 
 
 @dataclass(frozen=True, repr=False)
@@ -131,6 +133,10 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
     regression on the model's states and fine-tuning are cross-validated on --train, and their best
     average is kept. --strategy full fine-tunes the one network.
 
+    With --unlabelled, texts of the task without labels, the model is pretrained further on them and
+    on the training texts, by recipe adapt_encoder, before it is tuned (Gururangan et al. 2020). The
+    adapted run is in RUN/adapted; a call with the same texts uses it again.
+
     A tuned model as RUN gets a new head for the task (intermediate-task tuning).
 
     What is done already is not done again; a call that was interrupted continues after the last
@@ -160,6 +166,9 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         bad_rows: share of a file's rows that may be wrong: they are left out, counted and named,
             more are refused; default: 0.01.
         temperature: task mixture: above 1, tasks have more equal shares of an epoch.
+        unlabelled: unlabelled text of the task: files, folders or globs, read as 'pretrain' does,
+            .csv and .tsv by their column --text; what is among --dev and --test is left out. --set
+            adapt.NAME=value sets recipe adapt_encoder's: adapt.continuation.epochs=20.
         compare: compare pretrained, pretrained frozen (if the head can be trained alone) and from
             scratch; for classify also a bag of words.
     """
@@ -173,6 +182,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
     folds: Folds | None = None
     group: str | None = None
     temperature: Temperature = 1.0
+    unlabelled: Paths | None = None
     compare: bool = False
 
     @property
@@ -185,11 +195,35 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         task: Task = kinds.load("tuning/tasks", self.task)()
         return BEST if suits(task) else "full"
 
+    @property
+    def _tune_assignments(self) -> list[str]:
+        return [each for each in assignments(self.settings) if each not in self._adapt_assignments]
+
+    @property
+    def _adapt_assignments(self) -> list[str]:
+        if self.unlabelled is None:
+            return []
+        return [each for each in assignments(self.settings) if each.startswith(ADAPT)]
+
+    def _unlabelled(self) -> Unlabelled | None:
+        """Return the unlabelled text, checked as far as it can be before text is read."""
+        from foreword.tables.columns import Columns
+        from foreword.verbs._unlabelled import Unlabelled
+
+        if self.unlabelled is None:
+            return None
+        if self.prefix is not None:
+            raise UserError("--unlabelled: cannot be combined with --prefix")
+        columns = Columns(self.text or "text", "", self.pair or "")
+        settings = [each.removeprefix(ADAPT) for each in self._adapt_assignments]
+        files = paths(self.unlabelled)
+        return Unlabelled(self.run, files, columns, settings, self.device, self.progress)
+
     def __call__(self) -> TuningResult:
         from foreword.process import allocator
         from foreword.runs.tracking import trackers_of
         from foreword.tuning.best import tune_best
-        from foreword.tuning.example_reader import ExampleReader, sources_of
+        from foreword.tuning.example_reader import ExampleReader, name_of, sources_of
         from foreword.tuning.fine_tuning import fine_tune
         from foreword.tuning.published_head import with_published_head
         from foreword.tuning.strategies.best import suits
@@ -214,7 +248,8 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         sources = {name: sources_of(examples, name, task) for name, examples in given.items()}
 
         # Open the model, and read the examples.
-        trained = self.opened(self.run)
+        trained = base = self.opened(self.run)
+        unlabelled = self._unlabelled()
         variants, left_out = self._possible(variants, trained, task)
         reader.task = with_published_head(task, trained)
         with allocator.returning_freed():
@@ -226,8 +261,13 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
                 raise UserError(f"--strategy best: is not for {kinds.name_of(task)}; leave it out")
             variants = [replace(self, strategy="full").tuning_task({"kind": self.task})[1]]
         notes = task.judge.notes(examples.train, examples.dev, trained.tokenizer)
-        notes = [*examples.warnings, *notes, *left_out]
-        job = self._job(trained, task, replace(examples, notes=notes), variants, sources["train"])
+        examples = replace(examples, notes=[*examples.warnings, *notes, *left_out])
+        name = self.name or name_of(sources["train"])
+        if unlabelled is not None:
+            name = self.name or f"{name}-adapted"
+            run, examples = unlabelled.adapt(trained, examples, task, display)
+            trained = self.opened(run)
+        job = self._job(base, task, examples, variants, name)
 
         # Return a result that is there already, and never overwrite another one.
         done, result = job.done(trained), None
@@ -239,7 +279,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
                     done = tune_best(trained, job, display)
                 else:
                     result, done = fine_tune(trained, job, display, trackers)
-        places = self.folder_of(trained, job.name), self._evaluation(trained, job.name)
+        places = self.folder_of(base, name), self._evaluation(base, name)
         return TuningResult(*places, done, result, was_done)
 
     def _variants(self, task: Task, settings: TuneSettings) -> list[TuneSettings]:
@@ -280,13 +320,11 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         task: Task,
         examples: TuningExamples,
         variants: Sequence[TuneSettings],
-        train: Sequence[ExampleSource],
+        name: str,
     ) -> TuneJob:
         """Return the fine-tuning, and where its results go."""
-        from foreword.tuning.example_reader import name_of
         from foreword.tuning.job import TuneJob
 
-        name = self.name or name_of(train)
         return TuneJob(
             task,
             examples,

@@ -95,19 +95,12 @@ def test_a_word_outside_the_vocabulary_is_refused(run: Path, refused: Refused) -
     )
 
 
-def test_word_vectors_generate_but_give_no_text_a_probability(
-    run: Path, tmp_path: Path, refused: Refused
-) -> None:
+def test_word_vectors_generate_and_score_texts(run: Path, tmp_path: Path, told: Told) -> None:
     assert command(["generate", str(run), "river", "--tokens", "3"]) == 0
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text('{"sentence_good": "king queen", "sentence_bad": "king boat"}\n')
-    reason = "word vectors predict what stands near a word, in any order, and give a text no"
-    for words in (
-        ("score", run, "king queen"),
-        ("score", run, "--file", pairs),
-        ("probe", run, "blimp", "--data", pairs),
-    ):
-        assert reason in refused(*words), words
+    assert told("score", run, "king queen")
+    assert told("probe", run, "blimp", "--data", pairs)["rows"]
 
 
 def test_exported_vectors_are_imported_equal(

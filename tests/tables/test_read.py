@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
+import tracemalloc
 from pathlib import Path
 
 import pyarrow as pa
@@ -52,6 +54,19 @@ def test_every_format_gives_the_same_examples(tmp_path: Path, kind: str, packed:
     assert skipped == 0
     first = {"parquet": 1, "jsonl": 1}.get(kind, 2)
     assert examples[0].source == f"{path}{packed}:{first}"
+
+
+def test_a_compressed_parquet_table_is_not_held_in_memory(tmp_path: Path) -> None:
+    plain, path = tmp_path / "a.parquet", tmp_path / "a.parquet.gz"
+    texts = [random.Random(n).randbytes(500).hex() for n in range(12_000)]
+    pq.write_table(pa.table({"text": texts}), plain, compression="none", use_dictionary=False)
+    path.write_bytes(gzip.compress(plain.read_bytes(), 1))
+    tracemalloc.start()
+    first = next(iter(read_table(path).rows()))[1]["text"]
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert first == texts[0]
+    assert most < plain.stat().st_size / 2
 
 
 def test_csv_keeps_line_breaks_and_counts_lines_after_them(tmp_path: Path) -> None:

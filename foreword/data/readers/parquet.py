@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,13 +11,11 @@ from typing import IO, Any, ClassVar
 from foreword.data.readers._contract import Reader
 from foreword.data.remote import is_url
 from foreword.data.text_files import TextFile
-from foreword.disk import atomic
-from foreword.disk.compressed import COMPRESSIONS
+from foreword.disk.compressed import BLOCK, compression_of, copied
 from foreword.errors import UserError
 from foreword.types import Document
 
 _ROWS = 1024  # decoded at once
-_BLOCK = 1 << 20  # bytes read or decompressed at once
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ class Parquet(Reader):
         with _plain(source) as plain:
             try:
                 # By default pyarrow reads the column of all row groups ahead, and holds it.
-                file = parquet.ParquetFile(plain, pre_buffer=False, buffer_size=_BLOCK)
+                file = parquet.ParquetFile(plain, pre_buffer=False, buffer_size=BLOCK)
             except (pa.ArrowInvalid, OSError) as error:
                 raise UserError(
                     f"{path}: not a Parquet file, or one cut short ({_line(error)}); fetch it again"
@@ -57,24 +54,15 @@ class Parquet(Reader):
 
 @contextmanager
 def _plain(source: TextFile) -> Iterator[Path | IO[bytes]]:
-    """Yield the file, or a decompressed temporary one, since Parquet is read from its end.
-
-    The temporary file has no name, so nothing remains however the process ends.
-    """
-    if source.path.suffix.lower() not in COMPRESSIONS:
-        if is_url(source.path):
-            with source.path.open("rb") as file:
-                yield file
-        else:
-            yield source.path
-        return
-    with tempfile.TemporaryFile() as copy:
-        with source.open() as stream:
-            while block := stream.read(_BLOCK):
-                with atomic.user_errors(Path(tempfile.gettempdir())):
-                    copy.write(block)
-                    copy.flush()
-        yield copy
+    """Yield the file, or a decompressed temporary one, since Parquet is read from its end."""
+    if compression_of(source.path) is not None:
+        with source.open() as stream, copied(stream) as copy:
+            yield copy
+    elif is_url(source.path):
+        with source.path.open("rb") as file:
+            yield file
+    else:
+        yield source.path
 
 
 def _documents(file: Any, source: TextFile) -> Iterator[Document]:

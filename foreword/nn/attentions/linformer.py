@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 from foreword.errors import UserError
@@ -112,7 +113,8 @@ class ProjectedMask:
 
 def _is_one_text(documents: Tensor) -> bool:
     """Return whether each row of (batch, keys) holds one document, from its start, and padding."""
-    return bool(((documents == documents[:, :1]) | (documents < 0)).all())
+    is_one = (documents == documents[:, :1]) | (documents < 0)
+    return torch.compiler.is_exporting() or bool(is_one.all())
 
 
 class LinformerAttention(AttentionMechanism):

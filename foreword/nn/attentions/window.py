@@ -71,7 +71,12 @@ class Window(AttentionKind):
     ) -> PreparedMask | BlockMask:
         """Prepare the mask by blocks; short rows, caches and CUDA use the dense engine."""
         batch, queries, keys = shape
-        if uses_flex(flex) or queries != keys or keys <= self.short:
+        if (
+            uses_flex(flex)
+            or queries != keys
+            or torch.compiler.is_exporting()
+            or keys <= self.short
+        ):
             return prepare_mask(mask & self.mask(queries, keys), bias, shape, like, flex=flex)
         local = mask & masks.WindowMask(self.radius)
         return prepare_block_mask(

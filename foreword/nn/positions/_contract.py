@@ -40,7 +40,7 @@ class AttentionPositions:
         Returns:
             (batch, 1, queries, keys) bool.
         """
-        at = self.queries.expand(len(key_values), -1)
+        at = self.queries.expand(key_values.shape[0], -1)
         return (key_values.gather(1, at)[:, :, None] == key_values[:, None, :])[:, None]
 
 

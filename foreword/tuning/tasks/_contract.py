@@ -437,6 +437,8 @@ class Exports:
         texts: returns the text or the pair that `transformers` reads for each input of an example.
         outputs: returns an example's outputs there, given the result, its row, its first input and
             the number of padding tokens before it.
+        outputs_named: the names of its outputs.
+        pipeline_tag: what the hub of `transformers` calls such a task.
     """
 
     auto_class: str
@@ -446,6 +448,8 @@ class Exports:
     example: Callable[[str, str | None], Labelled] = _example_of_texts
     texts: Callable[[Labelled], list[tuple[str, ...]]] = _texts_of
     outputs: Callable[[Any, int, EncodedExample, int], Array] = _logits
+    outputs_named: tuple[str, ...] = ("logits",)
+    pipeline_tag: str = "text-classification"
 
 
 @dataclass(frozen=True)

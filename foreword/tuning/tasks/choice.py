@@ -142,6 +142,7 @@ class Choice(PooledTask):
         example=_example_of_texts,
         texts=_texts_of,
         outputs=_outputs_there,
+        pipeline_tag="multiple-choice",
     )
     judge: ClassVar[Judge] = ChoiceJudge()
     output_form: ClassVar[OutputForm | None] = "options"

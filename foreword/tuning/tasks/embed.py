@@ -170,7 +170,12 @@ class Embed(Task):
         compares_texts=True,
         to_train=_pairs,
     )
-    exports: ClassVar[Exports] = Exports("TextEncoding", outputs=_outputs_there)
+    exports: ClassVar[Exports] = Exports(
+        "TextEncoding",
+        outputs=_outputs_there,
+        outputs_named=("sentence_embedding",),
+        pipeline_tag="sentence-similarity",
+    )
     BEFORE: ClassVar[Mapping[str, Any]] = {"windows": "cut"}
     judge: ClassVar[Judge] = VectorJudge()
     answers: ClassVar[Answers] = VectorAnswers()

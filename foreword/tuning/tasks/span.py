@@ -121,7 +121,12 @@ class Span(HeadedTask):
 
     reader: ClassVar[RowReader] = RowReader(read_question, (PASSAGE,), takes_texts=False)
     exports: ClassVar[Exports] = Exports(
-        "QuestionAnswering", cuts_texts=False, texts=_texts_of, outputs=_outputs_there
+        "QuestionAnswering",
+        cuts_texts=False,
+        texts=_texts_of,
+        outputs=_outputs_there,
+        outputs_named=("start_logits", "end_logits"),
+        pipeline_tag="question-answering",
     )
 
     stride: Count | None = None

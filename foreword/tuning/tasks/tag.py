@@ -262,6 +262,7 @@ class Tag(HeadedTask):
         example=_example_of_texts,
         texts=_texts_of,
         outputs=_outputs_there,
+        pipeline_tag="token-classification",
     )
     judge: ClassVar[Judge] = TagJudge()
     output_form: ClassVar[OutputForm | None] = "classes"

@@ -1,0 +1,294 @@
+"""The model card of an export: a README.md in Hugging Face's form, from what the folders hold.
+
+It says only what is known, and of files and folders nothing but their names.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from foreword.disk import atomic, stored
+from foreword.disk.credentials import masked
+from foreword.formatting import cell, figure, power
+from foreword.reports import folder as folders
+from foreword.reports.folder import RunFolder, number
+from foreword.reports.page import sentence, title
+from foreword.settings import kinds
+from foreword.tuning.scores import Scores, metric_name, train_count
+from foreword.tuning.tuned import FILE as LABELS
+from foreword.tuning.tuned import SCORES
+
+FILE = "README.md"
+BIAS = ("crows_pairs", "stereoset", "winobias", "winogender")  # suites that measure it
+PIPELINES = ("text-classification", "token-classification", "question-answering", "fill-mask")
+_FOLDERS = re.compile(r"(?:\w+:(?=//))?(?:[^\s/\\=,'\"]*[/\\])+(?=[^\s/\\])")  # in a sentence
+_ABOVE = re.compile(r"^(-*[\w.-]+=)?.*[/\\](?=.)")  # of a path, perhaps after `--option=`
+# How each library opens a folder.
+LOADING = {
+    "transformers": (
+        "from transformers import AutoTokenizer, {architecture}\n\n"
+        'tokenizer = AutoTokenizer.from_pretrained("{name}")\n'
+        'model = {architecture}.from_pretrained("{name}")'
+    ),
+    "pipeline": (
+        'from transformers import pipeline\n\nmodel = pipeline("{tag}", "{name}")\nmodel(text{cut})'
+    ),
+    "sentence-transformers": (
+        "from sentence_transformers import SentenceTransformer\n\n"
+        'SentenceTransformer("{name}").encode(texts)'
+    ),
+    "peft": (
+        "from peft import PeftModel\n\n"
+        "# `base`: the export of the run that it was tuned from, opened with this config.json\n"
+        'model = PeftModel.from_pretrained(base, "{name}")'
+    ),
+    "onnx": (
+        "import numpy as np\n"
+        "import onnxruntime\n"
+        "from tokenizers import Tokenizer\n\n"
+        'tokenizer = Tokenizer.from_file("{name}/tokenizer.json")\n'
+        "tokenizer.enable_padding()\n"
+        "tokenizer.enable_truncation({length})\n"
+        "rows = tokenizer.encode_batch(texts)  # texts, or (text, text) pairs\n"
+        'session = onnxruntime.InferenceSession("{name}/model.onnx")\n'
+        'inputs = {{"input_ids": [row.ids for row in rows],\n'
+        '          "attention_mask": [row.attention_mask for row in rows],\n'
+        '          "token_type_ids": [row.type_ids for row in rows]}}\n'
+        "names = [each.name for each in session.get_inputs()]\n"
+        "outputs = session.run(None, {{name: np.array(inputs[name]){joined} for name in names}})"
+    ),
+}
+
+
+def write(source: Path, out: Path, library: str, facts: Mapping[str, Any]) -> None:
+    """Write the card of an exported folder.
+
+    Args:
+        source: what was exported: a run, one of its checkpoints, or a tuned model.
+        out: the folder.
+        library: what opens it: transformers, sentence-transformers, peft or onnx.
+        facts: what the export found, such as `architecture` and `logit_difference`.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    atomic.write_text(out / FILE, card(source, out.resolve().name, library, facts))
+
+
+def card(source: Path, name: str, library: str, facts: Mapping[str, Any]) -> str:
+    """Return the card of an export that is called `name`; the others as in `write`."""
+    run = folders.read(_pretraining_of(source))
+    tuned = _content(source / LABELS, ("task", "labels"))
+    scores = _content(source / SCORES, ("rows", "settings", "examples"))
+    tag = _pipeline_tag(run, tuned)
+    front = {
+        "library_name": library,
+        "pipeline_tag": tag,
+        "tags": list(dict.fromkeys(["foreword", str(run.recipe.get("family") or "").lower()])),
+        "model-index": _model_index(name, tag, scores),
+    }
+    lines = [f"{key}: {stored.to_json(value)}" for key, value in front.items() if value]
+    sections = {
+        "": [_what(run, tuned, tag)],
+        "How to load it": _loading(name, library, tag, run, tuned, facts),
+        "Pretraining": _pretraining(run),
+        "Fine-tuning": _tuning(tuned, scores),
+        "Scores": _scores(scores),
+        "Limits": list(_limits(run, tuned, scores)),
+        "How it was made": _commands(run, scores),
+        "Licence": ["None is stated: whoever shares this model adds `license:` at the top."],
+    }
+    body = [
+        "\n".join([*([f"## {heading}\n"] if heading else [f"# {name}\n"]), *paragraphs])
+        for heading, paragraphs in sections.items()
+        if paragraphs
+    ]
+    return masked("---\n" + "\n".join(lines) + "\n---\n\n" + "\n\n".join(body) + "\n")
+
+
+def _name(path: str) -> str:
+    """Return the last name of a path or a URL, or of several between commas."""
+    parts = (part.rstrip("/\\") for part in masked(path).split(", "))
+    return ", ".join(_ABOVE.sub(r"\1", part) for part in parts)
+
+
+def _pretraining_of(source: Path) -> Path:
+    """Return the run that a tuned model or a checkpoint belongs to; else the folder itself."""
+    path = source.resolve()
+    path = path.parent if path.name == "fine_tuned" else path  # of an average of candidates
+    while path.parent.name in ("tuned", "checkpoints") and path.parent.parent != path:
+        path = path.parent.parent
+    return path if (path / "recipe.toml").is_file() else source
+
+
+def _content(file: Path, keys: tuple[str, ...]) -> dict[str, Any]:
+    """Return what a file holds; nothing if it is not there, or older than these keys."""
+    content = stored.read(file) if file.is_file() else {}
+    return content if content.keys() >= set(keys) else {}
+
+
+def _pipeline_tag(run: RunFolder, tuned: Mapping[str, Any]) -> str:
+    """Return the hub's name of what the model does; "" if it has none."""
+    if tuned:
+        exports = kinds.load("tuning/tasks", tuned["task"]["kind"]).exports
+        return "text-generation" if exports is None else str(exports.pipeline_tag)
+    layout = str(_table(run.recipe, "layout").get("kind"))
+    return {"encoder": "fill-mask", "decoder": "text-generation"}.get(layout, "")
+
+
+def _model_index(name: str, tag: str, scores: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the scores on the dev examples, as the hub shows them."""
+    if not scores:
+        return []
+    dev = _name(str(_table(scores["settings"], "data").get("dev", "dev")))
+    metrics = [
+        {"type": metric, "value": round(score.mean, 4), "name": metric_name(metric)}
+        for metric, score in Scores.of(scores["rows"][0]).metrics.items()
+        if math.isfinite(score.mean)
+    ]
+    dataset = {"name": dev, "type": re.sub(r"[^\w.-]+", "-", dev)}
+    task = {"type": tag, "name": scores["task"]}
+    return [{"name": name, "results": [{"task": task, "dataset": dataset, "metrics": metrics}]}]
+
+
+def _what(run: RunFolder, tuned: Mapping[str, Any], tag: str) -> str:
+    made = f"{title(run)}, pretrained with Foreword"
+    if not tuned:
+        return f"{made}."
+    labels = tuned["labels"]
+    listed = f": {', '.join(labels)}" if labels and len(labels) <= 20 else ""
+    return f"{made} and fine-tuned for the task `{tuned['task']['kind']}` ({tag}){listed}."
+
+
+def _loading(
+    name: str,
+    library: str,
+    tag: str,
+    run: RunFolder,
+    tuned: Mapping[str, Any],
+    facts: Mapping[str, Any],
+) -> list[str]:
+    """Return the code that opens the folder, and how its logits compare."""
+    form = "pipeline" if library == "transformers" and tag in PIPELINES else library
+    code = LOADING[form].format(
+        name=name,
+        tag=tag,
+        architecture=facts.get("architecture") or "AutoModel",
+        length=_length(run, tuned),
+        cut=", truncation=True" if tag == "text-classification" else "",
+        joined="[None]" if tag == "multiple-choice" else "",  # the options of one question
+    )
+    said = ["```python", code.replace("tokenizer.enable_truncation(None)\n", ""), "```"]
+    if facts.get("logit_difference") is not None:
+        said.append(
+            f"\nIts outputs differ from Foreword's by at most {facts['logit_difference']:.1e}, "
+            f"where the greatest is {figure(facts['greatest_logit'], 3)}."
+        )
+    if "int8_difference" in facts:
+        share = facts.get("int8_same_answers")
+        same = "" if share is None else f"; {share:.0%} of the answers to random texts are the same"
+        said.append(f"Those of `model_int8.onnx` differ by {facts['int8_difference']:.1e}{same}.")
+    if library == "transformers" and not tuned:
+        said.append(f"\n`foreword import {name} --out RUN` reads it back into Foreword.")
+    return said
+
+
+def _length(run: RunFolder, tuned: Mapping[str, Any]) -> int | None:
+    """Return the most tokens that the model reads at once; None if there is no limit."""
+    part = _table(tuned, "template") or _table(run.recipe, "packing")
+    length: int | None = part.get("length")
+    return length
+
+
+def _pretraining(run: RunFolder) -> list[str]:
+    """Return how the run was made: its size, its text, its time and its held-out loss."""
+    facts = run.provenance
+    if imported := _table(facts, "imported"):
+        source = _name(str(imported.get("folder") or imported.get("file") or "elsewhere"))
+        return [f"Its weights were imported from {source}."]
+    if not run.train:
+        return []
+    names = [_name(str(text)) for text in facts.get("texts") or ()]
+    texts = dict.fromkeys([*names, *_table(_table(facts, "data"), "sources")])
+    said = [f"- {sentence(run)}"]
+    said += [f"- Text: {', '.join(texts)}."] if texts else []
+    last = run.train[-1]
+    on = f" on {facts['computed_on']} in {facts['precision']}" if "computed_on" in facts else ""
+    if number(last, "flops") > 0:
+        said.append(f"- Compute: {power(number(last, 'flops'))} floating-point operations{on}.")
+    if run.heldout:
+        loss = number(run.heldout[-1], "loss")
+        said.append(f"- Held-out loss: {figure(loss)} nats per prediction.")
+    return said
+
+
+def _tuning(tuned: Mapping[str, Any], scores: Mapping[str, Any]) -> list[str]:
+    """Return the examples and the settings of fine-tuning."""
+    if not scores:
+        return []
+    settings, about = scores["settings"], Scores.of(scores["rows"][0]).about
+    train = _name(str(_table(settings, "data").get("train", "train")))
+    chosen = {
+        "strategy": _table(settings, "strategy").get("kind"),
+        "learning rate": f"{about['lr']:g}" if "lr" in about else None,
+        "epochs": about.get("epochs"),
+        "batch": settings.get("batch"),
+        "optimizer": _table(settings, "optimizer").get("kind"),
+        "seeds": about.get("seeds"),
+        "trained parameters": about.get("trained_parameters"),
+    }
+    listed = ", ".join(f"{key} {cell(value)}" for key, value in chosen.items() if value is not None)
+    return [f"- {train_count(scores['examples'])} ({train}).", f"- Settings: {listed}."]
+
+
+def _scores(scores: Mapping[str, Any]) -> list[str]:
+    """Return the scores on the dev examples as a table, with baselines."""
+    if not scores:
+        return []
+    rows = [Scores.of(row) for row in scores["rows"]]
+    names = list(rows[0].metrics)
+    table = [["", *map(metric_name, names)], ["---"] * (1 + len(names))]
+    for row in rows:
+        cells = [str(row.metrics[name]) if name in row.metrics else "" for name in names]
+        table.append([row.name, *cells])
+    dev = _name(str(_table(scores["settings"], "data").get("dev", "dev")))
+    count = scores["examples"]["dev"]
+    seeds = int(rows[0].about.get("seeds", 1))
+    over = (
+        f", mean ± standard deviation over {seeds} seeds, of which this is one" if seeds > 1 else ""
+    )
+    lines = ["| " + " | ".join(cells) + " |" for cells in table]
+    return [f"On {count:,} dev examples ({dev}){over}:\n", *lines]
+
+
+def _limits(run: RunFolder, tuned: Mapping[str, Any], scores: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a user should know before relying on the model."""
+    if length := _length(run, tuned):
+        yield f"- It reads at most {length:,} tokens at once."
+    yield "- It knows the languages of the texts above alone; which these are was not recorded."
+    measured = [one.task for one in run.evaluations if one.task in BIAS]
+    if measured:
+        yield f"- Bias was measured with {', '.join(dict.fromkeys(measured))}."
+    else:
+        yield "- Its bias was not measured; it has that of its texts."
+    for note in scores.get("notes", ()):
+        said = _FOLDERS.sub("", str(note)).removeprefix("warning: ")
+        yield f"- {said[:1].upper()}{said[1:]}"
+
+
+def _commands(run: RunFolder, scores: Mapping[str, Any]) -> list[str]:
+    """Return the commands that were given, without the folders of this machine."""
+    given = [shlex.split(str(content.get("command") or "")) for content in (run.provenance, scores)]
+    verbs = [name.replace("_", "-") for name in kinds.names("verbs")]
+    known = [words for words in given if words[1:2] and words[1] in verbs]  # else a script's
+    return ["```sh", *(shlex.join(map(_name, words)) for words in known), "```"] * bool(known)
+
+
+def _table(content: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = content.get(key)
+    return value if isinstance(value, Mapping) else {}

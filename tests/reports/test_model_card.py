@@ -1,0 +1,92 @@
+"""Model cards: what an export says of itself, and what it keeps to itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foreword.disk import stored
+from foreword.reports import model_card
+from foreword.runs.recipe import load_recipe
+
+RUN: dict[str, Any] = {
+    "command": "foreword pretrain bert_tiny --data '/home/ada/my books/wiki.txt' --out=/srv/wiki",
+    "texts": ["/home/ada/my books/wiki.txt", "s3://bucket/crawl.jsonl?token=secret"],
+    "computed_on": "cpu, 2 threads",
+    "precision": "bf16",
+    "parameters": 1_200_000,
+}
+TRAIN = '{"kind": "train", "step": 60, "tokens": 2e5, "seconds": 84, "flops": 5e12, "lr": 1e-3}\n'
+TUNED = {"task": {"kind": "classify"}, "labels": ["bad", "good"], "template": {"length": 48}}
+ROW = {"start": "pretrained", "strategy": "full", "seeds": 2, "epochs": 1, "lr": 1e-3}
+SCORES: dict[str, Any] = {
+    "task": "classify",
+    "rows": [
+        {**ROW, "accuracy": 0.75, "accuracy_std": 0.01, "f1": None, "f1_std": None},
+        {"start": "no model", "strategy": "majority class", "accuracy": 0.5, "f1": 0.3},
+    ],
+    "command": "foreword tune /srv/runs/wiki --train /home/ada/train.tsv --dev /home/ada/dev.tsv",
+    "settings": {
+        "strategy": {"kind": "full"},
+        "batch": 16,
+        "data": {"train": "/home/ada/train.tsv", "dev": "/home/ada/dev.tsv"},
+    },
+    "examples": {"train": 100, "dev": 40},
+    "notes": ["warning: 3 rows of /home/ada/dev.tsv are in training too"],
+}
+
+
+@pytest.fixture
+def tuned(tmp_path: Path) -> Path:
+    run, tuned = tmp_path / "wiki", tmp_path / "wiki" / "tuned" / "reviews"
+    tuned.mkdir(parents=True)
+    (run / "recipe.toml").write_text(load_recipe("bert_tiny").dumps())
+    (run / "metrics.jsonl").write_text(TRAIN)
+    stored.write(run / "run.json", RUN)
+    stored.write(tuned / "labels.json", TUNED)
+    stored.write(tuned / "scores.json", SCORES)
+    return tuned
+
+
+def test_a_card_says_what_is_known_in_the_hubs_form(tuned: Path) -> None:
+    card = model_card.card(tuned, "mine", "transformers", {"architecture": "BertModel"})
+    for part in (
+        'pipeline("text-classification", "mine")',
+        "fine-tuned for the task `classify` (text-classification): bad, good.",
+        "60 steps on 200,000 tokens in 1 min 24 s",
+        "Text: wiki.txt, crawl.jsonl",
+        "5.0 × 10¹² floating-point operations on cpu, 2 threads in bf16",
+        "100 training examples (train.tsv)",
+        "| pretrained, full | 0.750 ± 0.010 | – |",
+        "It reads at most 48 tokens at once.",
+        "Its bias was not measured",
+        "3 rows of dev.tsv are in training too",
+        "foreword pretrain bert_tiny --data wiki.txt --out=wiki",
+        "foreword tune wiki --train train.tsv --dev dev.tsv",
+    ):
+        assert part in card
+    for secret in ("/home", "ada", "/srv", "my books", "bucket", "secret", str(tuned.parent)):
+        assert secret not in card
+    cards = pytest.importorskip("huggingface_hub").ModelCard
+    data = cards(card).data
+    assert data.pipeline_tag == "text-classification"
+    assert data.model_name == "mine"
+    ((metric, value, dataset),) = [
+        (each.metric_type, each.metric_value, each.dataset_name) for each in data.eval_results
+    ]
+    assert (metric, value, dataset) == ("accuracy", 0.75, "dev.tsv")
+
+
+def test_a_card_of_a_model_that_stands_alone_leaves_out_what_is_not_known(tuned: Path) -> None:
+    alone = tuned.rename(tuned.parents[2] / "alone")
+    (alone / "recipe.toml").write_text(load_recipe("gpt2_tiny").dumps())
+    (alone / "scores.json").unlink()
+    card = model_card.card(alone, "mine", "onnx", {})
+    assert 'InferenceSession("mine/model.onnx")' in card
+    for heading in ("Pretraining", "Fine-tuning", "Scores", "How it was made"):
+        assert f"## {heading}\n" not in card
+    run = model_card.card(alone.parent / "wiki", "mine", "transformers", {})
+    assert 'pipeline("fill-mask", "mine")' in run
+    assert "foreword import mine --out RUN" in run
