@@ -277,3 +277,24 @@ def test_the_export_says_how_to_cut_long_texts(
     said = capsys.readouterr().err
     assert "tokens of tuning with truncation=True: pipeline(" in said
     assert "tokens Foreword reads whole, in windows; there it is cut" in said
+
+
+def test_the_pipeline_gives_the_probability_of_each_of_several_labels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tiny_run(tmp_path / "run", "bert")
+    examples = [("the cat sat", ["cat"]), ("a dog saw the cat", ["cat", "dog"]), ("sat", [])] * 4
+    settings = {"task.temperature": 2.5}  # which the exported weights hold
+    tuned = tune(run, examples, examples, settings=settings, **FAST).out
+    assert export(tuned, tmp_path / "hf", capsys)["logit_difference"] < 1e-4
+    config = json.loads((tmp_path / "hf" / "config.json").read_text(encoding="utf-8"))
+    assert config["problem_type"] == "multi_label_classification"
+    texts = [text for text, _ in examples[:3]]
+    model = load_tuned(tuned, "cpu")
+    _, shares = model.predict(texts)
+    classify = transformers.pipeline(
+        "text-classification", str(tmp_path / "hf"), device="cpu", top_k=None
+    )
+    for predicted, share in zip(classify(texts), shares, strict=True):
+        found = {one["label"]: one["score"] for one in predicted}
+        assert [found[label] for label in model.labels] == pytest.approx(share.tolist(), abs=1e-4)

@@ -89,8 +89,9 @@ class Multilabel(PooledTask):
         weights: weight of a text that has the label in its loss: `balanced` for the number of texts
             without it by those with it, or `label=weight` each, 1 for the others.
         thresholds: the probability from which a label is predicted, one for all or one each, in
-            their order; default: those of the highest F1 on training examples held out (a label
-            that few of them have takes the one that is best for all together), or 0.5.
+            their order; default: those of the highest F1 on training examples held out, or 0.5. A
+            label that few of them have, or of which the network knows no more than always
+            answering yes, takes the one that is best for all together.
         temperature: divides the outputs before the sigmoid; default: fitted on training examples
             held out.
 
@@ -230,8 +231,9 @@ class SetAnswers(Answers):
             shares = replace(self, **found).shares(outputs)
             common = best_threshold(shares.ravel(), right.ravel())
             found["thresholds"] = tuple(
-                best_threshold(share, is_in) if is_in.sum() >= FEWEST else common
+                own if is_in.sum() >= FEWEST and _tells(share >= own, is_in) else common
                 for share, is_in in zip(shares.T, right.T, strict=True)
+                for own in (best_threshold(share, is_in),)
             )
         return found
 
@@ -276,6 +278,17 @@ class SetJudge(Judge):
             "most frequent set": 1e3 * (2 * np.array(sets.most_common(1)[0][0]) - 1),
         }
         return {name: np.repeat(row[None], len(dev), axis=0) for name, row in rows.items()}
+
+
+def _tells(predicted: Array, right: Array) -> bool:
+    """Return whether predictions of a label have a better F1 than always answering yes.
+
+    An F1 is highest there if probabilities tell nothing (Lipton et al. 2014), but for chance: the
+    best of many thresholds is rarely beyond it by more than 4 / sqrt(right ones) of it.
+    """
+    always = 2 * right.mean() / (1 + right.mean())
+    reached = 2 * (predicted & right).sum() / (predicted.sum() + right.sum())
+    return bool(reached > (1 + 4 / np.sqrt(right.sum())) * always)
 
 
 def _flat(targets: Array) -> Array:

@@ -104,6 +104,19 @@ def test_thresholds_are_fitted_on_what_is_held_out() -> None:
     assert Multilabel(thresholds=(0.2,), temperature=1.0).answers.fitted(outputs, right) == {}
 
 
+def test_a_label_that_is_not_learned_takes_the_common_threshold() -> None:
+    random = np.random.default_rng(4)
+    right = random.random((600, 2)) < [0.4, 0.05]
+    outputs = random.normal(-2, 1, right.shape) + [[4, 0]] * right  # nothing tells the second
+    thresholds = Multilabel(temperature=1.0).answers.fitted(outputs, right)["thresholds"]
+    shares = 1 / (1 + np.exp(-outputs))
+    assert thresholds == (
+        best_threshold(shares[:, 0], right[:, 0]),
+        best_threshold(shares.ravel(), right.ravel()),
+    )
+    assert best_threshold(shares[:, 1], right[:, 1]) < thresholds[1]
+
+
 @pytest.mark.parametrize(
     ("label", "labels"),
     [
